@@ -71,7 +71,7 @@ single: ## all of cuota in one header, build/single/cuota.hpp: what a release ha
 # for it. A mode is variables with + between them. Where frees do not wait, one that comes too early is a race, which ends the
 # program.
 SEEDS ?= $(if $(SHORT),1,1 2)
-unkind = $(1:%=CUOTA_SIM_UNKIND=%+CUOTA_SIM_ORDER=fatal)
+unkind = $(1:%=CUOTA_SIM_UNKIND=%+CUOTA_SIM_RACES=fatal)
 modes = $(if $(SHORT),CUOTA_SIM_CHECKS=strict+$(call unkind,all), \
     CUOTA_SIM_CHECKS=strict $(call unkind,serial-host free-at-once stale-errors)) $(SEEDS:%=CUOTA_SIM_SCHEDULE=late:%)
 

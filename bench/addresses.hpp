@@ -17,7 +17,7 @@ public:
     void deallocate(cuota::stream_ref, void*, std::size_t, std::size_t) noexcept {}
     void* allocate_sync(std::size_t bytes, std::size_t) noexcept { return take(bytes); }
     void deallocate_sync(void*, std::size_t, std::size_t) noexcept {}
-    static constexpr std::size_t granule() noexcept { return segment; }
+    static constexpr std::size_t granularity() noexcept { return segment; }
     static constexpr cuota::memory_kind kind() noexcept { return cuota::memory_kind::device; }
     friend bool operator==(addresses, addresses) noexcept { return true; }
 

@@ -83,7 +83,7 @@ int main(int argc, char** argv) try {
                 cuota::bytes_text(other->bytes()).c_str());
 
     // On the simulated runtime every process has a device of its own, so a small share suffices.
-    cuota::budget const budget = cuota::budget::of_device(device, is_simulated ? 0.03 : 1.0, kept_free);
+    cuota::budget const budget = cuota::budget::for_device(device, is_simulated ? 0.03 : 1.0, kept_free);
     cuota::scoped_pool pool{budget, {.name = "greedy"}};
     cuota::stream const stream;
     std::size_t const each = device.memory().total / 512;
@@ -109,7 +109,7 @@ int main(int argc, char** argv) try {
     } else {
         taken.push_back(pool.allocate(stream, each, cuota::default_alignment, "what fits now"));
         std::printf("the other process has ended: %s more, and room for %s\n",
-                    cuota::bytes_text(each).c_str(), cuota::bytes_text(budget.room()).c_str());
+                    cuota::bytes_text(each).c_str(), cuota::bytes_text(budget.available()).c_str());
     }
     for (void* const p : taken) pool.deallocate(stream, p, each);
     return is_within ? 0 : 1;

@@ -4,7 +4,7 @@
 // Overhead of an owner of device memory and of a lease, on one thread, compared with raw calls of the same pool and of the runtime, and
 // with thrust::device_vector on host memory (its CPP system).
 //
-// On the simulated runtime, set CUOTA_SIM_ORDER=off; otherwise the race checks dominate the time.
+// On the simulated runtime, set CUOTA_SIM_RACES=off; otherwise the race checks dominate the time.
 
 #include <cstddef>
 #include <utility>
@@ -32,7 +32,7 @@ constexpr std::size_t count = 1024;
 // A pool that has served such a request before.
 struct warm_pool {
     cuota::stream const stream{};
-    cuota::scoped_pool pool{cuota::budget{"bench", 64_MiB}, {.initial = 16_MiB}};
+    cuota::scoped_pool pool{cuota::budget{"bench", 64_MiB}, {.initial_size = 16_MiB}};
 
     warm_pool() {
         void* const p = pool.allocate(stream, count * sizeof(float));

@@ -44,7 +44,7 @@ void set_bytes(benchmark::State& state, std::size_t each) {
 
 constexpr std::size_t sample_bytes = 64 << 10;
 
-/// A source that needs no reading, so that only the loader and the link are measured.
+/// A dataset that needs no reading, so that only the loader and the link are measured.
 class read_already {
 public:
     explicit read_already(std::uint64_t samples) : samples_{samples} {}
@@ -73,7 +73,8 @@ void one_epoch_an_iteration(benchmark::State& state, cuota::batch_loader& loader
 }
 
 [[nodiscard]] cuota::loader_options slots_of(benchmark::State const& state, std::size_t workers) {
-    return {.batch = (static_cast<std::size_t>(state.range(0)) << 20) / sample_bytes, .workers = workers};
+    return {.batch_size = (static_cast<std::size_t>(state.range(0)) << 20) / sample_bytes,
+            .workers = workers};
 }
 
 void loader(benchmark::State& state) {
@@ -84,7 +85,7 @@ void loader(benchmark::State& state) {
 // Four worker threads copy samples into the slots.
 void loader_of_memory(benchmark::State& state) {
     std::size_t const samples = on_a_gpu(512_MiB, 64_MiB) / sample_bytes;
-    cuota::memory_source const some{
+    cuota::memory_dataset const some{
         "memory", std::vector<std::uint8_t>(samples * sample_bytes, 7), {sample_bytes}};
     cuota::batch_loader from{some, slots_of(state, 4)};
     one_epoch_an_iteration(state, from, samples * sample_bytes);
@@ -358,7 +359,7 @@ void look_for_non_finite(benchmark::State& state) {
     numbers_on_device on;
     auto const some = on.of(T{1.0F});
     cuota::non_finite_check check{on.stream, on.pool};
-    work_on_numbers(state, on, sizeof(T), [&] { check.look(on.stream, some.read(on.stream)); });
+    work_on_numbers(state, on, sizeof(T), [&] { check.check(on.stream, some.read(on.stream)); });
 }
 BENCHMARK(look_for_non_finite<float>)->UseRealTime()->Unit(benchmark::kMillisecond);
 BENCHMARK(look_for_non_finite<cuota::half>)->UseRealTime()->Unit(benchmark::kMillisecond);
@@ -397,7 +398,8 @@ void fill_buffer(benchmark::State& state, T value) {
     auto some = on.of(value);
     auto const all = some.write(on.stream);
     work_on_numbers(state, on, sizeof(T), [&] {
-        cuota::detail::fill<T>(all.span().data(), numbers(), value, on.stream, cuota::place::here());
+        cuota::detail::fill<T>(all.span().data(), numbers(), value, on.stream,
+                               cuota::source_location::current());
     });
 }
 BENCHMARK_CAPTURE(fill_buffer, bytes_2, cuota::half{0.1F})->UseRealTime()->Unit(benchmark::kMillisecond);
@@ -415,22 +417,22 @@ void memset_of_bytes(benchmark::State& state) {
 BENCHMARK(memset_of_bytes)->UseRealTime()->Unit(benchmark::kMillisecond);
 
 // Stores one byte per number, and 4 bytes per 256 numbers.
-void quantised_store(benchmark::State& state) {
+void quantized_store(benchmark::State& state) {
     numbers_on_device on;
     auto const some = on.of(0.1F);
-    cuota::quantised<float> kept{numbers(), on.stream, on.pool};
+    cuota::quantized<float> kept{numbers(), on.stream, on.pool};
     work_on_numbers(state, on, 5, [&] { kept.store(on.stream, some.read(on.stream)); });
 }
-BENCHMARK(quantised_store)->UseRealTime()->Unit(benchmark::kMillisecond);
+BENCHMARK(quantized_store)->UseRealTime()->Unit(benchmark::kMillisecond);
 
-void quantised_load(benchmark::State& state) {
+void quantized_load(benchmark::State& state) {
     numbers_on_device on;
     auto some = on.of(0.1F);
-    cuota::quantised<float> kept{numbers(), on.stream, on.pool};
+    cuota::quantized<float> kept{numbers(), on.stream, on.pool};
     kept.store(on.stream, some.read(on.stream));
     work_on_numbers(state, on, 5, [&] { kept.load(on.stream, some.write(on.stream)); });
 }
-BENCHMARK(quantised_load)->UseRealTime()->Unit(benchmark::kMillisecond);
+BENCHMARK(quantized_load)->UseRealTime()->Unit(benchmark::kMillisecond);
 
 void pruned_pack(benchmark::State& state) {
     numbers_on_device on;
@@ -448,7 +450,7 @@ void adamw_in_8_bits(benchmark::State& state) {
     numbers_on_device on;
     cuota::device_buffer<float> parameters{count, 1.0F, on.stream, on.pool};
     cuota::device_buffer<float> const gradients{count, 0.1F, on.stream, on.pool};
-    cuota::quantised_moments<> adam{count, on.stream, on.pool};
+    cuota::quantized_moments<> adam{count, on.stream, on.pool};
     for (auto _ : state) {
         adam.step(on.stream, parameters.write(on.stream), gradients.read(on.stream));
         on.stream.synchronize();

@@ -33,7 +33,7 @@ void streams_on_one_pool(benchmark::State& state) {
     double const share = static_cast<double>(state.range(1)) / 100;
     for (auto _ : state) {
         cuota::budget const account{"bench", cap};
-        cuota::scoped_pool pool{account, bench::addresses{}, {.initial = cap}};
+        cuota::scoped_pool pool{account, bench::addresses{}, {.initial_size = cap}};
         std::vector<cuota::stream> lanes(streams);
         std::size_t refusals = 0;
         {
@@ -56,7 +56,7 @@ void streams_on_one_pool(benchmark::State& state) {
 void grown_by_mappings(benchmark::State& state) {
     for (auto _ : state) {
         cuota::budget const account{"bench", cap};
-        cuota::scoped_pool pool{account, cuota::addresses_only{}};
+        cuota::scoped_pool pool{account, cuota::dry_run_memory{}};
         cuota::stream const lane;
         std::size_t const refusals = run<void*>(
             1, static_cast<double>(state.range(0)) / 10'000, static_cast<unsigned>(state.range(1)),

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Throughput of gathering samples: memory_source compared with one memcpy per sample, and raw_source from the page cache compared with the
-/// same preads alone. Both write into a ring of pinned slots, as a loader does; no device is involved.
+/// Throughput of gathering samples: memory_dataset compared with one memcpy per sample, and raw_dataset from the page cache compared with
+/// the same preads alone. Both write into a ring of pinned slots, as a loader does; no device is involved.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -62,10 +62,10 @@ std::vector<std::uint8_t> const& the_values() {
     return values;
 }
 
-void memory_source(benchmark::State& state) {
+void memory_dataset(benchmark::State& state) {
     auto const record = static_cast<std::size_t>(state.range(0));
     auto const whole = std::span{the_values()}.first(all_bytes / record * record);
-    auto const from = cuota::memory_source::of("values", whole, {record});
+    auto const from = cuota::memory_dataset::of("values", whole, {record});
     gather_batches(state, [&](std::span<std::uint64_t const> samples, std::span<std::byte> to) {
         from.gather(samples, {&to, 1});
     });
@@ -95,17 +95,17 @@ std::string const& the_file() {
     return file.path;
 }
 
-void raw_source(benchmark::State& state) {
+void raw_dataset(benchmark::State& state) {
     auto const record = static_cast<std::size_t>(state.range(0));
-    cuota::raw_source const from{the_file(),
-                                 {.header = all_bytes % record,
-                                  .record = record,
-                                  .fields = {{"bytes", cuota::element_type::u8, {record}}}}};
+    cuota::raw_dataset const from{the_file(),
+                                  {.header = all_bytes % record,
+                                   .record_bytes = record,
+                                   .fields = {{"bytes", cuota::element_type::u8, {record}}}}};
     gather_batches(state, [&](std::span<std::uint64_t const> samples, std::span<std::byte> to) {
         from.gather(samples, {&to, 1});
     });
 }
-// Reads a run of consecutive records by one pread, like raw_source.
+// Reads a run of consecutive records by one pread, like raw_dataset.
 void pread_each(benchmark::State& state) {
     auto const record = static_cast<std::size_t>(state.range(0));
     std::size_t const header = all_bytes % record;
@@ -168,7 +168,7 @@ void ragged_memory(benchmark::State& state) {
     texts const all{static_cast<std::size_t>(state.range(0))};
     std::span<std::uint32_t const> const words{reinterpret_cast<std::uint32_t const*>(the_values().data()),
                                                all_bytes / 4};
-    cuota::ragged_source const from{cuota::memory_source::of("words", words), all.offsets};
+    cuota::ragged_dataset const from{cuota::memory_dataset::of("words", words), all.offsets};
     gather_texts(state, all, [&](std::span<std::uint64_t const> samples, std::span<std::byte> to) {
         from.gather(samples, {&to, 1});
     });
@@ -187,8 +187,8 @@ void memcpy_texts(benchmark::State& state) {
 }
 void ragged_raw(benchmark::State& state) {
     texts const all{static_cast<std::size_t>(state.range(0))};
-    cuota::raw_source const words{the_file(), {.fields = {{"words", cuota::element_type::u32, {}}}}};
-    cuota::ragged_source const from{words, all.offsets};
+    cuota::raw_dataset const words{the_file(), {.fields = {{"words", cuota::element_type::u32, {}}}}};
+    cuota::ragged_dataset const from{words, all.offsets};
     gather_texts(state, all, [&](std::span<std::uint64_t const> samples, std::span<std::byte> to) {
         from.gather(samples, {&to, 1});
     });
@@ -212,9 +212,9 @@ void pread_texts(benchmark::State& state) {
 void sizes_and_orders(benchmark::internal::Benchmark* b) {
     b->ArgNames({"record", "shuffled"})->ArgsProduct({{784, 3072, 150'528}, {0, 1}});
 }
-BENCHMARK(memory_source)->Apply(sizes_and_orders);
+BENCHMARK(memory_dataset)->Apply(sizes_and_orders);
 BENCHMARK(memcpy_each)->Apply(sizes_and_orders);
-BENCHMARK(raw_source)->Apply(sizes_and_orders);
+BENCHMARK(raw_dataset)->Apply(sizes_and_orders);
 BENCHMARK(pread_each)->Apply(sizes_and_orders);
 
 void mean_words(benchmark::internal::Benchmark* b) { b->ArgNames({"words"})->Arg(16)->Arg(200)->Arg(4000); }

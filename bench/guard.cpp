@@ -185,9 +185,7 @@ void thrown_refusal(benchmark::State& state) {
     cuota::budget full{"full", 100};
     for (auto _ : state) try {
             full.charge(101);
-        } catch (cuota::budget_exceeded const& refused) {
-            benchmark::DoNotOptimize(refused.facts().would_fit);
-        }
+        } catch (cuota::budget_exceeded const& refused) { benchmark::DoNotOptimize(refused.info().max_fit); }
 }
 BENCHMARK(thrown_refusal);
 
@@ -206,7 +204,7 @@ BENCHMARK(reserve_and_end);
 
 // 256 B come from the thread's stock. 1 MiB never does, so each charge takes the lock and queries the driver when the last figure is stale.
 void charge_and_refund_of_device(benchmark::State& state) {
-    cuota::budget b = cuota::budget::of_device(cuota::device::current());
+    cuota::budget b = cuota::budget::for_device(cuota::device::current());
     auto const size = static_cast<std::size_t>(state.range(0));
     for (auto _ : state) {
         b.charge(size);
@@ -218,7 +216,7 @@ BENCHMARK(charge_and_refund_of_device)->ArgName("bytes")->Arg(256)->Arg(1 << 20)
 // With an alert whose threshold is never reached.
 void charge_and_refund_watched(benchmark::State& state) {
     cuota::budget b{"root", 1'000'000};
-    cuota::watch const watched{b, {0.9}, 0.1, [](cuota::watch_event const&) {}};
+    cuota::budget_alert const watched{b, {0.9}, 0.1, [](cuota::alert_event const&) {}};
     for (auto _ : state) {
         b.charge(bytes);
         b.refund(bytes);
@@ -232,7 +230,7 @@ struct one_block {
     static void deallocate(cuota::stream_ref, void*, std::size_t, std::size_t) noexcept {}
     static void* allocate_sync(std::size_t, std::size_t) noexcept { return block.data(); }
     static void deallocate_sync(void*, std::size_t, std::size_t) noexcept {}
-    [[nodiscard]] static std::size_t granule() noexcept { return 1; }
+    [[nodiscard]] static std::size_t granularity() noexcept { return 1; }
     [[nodiscard]] static constexpr cuota::memory_kind kind() noexcept { return cuota::memory_kind::pinned; }
     friend bool operator==(one_block const&, one_block const&) noexcept = default;
 

@@ -66,7 +66,7 @@ void budgets() {
         inner.refund(4096);
     });
     count("budget.refused", [&] { keep(inner.try_charge(2_GiB)); });
-    cuota::budgeted<cuota::addresses_only> memory{inner, cuota::addresses_only{}};
+    cuota::budgeted<cuota::dry_run_memory> memory{inner, cuota::dry_run_memory{}};
     cuota::stream const s;
     count("budgeted.pair", [&] {
         void* const p = memory.allocate(s, 4096, 256);
@@ -76,7 +76,7 @@ void budgets() {
 
 void pools() {
     cuota::stream const s;
-    cuota::scoped_pool pool{cuota::budget{"bench", cuota::unlimited}, cuota::addresses_only{}};
+    cuota::scoped_pool pool{cuota::budget{"bench", cuota::unlimited}, cuota::dry_run_memory{}};
     auto const pair_of = [&](std::size_t bytes) {
         return [&pool, &s, bytes] {
             void* const p = pool.allocate(s, bytes);
@@ -106,7 +106,7 @@ void pools() {
 
 void buffers() {
     cuota::stream const s, other;
-    cuota::scoped_pool pool{cuota::budget{"bench", 64_MiB}, {.initial = 16_MiB}};
+    cuota::scoped_pool pool{cuota::budget{"bench", 64_MiB}, {.initial_size = 16_MiB}};
     count("buffer.made_and_ended", [&] {
         cuota::device_buffer<float> const some{1024, s, pool, cuota::no_init};
         keep(&some);
@@ -121,7 +121,7 @@ void plans() {
     auto const edges = cuota::detail::sorted_edges(blocks);
     std::vector<void*> at(blocks.size());
     cuota::stream const s;
-    cuota::scoped_pool pool{cuota::budget{"bench", cuota::unlimited}, cuota::addresses_only{}};
+    cuota::scoped_pool pool{cuota::budget{"bench", cuota::unlimited}, cuota::dry_run_memory{}};
     cuota::step_plan plan{pool};
     auto memory = plan.resource();
     count(
@@ -137,13 +137,13 @@ void plans() {
 }
 
 void sources() {
-    cuota::memory_source const numbers{"numbers", std::vector<float>(4096 * 64, 1.0f), {64}};
+    cuota::memory_dataset const numbers{"numbers", std::vector<float>(4096 * 64, 1.0f), {64}};
     std::vector<std::uint64_t> samples(256);
     for (std::size_t i = 0; i != samples.size(); ++i) samples[i] = (i * 1'031) % 4096;
     std::vector<std::byte> slot(samples.size() * 64 * sizeof(float));
     std::span<std::byte> const out[] = {slot};
     count(
-        "memory_source.gather_256", [&] { numbers.gather(samples, out); }, 100, samples.size());
+        "memory_dataset.gather_256", [&] { numbers.gather(samples, out); }, 100, samples.size());
 }
 
 }  // namespace

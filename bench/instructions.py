@@ -39,7 +39,7 @@ def counted_by_compiler(compiler, header):
     """
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
-        read = [*compiler.command("-DCUOTA_SEPARATE=1"), "--param=ggc-min-expand=100", "--param=ggc-min-heapsize=131072", "-fsyntax-only"]
+        read = [*compiler.command("-DCUOTA_SEPARATE_COMPILATION=1"), "--param=ggc-min-expand=100", "--param=ggc-min-heapsize=131072", "-fsyntax-only"]
         done = subprocess.run(["valgrind", "--tool=callgrind", "--trace-children=yes", f"--callgrind-out-file={folder}/out.%p",
                                *read, including(folder, header)], capture_output=True, text=True, env={"PATH": "/usr/bin:/bin"})
         if done.returncode:
@@ -65,7 +65,7 @@ def counted(program, slower=""):
     """Instructions an operation, by path; of a path that is to be `slower`, 6 % more."""
     with tempfile.TemporaryDirectory() as folder:
         done = subprocess.run(["valgrind", "--tool=callgrind", "--instr-atstart=no", f"--callgrind-out-file={folder}/out", program],
-                              capture_output=True, text=True, env={"CUOTA_SIM_ORDER": "off", "PATH": "/usr/bin:/bin", "CUOTA_BENCH_SLOWER": slower})
+                              capture_output=True, text=True, env={"CUOTA_SIM_RACES": "off", "PATH": "/usr/bin:/bin", "CUOTA_BENCH_SLOWER": slower})
         if done.returncode:
             sys.exit(f"bench-instructions ended with {done.returncode}:\n{done.stderr[-2000:]}")
         operations = {name: int(n) for name, n in (line.split() for line in done.stdout.splitlines())}

@@ -21,13 +21,13 @@ namespace {
 constexpr std::size_t sample_bytes = 1024;
 constexpr std::uint64_t samples = 64 * 1024;
 
-cuota::memory_source in_memory() {
+cuota::memory_dataset in_memory() {
     return {"memory", std::vector<std::uint8_t>(samples * sample_bytes, 7), {sample_bytes}};
 }
 
 void loader_from_memory(benchmark::State& state) {
     auto const batch = static_cast<std::size_t>(state.range(0));
-    cuota::batch_loader loader{in_memory(), {.batch = batch, .seed = 1}};
+    cuota::batch_loader loader{in_memory(), {.batch_size = batch, .seed = 1}};
     cuota::stream stream;
     std::uint64_t epoch = 0;
     std::int64_t batches = 0;
@@ -45,7 +45,7 @@ BENCHMARK(loader_from_memory)->ArgName("batch")->Arg(16)->Arg(1024)->UseRealTime
 
 void fill_copy_wait(benchmark::State& state) {
     auto const batch = static_cast<std::size_t>(state.range(0));
-    cuota::memory_source const from = in_memory();
+    cuota::memory_dataset const from = in_memory();
     cuota::keyed_permutation const order{samples, 1};
     cuota::stream stream;
     cuota::pinned_buffer<std::byte> slot{batch * sample_bytes};
@@ -75,14 +75,14 @@ void left_early(benchmark::State& state) {
     auto const workers = static_cast<std::size_t>(state.range(0));
     std::chrono::duration<double> most{0};
     for (auto _ : state) {
-        cuota::batch_loader loader{cuota::callable_source{"slow",
-                                                          samples,
-                                                          {{"byte"}},
-                                                          [&](std::span<std::uint64_t const>,
-                                                              std::span<std::span<std::byte> const>) {
-                                                              std::this_thread::sleep_for(read);
-                                                          }},
-                                   {.batch = 16, .workers = workers}};
+        cuota::batch_loader loader{cuota::callable_dataset{"slow",
+                                                           samples,
+                                                           {{"byte"}},
+                                                           [&](std::span<std::uint64_t const>,
+                                                               std::span<std::span<std::byte> const>) {
+                                                               std::this_thread::sleep_for(read);
+                                                           }},
+                                   {.batch_size = 16, .workers = workers}};
         auto begin = clock_type::now();
         for (cuota::batch b : loader.epoch(0)) {
             begin = clock_type::now();

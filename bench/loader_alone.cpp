@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Overhead of a loader itself: its source reads nothing, and copies and events complete at once, so only the hand-over of batches between
+/// Overhead of a loader itself: its dataset reads nothing, and copies and events complete at once, so only the hand-over of batches between
 /// worker and consumer remains. Compared with a queue of numbers with a mutex and condition variables. A batch that allocates is an error.
 #include <atomic>
 #include <condition_variable>
@@ -58,10 +58,10 @@ private:
 constexpr std::uint64_t batches = 50'000;
 
 void batch_of_nothing(benchmark::State& state) {
-    cuota::simulator::set_order_checks(cuota::simulator::order_checks::off);
+    cuota::simulator::set_race_checks(cuota::simulator::race_checks::off);
     auto const size = static_cast<std::size_t>(state.range(0));
     cuota::batch_loader loader{empty_source{batches * size},
-                               {.batch = size,
+                               {.batch_size = size,
                                 .workers = static_cast<std::size_t>(state.range(1)),
                                 .device_slots = static_cast<std::size_t>(state.range(2))}};
     cuota::stream const stream;

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Overlap of reading, copying and computing in a loader. Each takes 5 ms per batch: the source sleeps, the simulated link has the matching
-/// bandwidth, and the kernel takes that time. Compared with a sequential loop.
+/// Overlap of reading, copying and computing in a loader. Each takes 5 ms per batch: the dataset sleeps, the simulated link has the
+/// matching bandwidth, and the kernel takes that time. Compared with a sequential loop.
 ///
 /// `efficiency` = (time of the slowest stage alone, measured just before, + latency of the first batch in the other two) / measured time.
 /// Exit status 1 if its median with the default slots (the first row) is below 0.94.
@@ -39,7 +39,7 @@ class slow_source {
 public:
     [[nodiscard]] std::uint64_t size() const { return batches; }
     [[nodiscard]] std::span<cuota::field const> fields() const { return {&field_, 1}; }
-    [[nodiscard]] std::string name() const { return "a slow source"; }
+    [[nodiscard]] std::string name() const { return "a slow dataset"; }
     void gather(std::span<std::uint64_t const> samples, std::span<std::span<std::byte> const> out) const {
         auto const end = clock_type::now() + stage * samples.size();
         std::memset(out[0].data(), 1, out[0].size());
@@ -57,7 +57,7 @@ struct consume {
 };
 
 void set_stages() {
-    cuota::simulator::set_order_checks(cuota::simulator::order_checks::off);
+    cuota::simulator::set_race_checks(cuota::simulator::race_checks::off);
     cuota::simulator::link_options link;
     link.to_device = batch_bytes * 1000 / static_cast<std::uint64_t>(stage.count());
     link.kernel = stage;
@@ -132,7 +132,7 @@ void loader(benchmark::State& state) {
     auto const host_slots = static_cast<std::size_t>(state.range(0));
     auto const device_slots = static_cast<std::size_t>(state.range(1));
     bool const is_default = host_slots == 0;
-    cuota::loader_options options{.batch = 1, .host_slots = host_slots};
+    cuota::loader_options options{.batch_size = 1, .host_slots = host_slots};
     if (!is_default) options.device_slots = device_slots;
     cuota::batch_loader from{slow_source{}, options};
     cuota::stream const stream;

@@ -30,7 +30,7 @@ public:
 
 private:
     cuota::budget account_{"bench", cuota::unlimited};
-    cuota::scoped_pool pool_{account_, cuota::addresses_only{}};
+    cuota::scoped_pool pool_{account_, cuota::dry_run_memory{}};
 };
 
 #ifdef CUOTA_BENCH_CUB

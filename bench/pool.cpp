@@ -48,7 +48,7 @@ using bench::random_steps_of;
 
 class our_pool {
 public:
-    explicit our_pool(std::size_t bytes) : pool_{budget_, {.initial = bytes}} {}
+    explicit our_pool(std::size_t bytes) : pool_{budget_, {.initial_size = bytes}} {}
     void* allocate(cuota::stream_ref s, std::size_t bytes) { return pool_.allocate(s, bytes); }
     void deallocate(cuota::stream_ref s, void* p, std::size_t bytes) noexcept {
         pool_.deallocate(s, p, bytes);
@@ -236,7 +236,7 @@ void random_live_blocks(benchmark::State& state) {
     random_blocks(state, [](std::size_t bytes) {
         return std::make_unique<cuota::scoped_pool>(cuota::budget{"bench", cuota::unlimited},
                                                     bench::addresses{},
-                                                    cuota::pool_options{.initial = bytes});
+                                                    cuota::pool_options{.initial_size = bytes});
     });
 }
 void random_live_blocks_on_a_list(benchmark::State& state) {
@@ -249,7 +249,7 @@ BENCHMARK(random_live_blocks_on_a_list)->Arg(100'000)->Iterations(1)->Unit(bench
 constexpr std::size_t for_random_steps = 24'000_MiB;
 void random_allocations(benchmark::State& state) {
     cuota::scoped_pool pool{cuota::budget{"bench", cuota::unlimited}, bench::addresses{},
-                            cuota::pool_options{.initial = for_random_steps}};
+                            cuota::pool_options{.initial_size = for_random_steps}};
     random_steps_of(state, pool);
 }
 void random_allocations_on_a_list(benchmark::State& state) {

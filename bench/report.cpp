@@ -119,7 +119,7 @@ struct one_block {
     static void deallocate(cuota::stream_ref, void*, std::size_t, std::size_t) noexcept {}
     static void* allocate_sync(std::size_t, std::size_t) noexcept { return block.data(); }
     static void deallocate_sync(void*, std::size_t, std::size_t) noexcept {}
-    [[nodiscard]] static std::size_t granule() noexcept { return 1; }
+    [[nodiscard]] static std::size_t granularity() noexcept { return 1; }
     [[nodiscard]] static constexpr cuota::memory_kind kind() noexcept { return cuota::memory_kind::pinned; }
     friend bool operator==(one_block const&, one_block const&) noexcept = default;
 
@@ -168,7 +168,7 @@ void pool_pair(benchmark::State& state, bool is_recorded) {
     using namespace cuota::literals;
     auto const size = static_cast<std::size_t>(state.range(0));
     cuota::budget const budget{"bench", 512_MiB};
-    cuota::scoped_pool pool{budget, {.initial = 256_MiB}};
+    cuota::scoped_pool pool{budget, {.initial_size = 256_MiB}};
     std::optional<cuota::recorder> recorder;
     if (is_recorded) recorder.emplace(budget);
     cuota::stream const s;

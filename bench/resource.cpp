@@ -35,7 +35,7 @@ struct ready_addresses {
         return p;
     }
     void deallocate_sync(void* p, std::size_t, std::size_t) noexcept { mine().ready.push_back(p); }
-    [[nodiscard]] std::size_t granule() const { return 256; }
+    [[nodiscard]] std::size_t granularity() const { return 256; }
     [[nodiscard]] cuota::memory_kind kind() const { return cuota::memory_kind::device; }
     bool operator==(ready_addresses const&) const = default;
 
@@ -148,11 +148,11 @@ void device_pair(benchmark::State& state) {
 }
 BENCHMARK(device_pair<cuota::pool_resource>);
 BENCHMARK(device_pair<cuota::tracked<cuota::pool_resource>>);
-BENCHMARK(device_pair<cuota::fenced<cuota::pool_resource>>);
+BENCHMARK(device_pair<cuota::guarded<cuota::pool_resource>>);
 
 void verify(benchmark::State& state) {
     cuota::scoped_pool pool{cuota::budget{"pool", std::size_t{1} << 30}};
-    cuota::fenced memory{pool.resource()};
+    cuota::guarded memory{pool.resource()};
     cuota::stream const& s = own_stream();
     std::vector<void*> live(static_cast<std::size_t>(state.range(0)));
     for (void*& p : live) p = memory.allocate(s, bytes, 256);

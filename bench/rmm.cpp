@@ -60,9 +60,9 @@ static_assert(cuda::mr::resource_with<addresses_for_rmm, cuda::mr::device_access
 class our_pool {
 public:
     explicit our_pool(std::size_t bytes)
-        : pool_{cuota::budget{"bench", cuota::round_up(bytes, bench::addresses::granule())},
+        : pool_{cuota::budget{"bench", cuota::round_up(bytes, bench::addresses::granularity())},
                 bench::addresses{},
-                {.initial = bytes}} {}
+                {.initial_size = bytes}} {}
     void* allocate(cuota::stream_ref s, std::size_t bytes) { return pool_.allocate(s, bytes); }
     void deallocate(cuota::stream_ref s, void* p, std::size_t bytes) noexcept {
         pool_.deallocate(s, p, bytes);

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Cost of calls on the simulated runtime, which should not dominate the time of a test suite. Each call is measured with order checks off
+/// Cost of calls on the simulated runtime, which should not dominate the time of a test suite. Each call is measured with race checks off
 /// and on, with both schedules if it runs work, and with each kind of memory checks if it touches memory.
 #include <array>
 #include <cstddef>
@@ -20,12 +20,12 @@ namespace sim = cuota::simulator;
 
 constexpr std::size_t bytes = 4096;
 
-// A new machine for one benchmark: range(0) turns on order checks, range(1) selects the late schedule.
+// A new machine for one benchmark: range(0) turns on race checks, range(1) selects the late schedule.
 class machine {
 public:
     explicit machine(benchmark::State const& state, bool has_schedule = false) {
         sim::reset();
-        sim::set_order_checks(state.range(0) != 0 ? sim::order_checks::report : sim::order_checks::off);
+        sim::set_race_checks(state.range(0) != 0 ? sim::race_checks::report : sim::race_checks::off);
         if (has_schedule && state.range(1) != 0) sim::set_schedule(sim::schedule::late);
         else sim::set_schedule(sim::schedule::workers);
     }
@@ -39,13 +39,13 @@ void by_both_schedules(benchmark::internal::Benchmark* b) {
     b->ArgNames({"checked", "late"})->ArgsProduct({{0, 1}, {0, 1}})->UseRealTime();
 }
 
-// Selects the kind of memory checks for one benchmark by range(0), with order checks off.
+// Selects the kind of memory checks for one benchmark by range(0), with race checks off.
 void choose_memory(benchmark::State& state) {
     constexpr std::array checks{sim::memory_checks::off, sim::memory_checks::heap,
                                 sim::memory_checks::strict};
     constexpr std::array names{"off", "heap", "strict"};
     auto const i = static_cast<std::size_t>(state.range(0));
-    sim::set_order_checks(sim::order_checks::off);
+    sim::set_race_checks(sim::race_checks::off);
     sim::set_memory_checks(checks.at(i));
     state.SetLabel(names.at(i));
 }

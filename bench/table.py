@@ -88,7 +88,7 @@ def run_program(build, program, names, turns, slow):
         done = subprocess.run(
             [path, f"--benchmark_filter={pattern}", f"--benchmark_out={out.name}", "--benchmark_out_format=json",
              "--benchmark_min_time=0.05", f"--benchmark_repetitions={1 if slow else turns}"],
-            capture_output=True, text=True, env={**os.environ, "CUOTA_SIM_ORDER": "off"})
+            capture_output=True, text=True, env={**os.environ, "CUOTA_SIM_RACES": "off"})
         text = pathlib.Path(out.name).read_text()
     if not text:
         return {}, f"{path.name} ended with {done.returncode}: {done.stderr.strip()[-200:]}"
@@ -136,7 +136,7 @@ def rows(build, turns):
     import compiling  # run_gpu has this file alone
 
     reading, compile = compiling.ReadingTime(build, turns), compiling.Programs(build, turns)
-    separate = "-DCUOTA_SEPARATE=1"
+    separate = "-DCUOTA_SEPARATE_COMPILATION=1"
     return [
         Row("pool: pair, 512 B, 10 holes", pair("our_pool", 10), {
             "best-fit list": pair("best_fit_list", 10), "CUB": pair("cub_caching", 10),
@@ -209,9 +209,9 @@ def rows(build, turns):
         Row("loader: a batch of nothing", item("loader_alone", "batch_of_nothing/batch:16/workers:1/device_slots:2/real_time"), {
             "a number through a queue": item("loader_alone", "number_through_a_queue/room:2/real_time")},
             ("<=", 0.5, "a number through a queue"), "us"),
-        Row("memory_source: bytes a second, shuffled", gathered("memory_source", 3072, 1), {
+        Row("memory_dataset: bytes a second, shuffled", gathered("memory_dataset", 3072, 1), {
             "memcpy each": gathered("memcpy_each", 3072, 1)}, (">=", 0.9, "memcpy each"), "GB/s"),
-        Row("raw_source: bytes a second, shuffled", gathered("raw_source", 3072, 1), {
+        Row("raw_dataset: bytes a second, shuffled", gathered("raw_dataset", 3072, 1), {
             "pread each": gathered("pread_each", 3072, 1)}, (">=", 0.95, "pread each"), "GB/s"),
         Row("chain_plan of 100 stages", cpu("training", "plan_chain/100/25"), {}, ("<=", 100, "ms"), "ms"),
         Row("recorder: an event", cpu("report", "put_by_clock_of_processor/real_time/threads:1"), {
@@ -291,7 +291,7 @@ def rows_of_a_gpu():
                              ("unscale and look, floats", "unscale_gradients<float>"),
                              ("unscale and look, halfs", "unscale_gradients<cuota::half>"),
                              ("convert bytes to floats", "convert_bytes<float>"), ("convert bytes to halfs", "convert_bytes<cuota::half>"),
-                             ("quantised: store floats", "quantised_store"), ("quantised: load floats", "quantised_load"))),
+                             ("quantized: store floats", "quantized_store"), ("quantized: load floats", "quantized_load"))),
         *(Row(f"fill with a value of {n} bytes", rate(f"fill_buffer/bytes_{n}"), {"memset of bytes": rate("memset_of_bytes"),
               "copy on the device": rate("copy_on_the_device")}, (">=", 0.8, "memset of bytes"), "GB/s") for n in (2, 4, 8)),
         Row("AdamW in 8 bits, 100 million parameters, 16 bytes each", rate("adamw_in_8_bits"), {

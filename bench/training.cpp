@@ -38,9 +38,9 @@ cuota::chain layers(std::size_t count) {
 // Plans within range(1) percent of the memory for keeping all activations; reports the step time relative to keeping all.
 void plan_chain(benchmark::State& state) {
     cuota::chain const c = layers(static_cast<std::size_t>(state.range(0)));
-    cuota::chain_run const all = simulate(c, cuota::store_all_plan(c));
+    cuota::chain_cost const all = simulate(c, cuota::store_all_plan(c));
     std::size_t const room = all.peak / 100 * static_cast<std::size_t>(state.range(1));
-    cuota::chain_run run;
+    cuota::chain_cost run;
     for (auto _ : state) run = simulate(c, cuota::chain_plan(c, room));
     state.counters["time_of_step"] = run.time / all.time;
     state.counters["peak_of_room"] = static_cast<double>(run.peak) / static_cast<double>(room);
@@ -50,9 +50,9 @@ BENCHMARK(plan_chain)->ArgsProduct({{20, 50, 100}, {50, 25}})->Unit(benchmark::k
 void plan_offload(benchmark::State& state) {
     cuota::chain c = layers(static_cast<std::size_t>(state.range(0)));
     c.offload_time_per_byte = c.fetch_time_per_byte = 10.0 / (1 << 20);
-    cuota::chain_run const all = simulate(c, cuota::store_all_plan(c));
+    cuota::chain_cost const all = simulate(c, cuota::store_all_plan(c));
     std::size_t const room = all.peak / 100 * static_cast<std::size_t>(state.range(1));
-    cuota::chain_run run;
+    cuota::chain_cost run;
     for (auto _ : state) run = simulate(c, cuota::offload_plan(c, room));
     state.counters["time_of_step"] = run.time / all.time;
 }
@@ -63,17 +63,17 @@ void run_stages(benchmark::State& state, bool from_slab) {
     std::vector<cuota::checkpoint_stage> stages(50);
     for (cuota::checkpoint_stage& s : stages) {
         s.output_bytes = s.saved_bytes = 64 << 10;
-        s.forward = s.backward = [](cuota::stage_run const&) {};
+        s.forward = s.backward = [](cuota::stage_context const&) {};
     }
     cuota::stream const stream;
     cuota::budget const account{"device", cuota::unlimited};
     cuota::chain const sizes = cuota::chain_of(stages, 256);
     std::size_t const room = simulate(sizes, cuota::store_all_plan(sizes)).peak / 2;
     cuota::chain_schedule const plan = cuota::chain_plan(sizes, room);
-    std::size_t const runs = simulate(sizes, plan).forwards + stages.size();
+    std::size_t const runs = simulate(sizes, plan).forward_runs + stages.size();
     cuota::scoped_pool pool{account};
     cuota::step_plan slab{pool};
-    slab.expect(chain_requests(sizes, plan));
+    slab.set_plan(chain_requests(sizes, plan));
     cuota::checkpointed net{stages, plan, stream,
                             from_slab ? cuota::any_resource{slab.resource()}
                                       : cuota::any_resource{pool.resource()}};

@@ -45,9 +45,9 @@ struct deep_shape {
 template <class S>
 class deep_network {
 public:
-    /// Lists the network's own buffers, for a resource of this granule.
-    [[nodiscard]] static cuota::footprint plan(deep_shape const& s, std::size_t granule) {
-        cuota::footprint p = cuota::footprint::with_granule(granule);
+    /// Lists the network's own buffers, for a resource of this granularity.
+    [[nodiscard]] static cuota::footprint plan(deep_shape const& s, std::size_t granularity) {
+        cuota::footprint p = cuota::footprint::with_granularity(granularity);
         p.add<float>("parameters", s.parameters()).add<float>("gradients", s.parameters());
         p.add<float>("moments", s.parameters(), cuota::copies(2));
         p.add<std::int32_t>("labels", s.batch).add<float>("losses", s.batch).add<float>("hits", s.batch);
@@ -90,11 +90,11 @@ public:
     [[nodiscard]] std::vector<cuota::checkpoint_stage> stages(std::size_t samples) {
         std::vector<cuota::checkpoint_stage> all = sizes(shape_, samples);
         for (cuota::checkpoint_stage& stage : all) {
-            stage.forward = [this](cuota::stage_run const& run) { layer_forward(run); };
-            stage.backward = [this](cuota::stage_run const& run) { layer_backward(run); };
+            stage.forward = [this](cuota::stage_context const& run) { layer_forward(run); };
+            stage.backward = [this](cuota::stage_context const& run) { layer_backward(run); };
         }
-        all.back().forward = [this](cuota::stage_run const& run) { loss_forward(run); };
-        all.back().backward = [this](cuota::stage_run const& run) { loss_backward(run); };
+        all.back().forward = [this](cuota::stage_context const& run) { loss_forward(run); };
+        all.back().backward = [this](cuota::stage_context const& run) { loss_backward(run); };
         return all;
     }
 
@@ -140,13 +140,13 @@ public:
 private:
     // ---- stages ----
 
-    void layer_forward(cuota::stage_run const& run) {
+    void layer_forward(cuota::stage_context const& run) {
         if (run.stage() != 0) layer_forward_from<S>(run);
         else if (pixels_ == cuota::element_type::u8) layer_forward_from<std::uint8_t>(run);
         else layer_forward_from<float>(run);
     }
     template <class In>
-    void layer_forward_from(cuota::stage_run const& run) {
+    void layer_forward_from(cuota::stage_context const& run) {
         std::size_t const inputs = inputs_of(run.stage());
         auto const p = parameters_.read(stream_);
         dense_forward<In, S> const k{part_.count,
@@ -162,7 +162,7 @@ private:
                                      run.saved<std::uint8_t>()};
         cuota::for_each_index(run.stream(), k.indices(), k, "dense_forward");
     }
-    void layer_backward(cuota::stage_run const& run) {
+    void layer_backward(cuota::stage_context const& run) {
         dense_gradient<S> const gradient{run.output_gradient<S>(), run.saved<std::uint8_t>(),
                                          drop(run).factor()};
         if (run.stage() != 0) {
@@ -173,7 +173,7 @@ private:
         else add_gradients(run, run.input<float>(), gradient, shape_.width);
     }
 
-    void loss_forward(cuota::stage_run const& run) {
+    void loss_forward(cuota::stage_context const& run) {
         auto const p = parameters_.read(stream_);
         auto const labels = labels_.read(stream_);
         auto const losses = losses_.write(stream_);
@@ -191,7 +191,7 @@ private:
                                         {}};
         cuota::for_each_index(run.stream(), k.indices(), k, "dense_forward");
         cuota::for_each_index(run.stream(), part_.count,
-                              score{shape_.classes, scale_ / static_cast<float>(part_.of),
+                              score{shape_.classes, scale_ / static_cast<float>(part_.batch_size),
                                     labels.span().subspan(part_.first, part_.count), run.output<float>(),
                                     losses.span(), hits.span()},
                               "score");
@@ -200,14 +200,14 @@ private:
                               add_up{part_.count, losses.span(), hits.span(), totals_.write(stream_)},
                               "add_up");
     }
-    void loss_backward(cuota::stage_run const& run) {
+    void loss_backward(cuota::stage_context const& run) {
         dense_gradient<float> const gradient{run.result<float>(), {}, 1};
         add_gradients(run, run.input<S>(), gradient, shape_.classes);
         make_input_gradient(run, gradient, shape_.classes, false);
     }
 
     template <class In, class G>
-    void add_gradients(cuota::stage_run const& run, device_span<In const> input,
+    void add_gradients(cuota::stage_context const& run, device_span<In const> input,
                        dense_gradient<G> const& gradient, std::size_t outputs) {
         auto const sums = gradients_.write(stream_);
         add_weights_gradient<In, G> const k{part_.count, inputs_of(run.stage()),           outputs, input,
@@ -219,7 +219,7 @@ private:
             "add_bias_gradient");
     }
     template <class G>
-    void make_input_gradient(cuota::stage_run const& run, dense_gradient<G> const& gradient,
+    void make_input_gradient(cuota::stage_context const& run, dense_gradient<G> const& gradient,
                              std::size_t outputs, bool adds_input) {
         auto const p = parameters_.read(stream_);
         input_gradient<G, S> const k{part_.count,
@@ -233,7 +233,7 @@ private:
     }
 
     // The mask depends on a unit's index in the batch, not on how the batch is split.
-    [[nodiscard]] dropout drop(cuota::stage_run const& run) const {
+    [[nodiscard]] dropout drop(cuota::stage_context const& run) const {
         return {shape_.dropout, run.seed(), part_.first * shape_.width};
     }
 

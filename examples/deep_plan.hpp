@@ -36,7 +36,7 @@ struct deep_plan {
     std::size_t part = 0;   ///< samples that run at once
     std::size_t parts = 0;  ///< parts of a batch
     cuota::chain_schedule schedule{};
-    cuota::chain_run run{};      ///< time and peak of the schedule, for one part
+    cuota::chain_cost run{};     ///< time and peak of the schedule, for one part
     std::size_t slab_bytes = 0;  ///< slab that serves the schedule: its peak and the holes of the offset plan
     std::string why{};
 
@@ -57,7 +57,7 @@ struct deep_plan {
 /// schedules give equal sizes.
 [[nodiscard]] inline std::size_t slab_bytes(cuota::chain const& c, cuota::chain_schedule const& schedule) {
     cuota::planned_step const step = plan_requests(chain_requests(c, schedule), deep_plan::simple_offsets());
-    return cuota::round_up(step.peak, cuota::device_memory::granule());
+    return cuota::round_up(step.peak, cuota::device_memory::granularity());
 }
 
 /// Returns the pinned memory that the executor allocates: one buffer for each record that the schedule ever offloads.
@@ -65,10 +65,10 @@ struct deep_plan {
     std::vector<bool> is_sent(c.stages.size());
     std::size_t bytes = 0;
     for (cuota::chain_op const op : schedule) {
-        if (op.act != cuota::chain_act::offload || is_sent[op.stage]) continue;
+        if (op.kind != cuota::chain_op_kind::offload || is_sent[op.stage]) continue;
         is_sent[op.stage] = true;
         bytes += cuota::round_up(c.stages[op.stage].output_bytes + c.stages[op.stage].saved_bytes,
-                                 cuota::pinned_memory::granule());
+                                 cuota::pinned_memory::granularity());
     }
     return bytes;
 }
@@ -221,7 +221,7 @@ private:
             cuota::chain const one = chains_(1);
             return cuota::bytes_text(simulate(one, store_all_plan(one)).peak) + " for a single sample";
         }
-        std::size_t const least = cuota::least_chain_bytes(strategy == "auto" ? chains_(1) : whole);
+        std::size_t const least = cuota::min_chain_bytes(strategy == "auto" ? chains_(1) : whole);
         return cuota::bytes_text(least) + " and room for holes" +
                (strategy == "offload" ? ", or more of --pinned-budget" : "");
     }

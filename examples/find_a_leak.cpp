@@ -6,7 +6,8 @@
 /// Expected output:
 ///
 ///     step 0 gave back what it took
-///     step 1: cuota::misuse: a step of tracked memory trainer ended with more memory in use: 1 allocation is still alive: losses 3.9 KiB (find_a_leak.cpp:31) (find_a_leak.cpp:28)
+///     step 1: cuota::usage_error: a step of tracked memory trainer ended with more memory in use: 1 allocation is still alive: losses 3.9
+///       KiB (find_a_leak.cpp:31) (find_a_leak.cpp:28)
 ///     step 2 gave back what it took
 #include <cstdio>
 #include <utility>
@@ -33,5 +34,5 @@ int main() {
             }
             step.close();
             std::printf("step %d gave back what it took\n", i);
-        } catch (cuota::misuse const& leak) { std::printf("step %d: %s\n", i, leak.what()); }
+        } catch (cuota::usage_error const& leak) { std::printf("step %d: %s\n", i, leak.what()); }
 }

@@ -28,7 +28,8 @@ int main() try {
     cuota::scoped_pool pool{budget};           // frees its memory when the scope ends
     cuota::stream stream;
     cuota::device_buffer<float> weights{1'000'000, stream, pool, "weights"};
-    cuota::batch_loader loader{cuota::npy_source{"images.npy"}, {.batch = 256, .device = budget, .seed = 1}};
+    cuota::batch_loader loader{cuota::npy_dataset{"images.npy"},
+                               {.batch_size = 256, .device_budget = budget, .seed = 1}};
 
     for (cuota::batch batch : loader.epoch(0))  // one batch at a time, copied while the last one computes
         train_step(batch.view<float>(stream), weights.write(stream), stream);

@@ -33,11 +33,11 @@ int main() {
     step.per_sample<float>("activations", 10'000).per_sample<float>("gradients", 10'000);
     std::puts(step.largest_batch(budget).text().c_str());
 
-    cuota::batch_search const planned =
-        cuota::find_batch_size(train_step, {.largest = 50'000, .account = budget, .plan = &step});
+    cuota::batch_search_result const planned =
+        cuota::find_batch_size(train_step, {.largest = 50'000, .budget = budget, .plan = &step});
     std::puts(planned.text().c_str());
 
-    cuota::batch_search const found =  // as if the sizes of a step's buffers were unknown
-        cuota::find_batch_size(train_step, {.largest = 50'000, .account = budget});
+    cuota::batch_search_result const found =  // as if the sizes of a step's buffers were unknown
+        cuota::find_batch_size(train_step, {.largest = 50'000, .budget = budget});
     std::puts(found.text().c_str());
 }

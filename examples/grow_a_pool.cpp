@@ -25,7 +25,7 @@ void show(char const* when, cuota::scoped_pool const& pool) {
 
 int main() {
     cuota::budget const budget{"program", 64_MiB};
-    cuota::scoped_pool pool{budget, {.initial = 4_MiB, .cap = 32_MiB}};
+    cuota::scoped_pool pool{budget, {.initial_size = 4_MiB, .max_size = 32_MiB}};
     cuota::stream const stream;
     show("at the begin", pool);
 

@@ -7,7 +7,7 @@
 ///
 /// Expected output:
 ///
-///     cuota::kernel_overflow: scratch_arena "tables": a kernel requested 3.6 KiB, capacity is 1.0 KiB (leak_free_kernel.cpp:45)
+///     cuota::kernel_overflow_error: scratch_arena "tables": a kernel requested 3.6 KiB, capacity is 1.0 KiB (leak_free_kernel.cpp:45)
 ///     with 3.6 KiB the last of 40 is 63245986
 #include <cstddef>
 #include <cstdio>
@@ -44,7 +44,7 @@ int main() {
                                   fibonacci{arena.open(stream), results.write(stream)});
             arena.check(stream);
             is_done = true;
-        } catch (cuota::kernel_overflow const& overflow) {
+        } catch (cuota::kernel_overflow_error const& overflow) {
             std::puts(overflow.what());
             bytes = overflow.needed();
         }

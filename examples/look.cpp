@@ -70,7 +70,7 @@ using floats = cuota::device_buffer<float>;
 
 /// A buffer that some work has written.
 [[nodiscard]] floats made(std::size_t count, cuota::stream const& stream, cuota::any_resource from,
-                          cuota::tag name, cuota::place where = cuota::place::here()) {
+                          cuota::tag name, cuota::source_location where = cuota::source_location::current()) {
     floats buffer{count, stream, std::move(from), cuota::no_init, name, where};
     cuota::for_each_index(stream, count, fill{buffer.write(stream)}, "fill");
     return buffer;
@@ -115,7 +115,8 @@ void write_all(std::filesystem::path const& folder, cuota::recording const& seen
     write(folder / "snapshot.json", [&](std::ostream& to) { cuota::write_memory_viz_json(to, seen); });
     write(folder / "trace.json", [&](std::ostream& to) { cuota::write_chrome_trace(to, seen); });
     write(folder / "lifetimes.csv", [&](std::ostream& to) { cuota::write_lifetimes_csv(to, seen); });
-    write(folder / "metrics.txt", [&](std::ostream& to) { to << cuota::prometheus_text(seen.at_end); });
+    write(folder / "metrics.txt",
+          [&](std::ostream& to) { to << cuota::prometheus_text(seen.final_snapshot); });
 }
 
 void run(options const& how) {
@@ -140,10 +141,10 @@ void run(options const& how) {
             if (how.is_live) std::this_thread::sleep_for(std::chrono::milliseconds{300});
         }
     }
-    recorder.note("trained");
+    recorder.mark("trained");
 
     cuota::recording const seen = recorder.read();
-    std::printf("%s\n\n%s\n", cuota::summary(seen.at_end).c_str(),
+    std::printf("%s\n\n%s\n", cuota::summary(seen.final_snapshot).c_str(),
                 cuota::diagnosis_text(cuota::diagnose(seen)).c_str());
     if (!how.out.empty()) write_all(how.out, seen);
 }

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 /// A program that is wrong: it copies from memory that a kernel on another stream may not have written yet.
-/// On a GPU it may be right for years. On the simulated device, with CUOTA_SIM_ORDER=fatal, it ends with both lines named.
+/// On a GPU it may be right for years. On the simulated device, with CUOTA_SIM_RACES=fatal, it ends with both lines named.
 #include <cstdio>
 
 #include <cuota/cuota.hpp>

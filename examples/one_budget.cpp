@@ -83,7 +83,7 @@ void run(options const& how) {
     cuota::footprint plan{device};
     plan.add<int>("flags", count)
         .add<int>("sums", count)
-        .add<std::byte>("cub", cuota::cub_bytes(stream, [](void* scratch, std::size_t& bytes) {
+        .add<std::byte>("cub", cuota::cub_temp_storage_bytes(stream, [](void* scratch, std::size_t& bytes) {
                             return inclusive_sum(scratch, bytes, nullptr, nullptr, count, nullptr);
                         }));
     cuota::budget const budget{"one budget", how.limit.value_or(plan.bytes())};

@@ -54,7 +54,7 @@ int main() {
     train_step(stream, pool);
 
     std::vector<cuota::lifetime> blocks;
-    for (cuota::block_life const& one : cuota::replay(recorder.read()).blocks)
+    for (cuota::block_lifetime const& one : cuota::lifetimes_of(recorder.read()).blocks)
         blocks.push_back({one.from.value(), one.until.value(), one.size});
     cuota::offset_plan const plan = cuota::plan_offsets(blocks);
 

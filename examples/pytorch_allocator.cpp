@@ -26,7 +26,7 @@
 
 namespace {
 
-cuota::pytorch_memory& memory() noexcept { return cuota::pytorch_memory::of_process(); }
+cuota::pytorch_allocator& memory() noexcept { return cuota::pytorch_allocator::instance(); }
 
 // Returns the result of `ask`, or 0 if it throws; cuota_last_failure returns the reason.
 template <class Ask>
@@ -39,7 +39,7 @@ std::size_t number(Ask ask) noexcept {
 // Returns 0 for a device that has not been used, without creating a CUDA context there.
 template <class Ask>
 std::size_t figure(int device, Ask ask) noexcept {
-    return memory().is_open(device) ? number(ask) : 0;
+    return memory().is_initialized(device) ? number(ask) : 0;
 }
 
 // Copies the text that `ask` returns, as copy_text does; an empty text if it throws.
@@ -74,7 +74,7 @@ CUOTA_EXPORTED void cuota_record_stream(void* p, cudaStream_t stream) noexcept {
 CUOTA_EXPORTED void cuota_reset() noexcept { (void)memory().trim(); }
 /// For set_memory_fraction_fn: limits the device to a fraction of its memory, 0 to 1.
 CUOTA_EXPORTED void cuota_set_fraction(double share, int device) noexcept {
-    memory().try_to([&] { memory().set_share(device, share); });
+    memory().try_to([&] { memory().set_fraction(device, share); });
 }
 
 /// Sets limits in the syntax of CUOTA_BUDGET, for devices that have not been used yet. Returns 0, or -1 if the text is invalid.

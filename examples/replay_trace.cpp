@@ -160,7 +160,7 @@ result measure(command const& c, std::vector<cuota::lifetime> const& blocks, cuo
 
 result replay_online(command const& c, std::vector<cuota::lifetime> const& blocks) {
     cuota::budget account{"replay", c.cap};
-    cuota::scoped_pool pool{account, cuota::addresses_only{}};
+    cuota::scoped_pool pool{account, cuota::dry_run_memory{}};
     result r = measure(c, blocks, account, [&](replay& program) { program.run(pool); });
     r.waits = pool.stats().stream_waits;
     return r;
@@ -168,7 +168,7 @@ result replay_online(command const& c, std::vector<cuota::lifetime> const& block
 
 result replay_planned(command const& c, std::vector<cuota::lifetime> const& blocks) {
     cuota::budget account{"replay", c.cap};
-    cuota::scoped_pool pool{account, cuota::addresses_only{}};
+    cuota::scoped_pool pool{account, cuota::dry_run_memory{}};
     cuota::step_plan plan{pool};
     {
         replay first{blocks, c.streams};

@@ -38,8 +38,8 @@ int main() {
     cuota::budget const budget{"program", 1_MiB};
     cuota::stream const stream;
     cuota::device_buffer<float> sums{width, stream, cuota::budgeted{budget}, "sums"};
-    cuota::batch_loader loader{cuota::memory_source{"samples", data, {width}},
-                               {.batch = 1500, .device = budget, .seed = 1}};
+    cuota::batch_loader loader{cuota::memory_dataset{"samples", data, {width}},
+                               {.batch_size = 1500, .device_budget = budget, .seed = 1}};
 
     for (cuota::batch batch : loader.epoch(0)) {
         cuota::for_each_index(stream, width, add_columns{batch.view<float>(stream), sums.write(stream)});

@@ -50,7 +50,7 @@ int main() {
     auto const begin = [&] {  // called at the start of a batch, and again after a refusal
         gradient = cuota::device_buffer<float>{width, stream, memory, "gradient"};
     };
-    cuota::retried const how = cuota::with_retry(1500, run_part, {.begin = begin});
+    cuota::retry_result const how = cuota::with_retry(1500, run_part, {.on_start = begin});
 
     std::printf("1500 samples in %zu parts of at most %zu, after %zu refusals\n", how.parts, how.part,
                 how.refusals);

@@ -55,7 +55,7 @@ struct training_plan {
     [[nodiscard]] std::size_t pinned_bytes() const { return training.pinned_bytes + held_out.pinned_bytes; }
 };
 
-template <cuota::source Samples>
+template <cuota::dataset Samples>
 struct job {
     options const& how;
     Samples training;
@@ -63,12 +63,12 @@ struct job {
     std::size_t classes;
 
     [[nodiscard]] cuota::loader_options training_options(std::size_t batch) const {
-        cuota::loader_options o{.batch = batch, .seed = how.seed, .workers = how.workers};
+        cuota::loader_options o{.batch_size = batch, .seed = how.seed, .workers = how.workers};
         o.name = "training slots";
         return o;
     }
     [[nodiscard]] cuota::loader_options held_out_options(std::size_t batch) const {
-        cuota::loader_options o{.batch = batch, .workers = how.workers};
+        cuota::loader_options o{.batch_size = batch, .workers = how.workers};
         o.name = "held-out slots";
         return o;
     }
@@ -83,7 +83,7 @@ struct job {
         p.pool_parts = network::plan(p.shape);
         for (part const& each : p.pool_parts)
             p.pool_bytes = cuota::checked_add(p.pool_bytes, each.bytes).value_or(cuota::unlimited);
-        p.pool_bytes = cuota::round_up(p.pool_bytes, cuota::device_memory::granule());
+        p.pool_bytes = cuota::round_up(p.pool_bytes, cuota::device_memory::granularity());
         return p;
     }
     [[nodiscard]] bool fits(training_plan const& p) const {
@@ -100,10 +100,10 @@ struct job {
     }
 };
 
-template <cuota::source Samples>
+template <cuota::dataset Samples>
 job(options const&, Samples, Samples, std::size_t) -> job<Samples>;  // clang 14 does not deduce it
 
-template <cuota::source Samples>
+template <cuota::dataset Samples>
 void check(job<Samples> const& j, training_plan const& p) {
     if (j.fits(p)) return;
     bool const device = p.device_bytes() > j.how.device_budget;
@@ -143,7 +143,7 @@ void show_refusal(cuota::budget const& budget, std::uint64_t samples, std::size_
     std::size_t const count = cuota::checked_mul(samples, inputs).value_or(cuota::unlimited);
     std::printf("\nall at once\n");
     if (std::size_t const bytes = cuota::checked_mul(count, sizeof(float)).value_or(cuota::unlimited);
-        bytes <= budget.room()) {
+        bytes <= budget.available()) {
         std::printf("  the whole set is %s as floats and would fit the budget\n",
                     cuota::bytes_text(bytes).c_str());
         return;
@@ -193,22 +193,23 @@ network::totals pass(cuota::batch_loader& loader, std::uint64_t epoch, network& 
     return net.take_totals();
 }
 
-template <cuota::source Samples>
+template <cuota::dataset Samples>
 void fit(job<Samples> const& j, training_plan const& p, cuota::budget const& device,
          cuota::budget const& pinned, cuota::recorder& recorder) {
     cuota::stream stream;
-    cuota::scoped_pool pool{device, {.name = "network", .initial = p.pool_bytes, .cap = p.pool_bytes}};
+    cuota::scoped_pool pool{device,
+                            {.name = "network", .initial_size = p.pool_bytes, .max_size = p.pool_bytes}};
     network net{p.shape, j.how.seed, stream, pool};
     auto training_options = j.training_options(p.shape.batch);
     auto held_out_options = j.held_out_options(p.shape.batch);
-    training_options.device = held_out_options.device = device;
-    training_options.pinned = held_out_options.pinned = pinned;
+    training_options.device_budget = held_out_options.device_budget = device;
+    training_options.pinned_budget = held_out_options.pinned_budget = pinned;
     cuota::batch_loader training{j.training, training_options};
     cuota::batch_loader held_out{j.held_out, held_out_options};
 
     std::printf("\ntraining\n");
     for (std::size_t epoch = 0; epoch != j.how.epochs; ++epoch) {
-        recorder.note("epoch " + std::to_string(epoch + 1));
+        recorder.mark("epoch " + std::to_string(epoch + 1));
         auto const started = std::chrono::steady_clock::now();
         network::totals learned{};
         {
@@ -225,33 +226,33 @@ void fit(job<Samples> const& j, training_plan const& p, cuota::budget const& dev
                     100 * tested.hits / static_cast<double>(held_out.size()), seconds);
         std::fflush(stdout);
     }
-    std::printf("\n%s\n", cuota::summary(recorder.read().at_end).c_str());
+    std::printf("\n%s\n", cuota::summary(recorder.read().final_snapshot).c_str());
 }
 
 /// Returns false if a peak differs from the plan or memory is still held.
 [[nodiscard]] bool print_peaks(training_plan const& p, cuota::budget const& device,
                                cuota::budget const& pinned) {
     std::printf("\npeak\n");
-    auto const row = [](char const* name, std::size_t planned, cuota::budget_facts const& b) {
+    auto const row = [](char const* name, std::size_t planned, cuota::budget_info const& b) {
         std::printf("  %s bytes %zu, planned %zu, budget %zu, held at the end %zu\n", name, b.peak, planned,
                     b.limit, b.held);
         return b.peak == planned && b.held == 0;
     };
-    bool const device_as_planned = row("device", p.device_bytes(), device.now());
-    bool const pinned_as_planned = row("pinned", p.pinned_bytes(), pinned.now());
+    bool const device_as_planned = row("device", p.device_bytes(), device.info());
+    bool const pinned_as_planned = row("pinned", p.pinned_bytes(), pinned.info());
     return device_as_planned && pinned_as_planned;
 }
 
-template <cuota::source Images, cuota::source Labels>
+template <cuota::dataset Images, cuota::dataset Labels>
 void run(options const& how, Images const& images, Labels const& labels) {
-    cuota::zip_source const all{images, labels};
+    cuota::zip_dataset const all{images, labels};
     if (all.size() < 5)
         throw cuota::data_error{all.name(), 0, "fewer than 5 samples: none could be held out"};
     std::size_t const classes = train::count_classes(labels);
     with_pixel_type(all.fields()[0].type, images.name(), [](auto) {});
     std::uint64_t const kept = all.size() / 5;
-    job const j{how, cuota::subset_source{all, 0, all.size() - kept},
-                cuota::subset_source{all, all.size() - kept, kept}, classes};
+    job const j{how, cuota::subset_dataset{all, 0, all.size() - kept},
+                cuota::subset_dataset{all, all.size() - kept, kept}, classes};
 
     cuota::device const device = cuota::device::current();
     std::printf("device    %s%s\n", device.name().c_str(), cuota::is_simulated() ? ": no GPU is used" : "");
@@ -294,8 +295,8 @@ void run(options how) {
     }
     cuota::file const images = train::open(how.images);
     cuota::file const labels = train::open(how.labels);
-    if (how.is_npy) run(how, cuota::npy_source{images}, cuota::npy_source{labels});
-    else run(how, cuota::idx_source{images}, cuota::idx_source{labels});
+    if (how.is_npy) run(how, cuota::npy_dataset{images}, cuota::npy_dataset{labels});
+    else run(how, cuota::idx_dataset{images}, cuota::idx_dataset{labels});
 }
 
 /// Returns an error as one line; for a refusal, its first line and the first suggestion that suffices.
@@ -304,7 +305,7 @@ void run(options how) {
     std::string line{text.substr(0, text.find('\n'))};
     auto const* const refused = dynamic_cast<cuota::out_of_memory const*>(&error);
     if (!refused) return line;
-    for (cuota::next_step const& step : cuota::next_steps(refused->facts()))
+    for (cuota::suggestion const& step : cuota::suggestions(refused->info()))
         if (step.suffices) return line + "; " + step.text;
     return line;
 }

@@ -36,7 +36,7 @@ namespace train {
 }
 
 /// Checks that all labels are from 0 to 999, and returns the largest label + 1.
-template <class Label, cuota::source Labels>
+template <class Label, cuota::dataset Labels>
 [[nodiscard]] std::size_t count_classes_as(Labels const& labels) {
     constexpr std::size_t most = 1000;
     std::vector<Label> values(4096);
@@ -85,7 +85,7 @@ auto with_pixel_type(cuota::element_type type, std::string const& name, F f) {
     }
 }
 
-template <cuota::source Labels>
+template <cuota::dataset Labels>
 [[nodiscard]] std::size_t count_classes(Labels const& labels) {
     cuota::field const& f = std::span<cuota::field const>{labels.fields()}[0];
     if (f.count() != 1)
@@ -95,12 +95,12 @@ template <cuota::source Labels>
                            [&](auto example) { return count_classes_as<decltype(example)>(labels); });
 }
 
-/// Type-erased source, so that the code that trains on it is compiled once.
+/// Type-erased dataset, so that the code that trains on it is compiled once.
 class any_samples {
 public:
     template <class S>
-        requires(!std::same_as<S, any_samples>)  // first, because the concept `source` depends on it
-    &&cuota::source<S> explicit any_samples(S from)
+        requires(!std::same_as<S, any_samples>)  // first, because the concept `dataset` depends on it
+    &&cuota::dataset<S> explicit any_samples(S from)
         : name_{from.name()},
     fields_(std::begin(from.fields()), std::end(from.fields())), size_{from.size()},
     gather_{[from = std::move(from)](auto samples, auto out) { from.gather(samples, out); }} {}

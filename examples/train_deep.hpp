@@ -55,11 +55,11 @@ struct deep_result {
 
 /// Returns options for a pool of one segment of `bytes` bytes, which keeps fragmentation low.
 [[nodiscard]] inline cuota::pool_options one_segment(std::size_t bytes) {
-    return {.initial = bytes, .cap = bytes, .growth = cuota::pool_growth::segments};
+    return {.initial_size = bytes, .max_size = bytes, .growth = cuota::pool_growth::segments};
 }
 /// Returns the size of a single segment that holds the plan.
 [[nodiscard]] inline std::size_t segment_bytes(cuota::footprint const& plan) {
-    return cuota::round_up(plan.bytes(), cuota::device_memory::granule());
+    return cuota::round_up(plan.bytes(), cuota::device_memory::granularity());
 }
 
 /// Times of the stages for any number of samples: a constant and a term per sample, fitted to two measurements.
@@ -119,7 +119,7 @@ public:
 
     /// Returns the chain for `samples` samples at once, with sizes alone.
     [[nodiscard]] static cuota::chain sizes(deep_shape const& shape, std::size_t samples) {
-        return chain_of(deep_network<S>::sizes(shape, samples), cuota::pool_resource::granule());
+        return chain_of(deep_network<S>::sizes(shape, samples), cuota::pool_resource::granularity());
     }
 
     /// Returns the plan of a strategy, by the measured times of the stages. Throws: plan_error.
@@ -132,8 +132,8 @@ public:
 
     [[nodiscard]] deep_result train(deep_plan const& plan) {
         cuota::step_plan slab{cuota::budgeted<cuota::device_memory>{device_}};
-        slab.expect(chain_requests(chain_of(deep_network<S>::sizes(shape_, plan.part), 1), plan.schedule),
-                    deep_plan::simple_offsets());
+        slab.set_plan(chain_requests(chain_of(deep_network<S>::sizes(shape_, plan.part), 1), plan.schedule),
+                      deep_plan::simple_offsets());
         slab.prepare();  // allocates the slab, so that no step is refused later
         cuota::measured const activations{slab.resource()};
         cuota::checkpointed chain{network_.stages(plan.part), plan.schedule, stream_, activations,
@@ -168,7 +168,7 @@ private:
     static constexpr bool is_half = std::is_same_v<S, cuota::half>;
 
     [[nodiscard]] static cuota::footprint network_plan(deep_shape const& shape) {
-        auto plan = deep_network<S>::plan(shape, cuota::pool_resource::granule());
+        auto plan = deep_network<S>::plan(shape, cuota::pool_resource::granularity());
         if (is_half) plan.template add<float>("overflow", 1);
         return plan;
     }
@@ -180,10 +180,10 @@ private:
     [[nodiscard]] static cuota::loader_options loading(options const& how, std::size_t batch,
                                                        std::optional<cuota::budget> const& device,
                                                        std::optional<cuota::budget> const& pinned) {
-        cuota::loader_options o{.batch = batch, .seed = how.seed, .workers = how.workers};
+        cuota::loader_options o{.batch_size = batch, .seed = how.seed, .workers = how.workers};
         o.name = "training slots";
-        o.device = device;
-        o.pinned = pinned;
+        o.device_budget = device;
+        o.pinned_budget = pinned;
         return o;
     }
 
@@ -294,7 +294,7 @@ private:
     cuota::scoped_pool pool_;
     deep_network<S> network_;
     cuota::batch_loader loader_;
-    cuota::loss_scaler scaler_{{.initial = 1024}};
+    cuota::loss_scaler scaler_{{.initial_scale = 1024}};
     std::optional<cuota::non_finite_check> overflow_;
     stage_times times_;
 };

@@ -224,7 +224,7 @@ public:
     [[nodiscard]] static std::vector<part> plan(shape const& s) {
         auto const bytes = [](std::size_t count, std::size_t each) {
             return cuota::round_up(cuota::checked_mul(count, each).value_or(cuota::unlimited),
-                                   cuota::pool_resource::granule());
+                                   cuota::pool_resource::granularity());
         };
         return {{"parameters", bytes(s.parameters(), sizeof(float))},
                 {"gradients", bytes(s.into_hidden(), sizeof(float)) + bytes(s.into_classes(), sizeof(float))},

@@ -123,8 +123,8 @@ options parse(std::vector<std::string_view> const& arguments) {
 
 /// Policy for summing gradients: the all-reduce backend and the memory of its buckets.
 struct by_mpi {
-    using link = cuota::mpi_sums;
-    static link make(cuota::mpi_ranks const& group, cuota::agreement&, std::chrono::seconds) {
+    using link = cuota::mpi_all_reduce;
+    static link make(cuota::mpi_group const& group, cuota::rank_consensus&, std::chrono::seconds) {
         return link{group};
     }
     static cuota::any_resource memory(cuota::budget const&, cuota::budget const& pinned) {
@@ -133,8 +133,8 @@ struct by_mpi {
 };
 #if defined(CUOTA_WITH_NCCL)
 struct by_nccl {
-    using link = cuota::nccl_sums;
-    static link make(cuota::mpi_ranks const&, cuota::agreement& ranks, std::chrono::seconds deadline) {
+    using link = cuota::nccl_all_reduce;
+    static link make(cuota::mpi_group const&, cuota::rank_consensus& ranks, std::chrono::seconds deadline) {
         return link{ranks, deadline};
     }
     static cuota::any_resource memory(cuota::budget const& device, cuota::budget const&) {
@@ -146,7 +146,7 @@ struct by_nccl {
 template <class Way>
 class trainer {
 public:
-    trainer(options const& how, cuota::mpi_ranks const& group, train::any_samples const& samples,
+    trainer(options const& how, cuota::mpi_group const& group, train::any_samples const& samples,
             std::size_t classes)
         : how_{how}, group_{group}, ranks_{group_.join()} {
         if (how.batch % group.ranks() != 0)
@@ -154,8 +154,11 @@ public:
                               std::to_string(group.ranks()) + " ranks"};
         std::size_t const batch = how.batch / group.ranks();
         typename Way::link link = Way::make(group_, ranks_, std::chrono::seconds{how.deadline});
-        cuota::loader_options load{
-            .batch = batch, .device = device_, .pinned = pinned_, .seed = 1, .part = group.part()};
+        cuota::loader_options load{.batch_size = batch,
+                                   .device_budget = device_,
+                                   .pinned_budget = pinned_,
+                                   .seed = 1,
+                                   .shard = group.shard()};
         // If the memory does not fit on one rank, no rank allocates it.
         cuota::all_or_none(ranks_, "the network and its buffers", [&] {
             loader_.emplace(samples, load);
@@ -190,11 +193,11 @@ private:
             return range.next();
         });
         if (!batch) return false;
-        cuota::micro_batch const part = cuota::part_of_ranks(ranks_, batch->size());
+        cuota::micro_batch const part = cuota::local_share(ranks_, batch->size());
         net_->set_input(batch->view<std::uint8_t>(stream_, 0).span());
         net_->set_labels(batch->view<std::uint8_t>(stream_, 1).span());
         sums_->reduce(ranks_, [&] {
-            net_->backward(1.0f / static_cast<float>(part.of),
+            net_->backward(1.0f / static_cast<float>(part.batch_size),
                            [&](std::size_t gradient, cuota::device_buffer<float>& of) {
                                sums_->ready(gradient, of);
                                if (gradient == 0) look_for_trouble();
@@ -211,17 +214,18 @@ private:
     }
     /// Prints the mean loss over the samples of all ranks.
     void tell(cuota::micro_batch const& part) {
-        auto const losses = ranks_.values(std::bit_cast<std::uint64_t>(net_->take_totals().loss), "losses");
+        auto const losses =
+            ranks_.all_gather(std::bit_cast<std::uint64_t>(net_->take_totals().loss), "losses");
         double sum = 0;
         for (std::uint64_t const loss : losses) sum += std::bit_cast<double>(loss);
         if (group_.rank() != 0) return;
-        std::printf("step %zu  samples %zu  loss %.12g\n", step_, part.of,
-                    sum / static_cast<double>(part.of));
+        std::printf("step %zu  samples %zu  loss %.12g\n", step_, part.batch_size,
+                    sum / static_cast<double>(part.batch_size));
         std::fflush(stdout);
     }
 
     options const& how_;
-    cuota::mpi_ranks group_;
+    cuota::mpi_group group_;
     cuota::budget device_{"device", how_.device_budget};
     cuota::budget pinned_{"pinned", how_.pinned_budget};
     cuota::stream stream_;
@@ -230,7 +234,7 @@ private:
     std::optional<train::network> net_;
     std::optional<cuota::gradient_buckets<typename Way::link>> sums_;
     std::size_t step_ = 0;
-    cuota::agreement ranks_;  // destroyed first, which notifies the other ranks
+    cuota::rank_consensus ranks_;  // destroyed first, which notifies the other ranks
 };
 
 /// The device of a rank. The ranks of one machine are distributed over its devices.
@@ -253,7 +257,7 @@ placement place_rank() {
     return {cuota::device{rank % devices}, is_alone != 0};
 }
 
-void train_on(placement const& where, cuota::mpi_ranks const& group, options const& how,
+void train_on(placement const& where, cuota::mpi_group const& group, options const& how,
               train::any_samples const& samples, std::size_t classes) {
 #if defined(CUOTA_WITH_NCCL)
     if (where.is_alone && !cuota::is_simulated()) return trainer<by_nccl>{how, group, samples, classes}.run();
@@ -262,17 +266,17 @@ void train_on(placement const& where, cuota::mpi_ranks const& group, options con
     trainer<by_mpi>{how, group, samples, classes}.run();
 }
 
-void run(options const& how, cuota::mpi_ranks const& group) {
+void run(options const& how, cuota::mpi_group const& group) {
     placement const where = place_rank();
     cuota::device_scope const here{where.own};
     std::optional<train::synthetic_digits> synthetic;
     if (how.mnist.empty()) synthetic.emplace(4'000, 1);
     std::filesystem::path const folder{how.mnist};
-    cuota::idx_source const images{
+    cuota::idx_dataset const images{
         train::open(synthetic ? synthetic->images() : (folder / "t10k-images-idx3-ubyte.gz").string())};
-    cuota::idx_source const labels{
+    cuota::idx_dataset const labels{
         train::open(synthetic ? synthetic->labels() : (folder / "t10k-labels-idx1-ubyte.gz").string())};
-    train::any_samples const samples{cuota::zip_source{images, labels}};
+    train::any_samples const samples{cuota::zip_dataset{images, labels}};
     train_on(where, group, how, samples, train::count_classes(labels));
     group.close();
 }
@@ -291,7 +295,7 @@ int run_rank(options const& how) {
         std::fprintf(stderr, "train_ranks: rank %d: %s\n", rank, one_line(error).c_str());
     };
     try {
-        run(how, cuota::mpi_ranks{MPI_COMM_WORLD, std::chrono::seconds{how.deadline}});
+        run(how, cuota::mpi_group{MPI_COMM_WORLD, std::chrono::seconds{how.deadline}});
         return 0;
     } catch (cuota::out_of_memory const& refused) {  // thrown on all ranks
         say(refused);

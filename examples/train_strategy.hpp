@@ -29,7 +29,7 @@ struct deep_task {
     /// Returns the bytes for activations at `percent`.
     [[nodiscard]] std::size_t room(double percent) const {
         auto const bytes = static_cast<std::size_t>(percent / 100 * static_cast<double>(naive_bytes));
-        return cuota::round_down(bytes, cuota::device_memory::granule());
+        return cuota::round_down(bytes, cuota::device_memory::granularity());
     }
 };
 

@@ -79,7 +79,7 @@ def line_of(entry):
     for word in words:
         if word in ("-c", "-o", "-x"):
             next(words)
-        elif word != own and not re.match(r"-DCUOTA_SEPARATE=", word):
+        elif word != own and not re.match(r"-DCUOTA_SEPARATE_COMPILATION=", word):
             found.append(word)
     return [*found, f"-I{root}/include", "-x", "cu"]
 

@@ -11,7 +11,6 @@
 #include <cuota/core/finite.hpp>
 #include <cuota/core/handle.hpp>
 #include <cuota/core/refusal_json.hpp>
-#include <cuota/core/shared.hpp>
 #include <cuota/core/std_parts.hpp>
 #include <cuota/core/stop_signal.hpp>
 

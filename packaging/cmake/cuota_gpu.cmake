@@ -25,7 +25,7 @@ endif()
 get_target_property(parts cuota-compiled SOURCES)
 add_library(cuota-compiled-ndebug STATIC EXCLUDE_FROM_ALL ${parts})
 set_target_properties(cuota-compiled-ndebug PROPERTIES POSITION_INDEPENDENT_CODE ON)
-target_compile_definitions(cuota-compiled-ndebug INTERFACE CUOTA_SEPARATE=1)
+target_compile_definitions(cuota-compiled-ndebug INTERFACE CUOTA_SEPARATE_COMPILATION=1)
 target_compile_options(cuota-compiled-ndebug PRIVATE --extended-lambda)
 target_link_libraries(cuota-compiled-ndebug PUBLIC cuota::headers PRIVATE cuota-dev)
 

@@ -115,7 +115,7 @@ function(cuota_add_compiled folder)
   if(CMAKE_CUDA_COMPILER AND NOT CUOTA_RUNTIME STREQUAL SIMULATED)
     set_source_files_properties(${sources} PROPERTIES LANGUAGE CUDA)
   endif()
-  target_compile_definitions(cuota-compiled INTERFACE CUOTA_SEPARATE=1)
+  target_compile_definitions(cuota-compiled INTERFACE CUOTA_SEPARATE_COMPILATION=1)
   target_compile_options(cuota-compiled PRIVATE $<$<COMPILE_LANG_AND_ID:CUDA,NVIDIA>:--extended-lambda>)
   if(NOT CMAKE_PROJECT_NAME STREQUAL cuota)  # a project's warnings are about its own files
     target_compile_options(cuota-compiled PRIVATE -w $<$<COMPILE_LANG_AND_ID:CUDA,NVIDIA>:-Xcompiler=-w>)

@@ -72,7 +72,7 @@ TEST_CASE("what the threads of a kernel append is there, each value once", "[buf
     CHECK(found.to_vector(on.s).empty());
     on.append(found, 3000, 3);
     CHECK(found.size(on.s) == 1000);
-    CHECK(found.size_that_fitted(on.s) == 1000);
+    CHECK(found.stored_size(on.s) == 1000);
     CHECK(sorted(found.to_vector(on.s)) == multiples(3000, 3));
 }
 
@@ -106,14 +106,16 @@ TEST_CASE("more than an append_buffer holds is refused to the thread, and tells 
     }
     auto const told = refused.to_vector(on.s);
     CHECK(std::accumulate(told.begin(), told.end(), 0) == 36);
-    auto const error = thrown<cuota::kernel_overflow>([&] { (void)found.size(on.s, {"search.cpp", 7}); });
+    auto const error = thrown<cuota::kernel_overflow_error>([&] {
+        (void)found.size(on.s, {"search.cpp", 7});
+    });
     CHECK(error.capacity() == 64);
     CHECK(error.needed() == 100);
     CHECK(error.where().line == 7);
     CHECK(has(error.what(),
               R"(append_buffer "matches": kernels appended 100, capacity is 64 ints (search.cpp:7))"));
-    CHECK_THROWS_AS(found.to_vector(on.s), cuota::kernel_overflow);
-    CHECK(found.size_that_fitted(on.s) == 64);
+    CHECK_THROWS_AS(found.to_vector(on.s), cuota::kernel_overflow_error);
+    CHECK(found.stored_size(on.s) == 64);
 
     found.restart(error.needed());
     CHECK(found.capacity() == 100);
@@ -142,8 +144,8 @@ TEST_CASE("an append_buffer of nothing refuses all, and counts it", "[buffer][ap
     ints none{0, on.s, on.pool};
     CHECK(none.size(on.s) == 0);
     on.append(none, 20, 1);
-    CHECK(none.size_that_fitted(on.s) == 0);
-    CHECK(thrown<cuota::kernel_overflow>([&] { (void)none.size(on.s); }).needed() == 20);
+    CHECK(none.stored_size(on.s) == 0);
+    CHECK(thrown<cuota::kernel_overflow_error>([&] { (void)none.size(on.s); }).needed() == 20);
 }
 
 TEST_CASE("an append_buffer that is refused more room is as it was", "[buffer][append_buffer]") {

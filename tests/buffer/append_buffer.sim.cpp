@@ -28,7 +28,7 @@ TEST_CASE("an append_buffer survives every failing call", "[buffer][append_buffe
         cuota::stream const other;
         cuota::append_buffer<int> found{10, s, cuota::device_memory{}};
         cuota::for_each_index(other, 20, append_all{found.append(other)});
-        bool const fits = found.size_that_fitted(other) == 10;
+        bool const fits = found.stored_size(other) == 10;
         REQUIRE(fits);
         found.restart(20);
         cuota::for_each_index(s, 20, append_all{found.append(s)});
@@ -72,7 +72,7 @@ TEST_CASE("a restart under a lease is refused", "[buffer][append_buffer]") {
     cuota::append_buffer<int> found{10, s, cuota::device_memory{}};
     {
         auto const open = found.append(s);
-        CHECK_THROWS_AS(found.restart(20), cuota::misuse);
+        CHECK_THROWS_AS(found.restart(20), cuota::usage_error);
     }
     CHECK(found.capacity() == 10);
     CHECK_NOTHROW(found.restart(20));

@@ -66,7 +66,7 @@ TEST_CASE("an upload keeps pinned memory until it is over, and gives it back for
 
     pending first = cuota::upload(std::move(from), to, stream);
     CHECK(from.is_empty());
-    first.order_before(other);
+    first.make_wait(other);
     pinned again = std::move(first).take();
     CHECK(again.size() == 1000);
     std::ranges::fill(again.write(), 4);
@@ -116,15 +116,15 @@ TEST_CASE("copies of another count than the buffer's are refused, and nothing is
     pinned host{11};
     std::ranges::fill(host.write(), 5);
 
-    auto const error = thrown<cuota::misuse>([&] {
+    auto const error = thrown<cuota::usage_error>([&] {
         cuota::upload(std::vector<int>(11, 5), some, ring, stream, {"train.cpp", 3});
     });
     CHECK(has(error.what(), "11 elements"));
     CHECK(has(error.what(), "buffer of 10"));
     CHECK(has(error.what(), "train.cpp:3"));
-    CHECK_THROWS_AS((void)cuota::upload(std::move(host), some, stream), cuota::misuse);
-    CHECK_THROWS_AS((void)cuota::download(some, std::move(host), stream), cuota::misuse);
-    CHECK_THROWS_AS(cuota::upload(std::vector<int>(10, 5), some, no_bytes, stream), cuota::misuse);
+    CHECK_THROWS_AS((void)cuota::upload(std::move(host), some, stream), cuota::usage_error);
+    CHECK_THROWS_AS((void)cuota::download(some, std::move(host), stream), cuota::usage_error);
+    CHECK_THROWS_AS(cuota::upload(std::vector<int>(10, 5), some, no_bytes, stream), cuota::usage_error);
 
     CHECK(host.size() == 11);
     CHECK(host.read()[10] == 5);
@@ -137,10 +137,10 @@ TEST_CASE("a pending_copy that was moved from says so", "[buffer][async_copy]") 
     pending first = cuota::download(from, stream);
     pending second{std::move(first)};
 
-    CHECK_THROWS_AS((void)first.get(), cuota::misuse);
-    CHECK_THROWS_AS((void)first.is_done(), cuota::misuse);
-    CHECK_THROWS_AS(first.order_before(stream), cuota::misuse);
-    CHECK(has(thrown<cuota::misuse>([&] {
+    CHECK_THROWS_AS((void)first.get(), cuota::usage_error);
+    CHECK_THROWS_AS((void)first.is_done(), cuota::usage_error);
+    CHECK_THROWS_AS(first.make_wait(stream), cuota::usage_error);
+    CHECK(has(thrown<cuota::usage_error>([&] {
                   (void)std::move(first).take({"train.cpp", 4});
               }).what(),
               "train.cpp:4"));

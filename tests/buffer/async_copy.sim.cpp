@@ -156,7 +156,7 @@ TEST_CASE("work that was ordered behind a pending_copy waits for it", "[buffer][
     support::gate gate{on.stream};
     pending const down = cuota::download(on.there, on.stream);
 
-    down.order_before(on.other);
+    down.make_wait(on.other);
 
     support::let_ready_work_run();
     CHECK_FALSE(on.other.is_idle());

@@ -10,21 +10,21 @@
 
 #include "support/catch.hpp"
 
-using cuota::detail::buffer_uses;
-using cuota::detail::stream_uses;
+using cuota::detail::access_tracker;
+using cuota::detail::buffer_access;
 
 TEST_CASE("of the uses that two threads make at the same time one is kept",
-          "[buffer][stream_uses][threads]") {
+          "[buffer][access_tracker][threads]") {
     cuota::stream const home;
     for (int i = 0; i != 200; ++i) {
-        buffer_uses lazy;
+        buffer_access lazy;
         CHECK(lazy.if_any() == nullptr);
-        stream_uses* there = nullptr;
+        access_tracker* there = nullptr;
         std::thread other{[&] { there = &lazy.of([&] { return cuota::stream_ref{home}; }); }};
-        stream_uses* const here = &lazy.of([&] { return cuota::stream_ref{home}; });
+        access_tracker* const here = &lazy.of([&] { return cuota::stream_ref{home}; });
         other.join();
         REQUIRE(here == there);
-        buffer_uses moved{std::move(lazy)};
+        buffer_access moved{std::move(lazy)};
         REQUIRE(lazy.if_any() == nullptr);
         moved.take()->end_at_home();
         REQUIRE(moved.if_any() == nullptr);

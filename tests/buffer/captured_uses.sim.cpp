@@ -61,7 +61,7 @@ int first_of(ints const& x, cuota::stream_ref s) { return x.to_vector(s).front()
 
 template <class Action>
 std::string why_refused(Action action) {
-    return support::thrown<cuota::misuse>(action).what();
+    return support::thrown<cuota::usage_error>(action).what();
 }
 
 struct scene {
@@ -75,7 +75,7 @@ struct scene {
 }  // namespace
 
 TEST_CASE("a launch is a use of the buffers that were borrowed in the capture, on whatever stream it is",
-          "[buffer][captured_uses]") {
+          "[buffer][captured_access]") {
     support::machine const machine;
     scene on;
     auto graph = cuota::capture(on.home, [&] { add_one(on.x, on.y, on.home); });
@@ -89,11 +89,11 @@ TEST_CASE("a launch is a use of the buffers that were borrowed in the capture, o
         CHECK(first_of(on.y, else_where) == 10 * round + 1);  // and this waits for the launch
         set(on.y, 0, else_where);
     }
-    CHECK(simulator::order_reports().empty());
+    CHECK(simulator::race_reports().empty());
 }
 
 TEST_CASE("a launch at home puts in no CUDA call but its own and the question whether it is captured",
-          "[buffer][captured_uses]") {
+          "[buffer][captured_access]") {
     support::machine const machine;
     scene on;
     auto graph = cuota::capture(on.home, [&] { add_one(on.x, on.y, on.home); });
@@ -108,7 +108,7 @@ TEST_CASE("a launch at home puts in no CUDA call but its own and the question wh
 }
 
 TEST_CASE("launches of two graphs on two streams come one after the other by the buffers that they share",
-          "[buffer][captured_uses]") {
+          "[buffer][captured_access]") {
     support::machine const machine;
     scene on;
     auto more = cuota::capture(on.home, [&] { increase(on.x, on.home); });
@@ -118,10 +118,10 @@ TEST_CASE("launches of two graphs on two streams come one after the other by the
         also.launch(on.other);
     }
     CHECK(first_of(on.x, on.home) == 20);
-    CHECK(simulator::order_reports().empty());
+    CHECK(simulator::race_reports().empty());
 }
 
-TEST_CASE("streams of a capture are ordered by the leases in it", "[buffer][captured_uses]") {
+TEST_CASE("streams of a capture are ordered by the leases in it", "[buffer][captured_access]") {
     support::machine const machine;
     scene on;
     ints z{count, on.home, on.pool};
@@ -136,11 +136,11 @@ TEST_CASE("streams of a capture are ordered by the leases in it", "[buffer][capt
         CHECK(first_of(z, on.home) == 2 * i + 3);
         CHECK(first_of(on.x, on.other) == 2 * i + 2);
     }
-    CHECK(simulator::order_reports().empty());
+    CHECK(simulator::race_reports().empty());
 }
 
 TEST_CASE("what was captured does not stand in the way of what comes after, on any stream",
-          "[buffer][captured_uses]") {
+          "[buffer][captured_access]") {
     support::machine const machine;
     scene on;
     set(on.x, 7, on.other);  // outside a capture, the home stream would wait for this
@@ -150,10 +150,10 @@ TEST_CASE("what was captured does not stand in the way of what comes after, on a
     CHECK(first_of(on.x, on.home) == 7);
     increase(on.x, on.home);
     CHECK(first_of(on.x, on.other) == 8);
-    CHECK(simulator::order_reports().empty());
+    CHECK(simulator::race_reports().empty());
 }
 
-TEST_CASE("eager work beside a capture goes on, in f and in other threads", "[buffer][captured_uses]") {
+TEST_CASE("eager work beside a capture goes on, in f and in other threads", "[buffer][captured_access]") {
     support::machine const machine;
     scene on;
     ints z{count, on.other, on.pool};
@@ -171,11 +171,11 @@ TEST_CASE("eager work beside a capture goes on, in f and in other threads", "[bu
     });
     graph.launch(on.home);
     CHECK(first_of(on.y, on.other) == 2);
-    CHECK(simulator::order_reports().empty());
+    CHECK(simulator::race_reports().empty());
 }
 
 TEST_CASE("a lease that was begun before a capture and ends in it, or after it, counts as work before it",
-          "[buffer][captured_uses]") {
+          "[buffer][captured_access]") {
     support::machine const machine;
     scene on;
     std::optional<cuota::lease<int>> held{on.x.write(on.other)};
@@ -185,11 +185,11 @@ TEST_CASE("a lease that was begun before a capture and ends in it, or after it, 
     increase(on.x, on.home);
     increase(on.y, on.home);
     CHECK(first_of(on.x, on.home) == 1);
-    CHECK(simulator::order_reports().empty());
+    CHECK(simulator::race_reports().empty());
 }
 
 TEST_CASE("a launch is refused when a buffer of its is borrowed in a way that conflicts, or has ended",
-          "[buffer][captured_uses]") {
+          "[buffer][captured_access]") {
     support::machine const machine;
     scene on;
     std::optional<ints> z{std::in_place, count, on.home, on.pool};
@@ -214,10 +214,10 @@ TEST_CASE("a launch is refused when a buffer of its is borrowed in a way that co
           std::string::npos);
     CHECK(launches.count() == 0);
     increase(on.x, on.other);  // the refused launch left nothing borrowed
-    CHECK(simulator::order_reports().empty());
+    CHECK(simulator::race_reports().empty());
 }
 
-TEST_CASE("a buffer waits for the launches that use it before its memory goes", "[buffer][captured_uses]") {
+TEST_CASE("a buffer waits for the launches that use it before its memory goes", "[buffer][captured_access]") {
     support::machine const machine;
     scene on;
     auto z = std::make_optional<ints>(count, on.home, on.pool);
@@ -231,11 +231,11 @@ TEST_CASE("a buffer waits for the launches that use it before its memory goes", 
     }
     on.home.synchronize();
     on.other.synchronize();
-    CHECK(simulator::order_reports().empty());
+    CHECK(simulator::race_reports().empty());
 }
 
 TEST_CASE("a lease that is still open at the end of its capture is misuse, and no graph comes of it",
-          "[buffer][captured_uses]") {
+          "[buffer][captured_access]") {
     support::machine machine;
     scene on;
     std::optional<cuota::lease<int>> held;
@@ -249,12 +249,12 @@ TEST_CASE("a lease that is still open at the end of its capture is misuse, and n
 }
 
 TEST_CASE("two streams of a capture that use a buffer at a time are refused as ever, and the capture goes on",
-          "[buffer][captured_uses]") {
+          "[buffer][captured_access]") {
     support::machine const machine;
     scene on;
     auto graph = cuota::capture({on.home, on.other}, [&] {
         auto const one = on.x.write(on.home);
-        CHECK_THROWS_AS(on.x.read(on.other), cuota::misuse);
+        CHECK_THROWS_AS(on.x.read(on.other), cuota::usage_error);
         cuota::for_each_index(on.home, count, support::write_value{one.span().data(), 5});
     });
     graph.launch(on.home);
@@ -262,17 +262,17 @@ TEST_CASE("two streams of a capture that use a buffer at a time are refused as e
 }
 
 TEST_CASE("copies that wait on the host are refused before anything is captured of them",
-          "[buffer][captured_uses]") {
+          "[buffer][captured_access]") {
     support::machine const machine;
     scene on;
     std::vector<int> host(count, 9);
     auto graph = cuota::capture(on.home, [&] {
-        CHECK_THROWS_AS(on.x.copy_from(std::span<int const>{host}, on.home), cuota::misuse);
-        CHECK_THROWS_AS(on.x.copy_to(host, on.home), cuota::misuse);
-        CHECK_THROWS_AS(on.x.to_vector(on.home), cuota::misuse);
-        CHECK_THROWS_AS(on.home.synchronize(), cuota::misuse);
-        CHECK_THROWS_AS(on.home.is_idle(), cuota::misuse);
-        CHECK_THROWS_AS(cuota::device::current().synchronize(), cuota::misuse);
+        CHECK_THROWS_AS(on.x.copy_from(std::span<int const>{host}, on.home), cuota::usage_error);
+        CHECK_THROWS_AS(on.x.copy_to(host, on.home), cuota::usage_error);
+        CHECK_THROWS_AS(on.x.to_vector(on.home), cuota::usage_error);
+        CHECK_THROWS_AS(on.home.synchronize(), cuota::usage_error);
+        CHECK_THROWS_AS(on.home.is_idle(), cuota::usage_error);
+        CHECK_THROWS_AS(cuota::device::current().synchronize(), cuota::usage_error);
         increase(on.x, on.home);
     });
     graph.launch(on.home);
@@ -280,7 +280,7 @@ TEST_CASE("copies that wait on the host are refused before anything is captured 
     CHECK(simulator::misuse_reports().empty());
 }
 
-TEST_CASE("pinned memory is copied at each launch, as it is then", "[buffer][captured_uses]") {
+TEST_CASE("pinned memory is copied at each launch, as it is then", "[buffer][captured_access]") {
     support::machine const machine;
     scene on;
     cuota::pinned_buffer<int> in{count, cuota::pinned_memory{}};
@@ -295,11 +295,11 @@ TEST_CASE("pinned memory is copied at each launch, as it is then", "[buffer][cap
         graph.launch(on.other);
         CHECK(out.read()[count - 1] == round + 1);
     }
-    CHECK(simulator::order_reports().empty());
+    CHECK(simulator::race_reports().empty());
 }
 
 TEST_CASE("whichever CUDA call fails around a capture and a launch, nothing leaks and the streams go on",
-          "[buffer][captured_uses]") {
+          "[buffer][captured_access]") {
     support::machine machine;
     scene on;
     auto const program = [&] {
@@ -322,11 +322,11 @@ TEST_CASE("whichever CUDA call fails around a capture and a launch, nothing leak
     simulator::clear_faults();
     set(on.y, 3, on.home);
     CHECK(first_of(on.y, on.other) == 3);
-    CHECK(simulator::order_reports().empty());
+    CHECK(simulator::race_reports().empty());
 }
 
 TEST_CASE("buffers that begin and end in a capture take the graph's memory, and launches ask for nothing",
-          "[buffer][captured_uses]") {
+          "[buffer][captured_access]") {
     support::machine const machine;
     scene on;
     std::optional<cuota::graph_exec> graph{cuota::capture(on.home, [&] {
@@ -345,11 +345,11 @@ TEST_CASE("buffers that begin and end in a capture take the graph's memory, and 
     }
     graph.reset();
     CHECK(on.pool.stats().live_blocks == 2);
-    CHECK(simulator::order_reports().empty());
+    CHECK(simulator::race_reports().empty());
 }
 
 TEST_CASE("a buffer of before that ends in the capture is the graph's, whatever its memory",
-          "[buffer][captured_uses]") {
+          "[buffer][captured_access]") {
     support::machine machine;
     scene on;
     cuota::tracked<cuota::pool_resource> const tracked{on.pool.resource()};
@@ -373,15 +373,15 @@ TEST_CASE("a buffer of before that ends in the capture is the graph's, whatever 
     graph.reset();
     CHECK(on.pool.stats().live_blocks == 2);
     CHECK(account.held() == 0);
-    CHECK(simulator::order_reports().empty());
+    CHECK(simulator::race_reports().empty());
     CHECK(simulator::misuse_reports().empty());
 }
 
 TEST_CASE(
     "the end of a graph waits for its last launch before memory of it goes, though one has failed since",
-    "[buffer][captured_uses]") {
+    "[buffer][captured_access]") {
     support::machine const machine;
-    simulator::set_order_checks(simulator::order_checks::report);
+    simulator::set_race_checks(simulator::race_checks::report);
     simulator::set_unkindness({.free_at_once = true});
     scene on;
     std::optional<ints> a{std::in_place, count, 1, on.home, cuota::device_memory{}};
@@ -393,12 +393,12 @@ TEST_CASE(
     simulator::fail_call("cudaGraphLaunch", 1);
     CHECK_THROWS_AS(graph->launch(on.home), cuota::cuda_error);
     graph.reset();
-    CHECK(simulator::order_reports() == std::vector<std::string>{});
+    CHECK(simulator::race_reports() == std::vector<std::string>{});
 }
 
 TEST_CASE("a buffer that was made in a capture and outlives it is as any, and lives as long as the graph is "
           "launched",
-          "[buffer][captured_uses]") {
+          "[buffer][captured_access]") {
     support::machine const machine;
     scene on;
     std::optional<ints> made;
@@ -422,30 +422,30 @@ TEST_CASE("a buffer that was made in a capture and outlives it is as any, and li
         graph.reset();
     }
     CHECK(on.pool.stats().live_blocks == 2);
-    CHECK(simulator::order_reports().empty());
+    CHECK(simulator::race_reports().empty());
 }
 
 TEST_CASE("what needs the host at each launch is refused before anything is captured of it",
-          "[buffer][captured_uses]") {
+          "[buffer][captured_access]") {
     support::machine const machine;
     scene on;
     cuota::staging_ring ring{1, count * sizeof(int)};
     cuota::pinned_buffer<int> pinned{count, cuota::pinned_memory{}};
-    cuota::host_device<int> both{count, on.home, on.pool};
+    cuota::mirrored_buffer<int> both{count, on.home, on.pool};
     cuota::append_buffer<int> appended{10, on.home, on.pool};
     std::vector<int> const host(count, 9);
     auto frame = on.pool.frame();
     ints in_frame{count, on.home, frame.resource()};
     auto graph = cuota::capture(on.home, [&] {
-        CHECK_THROWS_AS(cuota::upload(std::span<int const>{host}, on.x, ring, on.home), cuota::misuse);
-        CHECK_THROWS_AS(cuota::upload(std::move(pinned), on.x, on.home), cuota::misuse);
-        CHECK_THROWS_AS(cuota::download(on.x, std::move(pinned), on.home), cuota::misuse);
-        CHECK_THROWS_AS(both.read(on.home), cuota::misuse);
-        CHECK_THROWS_AS(both.overwrite(on.home), cuota::misuse);
-        CHECK_THROWS_AS(both.read_host(), cuota::misuse);
-        CHECK_THROWS_AS(appended.size(on.home), cuota::misuse);
-        CHECK_THROWS_AS(on.x.release(), cuota::misuse);
-        CHECK_THROWS_AS((ints{count, on.home, frame.resource()}), cuota::misuse);
+        CHECK_THROWS_AS(cuota::upload(std::span<int const>{host}, on.x, ring, on.home), cuota::usage_error);
+        CHECK_THROWS_AS(cuota::upload(std::move(pinned), on.x, on.home), cuota::usage_error);
+        CHECK_THROWS_AS(cuota::download(on.x, std::move(pinned), on.home), cuota::usage_error);
+        CHECK_THROWS_AS(both.read(on.home), cuota::usage_error);
+        CHECK_THROWS_AS(both.overwrite(on.home), cuota::usage_error);
+        CHECK_THROWS_AS(both.read_host(), cuota::usage_error);
+        CHECK_THROWS_AS(appended.size(on.home), cuota::usage_error);
+        CHECK_THROWS_AS(on.x.release(), cuota::usage_error);
+        CHECK_THROWS_AS((ints{count, on.home, frame.resource()}), cuota::usage_error);
         increase(in_frame, on.home);
     });
     CHECK(pinned.size() == count);
@@ -454,11 +454,11 @@ TEST_CASE("what needs the host at each launch is refused before anything is capt
     cuota::upload(std::span<int const>{host}, on.x, ring, on.home);  // the slot is free again
     CHECK(first_of(on.x, on.home) == 9);
     CHECK(simulator::misuse_reports().empty());
-    CHECK(simulator::order_reports().empty());
+    CHECK(simulator::race_reports().empty());
 }
 
 TEST_CASE("a capture by others is not spoiled by what makes no CUDA call, and launches of it are not known",
-          "[buffer][captured_uses]") {
+          "[buffer][captured_access]") {
     support::machine const machine;
     scene on;
     { auto const first = on.x.write(on.home); }

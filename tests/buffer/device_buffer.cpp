@@ -140,7 +140,7 @@ TEST_CASE("more elements than a machine can count in bytes are refused as memory
         numbers const all{count, stream, cuota::device_memory{}, "all", {"train.cpp", 9}};
     });
 
-    CHECK(refused.facts().asked == cuota::unlimited);
+    CHECK(refused.info().requested == cuota::unlimited);
     CHECK(has(refused.what(), "train.cpp:9"));
     CHECK(has(refused.what(), "more than SIZE_MAX bytes"));
     CHECK_THROWS_AS((numbers{cuota::unlimited, 1, stream, cuota::device_memory{}}), cuota::out_of_memory);
@@ -160,15 +160,15 @@ TEST_CASE("a refused device_buffer says what was asked in elements, for what and
                                               cuota::zeroed, "everything", {"train.cpp", 17}};
     });
 
-    cuota::refusal const& facts = refused.facts();
-    CHECK(facts.asked == 4'000'000);
+    cuota::refusal const& facts = refused.info();
+    CHECK(facts.requested == 4'000'000);
     CHECK(facts.request.name == cuota::tag{"everything"});
     CHECK(std::string{facts.request.unit} == "floats");
     std::string const text = refused.what();
     CHECK(has(text, "cannot allocate 3.8 MiB for everything at train.cpp:17"));
     CHECK(has(text, "weights 390.8 KiB (train.cpp:10)"));
-    CHECK(has(text, cuota::count_text(facts.fitting_count()) + " floats"));
-    REQUIRE_NOTHROW(device_buffer<float>{facts.fitting_count(), stream, pool});
+    CHECK(has(text, cuota::count_text(facts.max_fit_count()) + " floats"));
+    REQUIRE_NOTHROW(device_buffer<float>{facts.max_fit_count(), stream, pool});
 }
 
 TEST_CASE("the place of a refused device_buffer is that of its construction", "[buffer][device_buffer]") {
@@ -179,7 +179,7 @@ TEST_CASE("the place of a refused device_buffer is that of its construction", "[
     unsigned const line = __LINE__ + 1;
     auto const refused = thrown<cuota::budget_exceeded>([&] { numbers const big{1000, stream, pool}; });
 
-    CHECK(refused.facts().request.where.line == line);
+    CHECK(refused.info().request.where.line == line);
 }
 
 TEST_CASE("a moved-from device_buffer is empty and can be used again", "[buffer][device_buffer]") {
@@ -249,7 +249,7 @@ TEST_CASE("resize keeps the buffer's name, unless it gets another", "[buffer][de
     numbers some{10, stream, cuota::device_memory{}, "weights"};
     auto const named = [&](char const* name) {
         auto const lease = some.read(stream, {"train.cpp", 41});
-        return has(thrown<cuota::misuse>([&] { (void)lease.span().first(21); }).what(),
+        return has(thrown<cuota::usage_error>([&] { (void)lease.span().first(21); }).what(),
                    ": " + std::string{name} + ", leased at train.cpp:41");
     };
 
@@ -297,12 +297,12 @@ TEST_CASE("copies to and from the host must match in count", "[buffer][device_bu
     numbers some{10, 1, stream, cuota::device_memory{}};
     std::vector<int> more(11, 5);
 
-    auto const error = thrown<cuota::misuse>([&] { some.copy_from(more, stream, {"train.cpp", 3}); });
+    auto const error = thrown<cuota::usage_error>([&] { some.copy_from(more, stream, {"train.cpp", 3}); });
     CHECK(has(error.what(), "11"));
     CHECK(has(error.what(), "10"));
     CHECK(has(error.what(), "train.cpp:3"));
-    CHECK_THROWS_AS(some.copy_to(more, stream), cuota::misuse);
-    CHECK_THROWS_AS(some.copy_from({}, stream), cuota::misuse);
+    CHECK_THROWS_AS(some.copy_to(more, stream), cuota::usage_error);
+    CHECK_THROWS_AS(some.copy_from({}, stream), cuota::usage_error);
 
     CHECK(more == std::vector<int>(11, 5));
     CHECK(some.to_vector(stream) == std::vector<int>(10, 1));
@@ -342,16 +342,16 @@ TEST_CASE("memory whose kind shows only at run time is refused when kernels cann
     cuota::stream const stream;
     cuota::any_resource const host = cuota::pinned_memory{};
     cuota::budget budget{"host", 16_MiB};
-    cuota::scoped_pool pool{budget, cuota::pinned_memory{}, {.initial = 8_MiB}};
+    cuota::scoped_pool pool{budget, cuota::pinned_memory{}, {.initial_size = 8_MiB}};
 
-    CHECK_THROWS_AS((numbers{10, stream, host}), cuota::misuse);
-    CHECK_THROWS_AS((numbers{10, 1, stream, host}), cuota::misuse);
-    CHECK_THROWS_AS((numbers{10, stream, pool}), cuota::misuse);
+    CHECK_THROWS_AS((numbers{10, stream, host}), cuota::usage_error);
+    CHECK_THROWS_AS((numbers{10, 1, stream, host}), cuota::usage_error);
+    CHECK_THROWS_AS((numbers{10, stream, pool}), cuota::usage_error);
     pool.deallocate(stream, pool.allocate(stream, 1_MiB), 1_MiB);  // allocations below do not raise the peak
     for (int i = 0; i != 3; ++i) pool.deallocate(stream, pool.allocate(stream, 40), 40);
-    CHECK(pool.stats().taken_again != 0);
-    CHECK_THROWS_AS((numbers{10, stream, pool}), cuota::misuse);  // also for a block in the thread cache
-    CHECK(has(thrown<cuota::misuse>([&] {
+    CHECK(pool.stats().thread_cache_hits != 0);
+    CHECK_THROWS_AS((numbers{10, stream, pool}), cuota::usage_error);  // also for a block in the thread cache
+    CHECK(has(thrown<cuota::usage_error>([&] {
                   numbers const some{10, stream, host, {}, {"train.cpp", 4}};
               }).what(),
               "train.cpp:4"));
@@ -409,18 +409,18 @@ TEST_CASE("a negative count of elements is a misuse at the caller's line, and ta
     int const negative = -1;
 
     unsigned const line = __LINE__ + 1;
-    auto const error = thrown<cuota::misuse>([&] { numbers const some(negative, stream, memory); });
+    auto const error = thrown<cuota::usage_error>([&] { numbers const some(negative, stream, memory); });
 
     CHECK(has(error.what(), "element count is negative: -1"));
     CHECK(error.where().line == line);
-    CHECK_THROWS_AS((numbers{negative, 7, stream, memory}), cuota::misuse);
-    CHECK_THROWS_AS((device_buffer<char>{negative, stream, memory, cuota::no_init}), cuota::misuse);
+    CHECK_THROWS_AS((numbers{negative, 7, stream, memory}), cuota::usage_error);
+    CHECK_THROWS_AS((device_buffer<char>{negative, stream, memory, cuota::no_init}), cuota::usage_error);
     CHECK(budget.held() == 0);
     numbers some{10, 3, stream, memory};
-    CHECK_THROWS_AS(some.resize(negative), cuota::misuse);
-    CHECK_THROWS_AS(some.resize(negative, 5), cuota::misuse);
-    CHECK_THROWS_AS(some.resize(negative, cuota::no_init), cuota::misuse);
-    CHECK_THROWS_AS(some.resize(negative, cuota::discard), cuota::misuse);
+    CHECK_THROWS_AS(some.resize(negative), cuota::usage_error);
+    CHECK_THROWS_AS(some.resize(negative, 5), cuota::usage_error);
+    CHECK_THROWS_AS(some.resize(negative, cuota::no_init), cuota::usage_error);
+    CHECK_THROWS_AS(some.resize(negative, cuota::discard), cuota::usage_error);
     CHECK(some.to_vector(stream) == std::vector<int>(10, 3));
 }
 
@@ -459,7 +459,7 @@ TEST_CASE("a text beside a count is a name, whatever the elements are", "[buffer
 
     auto const refused = thrown<cuota::budget_exceeded>([&] { flags.resize(100'000, "flags"); });
 
-    CHECK(refused.facts().request.name == cuota::tag{"flags"});
+    CHECK(refused.info().request.name == cuota::tag{"flags"});
 }
 
 TEST_CASE("a buffer that is borrowed is not resized", "[buffer][device_buffer]") {
@@ -470,13 +470,13 @@ TEST_CASE("a buffer that is borrowed is not resized", "[buffer][device_buffer]")
     {
         auto const lease = some.read(at_home ? stream : other, {"train.cpp", 5});
 
-        auto const error = thrown<cuota::misuse>([&] { some.resize(20, {}, {"train.cpp", 6}); });
+        auto const error = thrown<cuota::usage_error>([&] { some.resize(20, {}, {"train.cpp", 6}); });
 
         CHECK(has(error.what(),
                   "buffer: cannot be resized while it is leased since train.cpp:5 (train.cpp:6)"));
-        CHECK_THROWS_AS(some.resize(20, 1), cuota::misuse);
-        CHECK_THROWS_AS(some.resize(20, cuota::no_init), cuota::misuse);
-        CHECK_THROWS_AS(some.resize(20, cuota::discard), cuota::misuse);
+        CHECK_THROWS_AS(some.resize(20, 1), cuota::usage_error);
+        CHECK_THROWS_AS(some.resize(20, cuota::no_init), cuota::usage_error);
+        CHECK_THROWS_AS(some.resize(20, cuota::discard), cuota::usage_error);
         CHECK(lease.size() == 10);
     }
     CHECK(some.to_vector(stream) == std::vector<int>(10, 3));
@@ -530,12 +530,12 @@ TEST_CASE("elements move within a buffer to a place that does not overlap theirs
     cuota::stream const stream;
     numbers some{{1, 2, 3, 4, 5, 6}, stream, cuota::device_memory{}};
 
-    auto const error = thrown<cuota::misuse>([&] {
+    auto const error = thrown<cuota::usage_error>([&] {
         some.copy_from(some, {.from = 0, .to = 2, .count = 3}, stream, {"train.cpp", 3});
     });
     CHECK(has(error.what(),
               "cannot copy 3 elements from 0 to 2 of one buffer: the ranges overlap (train.cpp:3)"));
-    CHECK_THROWS_AS(some.copy_from(some, {.from = 3, .to = 2, .count = 2}, stream), cuota::misuse);
+    CHECK_THROWS_AS(some.copy_from(some, {.from = 3, .to = 2, .count = 2}, stream), cuota::usage_error);
     CHECK(some.to_vector(stream) == std::vector<int>{1, 2, 3, 4, 5, 6});
 
     some.copy_from(some, stream);  // onto themselves
@@ -549,15 +549,15 @@ TEST_CASE("elements that are not there are not copied", "[buffer][device_buffer]
     numbers to{20, 2, stream, cuota::device_memory{}};
     std::size_t const most = cuota::unlimited;
 
-    auto const error = thrown<cuota::misuse>([&] {
+    auto const error = thrown<cuota::usage_error>([&] {
         to.copy_from(from, {.from = 8, .to = 0, .count = 3}, stream, {"train.cpp", 3});
     });
     CHECK(has(error.what(), "elements [8, 8 + 3) are outside a buffer of 10 (train.cpp:3)"));
-    CHECK_THROWS_AS(to.copy_from(from, {.from = 0, .to = 18, .count = 3}, stream), cuota::misuse);
-    CHECK_THROWS_AS(to.copy_from(from, {.from = most, .to = 0, .count = 2}, stream), cuota::misuse);
-    CHECK_THROWS_AS(to.copy_from(from, {.from = 2, .to = 0, .count = most}, stream), cuota::misuse);
-    CHECK_THROWS_AS(to.copy_from(from, {.from = 11, .to = 0, .count = 0}, stream), cuota::misuse);
-    CHECK_THROWS_AS(to.copy_from(from, stream), cuota::misuse);  // the sizes differ
+    CHECK_THROWS_AS(to.copy_from(from, {.from = 0, .to = 18, .count = 3}, stream), cuota::usage_error);
+    CHECK_THROWS_AS(to.copy_from(from, {.from = most, .to = 0, .count = 2}, stream), cuota::usage_error);
+    CHECK_THROWS_AS(to.copy_from(from, {.from = 2, .to = 0, .count = most}, stream), cuota::usage_error);
+    CHECK_THROWS_AS(to.copy_from(from, {.from = 11, .to = 0, .count = 0}, stream), cuota::usage_error);
+    CHECK_THROWS_AS(to.copy_from(from, stream), cuota::usage_error);  // the sizes differ
 
     CHECK(to.to_vector(stream) == std::vector<int>(20, 2));
 }
@@ -618,7 +618,7 @@ TEST_CASE("a device_buffer takes a literal for its name where its arguments are 
     auto const unique = std::make_unique<floats>(10, 1.0f, s, memory, "unique");
     auto const shared = std::make_shared<floats>(10, s, memory, cuota::zeroed, "shared");
     std::optional<floats> optional;
-    optional.emplace(10, s, memory, "optional", cuota::place{"train.cpp", 17});
+    optional.emplace(10, s, memory, "optional", cuota::source_location{"train.cpp", 17});
     std::vector<floats> list;
     list.emplace_back(10, s, memory, cuota::no_init, "list");
     CHECK(names() == "unique shared optional list ");

@@ -92,7 +92,7 @@ TEST_CASE("a buffer from a warm pool makes no CUDA call but for its contents", "
 TEST_CASE("a buffer may end while its kernel runs, though cudaFree waits for nothing",
           "[buffer][device_buffer]") {
     support::machine const sim;
-    simulator::set_order_checks(simulator::order_checks::report);
+    simulator::set_race_checks(simulator::race_checks::report);
     simulator::set_unkindness({.free_at_once = true});
     cuota::stream const stream;
     std::promise<void> running;
@@ -112,7 +112,7 @@ TEST_CASE("a buffer may end while its kernel runs, though cudaFree waits for not
     }
     opener.join();
     CHECK_NOTHROW(stream.synchronize());
-    for (std::string const& line : simulator::order_reports()) UNSCOPED_INFO(line);
+    for (std::string const& line : simulator::race_reports()) UNSCOPED_INFO(line);
     CHECK(simulator::misuse().total() == 0);
 }
 
@@ -208,7 +208,7 @@ TEST_CASE("a buffer in a pool outlives the pool's scope and its own stream, and 
     {
         std::optional<cuota::stream> home{std::in_place};
         std::optional<cuota::scoped_pool> pool{std::in_place, cuota::budget{"test", 64_MiB},
-                                               cuota::pool_options{.initial = 16_MiB}};
+                                               cuota::pool_options{.initial_size = 16_MiB}};
         std::optional<numbers> a{std::in_place, counted(count), *home, *pool};
         std::optional<numbers> b{std::in_place, count, 7, *home, *pool};
         home.reset();
@@ -225,7 +225,7 @@ TEST_CASE("a buffer in a pool outlives the pool's scope and its own stream, and 
         a.reset();
         numbers c{std::move(*b)};
         CHECK(c.to_vector(b->home()) == std::vector<int>(count, 7));
-        CHECK_THROWS_AS(b->resize(5), cuota::misuse);  // b keeps the closed pool, which refuses
+        CHECK_THROWS_AS(b->resize(5), cuota::usage_error);  // b keeps the closed pool, which refuses
         b.reset();
         cuota::stream const other;
         CHECK(c.to_vector(other) == std::vector<int>(count, 7));
@@ -244,7 +244,8 @@ TEST_CASE("buffers that threads give back are the last to keep a pool that has e
         std::vector<numbers> here;
         std::vector<numbers> there;
         {
-            cuota::scoped_pool pool{cuota::budget{"test", 64_MiB}, cuota::pool_options{.initial = 8_MiB}};
+            cuota::scoped_pool pool{cuota::budget{"test", 64_MiB},
+                                    cuota::pool_options{.initial_size = 8_MiB}};
             for (int i = 0; i != 8; ++i) {
                 here.emplace_back(100u, home, pool);
                 there.emplace_back(100'000u, home, pool);
@@ -351,7 +352,7 @@ TEST_CASE("leases that are open go along when buffers are exchanged", "[buffer][
         auto const reading = first.read(other);
         swap(first, second);
         CHECK_NOTHROW((void)first.write(home));
-        CHECK_THROWS_AS((void)second.write(home), cuota::misuse);
+        CHECK_THROWS_AS((void)second.write(home), cuota::usage_error);
     }
     CHECK_NOTHROW((void)second.write(home));
     CHECK(second.to_vector(home) == std::vector<int>(1000, 1));
@@ -383,7 +384,7 @@ TEST_CASE("elements that are copies of a value are written in order of home: who
     if (support::under_thread_sanitizer) CUOTA_SKIP("it is a race, which ThreadSanitizer reports as well");
     bool const is_resized = GENERATE(false, true);
     support::machine const on;
-    simulator::set_order_checks(simulator::order_checks::report);
+    simulator::set_race_checks(simulator::race_checks::report);
     cuota::stream const home;
     cuota::stream const other;
     std::vector<int> host(2'000);
@@ -398,7 +399,7 @@ TEST_CASE("elements that are copies of a value are written in order of home: who
     cuota::rt::check(cudaMemcpyAsync(host.data(), from, made.bytes(), cudaMemcpyDeviceToHost, other.get()),
                      "cudaMemcpyAsync");
 
-    auto const reports = simulator::order_reports();
+    auto const reports = simulator::race_reports();
     REQUIRE(reports.size() == 1);
     CHECK(reports[0].find("cuMemsetD32Async") != std::string::npos);
     home.synchronize();

@@ -57,7 +57,7 @@ struct write_cells {
     }
 };
 
-std::string text_of(auto action) { return thrown<cuota::misuse>(action).what(); }
+std::string text_of(auto action) { return thrown<cuota::usage_error>(action).what(); }
 
 }  // namespace
 
@@ -105,13 +105,14 @@ TEST_CASE("a device_matrix that its span does not make is misuse", "[buffer][dev
 
     CHECK(text_of([&] {
               (void)device_matrix{ten, 3, 4};
-          }) == "cuota::misuse: a device_matrix of 3 x 4 elements does not fit in a device_span of 10 ints");
-    CHECK_THROWS_AS((device_matrix{ten, 3, 3}), cuota::misuse);
-    CHECK_THROWS_AS((device_matrix{ten, 0, 0}), cuota::misuse);
-    CHECK_THROWS_AS((device_matrix{ten, 10, 0}), cuota::misuse);
-    CHECK_THROWS_AS((device_matrix{ten, huge, 10}), cuota::misuse);
-    CHECK_THROWS_AS((device_matrix{ten, huge / 2 + 6, 2}), cuota::misuse);  // the product wraps to 10
-    CHECK_THROWS_AS((device_matrix{device_span<int>{}, 1, 1}), cuota::misuse);
+          }) ==
+          "cuota::usage_error: a device_matrix of 3 x 4 elements does not fit in a device_span of 10 ints");
+    CHECK_THROWS_AS((device_matrix{ten, 3, 3}), cuota::usage_error);
+    CHECK_THROWS_AS((device_matrix{ten, 0, 0}), cuota::usage_error);
+    CHECK_THROWS_AS((device_matrix{ten, 10, 0}), cuota::usage_error);
+    CHECK_THROWS_AS((device_matrix{ten, huge, 10}), cuota::usage_error);
+    CHECK_THROWS_AS((device_matrix{ten, huge / 2 + 6, 2}), cuota::usage_error);  // the product wraps to 10
+    CHECK_THROWS_AS((device_matrix{device_span<int>{}, 1, 1}), cuota::usage_error);
     CHECK_NOTHROW((device_matrix{ten, 2, 5}));
     CHECK_NOTHROW((device_matrix{ten, 10, 1}));
 }
@@ -123,12 +124,12 @@ TEST_CASE("a device_matrix whose rows overlap or end outside of its span is misu
 
     CHECK(text_of([&] {
               (void)device_matrix{ten, 3, 2, 5};
-          }) == "cuota::misuse: a device_matrix of 3 x 2 elements at a pitch of 5 does not fit in a "
+          }) == "cuota::usage_error: a device_matrix of 3 x 2 elements at a pitch of 5 does not fit in a "
                 "device_span of 10 ints");
-    CHECK_THROWS_AS((device_matrix{ten, 2, 3, 2}), cuota::misuse);
-    CHECK_THROWS_AS((device_matrix{ten, 1, 11, 11}), cuota::misuse);
-    CHECK_THROWS_AS((device_matrix{ten, huge, 1, huge}), cuota::misuse);
-    CHECK_THROWS_AS((device_matrix{ten, 2, 1, huge}), cuota::misuse);
+    CHECK_THROWS_AS((device_matrix{ten, 2, 3, 2}), cuota::usage_error);
+    CHECK_THROWS_AS((device_matrix{ten, 1, 11, 11}), cuota::usage_error);
+    CHECK_THROWS_AS((device_matrix{ten, huge, 1, huge}), cuota::usage_error);
+    CHECK_THROWS_AS((device_matrix{ten, 2, 1, huge}), cuota::usage_error);
     CHECK_NOTHROW((device_matrix{ten, 3, 2, 4}));  // the last row needs no padding
     CHECK_NOTHROW((device_matrix{ten, 1, 1, huge}));
     CHECK_NOTHROW((device_matrix{ten, 0, 4, 8}));
@@ -140,15 +141,15 @@ TEST_CASE("rows and parts that a device_matrix does not have are misuse", "[buff
     constexpr auto huge = ~std::size_t{0};
 
     CHECK(text_of([&] { (void)some.row(3); }) ==
-          "cuota::misuse: row 3 is outside a device_matrix of 3 x 4 ints");
+          "cuota::usage_error: row 3 is outside a device_matrix of 3 x 4 ints");
     CHECK(text_of([&] { (void)some.submatrix(1, 2, 3, 1); }) ==
-          "cuota::misuse: 3 x 1 elements from (1, 2) are outside a device_matrix of 3 x 4 ints");
-    CHECK_THROWS_AS(some.submatrix(1, 2, 1, 3), cuota::misuse);
-    CHECK_THROWS_AS(some.submatrix(4, 0, 0, 0), cuota::misuse);
-    CHECK_THROWS_AS(some.submatrix(0, 5, 0, 0), cuota::misuse);
-    CHECK_THROWS_AS(some.submatrix(1, 0, huge, 1), cuota::misuse);
-    CHECK_THROWS_AS(some.submatrix(0, 1, 1, huge), cuota::misuse);
-    CHECK_THROWS_AS(device_matrix<int>{}.row(0), cuota::misuse);
+          "cuota::usage_error: 3 x 1 elements from (1, 2) are outside a device_matrix of 3 x 4 ints");
+    CHECK_THROWS_AS(some.submatrix(1, 2, 1, 3), cuota::usage_error);
+    CHECK_THROWS_AS(some.submatrix(4, 0, 0, 0), cuota::usage_error);
+    CHECK_THROWS_AS(some.submatrix(0, 5, 0, 0), cuota::usage_error);
+    CHECK_THROWS_AS(some.submatrix(1, 0, huge, 1), cuota::usage_error);
+    CHECK_THROWS_AS(some.submatrix(0, 1, 1, huge), cuota::usage_error);
+    CHECK_THROWS_AS(device_matrix<int>{}.row(0), cuota::usage_error);
 }
 
 TEST_CASE("a kernel reaches every element of a device_matrix, its rows and its parts",
@@ -167,12 +168,12 @@ TEST_CASE("host code cannot reach an element of a device_matrix", "[buffer][devi
     device_matrix<int> const some{device_span<int>{nowhere(), 12}, 3, 4};
 
     CHECK(text_of([&] { (void)some(0, 0); }) ==
-          "cuota::misuse: host code touched an element of a device_matrix; only a kernel may");
+          "cuota::usage_error: host code touched an element of a device_matrix; only a kernel may");
     CHECK(text_of([&] { (void)some(3, 0); }) ==
-          "cuota::misuse: element (3, 0) is outside a device_matrix of 3 x 4 ints");
-    CHECK_THROWS_AS(some(0, 4), cuota::misuse);
+          "cuota::usage_error: element (3, 0) is outside a device_matrix of 3 x 4 ints");
+    CHECK_THROWS_AS(some(0, 4), cuota::usage_error);
 #if defined(__cpp_multidimensional_subscript)
-    CHECK_THROWS_AS((some[0, 4]), cuota::misuse);
+    CHECK_THROWS_AS((some[0, 4]), cuota::usage_error);
 #endif
 }
 
@@ -189,13 +190,13 @@ TEST_CASE(
     CHECK(text_of([&] {
               (void)device_matrix{lease, 4, 4};
           }) ==
-          "cuota::misuse: a device_matrix of 4 x 4 elements does not fit in a device_span of 12 floats" +
+          "cuota::usage_error: a device_matrix of 4 x 4 elements does not fit in a device_span of 12 floats" +
               whose);
     CHECK(text_of([&] { (void)some(1, 4); }) ==
-          "cuota::misuse: element (1, 4) is outside a device_matrix of 3 x 4 floats" + whose);
+          "cuota::usage_error: element (1, 4) is outside a device_matrix of 3 x 4 floats" + whose);
     CHECK(text_of([&] { (void)some.row(1)[4]; }) ==
-          "cuota::misuse: index 4 is outside a device_span of 4 floats" + whose);
+          "cuota::usage_error: index 4 is outside a device_span of 4 floats" + whose);
     CHECK(text_of([&] { (void)device_matrix<float const>{some.submatrix(1, 1, 2, 2)}.row(2); }) ==
-          "cuota::misuse: row 2 is outside a device_matrix of 2 x 2 floats" + whose);
+          "cuota::usage_error: row 2 is outside a device_matrix of 2 x 2 floats" + whose);
 }
 #endif

@@ -88,7 +88,7 @@ TEST_CASE("a slot that is smaller than the value is refused", "[buffer][device_s
     cuota::staging_ring ring{2, 4};
     number some{1.0, stream, cuota::device_memory{}};
 
-    CHECK(has(thrown<cuota::misuse>([&] {
+    CHECK(has(thrown<cuota::usage_error>([&] {
                   some.set_async(2.0, ring, stream, {"train.cpp", 3});
               }).what(),
               "train.cpp:3"));
@@ -107,15 +107,15 @@ TEST_CASE("a moved-from device_scalar is empty; set makes it whole, everything e
 
     CHECK(first.is_empty());
     CHECK_FALSE(second.is_empty());
-    CHECK(has(thrown<cuota::misuse>([&] {
+    CHECK(has(thrown<cuota::usage_error>([&] {
                   (void)first.get(stream, {"train.cpp", 3});
               }).what(),
               "moved from (train.cpp:3)"));
-    CHECK_THROWS_AS((void)first.get(), cuota::misuse);
-    CHECK_THROWS_AS((void)first.read(), cuota::misuse);
-    CHECK_THROWS_AS((void)first.write(stream), cuota::misuse);
-    CHECK_THROWS_AS((void)first.get_async(stream), cuota::misuse);
-    CHECK_THROWS_AS(first.set_async(1.0, ring, stream), cuota::misuse);
+    CHECK_THROWS_AS((void)first.get(), cuota::usage_error);
+    CHECK_THROWS_AS((void)first.read(), cuota::usage_error);
+    CHECK_THROWS_AS((void)first.write(stream), cuota::usage_error);
+    CHECK_THROWS_AS((void)first.get_async(stream), cuota::usage_error);
+    CHECK_THROWS_AS(first.set_async(1.0, ring, stream), cuota::usage_error);
     CHECK(pool.stats().live_blocks == 1);
 
     first.set(4.0, stream);
@@ -151,7 +151,7 @@ TEST_CASE("a refused device_scalar holds nothing", "[buffer][device_scalar]") {
 
     CHECK_THROWS_AS((number{1.0, stream, cuota::budgeted{budget, cuota::device_memory{}}}),
                     cuota::budget_exceeded);
-    CHECK_THROWS_AS((number{stream, pinned}), cuota::misuse);
+    CHECK_THROWS_AS((number{stream, pinned}), cuota::usage_error);
 
     CHECK(budget.held() == 0);
 }

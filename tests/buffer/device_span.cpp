@@ -78,16 +78,16 @@ TEST_CASE("part of a device_span is a device_span, and more than it has is misus
     CHECK(some.last(0).is_empty());
     CHECK(device_span<int>{}.first(0).is_empty());
     CHECK(device_span<int>{}.last(0).is_empty());
-    CHECK_THROWS_AS(some.subspan(3, 8), cuota::misuse);
-    CHECK_THROWS_AS(some.subspan(11, 0), cuota::misuse);
-    CHECK_THROWS_AS(some.first(11), cuota::misuse);
-    CHECK_THROWS_AS(some.last(11), cuota::misuse);
-    CHECK_THROWS_AS(some.subspan(2, static_cast<std::size_t>(-1)), cuota::misuse);
-    auto const text_of = [](auto action) { return std::string{thrown<cuota::misuse>(action).what()}; };
+    CHECK_THROWS_AS(some.subspan(3, 8), cuota::usage_error);
+    CHECK_THROWS_AS(some.subspan(11, 0), cuota::usage_error);
+    CHECK_THROWS_AS(some.first(11), cuota::usage_error);
+    CHECK_THROWS_AS(some.last(11), cuota::usage_error);
+    CHECK_THROWS_AS(some.subspan(2, static_cast<std::size_t>(-1)), cuota::usage_error);
+    auto const text_of = [](auto action) { return std::string{thrown<cuota::usage_error>(action).what()}; };
     CHECK(text_of([&] { (void)some.subspan(3, 8); }) ==
-          "cuota::misuse: 8 elements from index 3 are outside a device_span of 10 ints");
+          "cuota::usage_error: 8 elements from index 3 are outside a device_span of 10 ints");
     CHECK(text_of([&] { (void)some.last(11); }) ==
-          "cuota::misuse: 11 elements from index 0 are outside a device_span of 10 ints");
+          "cuota::usage_error: 11 elements from index 0 are outside a device_span of 10 ints");
 }
 
 TEST_CASE("a kernel reaches every element of a device_span", "[buffer][device_span][gpu]") {
@@ -111,11 +111,11 @@ TEST_CASE("kernels take device_spans apart", "[buffer][device_span][gpu]") {
 TEST_CASE("host code cannot reach an element of a device_span", "[buffer][device_span]") {
     device_span<int> const some{nowhere(), 10};
 
-    CHECK(has(thrown<cuota::misuse>([&] { (void)some[0]; }).what(),
+    CHECK(has(thrown<cuota::usage_error>([&] { (void)some[0]; }).what(),
               "host code touched an element of a device_span; only a kernel may"));
-    CHECK(has(thrown<cuota::misuse>([&] { (void)some[10]; }).what(),
+    CHECK(has(thrown<cuota::usage_error>([&] { (void)some[10]; }).what(),
               "index 10 is outside a device_span of 10 ints"));
-    CHECK_THROWS_AS(device_span<int>{}[0], cuota::misuse);
+    CHECK_THROWS_AS(device_span<int>{}[0], cuota::usage_error);
 }
 
 TEST_CASE(
@@ -126,22 +126,22 @@ TEST_CASE(
     cuota::device_buffer<float> buffer{std::move(made)};
     auto const lease = buffer.write(stream, {"src/train.cpp", 41});
     auto const other = buffer.read({"src/train.cpp", 42});
-    auto const text_of = [](auto action) { return std::string{thrown<cuota::misuse>(action).what()}; };
+    auto const text_of = [](auto action) { return std::string{thrown<cuota::usage_error>(action).what()}; };
     device_span<float const> const part = lease.span().first(9).last(8).subspan(1, 7);
 
-    CHECK(text_of([&] { (void)lease.span()[12]; }) ==
-          "cuota::misuse: index 12 is outside a device_span of 10 floats: weights, leased at train.cpp:41");
+    CHECK(text_of([&] { (void)lease.span()[12]; }) == "cuota::usage_error: index 12 is outside a device_span "
+                                                      "of 10 floats: weights, leased at train.cpp:41");
+    CHECK(text_of([&] { (void)lease.span()[3]; }) == "cuota::usage_error: host code touched an element of a "
+                                                     "device_span; only a kernel may: weights, leased at "
+                                                     "train.cpp:41");
+    CHECK(text_of([&] { (void)lease.span().first(11); }) ==
+          "cuota::usage_error: 11 elements from index 0 are outside a device_span of 10 floats: weights, "
+          "leased at "
+          "train.cpp:41");
     CHECK(
-        text_of([&] { (void)lease.span()[3]; }) ==
-        "cuota::misuse: host code touched an element of a device_span; only a kernel may: weights, leased at "
-        "train.cpp:41");
-    CHECK(
-        text_of([&] { (void)lease.span().first(11); }) ==
-        "cuota::misuse: 11 elements from index 0 are outside a device_span of 10 floats: weights, leased at "
-        "train.cpp:41");
-    CHECK(text_of([&] { (void)part[7]; }) ==
-          "cuota::misuse: index 7 is outside a device_span of 7 floats: weights, leased at train.cpp:41");
-    CHECK(text_of([&] { (void)other.span()[10]; }) ==
-          "cuota::misuse: index 10 is outside a device_span of 10 floats: weights, leased at train.cpp:42");
+        text_of([&] { (void)part[7]; }) ==
+        "cuota::usage_error: index 7 is outside a device_span of 7 floats: weights, leased at train.cpp:41");
+    CHECK(text_of([&] { (void)other.span()[10]; }) == "cuota::usage_error: index 10 is outside a device_span "
+                                                      "of 10 floats: weights, leased at train.cpp:42");
 }
 #endif

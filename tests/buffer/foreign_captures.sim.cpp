@@ -76,7 +76,7 @@ TEST_CASE("a lease on a captured stream comes after what other streams did, by a
     CHECK(first_of(on.y, on.home) == 2);
     simulator::set_capture_checks(simulator::capture_checks::named);
     CHECK(simulator::misuse_reports().empty());
-    CHECK(simulator::order_reports().empty());
+    CHECK(simulator::race_reports().empty());
 }
 
 TEST_CASE("leases on streams of one foreign capture are edges of its graph", "[buffer][foreign_capture]") {
@@ -96,7 +96,7 @@ TEST_CASE("leases on streams of one foreign capture are edges of its graph", "[b
     on.other.synchronize();
     CHECK(first_of(on.x, on.home) == 6);
     CHECK(simulator::misuse_reports().empty());
-    CHECK(simulator::order_reports().empty());
+    CHECK(simulator::race_reports().empty());
 }
 
 TEST_CASE("after a foreign capture, leases wait for what ran before it, and for nothing of the graph",
@@ -125,7 +125,7 @@ TEST_CASE("after a foreign capture, leases wait for what ran before it, and for 
     CHECK(first_of(on.x, on.home) == 8);
     CHECK(first_of(on.y, on.other) == 9);
     CHECK(simulator::misuse_reports().empty());
-    CHECK(simulator::order_reports().empty());
+    CHECK(simulator::race_reports().empty());
 }
 
 TEST_CASE("a stream that would have to wait for a home stream that others capture is refused, until the "
@@ -135,13 +135,13 @@ TEST_CASE("a stream that would have to wait for a home stream that others captur
     scene on;
     set(on.x, 1, on.home);
     foreign_capture capture{on.home.get()};
-    CHECK(has(support::thrown<cuota::misuse>([&] { (void)on.x.read(on.other); }).what(),
+    CHECK(has(support::thrown<cuota::usage_error>([&] { (void)on.x.read(on.other); }).what(),
               "captured outside cuota::capture"));
     CHECK(capture.is_intact());
     (void)capture.end();
     CHECK(first_of(on.x, on.other) == 1);
     CHECK(simulator::misuse_reports().empty());
-    CHECK(simulator::order_reports().empty());
+    CHECK(simulator::race_reports().empty());
 }
 
 TEST_CASE("a buffer that ends in a foreign capture of its home stream leaves its memory to the graph",
@@ -164,7 +164,7 @@ TEST_CASE("a buffer that ends in a foreign capture of its home stream leaves its
     auto const borrowed = fresh.read(on.a);
     CHECK(static_cast<void const*>(borrowed.span().data()) != at);
     CHECK(simulator::misuse_reports().empty());
-    CHECK(simulator::order_reports().empty());
+    CHECK(simulator::race_reports().empty());
 }
 
 TEST_CASE("what needs the host at each launch is refused on a stream that others capture",
@@ -173,20 +173,20 @@ TEST_CASE("what needs the host at each launch is refused on a stream that others
     scene on;
     cuota::staging_ring ring{1, count * sizeof(int)};
     cuota::pinned_buffer<int> pinned{count, cuota::pinned_memory{}};
-    cuota::host_device<int> both{count, on.home, on.pool};
+    cuota::mirrored_buffer<int> both{count, on.home, on.pool};
     std::vector<int> const host(count, 9);
     cuota::stream_ref const s = on.a;
     foreign_capture capture{on.a};
-    CHECK_THROWS_AS(cuota::upload(std::span<int const>{host}, on.x, ring, s), cuota::misuse);
-    CHECK_THROWS_AS(cuota::upload(std::move(pinned), on.x, s), cuota::misuse);
-    CHECK_THROWS_AS(cuota::download(on.x, std::move(pinned), s), cuota::misuse);
-    CHECK_THROWS_AS(both.read(s), cuota::misuse);
-    CHECK_THROWS_AS(on.x.copy_from(host, s), cuota::misuse);
-    CHECK_THROWS_AS(on.x.to_vector(s), cuota::misuse);
+    CHECK_THROWS_AS(cuota::upload(std::span<int const>{host}, on.x, ring, s), cuota::usage_error);
+    CHECK_THROWS_AS(cuota::upload(std::move(pinned), on.x, s), cuota::usage_error);
+    CHECK_THROWS_AS(cuota::download(on.x, std::move(pinned), s), cuota::usage_error);
+    CHECK_THROWS_AS(both.read(s), cuota::usage_error);
+    CHECK_THROWS_AS(on.x.copy_from(host, s), cuota::usage_error);
+    CHECK_THROWS_AS(on.x.to_vector(s), cuota::usage_error);
     CHECK(capture.is_intact());
     (void)capture.end();
     cuota::upload(std::span<int const>{host}, on.x, ring, s);
     CHECK(first_of(on.x, on.home) == 9);
     CHECK(simulator::misuse_reports().empty());
-    CHECK(simulator::order_reports().empty());
+    CHECK(simulator::race_reports().empty());
 }

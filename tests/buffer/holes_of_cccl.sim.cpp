@@ -55,7 +55,7 @@ void make(int layer, cuota::budget const& budget) {
     switch (layer) {
         case 0: return (void)cuota::device::current();
         case 1: return (void)cuota::stream{};
-        case 2: return (void)cuota::scoped_pool{budget, cuota::pool_options{.initial = 1_MiB}};
+        case 2: return (void)cuota::scoped_pool{budget, cuota::pool_options{.initial_size = 1_MiB}};
         case 3: return (void)cuota::device_memory{}.allocate_sync(100);
         case 4: return (void)numbers{10, cuota::stream_ref{cudaStreamPerThread}, cuota::device_memory{}};
         case 5: return (void)cuota::pinned_buffer<int>{10};
@@ -76,7 +76,7 @@ TEST_CASE("a count whose bytes wrap around is refused, wherever elements are cou
     numbers some{10, 1, stream, memory};
 
     auto const error = thrown<cuota::out_of_memory>([&] { numbers const all{four, stream, memory, "all"}; });
-    CHECK(error.facts().asked == cuota::unlimited);
+    CHECK(error.info().requested == cuota::unlimited);
     CHECK(has(error.what(), "for all"));
     CHECK_THROWS_AS((numbers{four, 7, stream, memory}), cuota::out_of_memory);
     CHECK_THROWS_AS((numbers{four, stream, memory, cuota::no_init}), cuota::out_of_memory);
@@ -106,10 +106,10 @@ TEST_CASE("no member of a buffer hands out elements of device memory, and parts 
     auto const lease = some.write();
     cuota::device_span<int> const span = lease;
     CHECK(span.subspan(2, 8).size() == 8);
-    CHECK_THROWS_AS((void)span.subspan(2, 9), cuota::misuse);
-    CHECK_THROWS_AS((void)span.subspan(11, 0), cuota::misuse);
-    CHECK_THROWS_AS((void)span.subspan(cuota::unlimited, 2), cuota::misuse);
-    CHECK_THROWS_AS((void)span.first(11), cuota::misuse);
+    CHECK_THROWS_AS((void)span.subspan(2, 9), cuota::usage_error);
+    CHECK_THROWS_AS((void)span.subspan(11, 0), cuota::usage_error);
+    CHECK_THROWS_AS((void)span.subspan(cuota::unlimited, 2), cuota::usage_error);
+    CHECK_THROWS_AS((void)span.first(11), cuota::usage_error);
 }
 
 // 3

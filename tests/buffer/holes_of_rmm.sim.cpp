@@ -139,11 +139,11 @@ TEST_CASE(
     std::optional<words> some{std::in_place, count, 3u, stream, cuota::async_memory{}};
     {
         auto const view = some->read(other);
-        CHECK_THROWS_AS(some->resize(10), cuota::misuse);
-        CHECK_THROWS_AS((void)some->release(), cuota::misuse);
+        CHECK_THROWS_AS(some->resize(10), cuota::usage_error);
+        CHECK_THROWS_AS((void)some->release(), cuota::usage_error);
         words moved{std::move(*some)};
         CHECK(view.size() == count);
-        CHECK_THROWS_AS(moved.resize(10), cuota::misuse);
+        CHECK_THROWS_AS(moved.resize(10), cuota::usage_error);
         *some = std::move(moved);
         some.reset();
         auto const told = machine.errors.take();
@@ -160,9 +160,9 @@ TEST_CASE("an element that is not there is named, in kernels and by host code", 
     words some{count, stream, cuota::device_memory{}};
     auto lease = some.read();
 
-    CHECK_THROWS_AS((void)lease.span().subspan(count, 1), cuota::misuse);
-    CHECK_THROWS_AS((void)lease.span().first(count + 1), cuota::misuse);
-    CHECK_THROWS_AS(some.copy_from(some, {.from = count, .to = 0, .count = 1}, stream), cuota::misuse);
+    CHECK_THROWS_AS((void)lease.span().subspan(count, 1), cuota::usage_error);
+    CHECK_THROWS_AS((void)lease.span().first(count + 1), cuota::usage_error);
+    CHECK_THROWS_AS(some.copy_from(some, {.from = count, .to = 0, .count = 1}, stream), cuota::usage_error);
 #if CUOTA_CHECKED
     cuota::for_each_index(
         stream, 1, [from = lease.span()](std::size_t) { (void)from[count]; }, "beyond");
@@ -252,7 +252,7 @@ TEST_CASE("an alignment is honoured or refused, never ignored", "[buffer][holes]
             void* p = nullptr;
             try {
                 p = memory.allocate(stream, 100, alignment);
-            } catch (cuota::misuse const& refused) {
+            } catch (cuota::usage_error const& refused) {
                 CHECK(alignment > cuota::default_alignment);
                 CHECK(has(refused.what(), "unsupported alignment " + std::to_string(alignment)));
                 continue;
@@ -260,8 +260,8 @@ TEST_CASE("an alignment is honoured or refused, never ignored", "[buffer][holes]
             CHECK(support::detail::is_aligned(p, alignment));
             memory.deallocate(stream, p, 100, alignment);
         }
-        CHECK_THROWS_AS((void)memory.allocate(stream, 100, 3), cuota::misuse);
-        CHECK_THROWS_AS((void)memory.allocate(stream, 100, 0), cuota::misuse);
+        CHECK_THROWS_AS((void)memory.allocate(stream, 100, 3), cuota::usage_error);
+        CHECK_THROWS_AS((void)memory.allocate(stream, 100, 0), cuota::usage_error);
         memory.deallocate(stream, first, 100);
     });
 }
@@ -430,7 +430,7 @@ TEST_CASE("sizes that would wrap around are refused, and the next block is nobod
     refuses(cuota::device_memory{});
     refuses(cuota::async_memory{});
     refuses(cuota::tracked{cuota::device_memory{}});
-    refuses(cuota::fenced{cuota::async_memory{}});
+    refuses(cuota::guarded{cuota::async_memory{}});
 }
 
 // 12
@@ -468,14 +468,14 @@ TEST_CASE("a write beyond a block is found inside of a pool", "[buffer][holes]")
     support::machine machine;
     cuota::stream const stream;
     cuota::scoped_pool pool{cuota::budget{"test", 4_MiB}};
-    cuota::fenced memory{pool.resource()};
+    cuota::guarded memory{pool.resource()};
     {
         words some{count, stream, memory, "scores"};
         auto const raw = some.release();
         cuota::for_each_index(stream, 1, support::write_word{raw.get() + count, 7}, "beyond");
     }
     stream.synchronize();
-    auto const broken = thrown<cuota::fence_broken>([&] { memory.verify(stream); });
+    auto const broken = thrown<cuota::guard_bytes_error>([&] { memory.verify(stream); });
     CHECK(has(broken.what(), "scores"));
     (void)machine.errors.take();
 }

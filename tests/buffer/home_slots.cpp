@@ -12,34 +12,34 @@
 #include "support/look_until.hpp"
 #include "support/sanitizer.hpp"
 
-using cuota::place;
-using cuota::detail::home_slots;
+using cuota::source_location;
+using cuota::detail::owner_access_slots;
 
 namespace {
 
-struct mine : home_slots {
+struct mine : owner_access_slots {
     mine() {
         count_as_used();
-        belong_to(cuota::detail::this_thread());
+        set_owner(cuota::detail::this_thread());
         allow(true, true);
     }
 };
 
 }  // namespace
 
-TEST_CASE("slots of nobody are entered by nobody", "[buffer][home_slots]") {
-    home_slots none;
+TEST_CASE("slots of nobody are entered by nobody", "[buffer][owner_access_slots]") {
+    owner_access_slots none;
     none.allow(true, true);
     CHECK_FALSE(none.may_begin_first(false));
     CHECK_FALSE(none.may_begin_first(true));
     CHECK(none.try_begin(false, {}) == 0);
     CHECK(none.are_free());
-    none.belong_to(nullptr);
+    none.set_owner(nullptr);
     none.allow(true, true);
     CHECK_FALSE(none.may_begin_first(false));
 }
 
-TEST_CASE("their owner enters them, when it may, and no other thread does", "[buffer][home_slots]") {
+TEST_CASE("their owner enters them, when it may, and no other thread does", "[buffer][owner_access_slots]") {
     mine slots;
     CHECK(slots.may_begin_first(false));
     CHECK(slots.may_begin_first(true));
@@ -67,14 +67,15 @@ TEST_CASE("their owner enters them, when it may, and no other thread does", "[bu
 }
 
 TEST_CASE("a place for reads, one for writes and three for either, each known while it is open",
-          "[buffer][home_slots]") {
+          "[buffer][owner_access_slots]") {
     mine slots;
     slots.begin_first(false, {"a.cpp", 1});
     CHECK_FALSE(slots.may_begin_first(false));
     CHECK(slots.may_begin_first(true));
-    for (unsigned i = 3; i <= home_slots::count; ++i) CHECK(slots.try_begin(false, {"a.cpp", i}) == i);
+    for (unsigned i = 3; i <= owner_access_slots::count; ++i)
+        CHECK(slots.try_begin(false, {"a.cpp", i}) == i);
     CHECK(slots.try_begin(false, {"a.cpp", 6}) == 0);
-    CHECK(slots.try_begin(true, {"a.cpp", 7}) == home_slots::first_number(true));
+    CHECK(slots.try_begin(true, {"a.cpp", 7}) == owner_access_slots::first_number(true));
     CHECK(slots.try_begin(true, {"a.cpp", 8}) == 0);
     CHECK(slots.open()->where.line == 7);
 
@@ -96,35 +97,36 @@ TEST_CASE("a place for reads, one for writes and three for either, each known wh
     CHECK_FALSE(slots.open());
 }
 
-TEST_CASE("what is open stays so whatever the owner may begin, and ends as ever", "[buffer][home_slots]") {
+TEST_CASE("what is open stays so whatever the owner may begin, and ends as ever",
+          "[buffer][owner_access_slots]") {
     mine slots;
     slots.begin_first(false, {"a.cpp", 1});
     slots.allow(true, false);
     CHECK(slots.open()->where.line == 1);
     CHECK_FALSE(slots.may_begin_first(true));
-    slots.end(home_slots::first_number(false), false);
+    slots.end(owner_access_slots::first_number(false), false);
     CHECK(slots.may_begin_first(false));
 }
 
-TEST_CASE("a use that ends after its buffer is told of it", "[buffer][home_slots]") {
+TEST_CASE("a use that ends after its buffer is told of it", "[buffer][owner_access_slots]") {
     mine slots;
     slots.begin_first(true, {"a.cpp", 1});
-    slots.belong_to(nullptr);
+    slots.set_owner(nullptr);
     CHECK_FALSE(slots.try_end_first(true));
     CHECK_FALSE(slots.are_free());
-    slots.end(home_slots::first_number(true), true);
+    slots.end(owner_access_slots::first_number(true), true);
     CHECK(slots.are_free());
     CHECK_FALSE(slots.may_begin_first(true));
 }
 
-TEST_CASE("what has ended is told once", "[buffer][home_slots]") {
+TEST_CASE("what has ended is told once", "[buffer][owner_access_slots]") {
     mine slots;
     auto const at_first = slots.take_done();
     CHECK(at_first.read);
     CHECK(at_first.written);
     CHECK_FALSE(slots.take_done().read);
     std::uint64_t const a = slots.try_begin(false, {});
-    CHECK(a == home_slots::first_number(false));
+    CHECK(a == owner_access_slots::first_number(false));
     CHECK_FALSE(slots.take_done().read);
     slots.end(a, false);
     auto const first = slots.take_done();
@@ -140,14 +142,14 @@ TEST_CASE("what has ended is told once", "[buffer][home_slots]") {
 }
 
 TEST_CASE("a use begins by one comparison once one has ended there since somebody looked",
-          "[buffer][home_slots]") {
-    home_slots slots;
+          "[buffer][owner_access_slots]") {
+    owner_access_slots slots;
     CHECK_FALSE(slots.take_done().written);
-    slots.belong_to(cuota::detail::this_thread());
+    slots.set_owner(cuota::detail::this_thread());
     slots.allow(true, true);
     for (int looks = 0; looks != 2; ++looks) {
         CHECK_FALSE(slots.may_begin_first(true));
-        CHECK(slots.try_begin(true, {"a.cpp", 1}) == home_slots::first_number(true));
+        CHECK(slots.try_begin(true, {"a.cpp", 1}) == owner_access_slots::first_number(true));
         CHECK(slots.try_end_first(true));
         CHECK(slots.may_begin_first(true));
         CHECK(slots.take_done().written);
@@ -156,7 +158,7 @@ TEST_CASE("a use begins by one comparison once one has ended there since somebod
 }
 
 TEST_CASE("what has ended is told while the next is open, and the next is told when it ends",
-          "[buffer][home_slots]") {
+          "[buffer][owner_access_slots]") {
     mine slots;
     slots.begin_first(true, {"a.cpp", 1});
     CHECK(slots.take_done().written);
@@ -164,7 +166,7 @@ TEST_CASE("what has ended is told while the next is open, and the next is told w
     CHECK_FALSE(slots.take_done().written);
     slots.allow(true, false);
     CHECK(slots.open()->writes);
-    slots.end(home_slots::first_number(true), true);
+    slots.end(owner_access_slots::first_number(true), true);
     CHECK(slots.take_done().written);
 
     std::uint64_t const others[] = {slots.try_begin(false, {}), slots.try_begin(false, {})};
@@ -176,7 +178,7 @@ TEST_CASE("what has ended is told while the next is open, and the next is told w
     CHECK(slots.take_done().read);
 }
 
-TEST_CASE("looks beside the owner's uses miss none that has ended", "[buffer][home_slots][threads]") {
+TEST_CASE("looks beside the owner's uses miss none that has ended", "[buffer][owner_access_slots][threads]") {
     mine slots;
     (void)slots.take_done();
     int const rounds = support::rounds(20'000);

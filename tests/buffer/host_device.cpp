@@ -25,7 +25,7 @@ using namespace cuota::literals;
 using support::has;
 using support::thrown;
 
-using ints = cuota::host_device<int>;
+using ints = cuota::mirrored_buffer<int>;
 
 static_assert(!std::is_copy_constructible_v<ints> && std::is_nothrow_move_constructible_v<ints> &&
               std::is_nothrow_move_assignable_v<ints>);
@@ -59,13 +59,14 @@ struct scene {
         return some.size() == count && std::ranges::all_of(some, [&](int x) { return x == value; });
     }
     [[nodiscard]] bool has(bool on_host, bool on_device) const {
-        return all.is_on_host() == on_host && all.is_on_device() == on_device;
+        return all.is_host_valid() == on_host && all.is_device_valid() == on_device;
     }
 };
 
 }  // namespace
 
-TEST_CASE("a host_device costs nothing until a side asks, and is zero then", "[buffer][host_device]") {
+TEST_CASE("a mirrored_buffer costs nothing until a side asks, and is zero then",
+          "[buffer][mirrored_buffer]") {
     scene on;
     CHECK(on.all.size() == count);
     CHECK(on.all.bytes() == bytes);
@@ -87,7 +88,7 @@ TEST_CASE("a host_device costs nothing until a side asks, and is zero then", "[b
     }
 }
 
-TEST_CASE("who changes the elements makes the other side's old, and only then", "[buffer][host_device]") {
+TEST_CASE("who changes the elements makes the other side's old, and only then", "[buffer][mirrored_buffer]") {
     scene on;
     std::ranges::fill(on.all.write_host(), 3);
     CHECK(on.has(true, false));
@@ -104,7 +105,7 @@ TEST_CASE("who changes the elements makes the other side's old, and only then", 
     CHECK(on.are(15));
 }
 
-TEST_CASE("the sides agree on whatever streams the work is", "[buffer][host_device][gpu]") {
+TEST_CASE("the sides agree on whatever streams the work is", "[buffer][mirrored_buffer][gpu]") {
     scene on;
     cuota::stream const a;
     cuota::stream const b;
@@ -118,7 +119,7 @@ TEST_CASE("the sides agree on whatever streams the work is", "[buffer][host_devi
     CHECK(on.are(31));
 }
 
-TEST_CASE("who writes all of the elements copies none", "[buffer][host_device]") {
+TEST_CASE("who writes all of the elements copies none", "[buffer][mirrored_buffer]") {
     scene on;
     std::ranges::fill(on.all.overwrite_host(), 5);
     CHECK(on.has(true, false));
@@ -134,7 +135,7 @@ TEST_CASE("who writes all of the elements copies none", "[buffer][host_device]")
     CHECK(on.are(8));
 }
 
-TEST_CASE("a side that is given up gives its bytes back, and the values stay", "[buffer][host_device]") {
+TEST_CASE("a side that is given up gives its bytes back, and the values stay", "[buffer][mirrored_buffer]") {
     scene on;
     cuota::stream const copies;
     std::ranges::fill(on.all.write_host(), 2);
@@ -144,24 +145,24 @@ TEST_CASE("a side that is given up gives its bytes back, and the values stay", "
     CHECK(on.device.held() >= bytes);
 
     on.add(1);
-    on.all.offload(copies);
+    on.all.evict_to_host(copies);
     CHECK(on.has(true, false));
     CHECK(on.device.held() == 0);
     CHECK(on.host.held() >= bytes);
 
-    on.all.fetch(copies);
+    on.all.prefetch_to_device(copies);
     CHECK(on.has(true, true));
     on.add(1, copies);
     CHECK(on.are(4));
-    on.all.offload(copies);  // no copy: the host side is valid
+    on.all.evict_to_host(copies);  // no copy: the host side is valid
     CHECK(on.are(4));
-    on.all.offload(copies);
+    on.all.evict_to_host(copies);
     on.all.release_host();
     on.all.release_host();
     CHECK(on.are(4));
 }
 
-TEST_CASE("two arrays take turns in device memory that holds one", "[buffer][host_device]") {
+TEST_CASE("two arrays take turns in device memory that holds one", "[buffer][mirrored_buffer]") {
     cuota::stream const s;
     cuota::stream const copies;
     cuota::budget const device{"device", 5000};
@@ -175,15 +176,15 @@ TEST_CASE("two arrays take turns in device memory that holds one", "[buffer][hos
     for (int turn = 0; turn != 5; ++turn) {
         add(a, 1);
         CHECK_THROWS_AS(b.read(s), cuota::budget_exceeded);
-        a.offload(copies);
+        a.evict_to_host(copies);
         add(b, 2);
-        b.offload(copies);
+        b.evict_to_host(copies);
     }
     CHECK(a.read_host()[count - 1] == 5);
     CHECK(b.read_host()[0] == 10);
 }
 
-TEST_CASE("a side that is refused its memory leaves the values as they were", "[buffer][host_device]") {
+TEST_CASE("a side that is refused its memory leaves the values as they were", "[buffer][mirrored_buffer]") {
     cuota::stream const s;
     cuota::budget const device{"device", 1000};
     cuota::budget const host{"host", 1_MiB};
@@ -193,35 +194,36 @@ TEST_CASE("a side that is refused its memory leaves the values as they were", "[
     CHECK_THROWS_AS(all.read(s), cuota::budget_exceeded);
     CHECK_THROWS_AS(all.overwrite(s), cuota::budget_exceeded);
     CHECK_THROWS_AS(all.release_host(), cuota::budget_exceeded);
-    CHECK(all.is_on_host());
+    CHECK(all.is_host_valid());
     CHECK_FALSE(all.has_device_memory());
     CHECK(all.read_host()[3] == 9);
     CHECK(device.held() == 0);
 }
 
-TEST_CASE("what is borrowed to be written is not read by host code, nor offloaded", "[buffer][host_device]") {
+TEST_CASE("what is borrowed to be written is not read by host code, nor offloaded",
+          "[buffer][mirrored_buffer]") {
     scene on;
     {
         auto const open = on.all.write(on.s);
-        auto const error = thrown<cuota::misuse>([&] { (void)on.all.read_host(); });
+        auto const error = thrown<cuota::usage_error>([&] { (void)on.all.read_host(); });
         CHECK(
             has(error.what(),
                 "buffer: cannot be read by host code while it is leased for writing since host_device.cpp:"));
-        CHECK_THROWS_AS(on.all.write_host(), cuota::misuse);
-        CHECK_THROWS_AS(on.all.overwrite_host(), cuota::misuse);
-        CHECK_THROWS_AS(on.all.offload(on.s), cuota::misuse);
+        CHECK_THROWS_AS(on.all.write_host(), cuota::usage_error);
+        CHECK_THROWS_AS(on.all.overwrite_host(), cuota::usage_error);
+        CHECK_THROWS_AS(on.all.evict_to_host(on.s), cuota::usage_error);
         CHECK(on.has(false, true));
     }
     {
         auto const open = on.all.read(on.s);
         CHECK(on.are(0));
-        CHECK_THROWS_AS(on.all.offload(on.s), cuota::misuse);
+        CHECK_THROWS_AS(on.all.evict_to_host(on.s), cuota::usage_error);
     }
-    on.all.offload(on.s);
+    on.all.evict_to_host(on.s);
     CHECK(on.has(true, false));
 }
 
-TEST_CASE("a moved host_device has the elements, and leaves none", "[buffer][host_device]") {
+TEST_CASE("a moved mirrored_buffer has the elements, and leaves none", "[buffer][mirrored_buffer]") {
     scene on;
     std::ranges::fill(on.all.write_host(), 4);
     ints other{std::move(on.all)};
@@ -232,19 +234,19 @@ TEST_CASE("a moved host_device has the elements, and leaves none", "[buffer][hos
     CHECK(on.are(4));
 }
 
-TEST_CASE("a host_device of nothing works on both sides", "[buffer][host_device]") {
+TEST_CASE("a mirrored_buffer of nothing works on both sides", "[buffer][mirrored_buffer]") {
     cuota::stream const s;
     ints none{0, s, cuota::device_memory{}};
     CHECK(none.read_host().empty());
     CHECK(none.write(s).size() == 0);
-    none.offload(s);
+    none.evict_to_host(s);
     none.release_host();
 }
 
-TEST_CASE("sides that could not be reached are refused", "[buffer][host_device]") {
+TEST_CASE("sides that could not be reached are refused", "[buffer][mirrored_buffer]") {
     cuota::stream const s;
-    CHECK_THROWS_AS((ints{10, s, cuota::pinned_memory{}}), cuota::misuse);
-    CHECK_THROWS_AS((ints{10, s, cuota::device_memory{}, cuota::device_memory{}}), cuota::misuse);
-    CHECK_THROWS_AS((ints{-1, s, cuota::device_memory{}}), cuota::misuse);
+    CHECK_THROWS_AS((ints{10, s, cuota::pinned_memory{}}), cuota::usage_error);
+    CHECK_THROWS_AS((ints{10, s, cuota::device_memory{}, cuota::device_memory{}}), cuota::usage_error);
+    CHECK_THROWS_AS((ints{-1, s, cuota::device_memory{}}), cuota::usage_error);
     CHECK_THROWS_AS((ints{~std::size_t{0}, s, cuota::device_memory{}}), cuota::out_of_memory);
 }

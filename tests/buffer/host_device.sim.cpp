@@ -27,7 +27,7 @@ namespace simulator = cuota::simulator;
 namespace {
 
 constexpr std::size_t count = 1000;
-using ints = cuota::host_device<int>;
+using ints = cuota::mirrored_buffer<int>;
 
 struct add_to_all {
     cuota::device_span<int> to;
@@ -46,7 +46,7 @@ bool are(ints& all, int value) {
 
 }  // namespace
 
-TEST_CASE("nothing is copied that is there already", "[buffer][host_device]") {
+TEST_CASE("nothing is copied that is there already", "[buffer][mirrored_buffer]") {
     support::machine const machine;
     cuota::stream const s;
     cuota::stream const other;
@@ -64,13 +64,14 @@ TEST_CASE("nothing is copied that is there already", "[buffer][host_device]") {
     for (int i = 0; i != 5; ++i) (void)all.read_host();
     CHECK(copies.count() == 2);
     all.release_host();
-    all.fetch(other);
+    all.prefetch_to_device(other);
     CHECK(copies.count() == 2);
     CHECK(are(all, 6));
     CHECK(copies.count() == 3);
 }
 
-TEST_CASE("there is one copy on each side at most, and none that was told to go", "[buffer][host_device]") {
+TEST_CASE("there is one copy on each side at most, and none that was told to go",
+          "[buffer][mirrored_buffer]") {
     support::machine const machine;
     cuota::stream const s;
     constexpr std::size_t device_bytes = 8 * 512;  // 4,000 bytes, rounded up
@@ -84,12 +85,13 @@ TEST_CASE("there is one copy on each side at most, and none that was told to go"
     CHECK(live() == std::pair{device_bytes, count * sizeof(int)});
     all.release_host();
     CHECK(live() == std::pair{device_bytes, std::size_t{0}});
-    all.offload(s);
+    all.evict_to_host(s);
     CHECK(live() == std::pair{std::size_t{0}, count * sizeof(int)});
     CHECK(are(all, 1));
 }
 
-TEST_CASE("the host waits neither for what is offloaded nor for what is fetched", "[buffer][host_device]") {
+TEST_CASE("the host waits neither for what is offloaded nor for what is fetched",
+          "[buffer][mirrored_buffer]") {
     support::machine const machine;
     cuota::stream const home;
     cuota::stream const copies;
@@ -99,19 +101,19 @@ TEST_CASE("the host waits neither for what is offloaded nor for what is fetched"
     home.synchronize();
     {
         support::gate const gate{copies};
-        all.offload(copies);
+        all.evict_to_host(copies);
         CHECK_FALSE(copies.is_idle());
-        CHECK(all.is_on_host());
+        CHECK(all.is_host_valid());
         CHECK_FALSE(all.has_device_memory());
         CHECK(pool.stats().live_blocks == 0);
-        all.fetch(copies);
+        all.prefetch_to_device(copies);
         add(all, 4, home);
         CHECK_FALSE(home.is_idle());  // waits for the copies
     }
     CHECK(are(all, 7));
 }
 
-TEST_CASE("a host_device survives every failing call", "[buffer][host_device]") {
+TEST_CASE("a mirrored_buffer survives every failing call", "[buffer][mirrored_buffer]") {
     support::machine machine;
     auto const turn = [] {
         cuota::stream const s;
@@ -119,10 +121,10 @@ TEST_CASE("a host_device survives every failing call", "[buffer][host_device]") 
         ints all{count, s, cuota::device_memory{}};
         std::ranges::fill(all.write_host(), 1);
         add(all, 1, s);
-        all.offload(copies);
+        all.evict_to_host(copies);
         bool const was_offloaded = are(all, 2);  // throws
         REQUIRE(was_offloaded);
-        all.fetch(copies);
+        all.prefetch_to_device(copies);
         all.release_host();
         add(all, 1, copies);
         bool const is_right = are(all, 3);
@@ -131,7 +133,7 @@ TEST_CASE("a host_device survives every failing call", "[buffer][host_device]") 
     CHECK(support::survives_every_failure(machine, turn).thrown > 0);
 }
 
-TEST_CASE("a host_device that met a failure has its values", "[buffer][host_device]") {
+TEST_CASE("a mirrored_buffer that met a failure has its values", "[buffer][mirrored_buffer]") {
     support::machine machine;
     cuota::stream const s;
     cuota::stream const copies;
@@ -148,8 +150,8 @@ TEST_CASE("a host_device that met a failure has its values", "[buffer][host_devi
             } catch (cuota::cuda_error const&) {
             } catch (cuota::out_of_memory const&) {}
         };
-        tries([&] { all.offload(copies); });
-        tries([&] { all.fetch(copies); });
+        tries([&] { all.evict_to_host(copies); });
+        tries([&] { all.prefetch_to_device(copies); });
         tries([&] { all.release_host(); });
         tries([&] { (void)all.read_host(); });
         has_failed = simulator::faults_injected() != injected;

@@ -12,20 +12,20 @@
 
 using cuota::detail::kernel_count;
 
-static_assert(std::is_base_of_v<std::runtime_error, cuota::kernel_overflow>);
-static_assert(std::is_nothrow_copy_constructible_v<cuota::kernel_overflow>);
+static_assert(std::is_base_of_v<std::runtime_error, cuota::kernel_overflow_error>);
+static_assert(std::is_nothrow_copy_constructible_v<cuota::kernel_overflow_error>);
 
-TEST_CASE("a kernel_overflow has the facts and says the place", "[buffer][kernel_overflow]") {
-    cuota::kernel_overflow const error{"too much", 3, 5, {"src/kernel.cpp", 12}};
+TEST_CASE("a kernel_overflow_error has the facts and says the place", "[buffer][kernel_overflow_error]") {
+    cuota::kernel_overflow_error const error{"too much", 3, 5, {"src/kernel.cpp", 12}};
     CHECK(error.capacity() == 3);
     CHECK(error.needed() == 5);
-    CHECK(std::string{error.what()} == "cuota::kernel_overflow: too much (kernel.cpp:12)");
-    CHECK(std::string{cuota::kernel_overflow{"too much", 3, 5, {}}.what()} ==
-          "cuota::kernel_overflow: too much");
+    CHECK(std::string{error.what()} == "cuota::kernel_overflow_error: too much (kernel.cpp:12)");
+    CHECK(std::string{cuota::kernel_overflow_error{"too much", 3, 5, {}}.what()} ==
+          "cuota::kernel_overflow_error: too much");
 }
 
 TEST_CASE("threads that count together lose nothing, and a count does not begin anew",
-          "[buffer][kernel_overflow]") {
+          "[buffer][kernel_overflow_error]") {
     kernel_count count = 0;
     std::vector<std::thread> threads;
     for (int t = 0; t != 4; ++t)

@@ -95,19 +95,19 @@ TEST_CASE("a writer and anybody else on another stream are misuse that names bot
 
     SECTION("two writers") {
         auto const first = some.write(a, {"first.cpp", 11});
-        text = thrown<cuota::misuse>([&] { (void)some.write(b, {"second.cpp", 22}); }).what();
+        text = thrown<cuota::usage_error>([&] { (void)some.write(b, {"second.cpp", 22}); }).what();
         CHECK(has(text, "conflicting leases: write requested here, but the buffer is leased for writing on "
                         "another stream"));
     }
     SECTION("a reader, then a writer") {
         auto const first = some.read(a, {"first.cpp", 11});
-        text = thrown<cuota::misuse>([&] { (void)some.write(b, {"second.cpp", 22}); }).what();
+        text = thrown<cuota::usage_error>([&] { (void)some.write(b, {"second.cpp", 22}); }).what();
         CHECK(has(text, "conflicting leases: write requested here, but the buffer is leased for reading on "
                         "another stream"));
     }
     SECTION("a writer, then a reader") {
         auto const first = some.write(b, {"first.cpp", 11});
-        text = thrown<cuota::misuse>([&] { (void)some.read(a, {"second.cpp", 22}); }).what();
+        text = thrown<cuota::usage_error>([&] { (void)some.read(a, {"second.cpp", 22}); }).what();
         CHECK(has(text, "conflicting leases: read requested here, but the buffer is leased for writing on "
                         "another stream"));
     }
@@ -124,7 +124,7 @@ TEST_CASE("the place of a lease is that of the call", "[buffer][lease]") {
     auto const first = some.write();
 
     unsigned const line = __LINE__ + 1;
-    auto const error = thrown<cuota::misuse>([&] { (void)some.read(b); });
+    auto const error = thrown<cuota::usage_error>([&] { (void)some.read(b); });
 
     CHECK(error.where().line == line);
     CHECK(has(error.what(), "since lease.cpp:" + std::to_string(line - 3)));
@@ -139,7 +139,7 @@ TEST_CASE("a moved lease ends once, with its last owner", "[buffer][lease]") {
         lease<support::word> const second{std::move(*first)};
         CHECK(first->size() == 0);
         first.reset();
-        CHECK_THROWS_AS(some.write(b), cuota::misuse);
+        CHECK_THROWS_AS(some.write(b), cuota::usage_error);
         CHECK(second.size() == 10);
     }
     REQUIRE_NOTHROW(some.write(b));
@@ -153,7 +153,7 @@ TEST_CASE("a lease keeps its buffer's elements in place when the buffer moves", 
     {
         auto const use = some.write(b);
         words const moved{std::move(some)};
-        CHECK_THROWS_AS(moved.read(a), cuota::misuse);  // the open lease moved with its buffer
+        CHECK_THROWS_AS(moved.read(a), cuota::usage_error);  // the open lease moved with its buffer
         CHECK(use.size() == 10);
         some = words{5, a, cuota::device_memory{}};
         REQUIRE_NOTHROW(some.write(a));

@@ -103,10 +103,10 @@ TEST_CASE("a lease on another stream costs an event at its end, and the waits th
         calls_since const all;
         calls_since const records{"cudaEventRecord"};
         calls_since const waits{"cudaStreamWaitEvent"};
-        calls_since const asked{"cudaStreamGetCaptureInfo"};  // checks for a foreign capture
+        calls_since const requested{"cudaStreamGetCaptureInfo"};  // checks for a foreign capture
         work();
-        CHECK(asked.count() == records.count() + waits.count());
-        CHECK(all.count() == records.count() + waits.count() + asked.count());
+        CHECK(requested.count() == records.count() + waits.count());
+        CHECK(all.count() == records.count() + waits.count() + requested.count());
         return std::pair{records.count(), waits.count()};
     };
     using counts = std::pair<std::uint64_t, std::uint64_t>;  // events recorded, waits enqueued
@@ -447,7 +447,7 @@ TEST_CASE("a stream of another device borrows only what its kernels can reach, o
     cuota::any_resource const& memory = all[which];
     words some{count, 1u, home, memory};
     for (bool const writes : {false, true}) {
-        auto const refused = support::thrown<cuota::misuse>([&] {
+        auto const refused = support::thrown<cuota::usage_error>([&] {
             if (writes) (void)some.write(other);
             else (void)some.read(other);
         });
@@ -468,7 +468,7 @@ TEST_CASE("a buffer in a pool is borrowed on streams of the pool's peers, wherev
           "[buffer][lease][peers]") {
     support::machine const machine{{.devices = 2}};
     simulator::set_memory_checks(simulator::memory_checks::strict);
-    simulator::set_order_checks(simulator::order_checks::report);
+    simulator::set_race_checks(simulator::race_checks::report);
     cuota::stream const here;
     cuota::stream const there = stream_of(1);
     cuota::scoped_pool pool{cuota::budget{"test", 64_MiB}, {.peers = {cuota::device{1}}}};
@@ -511,13 +511,13 @@ namespace {
 // Checks races under the latest possible schedule, which exposes missing order.
 struct default_stream_scene {
     explicit default_stream_scene(int devices = 1) : machine{{.devices = devices}} {
-        simulator::set_order_checks(simulator::order_checks::report);
+        simulator::set_race_checks(simulator::race_checks::report);
     }
     default_stream_scene(default_stream_scene const&) = delete;
     default_stream_scene& operator=(default_stream_scene const&) = delete;
     ~default_stream_scene() {
         std::string found;
-        for (std::string const& report : simulator::order_reports()) found += report + '\n';
+        for (std::string const& report : simulator::race_reports()) found += report + '\n';
         INFO(found);
         CHECK(simulator::misuse().total() == 0);
     }
@@ -530,7 +530,7 @@ struct default_stream_scene {
     support::machine machine;
 };
 
-std::string misuse_of(auto action) { return support::thrown<cuota::misuse>(action).what(); }
+std::string misuse_of(auto action) { return support::thrown<cuota::usage_error>(action).what(); }
 
 bool names_two_threads(std::string const& text) {
     return support::has(text, "cudaStreamPerThread of thread ") && support::has(text, " in thread ");
@@ -610,7 +610,8 @@ TEST_CASE("to borrow at home is misuse where home is another thread's default st
     default_stream_scene on;
     cuota::scoped_pool pool{cuota::budget{"test", 64_MiB}};
     words some{count, 1u, cudaStreamPerThread, pool};
-    cuota::host_device<support::word> both{count, cudaStreamPerThread, pool, cuota::any_pinned_memory()};
+    cuota::mirrored_buffer<support::word> both{count, cudaStreamPerThread, pool,
+                                               cuota::default_pinned_resource()};
     (void)both.write(cudaStreamPerThread);
     cuota::stream const s;
     cuota::graph_exec graph = cuota::capture(s, [&] { (void)some.read(s); });
@@ -737,7 +738,7 @@ TEST_CASE("a lease from before a capture cannot be used in it", "[buffer][lease]
     auto const refused = [&](auto const& before) {
         std::string const text = misuse_of(
             [&] { (void)cuota::capture(s, [&] { (void)cuota::device_span<support::word const>{before}; }); });
-        CHECK_THROWS_AS(cuota::capture(s, [&] { (void)before.span(); }), cuota::misuse);
+        CHECK_THROWS_AS(cuota::capture(s, [&] { (void)before.span(); }), cuota::usage_error);
         return support::has(text, "lease the buffer in the capture");
     };
     CHECK(refused(some.write(s)));

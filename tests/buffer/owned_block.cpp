@@ -23,7 +23,7 @@ static_assert(std::is_nothrow_move_constructible_v<owned_block> &&
 namespace {
 
 // The shared state of a resource handle. Counts instances, blocks and the blocks that hold a reference.
-struct source final : cuota::ref_counted {
+struct source final : cuota::detail::ref_counted {
     inline static int alive = 0, blocks = 0, keeping = 0;
     source() noexcept { ++alive; }
     ~source() { --alive; }
@@ -34,16 +34,16 @@ struct source final : cuota::ref_counted {
 template <bool Keeps>
 struct handle {
     void* allocate(cuota::stream_ref, std::size_t n, std::size_t, cuota::label const& who = {}) {
-        if (who.where.line == 13) throw cuota::misuse{"refused", who.where};
+        if (who.where.line == 13) throw cuota::usage_error{"refused", who.where};
         source::blocks += n != 0;
         return n != 0 ? at->bytes : nullptr;
     }
-    void* allocate_keeping(cuota::stream_ref s, std::size_t n, std::size_t a,
-                           cuota::label const& who) requires Keeps {
+    void* allocate_retaining(cuota::stream_ref s, std::size_t n, std::size_t a,
+                             cuota::label const& who) requires Keeps {
         void* const p = allocate(s, n, a, who);
         if (p) {
             ++source::keeping;
-            at->add_owner();
+            at->add_ref();
         }
         return p;
     }
@@ -51,27 +51,30 @@ struct handle {
         --source::blocks;
         if constexpr (Keeps) {
             --source::keeping;
-            (void)cuota::shared<source>::adopt(at.get());
+            (void)cuota::detail::intrusive_ptr<source>::adopt(at.get());
         }
     }
     void* allocate_sync(std::size_t, std::size_t, cuota::label const& = {}) { return nullptr; }
     void deallocate_sync(void*, std::size_t, std::size_t = 256) noexcept {}
-    static std::size_t granule() { return 256; }
+    static std::size_t granularity() { return 256; }
     static cuota::memory_kind kind() { return cuota::memory_kind::device; }
-    handle uncounted() const noexcept requires Keeps { return {cuota::shared<source>::adopt(at.get())}; }
+    handle unowned() const noexcept requires Keeps {
+        return {cuota::detail::intrusive_ptr<source>::adopt(at.get())};
+    }
     bool operator==(handle const&) const noexcept = default;
 
-    cuota::shared<source> at;
+    cuota::detail::intrusive_ptr<source> at;
 };
-static_assert(cuota::kept_by_blocks<handle<true>> && !cuota::kept_by_blocks<handle<false>>);
-static_assert(!cuota::kept_by_blocks<cuota::any_resource> && !cuota::kept_by_blocks<cuota::device_memory>);
+static_assert(cuota::block_owned_resource<handle<true>> && !cuota::block_owned_resource<handle<false>>);
+static_assert(!cuota::block_owned_resource<cuota::any_resource> &&
+              !cuota::block_owned_resource<cuota::device_memory>);
 
 template <class Handle>
 struct scene {
-    std::optional<Handle> memory{Handle{cuota::shared<source>::make()}};
+    std::optional<Handle> memory{Handle{cuota::detail::intrusive_ptr<source>::make()}};
     std::optional<cuota::stream> home{std::in_place};
 
-    [[nodiscard]] std::size_t owners() const { return memory->at->owners(); }
+    [[nodiscard]] std::size_t owners() const { return memory->at->ref_count(); }
     [[nodiscard]] owned_block block(std::size_t bytes, unsigned line = 1) const {
         return {*home, *memory, bytes, {{}, {"block.cpp", line}}};
     }
@@ -148,7 +151,7 @@ TEMPLATE_TEST_CASE("a moved owned_block is what it was, and leaves its resource 
 TEMPLATE_TEST_CASE("a refused owned_block leaves nothing behind", "[resource][owned_block]", handle<true>,
                    handle<false>) {
     scene<TestType> const on;
-    CHECK_THROWS_AS(on.block(64, 13), cuota::misuse);
+    CHECK_THROWS_AS(on.block(64, 13), cuota::usage_error);
     CHECK(on.owners() == 1);
     CHECK(source::blocks == 0);
 }

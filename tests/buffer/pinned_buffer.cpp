@@ -98,7 +98,7 @@ TEST_CASE("a pinned_buffer takes exactly its bytes of a budget", "[buffer][pinne
             pinned_buffer<float> const more{2, host, "more", {"train.cpp", 8}};
         });
 
-        CHECK(refused.facts().asked == 8);
+        CHECK(refused.info().requested == 8);
         CHECK(has(refused.what(), "for more at train.cpp:8"));
         CHECK(has(refused.what(), "staging 976.6 KiB"));
         CHECK(host.held() == 1'000'003);
@@ -115,7 +115,7 @@ TEST_CASE("more pinned elements than a machine can count in bytes are refused as
 TEST_CASE("memory whose kind shows only at run time is refused when the host cannot reach it",
           "[buffer][pinned_buffer]") {
     cuota::any_resource const device = cuota::device_memory{};
-    CHECK_THROWS_AS((pinned_buffer<int>{10, device}), cuota::misuse);
+    CHECK_THROWS_AS((pinned_buffer<int>{10, device}), cuota::usage_error);
     REQUIRE_NOTHROW(pinned_buffer<int>{10, cuota::any_resource{cuota::managed_memory{}}});
 }
 
@@ -145,10 +145,10 @@ TEST_CASE("a copy between a pinned and a device buffer must match in count", "[b
     cuota::device_buffer<int> there{10, 1, stream, cuota::device_memory{}};
     pinned_buffer<int> some{11};
 
-    auto const error = thrown<cuota::misuse>([&] { some.upload(there, stream, {"train.cpp", 3}); });
+    auto const error = thrown<cuota::usage_error>([&] { some.upload(there, stream, {"train.cpp", 3}); });
     CHECK(has(error.what(), "11 pinned elements and 10 on the device"));
     CHECK(has(error.what(), "train.cpp:3"));
-    CHECK_THROWS_AS(some.download(there, stream), cuota::misuse);
+    CHECK_THROWS_AS(some.download(there, stream), cuota::usage_error);
     CHECK(there.to_vector(stream) == std::vector<int>(10, 1));
 }
 
@@ -179,7 +179,7 @@ TEST_CASE("an element that throws while it is made leaves no memory and no charg
     CHECK_THROWS_AS((pinned_buffer<reluctant>{100, memory}), std::runtime_error);
     CHECK(memory.live().blocks.empty());
     cuota::stream const stream;
-    cuota::host_device<reluctant> both{100, stream, cuota::device_memory{}, memory};
+    cuota::mirrored_buffer<reluctant> both{100, stream, cuota::device_memory{}, memory};
     CHECK_THROWS_AS(both.read_host(), std::runtime_error);
     CHECK(memory.live().blocks.empty());
     CHECK(!both.has_host_memory());

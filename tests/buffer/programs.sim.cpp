@@ -275,10 +275,10 @@ public:
 
 private:
     struct reporting_machine : support::machine {  // reports races whatever the environment sets
-        reporting_machine() { simulator::set_order_checks(simulator::order_checks::report); }
+        reporting_machine() { simulator::set_race_checks(simulator::race_checks::report); }
     };
     reporting_machine machine_;
-    cuota::scoped_pool pool_{cuota::budget{"programs", 64_MiB}, {.initial = 1_MiB}};
+    cuota::scoped_pool pool_{cuota::budget{"programs", 64_MiB}, {.initial_size = 1_MiB}};
 };
 
 std::uint64_t programs() {

@@ -71,10 +71,10 @@ TEST_CASE("no elements are released as a null pointer", "[buffer][released_buffe
     CHECK(raw.get() == nullptr);
     CHECK(raw.is_empty());
     REQUIRE_NOTHROW(raw.used_on(stream));
-    cuota::raw_memory const plain = std::move(raw).detach();
+    cuota::raw_memory const plain = std::move(raw).release();
     CHECK(plain.data == nullptr);
     CHECK(plain.bytes == 0);
-    plain.give_back(plain.owner);
+    plain.deleter(plain.context);
 }
 
 TEST_CASE("released memory as plain words is given back by whoever has them", "[buffer][released_buffer]") {
@@ -83,14 +83,14 @@ TEST_CASE("released memory as plain words is given back by whoever has them", "[
     released raw = words{1000, 7u, stream, pool}.release();
     word* const at = raw.get();
 
-    cuota::raw_memory const plain = std::move(raw).detach();
+    cuota::raw_memory const plain = std::move(raw).release();
 
     CHECK(plain.data == at);
     CHECK(plain.bytes == 1000 * sizeof(word));
     CHECK(raw.is_empty());
     CHECK(support::all_are(support::words(stream, plain.data, plain.bytes), 7));
     CHECK(pool.stats().live_blocks == 1);
-    plain.give_back(plain.owner);
+    plain.deleter(plain.context);
     CHECK(pool.stats().live_blocks == 0);
 }
 

@@ -85,7 +85,7 @@ TEST_CASE("a buffer is not released while it is borrowed", "[buffer][released_bu
     {
         auto const lease = some.read(at_home ? home : other, {"train.cpp", 5});
 
-        auto const error = thrown<cuota::misuse>([&] { (void)some.release({"train.cpp", 6}); });
+        auto const error = thrown<cuota::usage_error>([&] { (void)some.release({"train.cpp", 6}); });
 
         CHECK(support::has(error.what(), "cannot be released while it is leased since train.cpp:5"));
         CHECK(support::has(error.what(), "train.cpp:6"));
@@ -101,7 +101,7 @@ TEST_CASE("without host memory released memory is not detached, and stays whole"
     auto raw = words{count, 4u, home, cuota::device_memory{}}.release();
     {
         support::failing_heap const heap{0};
-        CHECK_THROWS_AS((void)std::move(raw).detach(), std::bad_alloc);
+        CHECK_THROWS_AS((void)std::move(raw).release(), std::bad_alloc);
     }
     CHECK(support::all_are(support::words(home, raw.get(), raw.bytes()), 4));
 }
@@ -118,8 +118,8 @@ TEST_CASE("a release survives the failure of any CUDA call, and leaks nothing", 
         { auto const used = some.write(other); }
         auto raw = some.release();
         raw.used_on(other);
-        cuota::raw_memory const plain = std::move(raw).detach();
-        plain.give_back(plain.owner);
+        cuota::raw_memory const plain = std::move(raw).release();
+        plain.deleter(plain.context);
     });
 
     CHECK(seen.thrown > 5);

@@ -120,7 +120,7 @@ TEST_CASE("a thread that finds an arena full gets nothing, and the host hears wh
     scratch_arena arena{1000, on.s, on.pool, "visited"};
     CHECK(arena.part_bytes() == 1024);
     CHECK(given(on.take(arena, 100, 64)) == 16);
-    auto const error = thrown<cuota::kernel_overflow>([&] { arena.check(on.s, {"walk.cpp", 9}); });
+    auto const error = thrown<cuota::kernel_overflow_error>([&] { arena.check(on.s, {"walk.cpp", 9}); });
     CHECK(error.capacity() == 1024);
     CHECK(error.needed() == 6400);
     CHECK(has(error.what(),
@@ -145,7 +145,7 @@ TEST_CASE("each part of an arena is as large, and full for itself", "[buffer][sc
     CHECK(arena.parts() == 4);
     auto const at = on.take(arena, 10, 128, 4);  // three, three, two and two
     CHECK(given(at) == 8);
-    auto const error = thrown<cuota::kernel_overflow>([&] { arena.check(on.s); });
+    auto const error = thrown<cuota::kernel_overflow_error>([&] { arena.check(on.s); });
     CHECK(error.capacity() == 256);
     CHECK(error.needed() == 384);
     CHECK(has(error.what(), ", capacity is 256 B per part"));
@@ -165,7 +165,7 @@ TEST_CASE("no request of a kernel is too large to be refused and counted", "[buf
 
 TEST_CASE("a scratch_arena that cannot be is refused", "[buffer][scratch_arena]") {
     scene const on;
-    CHECK_THROWS_AS((scratch_arena{1024, 0, on.s, on.pool}), cuota::misuse);
+    CHECK_THROWS_AS((scratch_arena{1024, 0, on.s, on.pool}), cuota::usage_error);
     CHECK_THROWS_AS((scratch_arena{~std::size_t{0} / 2, 3, on.s, on.pool}), cuota::out_of_memory);
     CHECK_THROWS_AS((scratch_arena{~std::size_t{0}, on.s, on.pool}), cuota::out_of_memory);
     CHECK(on.pool.stats().live_blocks == 0);

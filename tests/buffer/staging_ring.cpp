@@ -25,7 +25,7 @@ using support::thrown;
 
 namespace {
 
-using lease = staging_ring::fill_lease;
+using lease = staging_ring::staging_slot;
 static_assert(!std::is_copy_constructible_v<lease> && std::is_nothrow_move_constructible_v<lease>);
 static_assert(std::is_copy_constructible_v<staging_ring::in_flight>);
 
@@ -67,8 +67,8 @@ TEST_CASE("a staging_ring takes exactly its slots of a budget, once", "[buffer][
 }
 
 TEST_CASE("a staging_ring that cannot work is not made", "[buffer][staging_ring]") {
-    CHECK_THROWS_AS((staging_ring{0, 100}), cuota::misuse);
-    CHECK_THROWS_AS((staging_ring{2, 100, cuota::any_resource{cuota::device_memory{}}}), cuota::misuse);
+    CHECK_THROWS_AS((staging_ring{0, 100}), cuota::usage_error);
+    CHECK_THROWS_AS((staging_ring{2, 100, cuota::any_resource{cuota::device_memory{}}}), cuota::usage_error);
     CHECK_THROWS_AS((staging_ring{3, cuota::unlimited / 2}), cuota::out_of_memory);
     REQUIRE_NOTHROW(staging_ring{2, 0});
 }
@@ -169,12 +169,12 @@ TEST_CASE("a submit that does not fit is misuse, and the slot is back in the rin
     bytes large{200, stream, cuota::device_memory{}};
     bytes small{50, stream, cuota::device_memory{}};
 
-    auto const error = thrown<cuota::misuse>([&] {
+    auto const error = thrown<cuota::usage_error>([&] {
         (void)ring.acquire().submit(stream, large.write(stream), 101, {"loader.cpp", 5});
     });
     CHECK(has(error.what(), "cannot copy 101 B from a slot of 100 B to a target of 200 B (loader.cpp:5)"));
     CHECK(ring.try_acquire());
-    CHECK_THROWS_AS(ring.acquire().submit(stream, small.write(stream), 51), cuota::misuse);
+    CHECK_THROWS_AS(ring.acquire().submit(stream, small.write(stream), 51), cuota::usage_error);
     CHECK(ring.try_acquire());
     REQUIRE_NOTHROW(ring.acquire().submit(stream, small.write(stream), 50));
 }
@@ -188,7 +188,7 @@ TEST_CASE("a lease cannot be submitted twice", "[buffer][staging_ring]") {
     std::size_t const again = GENERATE(0u, 100u);
 
     CHECK(slot.bytes().empty());
-    CHECK_THROWS_AS(std::move(slot).submit(stream, there.write(stream), again), cuota::misuse);
+    CHECK_THROWS_AS(std::move(slot).submit(stream, there.write(stream), again), cuota::usage_error);
 }
 
 TEST_CASE("a wait for a slot ends when it is told to stop", "[buffer][staging_ring]") {
@@ -284,7 +284,7 @@ TEST_CASE("a copy is ordered before work on another stream", "[buffer][staging_r
         std::vector<int> const values(1000, round);
         std::memcpy(slot.bytes().data(), values.data(), 4000);
         auto const copy = std::move(slot).submit(copies, {reinterpret_cast<std::byte*>(at), 4000}, 4000);
-        copy.order_before(computes);
+        copy.make_wait(computes);
         {
             auto const to = result.write(computes);
             cuota::rt::copy_on_device(to.span().data(), at, 4000, computes);
@@ -297,13 +297,13 @@ TEST_CASE("a copy is ordered before work on another stream", "[buffer][staging_r
 TEST_CASE("a staging_ring that the device fills may be of its memory, one that the host fills may not",
           "[buffer][staging_ring]") {
     cuota::stream const s;
-    cuota::label const who{"slots", cuota::place::here()};
-    CHECK(has(thrown<cuota::misuse>([&] {
+    cuota::label const who{"slots", cuota::source_location::current()};
+    CHECK(has(thrown<cuota::usage_error>([&] {
                   staging_ring{2, 64, cuota::device_memory{}, who};
               }).what(),
               "staging_ring: cannot use a resource of device memory, which the host cannot fill"));
     staging_ring ring{
-        2, 64, cuota::device_memory{}, who, cuota::pin_failure::refuse, cuota::ring_filler::device};
+        2, 64, cuota::device_memory{}, who, cuota::pin_failure_policy::refuse, cuota::staging_writer::device};
     bytes from{64, s, cuota::device_memory{}};
     bytes to{64, s, cuota::device_memory{}};
     from.copy_from(all(64, 9), s);

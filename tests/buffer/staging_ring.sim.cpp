@@ -44,7 +44,7 @@ struct scene {
     explicit scene(std::size_t slots) : ring{slots, size} { stream.synchronize(); }
 
     staging_ring::in_flight send(int value) { return send(ring.acquire(), value); }
-    staging_ring::in_flight send(staging_ring::fill_lease slot, int value) {
+    staging_ring::in_flight send(staging_ring::staging_slot slot, int value) {
         std::ranges::fill(slot.bytes(), static_cast<std::byte>(value));
         return std::move(slot).submit(stream, there.write(stream), size);
     }
@@ -117,11 +117,11 @@ TEST_CASE("a copy stays over after its slot went round again", "[buffer][staging
     cuota::stream const other;
     CHECK(first.is_done());
     first.synchronize();  // would not return if it waited for the second
-    first.order_before(other);
+    first.make_wait(other);
     CHECK(waits.count() == 0);
     CHECK_FALSE(second.is_done());
 
-    second.order_before(other);
+    second.make_wait(other);
     CHECK(waits.count() == 1);
     gate.open();
     second.synchronize();
@@ -135,7 +135,7 @@ TEST_CASE("a copy is ordered before later work on another stream", "[buffer][sta
     support::gate gate{on.stream};
     auto const copy = on.send(1);
 
-    copy.order_before(other);
+    copy.make_wait(other);
 
     cuota::for_each_index(other, 1, [](std::size_t) {});
     support::let_ready_work_run();
@@ -221,11 +221,11 @@ TEST_CASE("a wait for a copy that fails returns the slot", "[buffer][staging_rin
 TEST_CASE("a ring that cannot be pinned is refused, or made of ordinary memory if that was asked for",
           "[buffer][staging_ring]") {
     support::machine on;
-    cuota::label const who{"slots", cuota::place::here()};
-    auto const ring_of = [&](cuota::any_resource memory, cuota::pin_failure otherwise) {
+    cuota::label const who{"slots", cuota::source_location::current()};
+    auto const ring_of = [&](cuota::any_resource memory, cuota::pin_failure_policy otherwise) {
         return staging_ring{2, size, std::move(memory), who, otherwise};
     };
-    using enum cuota::pin_failure;
+    using enum cuota::pin_failure_policy;
     CHECK(ring_of(cuota::pinned_memory{}, use_pageable).is_pinned());
 
     simulator::fail_call("cudaHostAlloc", 1, cudaErrorMemoryAllocation);
@@ -278,7 +278,7 @@ TEST_CASE("a ring's life survives the failure of any CUDA call, and leaks nothin
         staging_ring ring{2, size, host};
         for (int i = 0; i != 4; ++i) {
             auto const copy = ring.acquire().submit(stream, there.write(stream), size);
-            copy.order_before(other);
+            copy.make_wait(other);
             (void)copy.is_done();
             (void)ring.try_acquire();
         }
@@ -308,7 +308,7 @@ TEST_CASE(
 
     for (cuota::stream_ref const s : {cuota::stream_ref{*there}, cuota::stream_ref{there->get()}})
         for (int i = 0; i != 3; ++i) {
-            auto const refused = support::thrown<cuota::misuse>([&] {
+            auto const refused = support::thrown<cuota::usage_error>([&] {
                 (void)ring.acquire().submit(s, far->write(s), size, {"train.cpp", 3});
             });
             CHECK(support::has(refused.what(), "cannot copy on streams of two devices, 0 and 1"));

@@ -13,21 +13,21 @@
 #include "support/sink.hpp"
 #include "support/thrown.hpp"
 
-using cuota::place;
-using cuota::detail::stream_uses;
+using cuota::source_location;
+using cuota::detail::access_tracker;
 using support::has;
 using support::thrown;
 
 namespace {
 
 struct ended {
-    void operator()(stream_uses* of) const { of->end_at_home(); }
+    void operator()(access_tracker* of) const { of->end_at_home(); }
 };
 
 struct scene {
     cuota::stream const home{};
     cuota::stream const other{};
-    std::unique_ptr<stream_uses, ended> uses{new stream_uses{home}};
+    std::unique_ptr<access_tracker, ended> uses{new access_tracker{home}};
 
     [[nodiscard]] std::uint64_t begin(bool writes, unsigned line) {
         return uses->begin(home, writes, {"at.cpp", line});
@@ -37,13 +37,13 @@ struct scene {
         try {
             uses->end(uses->begin(other, true, {}), true);
             return {};
-        } catch (cuota::misuse const& e) { return e.what(); }
+        } catch (cuota::usage_error const& e) { return e.what(); }
     }
 };
 
 }  // namespace
 
-TEST_CASE("any number of uses at home may be open, and end in any order", "[buffer][stream_uses]") {
+TEST_CASE("any number of uses at home may be open, and end in any order", "[buffer][access_tracker]") {
     scene on;
     std::size_t const count = GENERATE(1, 2, 5, 6, 20);
     bool const backwards = GENERATE(false, true);
@@ -62,7 +62,7 @@ TEST_CASE("any number of uses at home may be open, and end in any order", "[buff
     CHECK(on.open().empty());
 }
 
-TEST_CASE("uses that end in the order in which they began take up no room", "[buffer][stream_uses]") {
+TEST_CASE("uses that end in the order in which they began take up no room", "[buffer][access_tracker]") {
     scene on;
     for (int i = 0; i != 100; ++i) {
         auto const a = on.begin(false, 1);
@@ -80,7 +80,7 @@ TEST_CASE("uses that end in the order in which they began take up no room", "[bu
     on.uses->end(1, false);
 }
 
-TEST_CASE("what is named is a use that is open, a writer first", "[buffer][stream_uses]") {
+TEST_CASE("what is named is a use that is open, a writer first", "[buffer][access_tracker]") {
     scene on;
     auto const a = on.begin(false, 11);
     auto const b = on.begin(true, 22);
@@ -97,7 +97,7 @@ TEST_CASE("what is named is a use that is open, a writer first", "[buffer][strea
     CHECK(on.open().empty());
 }
 
-TEST_CASE("a use may end in another thread than it began in", "[buffer][stream_uses][threads]") {
+TEST_CASE("a use may end in another thread than it began in", "[buffer][access_tracker][threads]") {
     scene on;
     std::uint64_t here[]{on.begin(true, 1), on.begin(false, 2)};
     std::uint64_t there = 0;
@@ -113,7 +113,7 @@ TEST_CASE("a use may end in another thread than it began in", "[buffer][stream_u
 }
 
 TEST_CASE("a thread that writes at home enters its uses there from then on",
-          "[buffer][stream_uses][threads]") {
+          "[buffer][access_tracker][threads]") {
     scene on;
     auto const first = on.begin(true, 1);
     on.uses->end(first, true);
@@ -126,14 +126,14 @@ TEST_CASE("a thread that writes at home enters its uses there from then on",
         after = on.begin(false, 4);
         on.uses->end(after, false);
     }}.join();
-    CHECK(first == cuota::detail::home_slots::first_number(true));  // a slot
-    CHECK(reading > 5);                                             // under the lock
-    CHECK(writing == cuota::detail::home_slots::first_number(true));
+    CHECK(first == cuota::detail::owner_access_slots::first_number(true));  // a slot
+    CHECK(reading > 5);                                                     // under the lock
+    CHECK(writing == cuota::detail::owner_access_slots::first_number(true));
     CHECK(after == 1);
     CHECK(on.open().empty());
 }
 
-TEST_CASE("threads may read at home at the same time", "[buffer][stream_uses][threads]") {
+TEST_CASE("threads may read at home at the same time", "[buffer][access_tracker][threads]") {
     scene on;
     auto const read = [&] {
         for (int i = 0; i != 2000; ++i) {
@@ -150,10 +150,10 @@ TEST_CASE("threads may read at home at the same time", "[buffer][stream_uses][th
 }
 
 TEST_CASE("uses that end after their buffer are of no account, and the last one takes all along",
-          "[buffer][stream_uses]") {
+          "[buffer][access_tracker]") {
     support::captured_errors errors;
     scene on;
-    stream_uses& left = *on.uses;
+    access_tracker& left = *on.uses;
     auto const at_home = on.begin(true, 7);
     auto const again = on.begin(false, 8);
     on.uses.reset();

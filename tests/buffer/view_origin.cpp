@@ -116,7 +116,7 @@ TEST_CASE("why a kernel stopped reaches the host with the next call", "[buffer][
     auto const says = [&](std::string const& test, std::string const& what) {
         std::string const text = output_of(test);
         INFO(text);
-        CHECK(has(text, by + "cuota::misuse: " + what));
+        CHECK(has(text, by + "cuota::usage_error: " + what));
     };
     says("span", "index 12 is outside a device_span of 10 floats: weights, leased at train.cpp:41");
     says("pointer", "index 12 is outside a device_span of 7 floats");

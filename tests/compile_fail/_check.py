@@ -23,7 +23,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "lint"))
 import _lint  # noqa: E402
 
 include = pathlib.Path(__file__).resolve().parents[2] / "include"
-line = [*_lint.compile_line(), "-DCUOTA_SEPARATE=1", f"-I{include}", "-fsyntax-only"]
+line = [*_lint.compile_line(), "-DCUOTA_SEPARATE_COMPILATION=1", f"-I{include}", "-fsyntax-only"]
 if "--fixed" in sys.argv:
     with tempfile.TemporaryDirectory() as folder:
         together = pathlib.Path(folder) / "fixed.cpp"
@@ -47,7 +47,7 @@ if source.suffix == ".cu":
     if not nvcc:
         print(f"SKIPPED: {source.name} needs nvcc, which is not here")
         sys.exit(77)
-    line = [nvcc, "-std=c++20", "--extended-lambda", "-Werror=all-warnings", "-diag-suppress=177,186", "-DCUOTA_SEPARATE=1",
+    line = [nvcc, "-std=c++20", "--extended-lambda", "-Werror=all-warnings", "-diag-suppress=177,186", "-DCUOTA_SEPARATE_COMPILATION=1",
             f"-I{include}", "-cuda", "-o", "/dev/null"]  # without the host's compiler, which has nothing to add
 
 

@@ -1,5 +1,5 @@
 // expect: cuota.s definitions need RTTI: compile without -fno-rtti
-// flags: -fno-rtti -UCUOTA_SEPARATE
+// flags: -fno-rtti -UCUOTA_SEPARATE_COMPILATION
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 #include <cuota/core/bytes.hpp>

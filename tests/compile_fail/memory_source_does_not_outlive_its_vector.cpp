@@ -1,4 +1,4 @@
-// expect: use of deleted function .*memory_source::of\(|call to deleted member function
+// expect: use of deleted function .*memory_dataset::of\(|call to deleted member function
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 #include <vector>
@@ -7,8 +7,8 @@
 
 void read() {
 #ifdef CUOTA_FIXED
-    cuota::memory_source const source{"x", std::vector<float>(10)};
+    cuota::memory_dataset const source{"x", std::vector<float>(10)};
 #else
-    auto const source = cuota::memory_source::of("x", std::vector<float>(10));
+    auto const source = cuota::memory_dataset::of("x", std::vector<float>(10));
 #endif
 }

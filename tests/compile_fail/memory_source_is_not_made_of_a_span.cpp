@@ -1,4 +1,4 @@
-// expect: use of deleted function .*memory_source\(|call to deleted constructor
+// expect: use of deleted function .*memory_dataset\(|call to deleted constructor
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 #include <span>
@@ -9,8 +9,8 @@
 
 void read(std::vector<float> values) {
 #ifdef CUOTA_FIXED
-    cuota::memory_source const source{"x", std::move(values)};
+    cuota::memory_dataset const source{"x", std::move(values)};
 #else
-    cuota::memory_source const source{"x", std::span{values}};
+    cuota::memory_dataset const source{"x", std::span{values}};
 #endif
 }

@@ -8,23 +8,23 @@
 
 #include "support/catch.hpp"
 
-using cuota::detail::wait_briefly;
+using cuota::detail::spin_wait;
 
-TEST_CASE("wait_briefly asks once when what it waits for is there", "[core][brief_wait]") {
-    int asked = 0;
-    wait_briefly([&] {
-        ++asked;
+TEST_CASE("spin_wait asks once when what it waits for is there", "[core][brief_wait]") {
+    int requested = 0;
+    spin_wait([&] {
+        ++requested;
         return true;
     });
-    CHECK(asked == (std::thread::hardware_concurrency() == 1 ? 0 : 1));
+    CHECK(requested == (std::thread::hardware_concurrency() == 1 ? 0 : 1));
 }
 
-TEST_CASE("wait_briefly comes back without what it waits for", "[core][brief_wait]") {
-    wait_briefly([] { return false; });
+TEST_CASE("spin_wait comes back without what it waits for", "[core][brief_wait]") {
+    spin_wait([] { return false; });
     SUCCEED("it did");
 }
 
-TEST_CASE("wait_briefly sees what another thread does", "[core][brief_wait]") {
+TEST_CASE("spin_wait sees what another thread does", "[core][brief_wait]") {
     std::atomic<bool> go = false;
     std::atomic<bool> is_there = false;
     std::jthread const other{[&] {
@@ -33,6 +33,6 @@ TEST_CASE("wait_briefly sees what another thread does", "[core][brief_wait]") {
     }};
     go = true;
     bool seen = false;
-    while (!seen) wait_briefly([&] { return seen = is_there; });
+    while (!seen) spin_wait([&] { return seen = is_there; });
     CHECK(seen);
 }

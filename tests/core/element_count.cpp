@@ -38,10 +38,10 @@ TEST_CASE("a negative count is refused with the number and the line of the call"
     int const negative = -3;
 
     unsigned const line = __LINE__ + 1;
-    auto const error = thrown<cuota::misuse>([&] { (void)taken(negative); });
+    auto const error = thrown<cuota::usage_error>([&] { (void)taken(negative); });
 
     CHECK(has(error.what(), "element count is negative: -3"));
     CHECK(error.where().line == line);
-    CHECK_THROWS_AS(taken(std::numeric_limits<std::int64_t>::min()), cuota::misuse);
-    CHECK_THROWS_AS(taken(static_cast<std::int8_t>(-1)), cuota::misuse);
+    CHECK_THROWS_AS(taken(std::numeric_limits<std::int64_t>::min()), cuota::usage_error);
+    CHECK_THROWS_AS(taken(static_cast<std::int8_t>(-1)), cuota::usage_error);
 }

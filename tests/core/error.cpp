@@ -18,7 +18,7 @@ using namespace cuota::literals;
 
 namespace {
 
-cuota::place const here{"/home/me/project/train.cpp", 17};
+cuota::source_location const here{"/home/me/project/train.cpp", 17};
 
 // An exception that throws while it is copied ends the program.
 template <class Error, class Base>
@@ -27,12 +27,12 @@ concept is_sound = std::is_nothrow_copy_constructible_v<Error> && std::is_nothro
 static_assert(is_sound<cuota::cuda_error, std::runtime_error>);
 static_assert(is_sound<cuota::out_of_memory, std::bad_alloc>);
 static_assert(is_sound<cuota::budget_exceeded, cuota::out_of_memory>);
-static_assert(is_sound<cuota::misuse, std::logic_error>);
+static_assert(is_sound<cuota::usage_error, std::logic_error>);
 static_assert(is_sound<cuota::data_error, std::runtime_error>);
 
 cuota::refusal refusal_of(std::size_t bytes) {
     cuota::refusal r;
-    r.asked = r.charged = bytes;
+    r.requested = r.charged = bytes;
     r.request.where = here;
     return r;
 }
@@ -53,16 +53,17 @@ TEST_CASE("cuda_error names the code, the call and the place", "[core][error]") 
 TEST_CASE("an error without a place has no empty brackets", "[core][error]") {
     REQUIRE(std::string{cuota::cuda_error{1, "cudaFree", "why", {}}.what()} ==
             "cuota::cuda_error: cudaFree failed with why");
-    REQUIRE(std::string{cuota::misuse{"too late"}.what()} == "cuota::misuse: too late");
-    REQUIRE(std::string{cuota::misuse{"too late", here}.what()} == "cuota::misuse: too late (train.cpp:17)");
-    REQUIRE(cuota::misuse{"too late", here}.where().line == 17);
+    REQUIRE(std::string{cuota::usage_error{"too late"}.what()} == "cuota::usage_error: too late");
+    REQUIRE(std::string{cuota::usage_error{"too late", here}.what()} ==
+            "cuota::usage_error: too late (train.cpp:17)");
+    REQUIRE(cuota::usage_error{"too late", here}.where().line == 17);
 }
 
 TEST_CASE("out_of_memory carries its facts as data and as text", "[core][error]") {
     cuota::out_of_memory const error{refusal_of(3_MiB)};
 
-    REQUIRE(error.facts().asked == 3_MiB);
-    REQUIRE(std::string{error.what()} == cuota::refusal_text("out_of_memory", error.facts()));
+    REQUIRE(error.info().requested == 3_MiB);
+    REQUIRE(std::string{error.what()} == cuota::refusal_text("out_of_memory", error.info()));
 }
 
 TEST_CASE("budget_exceeded is caught as out_of_memory and as bad_alloc", "[core][error]") {
@@ -83,7 +84,7 @@ TEST_CASE("a copy of an error outlives the original", "[core][error]") {
     cuota::budget_exceeded const copy{*original};
     original.reset();
 
-    REQUIRE(copy.facts().asked == 5_MiB);
+    REQUIRE(copy.info().requested == 5_MiB);
     REQUIRE(std::string{copy.what()}.starts_with("cuota::budget_exceeded: cannot allocate 5.0 MiB"));
 }
 
@@ -92,7 +93,7 @@ TEST_CASE("the text of a refusal is made once, for all copies", "[core][error]")
     cuota::out_of_memory const copy = error;
     REQUIRE(copy.what() == error.what());
     REQUIRE(error.what() == error.what());
-    REQUIRE(std::string{copy.what()} == cuota::refusal_text("budget_exceeded", error.facts()));
+    REQUIRE(std::string{copy.what()} == cuota::refusal_text("budget_exceeded", error.info()));
 }
 
 TEST_CASE("threads that ask copies of one error for its text are told the same one", "[core][error]") {
@@ -109,7 +110,7 @@ TEST_CASE("threads that ask copies of one error for its text are told the same o
             });
         for (std::thread& t : threads) t.join();
         for (char const* const text : told) REQUIRE(text == error.what());
-        REQUIRE(std::string{told[0]} == cuota::refusal_text("budget_exceeded", error.facts()));
+        REQUIRE(std::string{told[0]} == cuota::refusal_text("budget_exceeded", error.info()));
     }
 }
 
@@ -118,7 +119,7 @@ TEST_CASE("a refusal is told with no host memory left, and in full when there is
     cuota::refusal r = refusal_of(5_MiB);
     r.budgets = {{"a budget whose name does not fit into a string object", 1_MiB, 0, 0}};
     for (bool const is_budget : {false, true}) {
-        char const* const in_need =
+        char const* const fallback_text =
             is_budget ? "cuota::budget_exceeded: out of memory; the details do not fit in host memory"
                       : "cuota::out_of_memory: out of memory; the details do not fit in host memory";
         bool told = false;
@@ -127,7 +128,7 @@ TEST_CASE("a refusal is told with no host memory left, and in full when there is
             cuota::out_of_memory const error =
                 is_budget ? cuota::budget_exceeded{r} : cuota::out_of_memory{r};
             std::string const full =
-                cuota::refusal_text(is_budget ? "budget_exceeded" : "out_of_memory", error.facts());
+                cuota::refusal_text(is_budget ? "budget_exceeded" : "out_of_memory", error.info());
             char const* text = nullptr;
             std::size_t refused = 0;
             {
@@ -136,7 +137,7 @@ TEST_CASE("a refusal is told with no host memory left, and in full when there is
                 refused = heap.refused();
             }
             told = refused == 0;
-            REQUIRE(std::string{text} == (told ? full : in_need));
+            REQUIRE(std::string{text} == (told ? full : fallback_text));
             REQUIRE(std::string{error.what()} == full);
         }
         REQUIRE(allowed > 5);

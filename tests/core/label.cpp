@@ -12,8 +12,12 @@
 
 namespace {
 
-cuota::place asked_from(cuota::place where = cuota::place::here()) { return where; }
-cuota::place passed_on(cuota::place where = cuota::place::here()) { return asked_from(where); }
+cuota::source_location asked_from(cuota::source_location where = cuota::source_location::current()) {
+    return where;
+}
+cuota::source_location passed_on(cuota::source_location where = cuota::source_location::current()) {
+    return asked_from(where);
+}
 
 static_assert(sizeof(cuota::tag) == sizeof(void*));
 static_assert(std::is_trivially_copyable_v<cuota::tag> && std::is_trivially_copyable_v<cuota::label>);
@@ -22,18 +26,18 @@ static_assert(std::is_trivially_copyable_v<cuota::tag> && std::is_trivially_copy
 
 TEST_CASE("a place as default argument is that of the caller", "[core][label]") {
     unsigned const line = __LINE__;
-    cuota::place const direct = asked_from();
-    cuota::place const indirect = passed_on();
+    cuota::source_location const direct = asked_from();
+    cuota::source_location const indirect = passed_on();
 
     REQUIRE(direct.line == line + 1);
     REQUIRE(indirect.line == line + 2);
-    REQUIRE(cuota::place_text(direct) == "label.cpp:" + std::to_string(line + 1));
+    REQUIRE(cuota::source_location_text(direct) == "label.cpp:" + std::to_string(line + 1));
 }
 
 TEST_CASE("a place reads as its file's name and line", "[core][label]") {
-    REQUIRE(cuota::place_text({"train.cpp", 17}) == "train.cpp:17");
-    REQUIRE(cuota::place_text({"/a/b/train.cpp", 1}) == "train.cpp:1");
-    REQUIRE(cuota::place_text({}).empty());
+    REQUIRE(cuota::source_location_text({"train.cpp", 17}) == "train.cpp:17");
+    REQUIRE(cuota::source_location_text({"/a/b/train.cpp", 1}) == "train.cpp:1");
+    REQUIRE(cuota::source_location_text({}).empty());
 }
 
 TEST_CASE("tags are equal by their text, wherever it stands", "[core][label]") {

@@ -32,7 +32,7 @@ public:
     explicit sink_that_locks(std::mutex& guard)
         : before_{cuota::set_error_sink([this, &guard](std::exception const& error) {
               std::scoped_lock const lock{guard};
-              is_misuse.push_back(dynamic_cast<cuota::misuse const*>(&error) != nullptr);
+              is_misuse.push_back(dynamic_cast<cuota::usage_error const*>(&error) != nullptr);
               texts.emplace_back(error.what());
           })} {}
     sink_that_locks(sink_that_locks const&) = delete;
@@ -56,17 +56,17 @@ TEST_CASE(
     {
         region_lock const lock{guard};
         cuota::report_error(std::runtime_error{"first"});
-        REQUIRE(!cuota::report_failure_of([] { throw cuota::misuse{"second"}; }));
+        REQUIRE(!cuota::report_failure_of([] { throw cuota::usage_error{"second"}; }));
         try {
-            throw cuota::misuse{"third"};
-        } catch (cuota::misuse const& wrong) { cuota::report_error(wrong); }
+            throw cuota::usage_error{"third"};
+        } catch (cuota::usage_error const& wrong) { cuota::report_error(wrong); }
         try {
-            throw cuota::misuse{"another one is being handled"};
-        } catch (cuota::misuse const&) { cuota::report_error(std::runtime_error{"fourth"}); }
+            throw cuota::usage_error{"another one is being handled"};
+        } catch (cuota::usage_error const&) { cuota::report_error(std::runtime_error{"fourth"}); }
         CHECK(sink.texts.empty());
     }
-    CHECK(sink.texts ==
-          std::vector<std::string>{"first", "cuota::misuse: second", "cuota::misuse: third", "fourth"});
+    CHECK(sink.texts == std::vector<std::string>{"first", "cuota::usage_error: second",
+                                                 "cuota::usage_error: third", "fourth"});
     CHECK(sink.is_misuse == std::vector<bool>{false, true, true, false});
 }
 
@@ -111,10 +111,10 @@ TEST_CASE("an end that can throw keeps what is reported under a lock", "[core][l
     cuota::detail::kept_error const met;
     {
         region_lock const lock{guard};
-        cuota::report_failure_of([] { throw cuota::misuse{"kept"}; });
+        cuota::report_failure_of([] { throw cuota::usage_error{"kept"}; });
     }
     CHECK(errors.count() == 0);
-    CHECK_THROWS_AS(met.rethrow(), cuota::misuse);
+    CHECK_THROWS_AS(met.rethrow(), cuota::usage_error);
 }
 
 TEST_CASE("without host memory the number of errors is reported, and the text of the first",

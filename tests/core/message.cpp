@@ -26,9 +26,10 @@ TEST_CASE("a message takes text of each kind", "[core][message]") {
     std::string const text = "string";
     REQUIRE(message("{}{}{}{}", {"literal", std::string_view{"view of more"}.substr(0, 4), text,
                                  cuota::tag{"tag"}}) == "literalviewstringtag");
-    REQUIRE(message("{}|{}", {cuota::place{"src/train.cpp", 17}, cuota::place{}}) == "train.cpp:17|");
-    REQUIRE(message("{}", {as_place({"a/very_long_name_of_a_file.cpp", 1234}, 20)}) ==
-            shown(cuota::place{"a/very_long_name_of_a_file.cpp", 1234}, 20));
+    REQUIRE(message("{}|{}", {cuota::source_location{"src/train.cpp", 17}, cuota::source_location{}}) ==
+            "train.cpp:17|");
+    REQUIRE(message("{}", {as_location({"a/very_long_name_of_a_file.cpp", 1234}, 20)}) ==
+            shown(cuota::source_location{"a/very_long_name_of_a_file.cpp", 1234}, 20));
     REQUIRE(message("{}", {as_name("bell\a of a long name", 12)}) == shown("bell\a of a long name", 12));
 }
 

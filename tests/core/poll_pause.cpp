@@ -12,8 +12,8 @@ namespace {
 using namespace std::chrono_literals;
 
 TEST_CASE("who polls sleeps after a while, longer each time, and half a millisecond at most",
-          "[core][poll_pause]") {
-    cuota::detail::poll_pause pause;
+          "[core][backoff]") {
+    cuota::detail::backoff pause;
     CHECK(pause.next() == 0us);
     while (pause.next() == 0us) pause();
     CHECK(pause.next() == 20us);

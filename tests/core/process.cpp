@@ -36,7 +36,7 @@ int in_child(F f) {
     return WEXITSTATUS(status);
 }
 
-struct counted final : cuota::ref_counted {
+struct counted final : cuota::detail::ref_counted {
     explicit counted(int& ended) : ended_{ended} {}
     ~counted() { ++ended_; }
     int& ended_;
@@ -71,7 +71,7 @@ TEST_CASE("a child locks no object of its parent, and its own as ever", "[core][
               bool is_refused = false;
               try {
                   detail::region_lock const lock{of_parent};
-              } catch (cuota::misuse const& e) {
+              } catch (cuota::usage_error const& e) {
                   is_refused = std::string{e.what()}.find("after fork()") != std::string::npos;
               }
               EXPECT_IN_CHILD(is_refused);
@@ -87,12 +87,12 @@ TEST_CASE("a child locks no object of its parent, and its own as ever", "[core][
 TEST_CASE("a child never deletes what its parent made", "[core][process]") {
     if (support::under_thread_sanitizer) CUOTA_SKIP("it does not take a fork of a program with threads");
     int ended = 0;
-    auto of_parent = cuota::shared<counted>::make(ended);
+    auto of_parent = cuota::detail::intrusive_ptr<counted>::make(ended);
     CHECK(in_child([&] {
               EXPECT_IN_CHILD(of_parent->is_of_parent());
               of_parent = {};
               EXPECT_IN_CHILD(ended == 0);
-              { auto const own = cuota::shared<counted>::make(ended); }
+              { auto const own = cuota::detail::intrusive_ptr<counted>::make(ended); }
               EXPECT_IN_CHILD(ended == 1);
               return 0;
           }) == 0);
@@ -105,7 +105,7 @@ TEST_CASE("locks of the process are open in a child, and its thread is another o
     static auto& lock = *new detail::process_lock;
     std::lock_guard const as_by_another_thread{lock};
     std::lock_guard const no_thread_comes_or_goes{detail::thread_registry::instance().guard};
-    auto const* const me = detail::this_thread_record();
+    auto const* const me = detail::this_thread_slot();
     CHECK(in_child([&] {
               { std::lock_guard const own{lock}; }
               auto const* const in_child = detail::this_thread();

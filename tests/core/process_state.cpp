@@ -19,7 +19,7 @@ TEST_CASE("an object of another state is misuse that names it and says what to d
     CHECK_NOTHROW(detail::refuse_other_state(detail::process_state(), "a budget", {}));
 
     char other = 0;
-    std::string const text = support::thrown<misuse>([&] {
+    std::string const text = support::thrown<usage_error>([&] {
                                  detail::refuse_other_state(&other, "budget trainer", {"a.cpp", 7});
                              }).what();
     CHECK(support::has(text, "cannot use budget trainer in a library that was loaded by dlopen"));

@@ -12,67 +12,67 @@ static_assert(std::is_aggregate_v<cuota::refusal> && std::is_nothrow_move_constr
 
 TEST_CASE("what is missing is counted at the budget that refused", "[core][refusal]") {
     cuota::refusal r;
-    REQUIRE(r.missing() == 0);  // no budget refused
-    REQUIRE(r.refuser() == nullptr);
+    REQUIRE(r.shortfall() == 0);  // no budget refused
+    REQUIRE(r.refusing_budget() == nullptr);
     r.charged = 50;
     r.budgets = {{"a", 100, 0, 0}, {"b", 60, 20, 20}};
-    REQUIRE(r.missing() == 0);
+    REQUIRE(r.shortfall() == 0);
     r.refused_by = 1;
-    REQUIRE(r.missing() == 10);
-    REQUIRE(r.refuser()->name == "b");
+    REQUIRE(r.shortfall() == 10);
+    REQUIRE(r.refusing_budget()->name == "b");
     r.refused_by = 2;  // not a valid index
-    REQUIRE(r.missing() == 0);
+    REQUIRE(r.shortfall() == 0);
 }
 
 TEST_CASE("a budget that holds more than its limit has nothing free, and lacks what is over as well",
           "[core][refusal]") {
-    cuota::budget_facts const lowered{"b", 100, 130, 130};
+    cuota::budget_info const lowered{"b", 100, 130, 130};
     REQUIRE(lowered.free() == 0);
-    REQUIRE(lowered.missing_for(0) == 0);
-    REQUIRE(lowered.missing_for(5) == 35);
-    REQUIRE(lowered.missing_for(cuota::unlimited) == cuota::unlimited);
-    cuota::budget_facts const full{"b", 100, 100, 130};
-    REQUIRE(full.missing_for(5) == 5);
-    REQUIRE(full.missing_for(cuota::unlimited) == cuota::unlimited);
+    REQUIRE(lowered.shortfall_for(0) == 0);
+    REQUIRE(lowered.shortfall_for(5) == 35);
+    REQUIRE(lowered.shortfall_for(cuota::unlimited) == cuota::unlimited);
+    cuota::budget_info const full{"b", 100, 100, 130};
+    REQUIRE(full.shortfall_for(5) == 5);
+    REQUIRE(full.shortfall_for(cuota::unlimited) == cuota::unlimited);
 }
 
 TEST_CASE("what would fit is counted in the unit of the request", "[core][refusal]") {
     cuota::refusal r;
-    r.would_fit = 100;
-    REQUIRE(r.fitting_count() == 100);
+    r.max_fit = 100;
+    REQUIRE(r.max_fit_count() == 100);
     r.request.unit_bytes = 12;
-    REQUIRE(r.fitting_count() == 8);
+    REQUIRE(r.max_fit_count() == 8);
     r.request.unit_bytes = 0;
-    REQUIRE(r.fitting_count() == 0);
+    REQUIRE(r.max_fit_count() == 0);
 }
 
 TEST_CASE("memory that is gone and not ours is elsewhere", "[core][refusal]") {
-    cuota::device_facts d{0, "simulated", 100, 30, 50};
-    REQUIRE(d.elsewhere() == 20);
-    d.ours = 90;  // managed memory may exceed the driver's used bytes
-    REQUIRE(d.elsewhere() == 0);
+    cuota::device_info d{0, "simulated", 100, 30, 50};
+    REQUIRE(d.external() == 20);
+    d.own = 90;  // managed memory may exceed the driver's used bytes
+    REQUIRE(d.external() == 0);
     d.free = 101;
-    REQUIRE(d.elsewhere() == 0);
+    REQUIRE(d.external() == 0);
 }
 
 TEST_CASE("a device lacks what neither it nor a pool has ready", "[core][refusal]") {
     cuota::refusal r;
     r.charged = 50;
-    REQUIRE(r.missing_on_device() == 0);
-    r.device = cuota::device_facts{0, "simulated", 100, 30, 70};
-    REQUIRE(r.missing_on_device() == 20);
+    REQUIRE(r.device_shortfall() == 0);
+    r.device = cuota::device_info{0, "simulated", 100, 30, 70};
+    REQUIRE(r.device_shortfall() == 20);
     r.largest_free = 49;
-    REQUIRE(r.missing_on_device() == 20);
+    REQUIRE(r.device_shortfall() == 20);
     r.largest_free = 50;
-    REQUIRE(r.missing_on_device() == 0);
+    REQUIRE(r.device_shortfall() == 0);
     r.largest_free = 0;
     r.device->free = 50;
-    REQUIRE(r.missing_on_device() == 0);
+    REQUIRE(r.device_shortfall() == 0);
 }
 
 TEST_CASE("holdings of one tag and place are added up, and stand in the order of their texts",
           "[core][refusal]") {
-    std::vector<cuota::holding> sums;
+    std::vector<cuota::allocation_group> sums;
     auto const add = [&](cuota::tag name, unsigned line, std::size_t bytes) {
         cuota::detail::add_up(sums, {name, {"train.cpp", line}, bytes, false});
     };

@@ -18,18 +18,18 @@ namespace {
 
 cuota::refusal two_levels() {
     cuota::refusal r;
-    r.asked = 100;
+    r.requested = 100;
     r.charged = 128;
-    r.granule = 64;
+    r.granularity = 64;
     r.request = cuota::label_for<float>("weights", {"/home/me/train.cpp", 17});
     r.budgets = {{"layer", cuota::unlimited, 10, 20}, {"model", 200, 90, 95}};
     r.refused_by = 1;
-    r.device = cuota::device_facts{1, "simulated", 1000, 500, 300};
+    r.device = cuota::device_info{1, "simulated", 1000, 500, 300};
     r.holders = {{"biases", {"train.cpp", 3}, 60}, {"cached in a pool", {}, 30, true}};
     r.reclaimed = 5;
     r.reclaimers = {{"pool main", 18, 5}};
     r.largest_free = 16;
-    r.would_fit = 64;
+    r.max_fit = 64;
     return r;
 }
 
@@ -46,48 +46,48 @@ int python(std::string const& program, std::vector<std::string> const& lines) {
 TEST_CASE("a refusal is one line of JSON", "[core][refusal_json]") {
     REQUIRE(
         cuota::refusal_json(two_levels()) ==
-        R"({"asked":100,"charged":128,"granule":64,"tag":"weights","place":{"file":"/home/me/train.cpp","line":17},)"
-        R"("unit":"floats","unit_bytes":4,"missing":18,"would_fit":64,"fitting_count":16,"room_to_grow":0,"refused_by":1,)"
-        R"("budgets":[{"name":"layer","limit":null,"held":10,"free":null,"peak":20,"prepaid":false,"ended":false},)"
-        R"({"name":"model","limit":200,"held":90,"free":110,"peak":95,"prepaid":false,"ended":false}],)"
-        R"("device":{"ordinal":1,"name":"simulated","total":1000,"free":500,"ours":300,"elsewhere":200,"overhead":0,"pooled":0},)"
-        R"("holders":[{"tag":"biases","place":{"file":"train.cpp","line":3},"bytes":60,"cached":false},)"
-        R"({"tag":"cached in a pool","place":null,"bytes":30,"cached":true}],"other_holders":0,"other_bytes":0,)"
-        R"("reclaimed":5,"reclaimable":0,"reclaimers":[{"name":"pool main","asked":18,"given":5,"could":0}],"largest_free":16,"cause":"",)"
-        R"("next_steps":[{"kind":"raise_limits","suffices":true,"text":"raise the limit of model to 218 B",)"
+        R"({"requested":100,"charged":128,"granularity":64,"tag":"weights","location":{"file":"/home/me/train.cpp","line":17},)"
+        R"("unit":"floats","unit_bytes":4,"shortfall":18,"max_fit":64,"max_fit_count":16,"growth_available":0,"refused_by":1,)"
+        R"("budgets":[{"name":"layer","limit":null,"held":10,"free":null,"peak":20,"reservation":false,"released":false},)"
+        R"({"name":"model","limit":200,"held":90,"free":110,"peak":95,"reservation":false,"released":false}],)"
+        R"("device":{"ordinal":1,"name":"simulated","total":1000,"free":500,"own":300,"external":200,"baseline":0,"pooled":0},)"
+        R"("holders":[{"tag":"biases","location":{"file":"train.cpp","line":3},"bytes":60,"cached":false},)"
+        R"({"tag":"cached in a pool","location":null,"bytes":30,"cached":true}],"other_holders":0,"other_bytes":0,)"
+        R"("reclaimed":5,"reclaimable":0,"reclaimers":[{"name":"pool main","requested":18,"released":5,"reclaimable":0}],"largest_free":16,"cause":"",)"
+        R"("suggestions":[{"kind":"raise_limit","suffices":true,"text":"raise the limit of model to 218 B",)"
         R"("bytes":18,"count":0,"holders":[],"limits":[{"budget":"model","level":1,"limit":218,"grow_by":0}]},)"
-        R"j({"kind":"ask_less","suffices":true,"text":"request at most 16 floats (64 B)","bytes":64,"count":16,)j"
+        R"j({"kind":"request_less","suffices":true,"text":"request at most 16 floats (64 B)","bytes":64,"count":16,)j"
         R"("holders":[],"limits":[]},)"
-        R"j({"kind":"release","suffices":true,"text":"free 60 B: biases (train.cpp:3)","bytes":60,"count":0,)j"
-        R"("holders":[{"tag":"biases","place":{"file":"train.cpp","line":3},"bytes":60,"cached":false}],)"
+        R"j({"kind":"free_memory","suffices":true,"text":"free 60 B: biases (train.cpp:3)","bytes":60,"count":0,)j"
+        R"("holders":[{"tag":"biases","location":{"file":"train.cpp","line":3},"bytes":60,"cached":false}],)"
         R"("limits":[]}]})");
 }
 
 TEST_CASE("a line of JSON tells a reservation, and by how much to grow it", "[core][refusal_json]") {
     cuota::refusal r;
-    r.asked = r.charged = 30;
+    r.requested = r.charged = 30;
     r.budgets = {{"loader", 60, 50, 50, true}};
-    r.room_to_grow = 40;
+    r.growth_available = 40;
     std::string const line = cuota::refusal_json(r);
     INFO(line);
-    REQUIRE(support::has(line, R"("room_to_grow":40,)"));
-    REQUIRE(support::has(line, R"("peak":50,"prepaid":true,"ended":false}])"));
+    REQUIRE(support::has(line, R"("growth_available":40,)"));
+    REQUIRE(support::has(line, R"("peak":50,"reservation":true,"released":false}])"));
     REQUIRE(support::has(line, R"("text":"grow reservation loader by 20 B","bytes":20,)"));
     REQUIRE(support::has(line, R"("limits":[{"budget":"loader","level":0,"limit":80,"grow_by":20}])"));
-    r.budgets[0].has_ended = true;
-    REQUIRE(support::has(cuota::refusal_json(r), R"("prepaid":true,"ended":true})"));
+    r.budgets[0].is_released = true;
+    REQUIRE(support::has(cuota::refusal_json(r), R"("reservation":true,"released":true})"));
 }
 
 TEST_CASE("what is not there is null in JSON", "[core][refusal_json]") {
     cuota::refusal r;
-    r.asked = r.charged = cuota::unlimited;
+    r.requested = r.charged = cuota::unlimited;
     r.cause = "nobody has that";
     REQUIRE(
         cuota::refusal_json(r) ==
-        R"({"asked":null,"charged":null,"granule":1,"tag":"","place":null,"unit":"bytes","unit_bytes":1,)"
-        R"("missing":0,"would_fit":0,"fitting_count":0,"room_to_grow":0,"refused_by":null,"budgets":[],"device":null,"holders":[],)"
+        R"({"requested":null,"charged":null,"granularity":1,"tag":"","location":null,"unit":"bytes","unit_bytes":1,)"
+        R"("shortfall":0,"max_fit":0,"max_fit_count":0,"growth_available":0,"refused_by":null,"budgets":[],"device":null,"holders":[],)"
         R"("other_holders":0,"other_bytes":0,"reclaimed":0,"reclaimable":0,"reclaimers":null,"largest_free":0,)"
-        R"("cause":"nobody has that","next_steps":[]})");
+        R"("cause":"nobody has that","suggestions":[]})");
 }
 
 TEST_CASE("a line of JSON names as many holders as it should, and counts the others",
@@ -117,8 +117,8 @@ lines = sys.stdin.buffer.read().decode("utf-8").split("\n")
 plain, empty, odd = [json.loads(line) for line in lines[:3]]
 assert lines[3:] == [""]
 assert plain["budgets"][1]["free"] == 110 and plain["budgets"][0]["limit"] is None
-assert plain["next_steps"][0]["limits"][0]["limit"] == 218
-assert empty["budgets"] == empty["next_steps"] == [] and empty["device"] is None
+assert plain["suggestions"][0]["limits"][0]["limit"] == 218
+assert empty["budgets"] == empty["suggestions"] == [] and empty["device"] is None
 assert odd["tag"] == "a\"b\\c\n\x01\x7f \u00e4" + 4 * "\ufffd"
 assert odd["cause"] == "\0\x1b[2J"
 assert odd["budgets"][1]["name"] == 300 * chr(39)

@@ -19,14 +19,14 @@ namespace {
 // The request of the README: 200 million floats where 500 MiB are free.
 cuota::refusal the_screen() {
     cuota::refusal r;
-    r.asked = r.charged = 800'000'000;
-    r.granule = 512;
+    r.requested = r.charged = 800'000'000;
+    r.granularity = 512;
     r.request = cuota::label_for<float>({}, {"/home/me/train.cpp", 17});
     std::size_t const held = 4'000'256 + 8_MiB;
     r.budgets = {{"trainer", 512_MiB, held, held}};
-    r.device = cuota::device_facts{0, "simulated", 8_GiB, 8_GiB - held, held};
+    r.device = cuota::device_info{0, "simulated", 8_GiB, 8_GiB - held, held};
     r.holders = {{"loader slots", {"train.cpp", 11}, 8_MiB}, {"weights", {"train.cpp", 10}, 4'000'256}};
-    r.would_fit = 512_MiB - held;
+    r.max_fit = 512_MiB - held;
     return r;
 }
 
@@ -67,12 +67,12 @@ TEST_CASE("a refusal reads as one screen", "[core][refusal_text]") {
 
 TEST_CASE("a refusal of many budgets points at the one that refused", "[core][refusal_text]") {
     cuota::refusal r;
-    r.asked = r.charged = 30;
+    r.requested = r.charged = 30;
     r.request.name = "activations";
     r.budgets = {{"layer", cuota::unlimited, 10, 20}, {"model", 100, 90, 95}, {"gpu", 1_GiB, 90, 95}};
     r.refused_by = 1;
     r.reclaimed = 5;
-    r.would_fit = 10;
+    r.max_fit = 10;
 
     REQUIRE(text_of(r) ==
             R"(cuota::budget_exceeded: cannot allocate 30 B for activations: 10 B free in budget model
@@ -87,11 +87,11 @@ TEST_CASE("a refusal of many budgets points at the one that refused", "[core][re
 
 TEST_CASE("a reservation that refuses is called one, and is to be grown", "[core][refusal_text]") {
     cuota::refusal r;
-    r.asked = r.charged = 30;
+    r.requested = r.charged = 30;
     r.budgets = {{"slots", 100, 50, 50}, {"loader", 60, 50, 55, true}};
     r.refused_by = 1;
-    r.would_fit = 10;
-    r.room_to_grow = 20;
+    r.max_fit = 10;
+    r.growth_available = 20;
 
     REQUIRE(text_of(r) ==
             R"(cuota::budget_exceeded: cannot allocate 30 B: 10 B free in reservation loader
@@ -105,11 +105,11 @@ TEST_CASE("a reservation that refuses is called one, and is to be grown", "[core
 
 TEST_CASE("the driver's refusal says what the driver said", "[core][refusal_text]") {
     cuota::refusal r;
-    r.asked = 9_GiB;
+    r.requested = 9_GiB;
     r.charged = 9_GiB;
     r.cause = "cudaMalloc: not enough free memory on the device";
-    r.device = cuota::device_facts{1, "simulated", 8_GiB, 3_GiB, 1_GiB};
-    r.would_fit = 3_GiB;
+    r.device = cuota::device_info{1, "simulated", 8_GiB, 3_GiB, 1_GiB};
+    r.max_fit = 3_GiB;
 
     REQUIRE(cuota::refusal_text("out_of_memory", r) ==
             R"(cuota::out_of_memory: cannot allocate 9.0 GiB: 3.0 GiB free on device 1
@@ -138,13 +138,13 @@ TEST_CASE("a refusal for another's sake says in its first line whose", "[core][r
                           "room for"
                           "\n  cause      rank 2 was refused at a step that has a longer name than the first "
                           "line has room for");
-    r.asked = r.charged = 1;  // something of its own
+    r.requested = r.charged = 1;  // something of its own
     REQUIRE(lines_of(r)[0] == "cuota::budget_exceeded: cannot allocate 1 B");
 }
 
 TEST_CASE("nobody is promised a size that nobody knows", "[core][refusal_text]") {
     cuota::refusal r;
-    r.asked = r.charged = 9_GiB;
+    r.requested = r.charged = 9_GiB;
     r.cause = "cudaHostAlloc could not page-lock that much memory";
     REQUIRE(cuota::refusal_text("out_of_memory", r) ==
             "cuota::out_of_memory: cannot allocate 9.0 GiB\n"
@@ -153,14 +153,14 @@ TEST_CASE("nobody is promised a size that nobody knows", "[core][refusal_text]")
 
 TEST_CASE("a count that overflows is told in words", "[core][refusal_text]") {
     cuota::refusal r;
-    r.asked = r.charged = cuota::unlimited;
+    r.requested = r.charged = cuota::unlimited;
     REQUIRE(cuota::refusal_text("out_of_memory", r) ==
             "cuota::out_of_memory: cannot allocate more than SIZE_MAX bytes");
 }
 
 TEST_CASE("what rounding adds is told where it shows", "[core][refusal_text]") {
     cuota::refusal r = the_screen();
-    r.asked = 1;
+    r.requested = 1;
     r.charged = 512;
     r.budgets[0].limit = r.budgets[0].held;
     REQUIRE(lines_of(r)[0] == "cuota::budget_exceeded: cannot allocate 1 B (512 B after rounding) at "
@@ -184,7 +184,7 @@ TEST_CASE("a refusal tells what was given back, by whom, or why nothing was", "[
     r.reclaimers->push_back({"cache", 6_MiB, 0});
     REQUIRE(line(r, "reclaimed") == "nothing: pool main and cache had nothing cached");
     r.reclaimed = 2_MiB;
-    (*r.reclaimers)[1].given = 2_MiB;
+    (*r.reclaimers)[1].released = 2_MiB;
     REQUIRE(line(r, "reclaimed") == "2.0 MiB: cache released 2.0 MiB of 6.0 MiB");
     r.largest_free = 3_KiB;
     REQUIRE(line(r, "reclaimed") == "2.0 MiB: cache released 2.0 MiB of 6.0 MiB; largest free block 3.0 KiB");
@@ -200,14 +200,14 @@ TEST_CASE("a long name does not run into the figures", "[core][refusal_text]") {
     REQUIRE(lines_of(r)[2].starts_with("  device 0 (NVIDIA H200)                  total 8.0 GiB"));
     r.budgets[0].name = std::string(300, 'x') + " end";
     REQUIRE(lines_of(r)[1].starts_with("  budget xxxxxxxxxxxxxxx...xxxxxxxxxx end  limit 512.0 MiB"));
-    r.budgets[0].is_prepaid = true;  // no wider, although it is called by a longer word
+    r.budgets[0].is_reservation = true;  // no wider, although it is called by a longer word
     REQUIRE(lines_of(r)[1].starts_with("  reservation xxxxxxxxxxxx...xxxxxxxx end  limit 512.0 MiB"));
 }
 
 TEST_CASE("the largest holders are named, the others summed", "[core][refusal_text]") {
     cuota::refusal r;
     r.budgets = {{"b", 100, 75, 75}};
-    r.asked = r.charged = 30;
+    r.requested = r.charged = 30;
     r.holders = {{"a", {}, 30}, {"b", {}, 20}, {{}, {"x.cpp", 3}, 10}, {"d", {}, 8}};
     REQUIRE(line(r, "held by") == "a 30 B, b 20 B, untagged 10 B (x.cpp:3), d 8 B");
     r.holders.push_back({"e", {}, 4});
@@ -223,7 +223,7 @@ TEST_CASE("the largest holders are named, the others summed", "[core][refusal_te
 TEST_CASE("of a long way to the root the ends are shown, and where it was refused", "[core][refusal_text]") {
     cuota::refusal r;
     for (int i = 0; i != 40; ++i) r.budgets.push_back({"level " + std::to_string(i), 100, 10, 10});
-    r.asked = r.charged = 95;
+    r.requested = r.charged = 95;
     r.refused_by = GENERATE(0U, 1U, 2U, 20U, 38U, 39U);
     INFO(text_of(r));
     std::vector<std::string> const lines = lines_of(r);
@@ -257,7 +257,7 @@ TEST_CASE("a first line does not show one rounded figure as request and as free 
           "[core][refusal_text]") {
     cuota::refusal r;
     r.budgets = {{"b", 12'000'767, 0, 0}};
-    r.asked = r.charged = 12'000'768;
+    r.requested = r.charged = 12'000'768;
     REQUIRE(lines_of(r)[0] ==
             "cuota::budget_exceeded: cannot allocate 11.4 MiB: 12'000'767 bytes free in budget b");
 }
@@ -283,22 +283,22 @@ TEST_CASE("a refusal is one screen, whatever is in it", "[core][refusal_text]") 
         files.push_back(name());
     }
     auto const where = [&] {
-        return cuota::place{files[up_to(199)].c_str(), static_cast<unsigned>(bytes())};
+        return cuota::source_location{files[up_to(199)].c_str(), static_cast<unsigned>(bytes())};
     };
 
     std::size_t most_lines = 0;
     for (int round = 0; round != 3000; ++round) {
         cuota::refusal r;
-        r.asked = bytes();
-        r.charged = up_to(1) == 0 ? r.asked : bytes();
-        r.granule = std::size_t{1} << up_to(40);
+        r.requested = bytes();
+        r.charged = up_to(1) == 0 ? r.requested : bytes();
+        r.granularity = std::size_t{1} << up_to(40);
         r.request = {tags[up_to(199)], where(), files[up_to(199)].c_str(), bytes()};
         if (up_to(1) == 0) r.request.unit = "elements";
         for (std::size_t i = 0, count = up_to(1) == 0 ? up_to(5) : up_to(40); i != count; ++i)
             r.budgets.push_back({name(), bytes(), bytes(), bytes(), up_to(3) == 0, up_to(9) == 0});
         r.refused_by = up_to(r.budgets.size());
         if (up_to(1) == 0)
-            r.device = cuota::device_facts{
+            r.device = cuota::device_info{
                 up_to(1) == 0 ? 0 : -2147483647, name(), bytes(), bytes(), bytes(), bytes()};
         for (std::size_t i = 0, count = up_to(9) == 0 ? 1000 : up_to(6); i != count; ++i)
             r.holders.push_back({tags[up_to(199)], where(), bytes(), up_to(3) == 0});
@@ -307,8 +307,8 @@ TEST_CASE("a refusal is one screen, whatever is in it", "[core][refusal_text]") 
         for (std::size_t i = 0, count = up_to(20); r.reclaimers && i != count; ++i)
             r.reclaimers->push_back({name(), bytes(), bytes()});
         r.largest_free = bytes();
-        r.would_fit = bytes();
-        r.room_to_grow = bytes();
+        r.max_fit = bytes();
+        r.growth_available = bytes();
         if (up_to(1) == 0) r.cause = name();
 
         std::vector<std::string> const lines = lines_of(r);

@@ -13,12 +13,12 @@
 
 namespace {
 
-struct counted final : cuota::ref_counted {
+struct counted final : cuota::detail::ref_counted {
     explicit counted(std::atomic<int>& alive) : alive_{alive} { ++alive_; }
     ~counted() { --alive_; }
     std::atomic<int>& alive_;
 };
-using owner = cuota::shared<counted>;
+using owner = cuota::detail::intrusive_ptr<counted>;
 
 static_assert(sizeof(owner) == sizeof(void*));
 static_assert(std::is_nothrow_copy_constructible_v<owner> && std::is_nothrow_move_constructible_v<owner>);
@@ -34,12 +34,12 @@ TEST_CASE("the last owner deletes", "[core][shared]") {
         {
             owner const b{a};
             REQUIRE(b == a);
-            REQUIRE(a->owners() == 2);
+            REQUIRE(a->ref_count() == 2);
         }
-        REQUIRE(a->owners() == 1);
+        REQUIRE(a->ref_count() == 1);
         owner const c{std::move(a)};
         REQUIRE(!a);
-        REQUIRE(c->owners() == 1);
+        REQUIRE(c->ref_count() == 1);
         REQUIRE(alive == 1);
     }
     REQUIRE(alive == 0);
@@ -52,12 +52,12 @@ TEST_CASE("assignment lets go of what was held", "[core][shared]") {
     REQUIRE(alive == 2);
     a = b;
     REQUIRE(alive == 1);
-    REQUIRE(a->owners() == 2);
+    REQUIRE(a->ref_count() == 2);
     owner& same = a;
     a = same;
-    REQUIRE(a->owners() == 2);
+    REQUIRE(a->ref_count() == 2);
     a = std::move(same);
-    REQUIRE(a->owners() == 2);
+    REQUIRE(a->ref_count() == 2);
     a = {};
     b = {};
     REQUIRE(alive == 0);
@@ -71,17 +71,17 @@ TEST_CASE("a detached count can be adopted again", "[core][shared]") {
     REQUIRE(alive == 1);
     owner const b = owner::adopt(raw);
     owner const c = owner::of(*raw);
-    REQUIRE(b->owners() == 2);
+    REQUIRE(b->ref_count() == 2);
 }
 
 TEST_CASE("nobody becomes an owner after the last one", "[core][shared]") {
     std::atomic<int> alive = 0;
     counted* const raw = owner::make(alive).detach();
-    REQUIRE(raw->try_add_owner());
-    REQUIRE(!raw->drop_owner());
-    REQUIRE(raw->drop_owner());
-    REQUIRE(!raw->try_add_owner());
-    REQUIRE(raw->owners() == 0);
+    REQUIRE(raw->try_add_ref());
+    REQUIRE(!raw->drop_ref());
+    REQUIRE(raw->drop_ref());
+    REQUIRE(!raw->try_add_ref());
+    REQUIRE(raw->ref_count() == 0);
     delete raw;
 }
 
@@ -99,7 +99,7 @@ TEST_CASE("threads may share and let go at once", "[core][shared]") {
             });
         for (std::thread& t : threads) t.join();
         threads.clear();
-        REQUIRE(first->owners() == 1);
+        REQUIRE(first->ref_count() == 1);
     }
     REQUIRE(alive == 0);
 }
@@ -107,7 +107,7 @@ TEST_CASE("threads may share and let go at once", "[core][shared]") {
 TEST_CASE("a sole owner deletes what it has when it is over, and when it takes over another's",
           "[core][shared]") {
     std::atomic<int> alive = 0;
-    using sole = cuota::sole<counted>;
+    using sole = cuota::detail::light_unique_ptr<counted>;
     static_assert(!std::is_copy_constructible_v<sole> && std::is_nothrow_move_constructible_v<sole>);
     {
         sole a = sole::make(alive);
@@ -136,23 +136,25 @@ TEST_CASE("a sole owner of what derives from another type gives it to an owner o
         ~derived() override { --alive_; }
         std::atomic<int>& alive_;
     };
-    static_assert(!std::is_convertible_v<cuota::sole<base>, cuota::sole<derived>>);
+    static_assert(!std::is_convertible_v<cuota::detail::light_unique_ptr<base>,
+                                         cuota::detail::light_unique_ptr<derived>>);
     std::atomic<int> alive = 0;
     {
-        cuota::sole<derived> narrow = cuota::sole<derived>::make(alive);
-        cuota::sole<base> const wide{std::move(narrow)};
+        cuota::detail::light_unique_ptr<derived> narrow =
+            cuota::detail::light_unique_ptr<derived>::make(alive);
+        cuota::detail::light_unique_ptr<base> const wide{std::move(narrow)};
         CHECK(!narrow);
         CHECK(wide.get() != nullptr);
         CHECK(alive == 1);
     }
     CHECK(alive == 0);
-    cuota::sole<base> const none = nullptr;
+    cuota::detail::light_unique_ptr<base> const none = nullptr;
     CHECK(!none);
 }
 
 TEST_CASE("a detached sole object is the caller's", "[core][shared]") {
     std::atomic<int> alive = 0;
-    cuota::sole<counted> one = cuota::sole<counted>::make(alive);
+    cuota::detail::light_unique_ptr<counted> one = cuota::detail::light_unique_ptr<counted>::make(alive);
     counted* const mine = one.detach();
     CHECK(!one);
     CHECK(alive == 1);
@@ -168,7 +170,7 @@ TEST_CASE("a sole_array initialises its elements, and deletes them all", "[core]
         ~element() { --alive; }
         int value = 7;
     };
-    using array = cuota::sole_array<element>;
+    using array = cuota::detail::light_unique_array<element>;
     static_assert(!std::is_copy_constructible_v<array> && std::is_nothrow_move_constructible_v<array>);
     {
         array a = array::make(3);
@@ -184,11 +186,11 @@ TEST_CASE("a sole_array initialises its elements, and deletes them all", "[core]
         CHECK(!array{});
     }
     CHECK(alive == 0);
-    CHECK(cuota::sole_array<int>::make(4)[3] == 0);
+    CHECK(cuota::detail::light_unique_array<int>::make(4)[3] == 0);
 }
 
 TEST_CASE("the last owner of a shared_value deletes it", "[core][shared]") {
-    using value = cuota::shared_value<counted>;
+    using value = cuota::detail::light_shared_ptr<counted>;
     static_assert(std::is_nothrow_copy_constructible_v<value> && std::is_nothrow_move_constructible_v<value>);
     std::atomic<int> alive = 0;
     {
@@ -215,15 +217,16 @@ TEST_CASE("the last owner of a shared_value deletes it", "[core][shared]") {
 
 TEST_CASE("a shared_value may be of a type that is known only where it is made", "[core][shared]") {
     struct unknown;
-    cuota::shared_value<unknown> const none;
-    cuota::shared_value<unknown> const copy{none};
+    cuota::detail::light_shared_ptr<unknown> const none;
+    cuota::detail::light_shared_ptr<unknown> const copy{none};
     CHECK(!copy);
 
     std::atomic<int> alive = 0;
-    cuota::shared_value<counted> whole = cuota::shared_value<counted>::make(alive);
-    cuota::shared_value<counted const> constant = whole;
-    cuota::shared_value<void const> nameless = constant;
-    static_assert(!std::is_convertible_v<cuota::shared_value<counted const>, cuota::shared_value<counted>>);
+    cuota::detail::light_shared_ptr<counted> whole = cuota::detail::light_shared_ptr<counted>::make(alive);
+    cuota::detail::light_shared_ptr<counted const> constant = whole;
+    cuota::detail::light_shared_ptr<void const> nameless = constant;
+    static_assert(!std::is_convertible_v<cuota::detail::light_shared_ptr<counted const>,
+                                         cuota::detail::light_shared_ptr<counted>>);
     CHECK(nameless.get() == whole.get());
     whole = nullptr;
     constant = nullptr;
@@ -235,11 +238,11 @@ TEST_CASE("a shared_value may be of a type that is known only where it is made",
 TEST_CASE("threads may share a shared_value and let go at once", "[core][shared]") {
     std::atomic<int> alive = 0;
     {
-        auto const first = cuota::shared_value<counted>::make(alive);
+        auto const first = cuota::detail::light_shared_ptr<counted>::make(alive);
         std::vector<std::thread> threads;
         for (int i = 0; i != 4; ++i)
             threads.emplace_back([&] {
-                for (int k = 0; k != 1000; ++k) cuota::shared_value<counted> const mine{first};
+                for (int k = 0; k != 1000; ++k) cuota::detail::light_shared_ptr<counted> const mine{first};
             });
         for (std::thread& t : threads) t.join();
         CHECK(alive == 1);

@@ -7,10 +7,10 @@
 
 #include "support/catch.hpp"
 
-using cuota::detail::survivors;
+using cuota::detail::leak_summary;
 
 TEST_CASE("survivors are grouped by tag and place, most bytes first", "[core][survivors]") {
-    survivors alive;
+    leak_summary alive;
     CHECK(alive.text().empty());
     alive.add("ids", {"load.cpp", 3}, 1024);
     for (std::uint32_t age : {7U, 120U, 1U}) alive.add("weights", {"src/train.cpp", 10}, 3'984'589, age);
@@ -23,7 +23,7 @@ TEST_CASE("survivors are grouped by tag and place, most bytes first", "[core][su
 }
 
 TEST_CASE("survivors of several sizes are added up, and of no name or place said so", "[core][survivors]") {
-    survivors alive;
+    leak_summary alive;
     alive.add({}, {}, 100);
     CHECK(alive.text() == "1 allocation is still alive: untagged 100 B");
     alive.add({}, {}, 200, 2);
@@ -32,7 +32,7 @@ TEST_CASE("survivors of several sizes are added up, and of no name or place said
 }
 
 TEST_CASE("of many groups of survivors the largest are named, and the rest counted", "[core][survivors]") {
-    survivors alive;
+    leak_summary alive;
     for (unsigned line = 1; line != 8; ++line) alive.add("x", {"a.cpp", line}, line * 100);
     CHECK(alive.text() ==
           "7 allocations are still alive: x 700 B (a.cpp:7), x 600 B (a.cpp:6), x 500 B (a.cpp:5), "

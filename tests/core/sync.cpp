@@ -36,7 +36,7 @@ int times_neither_saw_the_other(Fence fence) {
         for (int i = 1; i <= rounds; ++i) {
             while (round.load() != i) std::this_thread::yield();
             x.store(1, std::memory_order_relaxed);
-            cuota::detail::light_fence();
+            cuota::detail::asymmetric_fence_light();
             read_by_light.store(y.load(std::memory_order_relaxed));
         }
     }};
@@ -86,7 +86,7 @@ TEST_CASE("a heavy fence on one side orders both", "[core][sync]") {
         WARN("not run: this system has no membarrier(2)");
         return;
     }
-    CHECK(times_neither_saw_the_other([] { cuota::detail::heavy_fence(); }) == 0);
+    CHECK(times_neither_saw_the_other([] { cuota::detail::asymmetric_fence_heavy(); }) == 0);
     CHECK(times_neither_saw_the_other([] { cuota::detail::fence_by_protection(); }) == 0);
 }
 
@@ -101,7 +101,7 @@ TEST_CASE("a heavy fence goes by protection after the kernel has begun to refuse
     if (child == 0) {
         std::signal(SIGSYS, [](int) { protections = protections + 1; });
         if (!refuse_membarrier()) ::_exit(77);
-        cuota::detail::heavy_fence();
+        cuota::detail::asymmetric_fence_heavy();
         ::_exit(protections == 1 ? 0 : 1);
     }
     int status = -1;

@@ -10,8 +10,8 @@
 
 #include "support/catch.hpp"
 
-TEST_CASE("tenured_lock runs one thing at a time", "[core][tenured_lock]") {
-    cuota::detail::tenured_lock lock;
+TEST_CASE("biased_lock runs one thing at a time", "[core][biased_lock]") {
+    cuota::detail::biased_lock lock;
     std::size_t count = 0;  // deliberately not atomic
     bool is_inside = false, is_broken = false;
     std::vector<std::thread> threads;
@@ -34,8 +34,8 @@ TEST_CASE("tenured_lock runs one thing at a time", "[core][tenured_lock]") {
     CHECK_FALSE(is_broken);
 }
 
-TEST_CASE("tenured_lock goes from thread to thread, also when one is gone", "[core][tenured_lock]") {
-    cuota::detail::tenured_lock lock;
+TEST_CASE("biased_lock goes from thread to thread, also when one is gone", "[core][biased_lock]") {
+    cuota::detail::biased_lock lock;
     int last = -1;
     for (int i = 0; i != 100; ++i) {
         std::thread{[&] {
@@ -45,8 +45,8 @@ TEST_CASE("tenured_lock goes from thread to thread, also when one is gone", "[co
     }
 }
 
-TEST_CASE("tenured_lock is free again after an exception", "[core][tenured_lock]") {
-    cuota::detail::tenured_lock lock;
+TEST_CASE("biased_lock is free again after an exception", "[core][biased_lock]") {
+    cuota::detail::biased_lock lock;
     for (int i = 0; i != 3; ++i) {
         REQUIRE_THROWS_AS(lock.run([] { throw std::runtime_error{"no"}; }), std::runtime_error);
         REQUIRE_THROWS_AS(lock.run_alone([] { throw std::runtime_error{"no"}; }), std::runtime_error);

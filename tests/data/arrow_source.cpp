@@ -31,7 +31,7 @@ namespace {
 
 using array = std::shared_ptr<arrow::Array>;
 using table = std::shared_ptr<arrow::Table>;
-using cuota::arrow_source;
+using cuota::arrow_dataset;
 using support::bytes_of;
 using support::first_samples;
 using support::mentions;
@@ -95,16 +95,16 @@ table table_of(std::initializer_list<column> columns) {
     }
     return arrow::Table::Make(arrow::schema(fields), values);
 }
-arrow_source of(arrow::ArrayVector const& chunks) { return arrow_source{table_of({{"x", chunks}})}; }
+arrow_dataset of(arrow::ArrayVector const& chunks) { return arrow_dataset{table_of({{"x", chunks}})}; }
 
-std::string field_of(arrow_source const& from) { return cuota::fields_text(from.fields()); }
+std::string field_of(arrow_dataset const& from) { return cuota::fields_text(from.fields()); }
 
-indices lengths_of(arrow_source const& from, std::size_t k, indices const& samples) {
+indices lengths_of(arrow_dataset const& from, std::size_t k, indices const& samples) {
     indices out(samples.size());
-    from.lengths(k, samples, out);
+    from.row_counts(k, samples, out);
     return out;
 }
-std::vector<std::string> read(arrow_source const& from, indices const& samples) {
+std::vector<std::string> read(arrow_dataset const& from, indices const& samples) {
     std::vector<std::string> memory;
     for (std::size_t k = 0; k != from.fields().size(); ++k) {
         cuota::field const& f = from.fields()[k];
@@ -118,7 +118,7 @@ std::vector<std::string> read(arrow_source const& from, indices const& samples) 
     return memory;
 }
 template <class T>
-std::vector<T> rows(arrow_source const& from, indices const& samples, std::size_t k = 0) {
+std::vector<T> rows(arrow_dataset const& from, indices const& samples, std::size_t k = 0) {
     std::string const bytes = read(from, samples)[k];
     std::vector<T> values(bytes.size() / sizeof(T));
     if (!bytes.empty()) std::memcpy(values.data(), bytes.data(), bytes.size());
@@ -127,7 +127,7 @@ std::vector<T> rows(arrow_source const& from, indices const& samples, std::size_
 
 template <class F>
 std::string why(F f) {
-    return thrown<cuota::misuse>(f).what();
+    return thrown<cuota::usage_error>(f).what();
 }
 std::string why_not(array const& values) {
     return why([&] { of({values}); });
@@ -171,7 +171,7 @@ void expect_same(std::string const& element) {
     using number = typename Arrow::c_type;
     std::vector<number> const all{number(7), std::numeric_limits<number>::max(),
                                   std::numeric_limits<number>::lowest(), number(0), number(100)};
-    arrow_source const from = of({numbers<Arrow>(all)});
+    arrow_dataset const from = of({numbers<Arrow>(all)});
     CHECK(field_of(from) == "x " + element);
     CHECK(from.size() == 5);
     CHECK(rows<number>(from, {0, 1, 2, 3, 4}) == all);
@@ -180,7 +180,7 @@ void expect_same(std::string const& element) {
 
 }  // namespace
 
-TEST_CASE("arrow_source has numbers of every type as they are", "[data][arrow_source]") {
+TEST_CASE("arrow_dataset has numbers of every type as they are", "[data][arrow_dataset]") {
     expect_same<arrow::Int8Type>("i8");
     expect_same<arrow::UInt8Type>("u8");
     expect_same<arrow::Int16Type>("i16");
@@ -194,10 +194,10 @@ TEST_CASE("arrow_source has numbers of every type as they are", "[data][arrow_so
     expect_same<arrow::DoubleType>("f64");
 }
 
-TEST_CASE("arrow_source widens bools to bytes, wherever their bits begin", "[data][arrow_source]") {
+TEST_CASE("arrow_dataset widens bools to bytes, wherever their bits begin", "[data][arrow_dataset]") {
     std::vector<bool> all;
     for (unsigned i = 0; i != 40; ++i) all.push_back(i % 3 == 0 || i % 7 == 0);
-    arrow_source const from = of({bools(all)->Slice(3, 10), bools(all)->Slice(13)});
+    arrow_dataset const from = of({bools(all)->Slice(3, 10), bools(all)->Slice(13)});
     CHECK(field_of(from) == "x u8");
     bytes expected;
     for (std::size_t i = 3; i != 40; ++i) expected.push_back(all[i]);
@@ -205,19 +205,19 @@ TEST_CASE("arrow_source widens bools to bytes, wherever their bits begin", "[dat
     CHECK(rows<std::uint8_t>(from, {36, 9, 10, 0}) ==
           bytes{expected[36], expected[9], expected[10], expected[0]});
 
-    arrow_source const pairs = of({fixed_lists(2, bools(all)->Slice(1, 38))->Slice(1)});
+    arrow_dataset const pairs = of({fixed_lists(2, bools(all)->Slice(1, 38))->Slice(1)});
     CHECK(field_of(pairs) == "x u8[2]");
     CHECK(rows<std::uint8_t>(pairs, {0, 17}) == bytes{all[3], all[4], all[37], all[38]});
-    arrow_source const ragged = of({lists({0, 5, 5, 9, 30}, bools(all)->Slice(2))->Slice(2)});
+    arrow_dataset const ragged = of({lists({0, 5, 5, 9, 30}, bools(all)->Slice(2))->Slice(2)});
     CHECK(field_of(ragged) == "x u8[*]");
     CHECK(lengths_of(ragged, 0, {1, 0}) == indices{21, 4});
     CHECK(rows<std::uint8_t>(ragged, {0}) == bytes{all[7], all[8], all[9], all[10]});
 }
 
-TEST_CASE("arrow_source reads any chunks and slices in any order", "[data][arrow_source]") {
+TEST_CASE("arrow_dataset reads any chunks and slices in any order", "[data][arrow_dataset]") {
     array const all = counted(1000);
-    arrow_source const from = of({all->Slice(0, 10), all->Slice(10, 0), all->Slice(10, 1),
-                                  all->Slice(11, 489), nothing_of(arrow::int32()), all->Slice(500)});
+    arrow_dataset const from = of({all->Slice(0, 10), all->Slice(10, 0), all->Slice(10, 1),
+                                   all->Slice(11, 489), nothing_of(arrow::int32()), all->Slice(500)});
     CHECK(from.size() == 1000);
     ints expected(1000);
     std::vector<std::uint64_t> samples(1000);
@@ -229,12 +229,12 @@ TEST_CASE("arrow_source reads any chunks and slices in any order", "[data][arrow
     CHECK(rows<std::int32_t>(from, first_samples(1000)).back() == 999);
     CHECK(rows<std::int32_t>(from, {}).empty());
 
-    arrow_source const part{table_of({{"x", {all->Slice(0, 600), all->Slice(600)}}})->Slice(595, 10)};
+    arrow_dataset const part{table_of({{"x", {all->Slice(0, 600), all->Slice(600)}}})->Slice(595, 10)};
     CHECK(rows<std::int32_t>(part, {0, 4, 5, 9}) == ints{595, 599, 600, 604});
 }
 
-TEST_CASE("lists are ragged fields", "[data][arrow_source]") {
-    auto const expect_lists = [](arrow_source const& from) {
+TEST_CASE("lists are ragged fields", "[data][arrow_dataset]") {
+    auto const expect_lists = [](arrow_dataset const& from) {
         CHECK(field_of(from) == "x i32[*]");
         CHECK(from.size() == 5);
         CHECK(lengths_of(from, 0, {0, 1, 2, 3, 4, 2}) == indices{3, 0, 4, 0, 2, 4});
@@ -250,67 +250,67 @@ TEST_CASE("lists are ragged fields", "[data][arrow_source]") {
     expect_lists(of({large->Slice(0, 1), large->Slice(1, 1), large->Slice(2)}));
 }
 
-TEST_CASE("lists of a fixed size are axes, of rows too", "[data][arrow_source]") {
+TEST_CASE("lists of a fixed size are axes, of rows too", "[data][arrow_dataset]") {
     array const matrices = fixed_lists(2, fixed_lists(3, counted(67)->Slice(1)));  // 11 of [2, 3], from 1
-    arrow_source const from = of({matrices->Slice(4, 2), matrices->Slice(1, 3)});
+    arrow_dataset const from = of({matrices->Slice(4, 2), matrices->Slice(1, 3)});
     CHECK(field_of(from) == "x i32[2, 3]");
     CHECK(rows<std::int32_t>(from, {1, 2}) == ints{31, 32, 33, 34, 35, 36, 7, 8, 9, 10, 11, 12});
 
     array const of_rows = lists({1, 3, 3, 4, 11}, matrices->Slice(0, 11));
-    arrow_source const ragged = of({of_rows->Slice(1), of_rows->Slice(0, 1)});
+    arrow_dataset const ragged = of({of_rows->Slice(1), of_rows->Slice(0, 1)});
     CHECK(field_of(ragged) == "x i32[*, 2, 3]");
     CHECK(lengths_of(ragged, 0, {0, 1, 2, 3}) == indices{0, 1, 7, 2});
     CHECK(rows<std::int32_t>(ragged, {1, 0}) == ints{19, 20, 21, 22, 23, 24});
     CHECK(rows<std::int32_t>(ragged, {3})[6] == 13);
 }
 
-TEST_CASE("texts are ragged bytes, binary of a fixed size has a shape", "[data][arrow_source]") {
+TEST_CASE("texts are ragged bytes, binary of a fixed size has a shape", "[data][arrow_dataset]") {
     std::vector<std::string> const words{"ab", "", "cde", "\xc3\xa4", "f"};
     for (array const& all : {texts(words), texts<arrow::LargeStringBuilder>(words),
                              texts<arrow::BinaryBuilder>(words), texts<arrow::LargeBinaryBuilder>(words)}) {
-        arrow_source const from = of({all->Slice(2), all->Slice(0, 2)});
+        arrow_dataset const from = of({all->Slice(2), all->Slice(0, 2)});
         CHECK(field_of(from) == "x u8[*]");
         CHECK(lengths_of(from, 0, {0, 1, 2, 3, 4}) == indices{3, 2, 1, 2, 0});
         CHECK(read(from, {3, 4, 0, 1})[0] == "abcde\xc3\xa4");
     }
-    arrow_source const fixed = of({records(3, "abcdefghi")->Slice(1)});
+    arrow_dataset const fixed = of({records(3, "abcdefghi")->Slice(1)});
     CHECK(field_of(fixed) == "x u8[3]");
     CHECK(read(fixed, {1, 0})[0] == "ghidef");
     CHECK(field_of(of({fixed_lists(2, records(3, "abcdef"))})) == "x u8[2, 3]");
-    arrow_source const ragged = of({lists({0, 2, 3}, records(3, "abcdefghi"))});
+    arrow_dataset const ragged = of({lists({0, 2, 3}, records(3, "abcdefghi"))});
     CHECK(field_of(ragged) == "x u8[*, 3]");
     CHECK(read(ragged, {1, 0})[0] == "ghiabcdef");
 }
 
-TEST_CASE("a table without rows is a source without samples", "[data][arrow_source]") {
-    arrow_source const from{table_of({{"a", {nothing_of(arrow::int32())}},
-                                      {"b", {nothing_of(arrow::list(arrow::float32()))}},
-                                      {"c", {nothing_of(arrow::utf8())}},
-                                      {"d", {nothing_of(arrow::fixed_size_list(arrow::boolean(), 4))}}})};
+TEST_CASE("a table without rows is a dataset without samples", "[data][arrow_dataset]") {
+    arrow_dataset const from{table_of({{"a", {nothing_of(arrow::int32())}},
+                                       {"b", {nothing_of(arrow::list(arrow::float32()))}},
+                                       {"c", {nothing_of(arrow::utf8())}},
+                                       {"d", {nothing_of(arrow::fixed_size_list(arrow::boolean(), 4))}}})};
     CHECK(from.size() == 0);
     CHECK(field_of(from) == "a i32, b f32[*], c u8[*], d u8[4]");
     CHECK(read(from, {}) == std::vector<std::string>(4));
-    arrow_source const no_chunks{
+    arrow_dataset const no_chunks{
         arrow::Table::Make(arrow::schema({arrow::field("x", arrow::utf8())}),
                            {std::make_shared<arrow::ChunkedArray>(arrow::ArrayVector{}, arrow::utf8())})};
     CHECK(no_chunks.size() == 0);
-    CHECK_THROWS_AS(read(no_chunks, {0}), cuota::misuse);
-    arrow_source const empty_lists = of({lists({0, 0, 0}, nothing_of(arrow::int32()))});
+    CHECK_THROWS_AS(read(no_chunks, {0}), cuota::usage_error);
+    arrow_dataset const empty_lists = of({lists({0, 0, 0}, nothing_of(arrow::int32()))});
     CHECK(lengths_of(empty_lists, 0, {1, 0}) == indices{0, 0});
     CHECK(rows<std::int32_t>(empty_lists, {1, 0}).empty());
 }
 
-TEST_CASE("arrow_source has the columns that are named, in their order", "[data][arrow_source]") {
+TEST_CASE("arrow_dataset has the columns that are named, in their order", "[data][arrow_dataset]") {
     table const all = table_of({{"a", {counted(2)}}, {"b", {texts({"x", "yz"})}}, {"c", {bools({1, 0})}}});
-    CHECK(field_of(arrow_source{all}) == "a i32, b u8[*], c u8");
-    arrow_source const some{all, {"c", "b"}, "mine"};
+    CHECK(field_of(arrow_dataset{all}) == "a i32, b u8[*], c u8");
+    arrow_dataset const some{all, {"c", "b"}, "mine"};
     CHECK(some.name() == "mine");
     CHECK(field_of(some) == "c u8, b u8[*]");
     CHECK(read(some, {1, 0}) == std::vector<std::string>{{'\0', '\1'}, "yzx"});
     CHECK(lengths_of(some, 1, {1}) == indices{2});
 
     auto const refused = [](table const& from, std::vector<std::string> const& names) {
-        return why([&] { arrow_source{from, names, "mine"}; });
+        return why([&] { arrow_dataset{from, names, "mine"}; });
     };
     CHECK(mentions(refused(all, {"a", "d"}), "mine: no column \"d\""));
     CHECK(mentions(refused(all, {"a", "b", "a"}), "mine: column \"a\" is named twice"));
@@ -319,10 +319,10 @@ TEST_CASE("arrow_source has the columns that are named, in their order", "[data]
     CHECK(mentions(refused(table_of({}), {}), "mine: no columns"));
     CHECK(mentions(refused(nullptr, {}), "mine: the table is null"));
     table const mixed = table_of({{"a", {counted(1)}}, {"n", {nothing_of(arrow::null())}}});
-    CHECK_NOTHROW(arrow_source{mixed, {"a"}});  // the other column is not requested
+    CHECK_NOTHROW(arrow_dataset{mixed, {"a"}});  // the other column is not requested
 }
 
-TEST_CASE("a column of another type is refused by its name and type", "[data][arrow_source]") {
+TEST_CASE("a column of another type is refused by its name and type", "[data][arrow_dataset]") {
     auto const refused = [](std::shared_ptr<arrow::DataType> const& type) {
         return why_not(nothing_of(type));
     };
@@ -347,7 +347,7 @@ TEST_CASE("a column of another type is refused by its name and type", "[data][ar
     CHECK(mentions(refused(arrow::fixed_size_binary(0)), "a sample of fixed_size_binary[0] is empty"));
 }
 
-TEST_CASE("a column with a null is refused by the first row that has one", "[data][arrow_source]") {
+TEST_CASE("a column with a null is refused by the first row that has one", "[data][arrow_dataset]") {
     arrow::Int32Builder builder;
     for (int i = 0; i != 100; ++i) ok(i == 60 || i == 75 ? builder.AppendNull() : builder.Append(i));
     array const holed = value(builder.Finish());
@@ -375,7 +375,7 @@ TEST_CASE("a column with a null is refused by the first row that has one", "[dat
     CHECK(mentions(why_not(value(pairs.Finish())), "column \"x\": row 0 is null"));
 }
 
-TEST_CASE("arrays that say more than they hold are refused", "[data][arrow_source]") {
+TEST_CASE("arrays that say more than they hold are refused", "[data][arrow_dataset]") {
     auto const made = [](std::shared_ptr<arrow::DataType> const& type, std::int64_t length,
                          std::vector<std::shared_ptr<arrow::Buffer>> const& buffers,
                          std::vector<array> const& children = {}, std::int64_t offset = 0) {
@@ -434,16 +434,16 @@ TEST_CASE("arrays that say more than they hold are refused", "[data][arrow_sourc
     auto const of_two = std::make_shared<arrow::ChunkedArray>(arrow::ArrayVector{counted(2)});
     auto const called = [&](std::shared_ptr<arrow::DataType> const& type, std::int64_t n) {
         return why([&] {
-            arrow_source{arrow::Table::Make(arrow::schema({arrow::field("x", type)}),
-                                            arrow::ChunkedArrayVector{of_two}, n)};
+            arrow_dataset{arrow::Table::Make(arrow::schema({arrow::field("x", type)}),
+                                             arrow::ChunkedArrayVector{of_two}, n)};
         });
     };
     CHECK(mentions(called(arrow::int64(), 2), "column \"x\": type of the array is int32, not int64"));
     CHECK(mentions(called(arrow::int32(), 3), "column \"x\" has 2 rows; the table has 3"));
 }
 
-TEST_CASE("what no gather of a table can be is refused before anything is written", "[data][arrow_source]") {
-    arrow_source const from{
+TEST_CASE("what no gather of a table can be is refused before anything is written", "[data][arrow_dataset]") {
+    arrow_dataset const from{
         table_of({{"n", {counted(2), counted(1)}}, {"t", {texts({"abc", "", "d"})}}}), {}, "mine"};
     auto const gather = [&](indices const& samples, std::size_t n, std::size_t t) {
         std::string numbers(n, '?'), text(t, '?');
@@ -453,19 +453,20 @@ TEST_CASE("what no gather of a table can be is refused before anything is writte
         CHECK(numbers + text == std::string(n + t, '?'));
         return said;
     };
-    CHECK(mentions(gather({0, 3}, 8, 3), "mine: gather: sample 3 is out of range: the source has 3 samples"));
+    CHECK(
+        mentions(gather({0, 3}, 8, 3), "mine: gather: sample 3 is out of range: the dataset has 3 samples"));
     CHECK(mentions(gather({0, 2}, 8, 3), "gather: 2 samples of t u8[*] take 4 bytes, the output has 3"));
     CHECK(mentions(gather({0, 2}, 7, 4), "gather: 2 samples of n i32 take 8 bytes, the output has 7"));
-    CHECK(
-        mentions(why([&] { from.gather(indices{0}, {}); }), "gather: the source has 2 fields, the output 0"));
+    CHECK(mentions(why([&] { from.gather(indices{0}, {}); }),
+                   "gather: the dataset has 2 fields, the output 0"));
     CHECK(mentions(why([&] { (void)lengths_of(from, 0, {0}); }),
                    "cannot return lengths: field 0 is not ragged"));
     CHECK(mentions(why([&] { (void)lengths_of(from, 1, {3}); }), "cannot return the length of sample 3"));
 }
 
-TEST_CASE("arrow_source gathers without allocating", "[data][arrow_source]") {
+TEST_CASE("arrow_dataset gathers without allocating", "[data][arrow_dataset]") {
     array const all = counted(600);
-    arrow_source const from{
+    arrow_dataset const from{
         table_of({{"one", {all->Slice(0, 300)}},
                   {"many", {all->Slice(0, 100), all->Slice(100, 200)}},
                   {"bits", {bools(std::vector<bool>(300, true))}},
@@ -476,9 +477,9 @@ TEST_CASE("arrow_source gathers without allocating", "[data][arrow_source]") {
                                     std::string(28, '?')};
     std::vector<std::span<std::byte>> out;
     for (std::string& m : memory) out.push_back(std::as_writable_bytes(std::span{m}));
-    indices lengths(samples.size());
+    indices row_counts(samples.size());
     support::heap_watch const watch;
-    from.lengths(3, samples, lengths);
+    from.row_counts(3, samples, lengths);
     from.gather(samples, out);
     std::size_t const allocations = watch.allocations();
     CHECK(allocations == 0);
@@ -486,13 +487,13 @@ TEST_CASE("arrow_source gathers without allocating", "[data][arrow_source]") {
     CHECK(lengths[0] == 7);
 }
 
-TEST_CASE("arrow_source keeps the table, shared by copies", "[data][arrow_source]") {
+TEST_CASE("arrow_dataset keeps the table, shared by copies", "[data][arrow_dataset]") {
     table mine = table_of({{"x", {counted(3)}}, {"y", {counted(3)}}});
     std::weak_ptr<arrow::Table> const seen = mine;
     {
-        arrow_source const copy = [&] {
-            arrow_source const first{std::move(mine), {"y"}};
-            return arrow_source{first};
+        arrow_dataset const copy = [&] {
+            arrow_dataset const first{std::move(mine), {"y"}};
+            return arrow_dataset{first};
         }();
         CHECK(seen.use_count() == 1);
         CHECK(rows<std::int32_t>(copy, {2, 0}) == ints{2, 0});
@@ -500,9 +501,9 @@ TEST_CASE("arrow_source keeps the table, shared by copies", "[data][arrow_source
     CHECK(seen.expired());
 }
 
-TEST_CASE("an arrow_source that was moved from is still valid", "[data][arrow_source][moved_from]") {
-    arrow_source first = of({bools({true, false, true})});
-    arrow_source const second{std::move(first)};
+TEST_CASE("an arrow_dataset that was moved from is still valid", "[data][arrow_dataset][moved_from]") {
+    arrow_dataset first = of({bools({true, false, true})});
+    arrow_dataset const second{std::move(first)};
     CHECK(first.size() == 3);
     CHECK(first.name() == second.name());
     CHECK(support::gathered(first, {2, 1}) == support::gathered(second, {2, 1}));

@@ -40,7 +40,7 @@
 namespace {
 
 using table = std::shared_ptr<arrow::Table>;
-using cuota::arrow_source;
+using cuota::arrow_dataset;
 using support::mentions;
 using names = std::vector<std::string>;
 
@@ -98,7 +98,7 @@ std::string content(std::string const& path) {
     return {std::istreambuf_iterator<char>{in}, {}};
 }
 
-std::vector<std::string> read(arrow_source const& from, std::vector<std::uint64_t> const& samples) {
+std::vector<std::string> read(arrow_dataset const& from, std::vector<std::uint64_t> const& samples) {
     std::vector<std::string> memory;
     for (std::size_t k = 0; k != from.fields().size(); ++k) {
         cuota::field const& f = from.fields()[k];
@@ -111,9 +111,9 @@ std::vector<std::string> read(arrow_source const& from, std::vector<std::uint64_
     from.gather(samples, out);
     return memory;
 }
-/// Checks that `from` has the samples of a source of the table.
-void expect_table(arrow_source const& from, table const& all, names const& columns = {}) {
-    arrow_source const expected{all, columns};
+/// Checks that `from` has the samples of a dataset of the table.
+void expect_table(arrow_dataset const& from, table const& all, names const& columns = {}) {
+    arrow_dataset const expected{all, columns};
     CHECK(cuota::fields_text(from.fields()) == cuota::fields_text(expected.fields()));
     REQUIRE(from.size() == expected.size());
     std::vector<std::uint64_t> samples = support::first_samples(from.size());
@@ -127,7 +127,7 @@ cuota::data_error failure(F f) {
     return support::thrown<cuota::data_error>(f);
 }
 std::string why_not_ipc(std::string const& path, names const& columns = {}) {
-    cuota::data_error const error = failure([&] { (void)arrow_source::from_ipc(path, columns); });
+    cuota::data_error const error = failure([&] { (void)arrow_dataset::from_ipc(path, columns); });
     CHECK(error.file() == path);
     CHECK(error.offset() == 0);
     return error.why();
@@ -135,35 +135,35 @@ std::string why_not_ipc(std::string const& path, names const& columns = {}) {
 
 }  // namespace
 
-TEST_CASE("arrow_source reads a file of Arrow's as the table that it holds", "[data][arrow_source]") {
+TEST_CASE("arrow_dataset reads a file of Arrow's as the table that it holds", "[data][arrow_dataset]") {
     support::temp_folder const folder;
     std::string const path = folder.path("rows.arrow");
     table const all = rows_up_to(200);
     write_ipc(path, all);
-    arrow_source const from = arrow_source::from_ipc(path);
+    arrow_dataset const from = arrow_dataset::from_ipc(path);
     CHECK(from.name() == path);
     CHECK(cuota::fields_text(from.fields()) == all_fields);
     expect_table(from, all);
-    expect_table(arrow_source::from_ipc(path, {"words", "number"}), all, {"words", "number"});
+    expect_table(arrow_dataset::from_ipc(path, {"words", "number"}), all, {"words", "number"});
 
     write_ipc(path, all, 1000, arrow::Compression::LZ4_FRAME);
-    expect_table(arrow_source::from_ipc(path), all);
+    expect_table(arrow_dataset::from_ipc(path), all);
     write_ipc(path, rows_up_to(0));
-    CHECK(arrow_source::from_ipc(path, {"odd"}).size() == 0);
+    CHECK(arrow_dataset::from_ipc(path, {"odd"}).size() == 0);
 }
 
-TEST_CASE("a file of Arrow's is mapped, not read", "[data][arrow_source]") {
+TEST_CASE("a file of Arrow's is mapped, not read", "[data][arrow_dataset]") {
     support::temp_folder const folder;
     std::string const path = folder.path("rows.arrow");
     write_ipc(path, rows_up_to(2000));  // two million letters
     REQUIRE(content(path).size() > 2'000'000);
     std::int64_t const before = arrow::default_memory_pool()->bytes_allocated();
-    arrow_source const from = arrow_source::from_ipc(path);
+    arrow_dataset const from = arrow_dataset::from_ipc(path);
     CHECK(from.size() == 2000);
     CHECK(arrow::default_memory_pool()->bytes_allocated() - before < 100'000);
 }
 
-TEST_CASE("a file that Arrow cannot read is a data_error", "[data][arrow_source]") {
+TEST_CASE("a file that Arrow cannot read is a data_error", "[data][arrow_dataset]") {
     support::temp_folder const folder;
     CHECK(mentions(why_not_ipc(folder.path("none")), "No such file"));
     CHECK(!why_not_ipc(folder.path()).empty());
@@ -171,7 +171,7 @@ TEST_CASE("a file that Arrow cannot read is a data_error", "[data][arrow_source]
     CHECK(mentions(why_not_ipc(folder.write("text", support::pattern(500))), "Not an Arrow file"));
 }
 
-TEST_CASE("what is wrong with a file's columns is a data_error", "[data][arrow_source]") {
+TEST_CASE("what is wrong with a file's columns is a data_error", "[data][arrow_dataset]") {
     support::temp_folder const folder;
     std::string const path = folder.path("rows.arrow");
     arrow::Int8Builder holed;
@@ -188,22 +188,22 @@ TEST_CASE("what is wrong with a file's columns is a data_error", "[data][arrow_s
     CHECK(mentions(why_not_ipc(path, {"x"}), "column \"x\": row 3 is null"));
     CHECK(mentions(why_not_ipc(path), "column \"d\" is of type date32"));
     CHECK(mentions(why_not_ipc(path, {"z"}), "no column \"z\""));
-    CHECK_THROWS_AS(arrow_source::from_ipc(path, {"x", "x"}), cuota::misuse);
+    CHECK_THROWS_AS(arrow_dataset::from_ipc(path, {"x", "x"}), cuota::usage_error);
 }
 
-TEST_CASE("a file of Arrow's that was cut off is a data_error, wherever", "[data][arrow_source]") {
+TEST_CASE("a file of Arrow's that was cut off is a data_error, wherever", "[data][arrow_dataset]") {
     support::temp_folder const folder;
     std::string const path = folder.path("rows.arrow");
     write_ipc(path, rows_up_to(9), 4);
     std::string const whole = content(path);
     for (std::size_t n = 0; n < whole.size(); n += n < 100 || whole.size() - n < 100 ? 1 : 13) {
         CAPTURE(n);
-        CHECK_THROWS_AS(arrow_source::from_ipc(folder.write("cut", whole.substr(0, n))), cuota::data_error);
+        CHECK_THROWS_AS(arrow_dataset::from_ipc(folder.write("cut", whole.substr(0, n))), cuota::data_error);
     }
-    CHECK_NOTHROW(arrow_source::from_ipc(folder.write("cut", whole)));
+    CHECK_NOTHROW(arrow_dataset::from_ipc(folder.write("cut", whole)));
 }
 
-TEST_CASE("a file with wrong offsets is a data_error", "[data][arrow_source]") {
+TEST_CASE("a file with wrong offsets is a data_error", "[data][arrow_dataset]") {
     support::temp_folder const folder;
     std::string const path = folder.path("rows.arrow");
     write_ipc(path, rows_up_to(9));
@@ -223,20 +223,20 @@ TEST_CASE("a file with wrong offsets is a data_error", "[data][arrow_source]") {
     CHECK(mentions(refused_with(9, 13), "words"));
     CHECK(mentions(refused_with(9, 2'000'000'000), "words"));
     CHECK(mentions(refused_with(0, -1), "words"));
-    CHECK_NOTHROW(arrow_source::from_ipc(folder.write("changed", whole)));
+    CHECK_NOTHROW(arrow_dataset::from_ipc(folder.write("changed", whole)));
 }
 
-TEST_CASE("a file with a string that is none is a data_error", "[data][arrow_source]") {
+TEST_CASE("a file with a string that is none is a data_error", "[data][arrow_dataset]") {
     support::temp_folder const folder;
     std::string const path = folder.path("rows.arrow");
     write_ipc(path, rows_up_to(9));
     std::string changed = content(path);
     changed.replace(changed.find("ccddd"), 2, "\xff\xff");
     CHECK(mentions(why_not_ipc(folder.write("changed", changed)), "column \"text\": Invalid"));
-    CHECK_NOTHROW(arrow_source::from_ipc(folder.path("changed"), {"number", "words"}));
+    CHECK_NOTHROW(arrow_dataset::from_ipc(folder.path("changed"), {"number", "words"}));
 }
 
-TEST_CASE("a file with any byte changed is a data_error, or as good as it says", "[data][arrow_source]") {
+TEST_CASE("a file with any byte changed is a data_error, or as good as it says", "[data][arrow_dataset]") {
     support::temp_folder const folder;
     std::string const path = folder.path("rows.arrow");
     table const all = rows_up_to(9);
@@ -248,7 +248,7 @@ TEST_CASE("a file with any byte changed is a data_error, or as good as it says",
             std::string changed = whole;
             changed[at] = static_cast<char>(changed[at] ^ change);
             try {
-                arrow_source const from = arrow_source::from_ipc(folder.write("changed", changed));
+                arrow_dataset const from = arrow_dataset::from_ipc(folder.write("changed", changed));
                 std::vector<std::uint64_t> const samples =
                     support::first_samples(std::min<std::uint64_t>(from.size(), 100));
                 CHECK(read(from, samples).size() == from.fields().size());
@@ -259,45 +259,45 @@ TEST_CASE("a file with any byte changed is a data_error, or as good as it says",
     CHECK(read_back > 100);  // bytes of values and of padding
 }
 
-TEST_CASE("arrow_source reads an Arrow file in place of mapping it: the file may be shortened then",
-          "[data][arrow_source]") {
+TEST_CASE("arrow_dataset reads an Arrow file in place of mapping it: the file may be shortened then",
+          "[data][arrow_dataset]") {
     support::temp_folder const folder;
     std::string const path = folder.path("rows.arrow");
     table const all = rows_up_to(200);
     write_ipc(path, all);
     names const two{"three", "text"}, turned{"text", "three"};
     for (names const& columns : {names{}, two, turned}) {
-        arrow_source const mapped = arrow_source::from_ipc(path, columns);
-        arrow_source const read_in = arrow_source::from_ipc(path, columns, cuota::arrow_access::read);
+        arrow_dataset const mapped = arrow_dataset::from_ipc(path, columns);
+        arrow_dataset const read_in = arrow_dataset::from_ipc(path, columns, cuota::arrow_access::read);
         CHECK(cuota::fields_text(read_in.fields()) == cuota::fields_text(mapped.fields()));
         expect_table(read_in, all, columns);
     }
-    arrow_source const from = arrow_source::from_ipc(path, {}, cuota::arrow_access::read);
+    arrow_dataset const from = arrow_dataset::from_ipc(path, {}, cuota::arrow_access::read);
     REQUIRE(::truncate(path.c_str(), 8) == 0);
     expect_table(from, all);
-    CHECK_THROWS_AS(arrow_source::from_ipc(path, {}, cuota::arrow_access::read), cuota::data_error);
+    CHECK_THROWS_AS(arrow_dataset::from_ipc(path, {}, cuota::arrow_access::read), cuota::data_error);
     std::filesystem::remove(path);
     expect_table(from, all);
-    CHECK(mentions(failure([&] { (void)arrow_source::from_ipc(path, {}, cuota::arrow_access::read); }).why(),
+    CHECK(mentions(failure([&] { (void)arrow_dataset::from_ipc(path, {}, cuota::arrow_access::read); }).why(),
                    "No such file"));
 }
 
-TEST_CASE("arrow_source names what is there in place of its file", "[data][arrow_source][other_content]") {
+TEST_CASE("arrow_dataset names what is there in place of its file", "[data][arrow_dataset][other_content]") {
     support::temp_folder const folder;
     std::string const pointer =
         folder.write("x", "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n");
     for (auto const how : {cuota::arrow_access::mapped, cuota::arrow_access::read})
-        CHECK(mentions(failure([&] { (void)arrow_source::from_ipc(pointer, {}, how); }).why(),
+        CHECK(mentions(failure([&] { (void)arrow_dataset::from_ipc(pointer, {}, how); }).why(),
                        "Git LFS pointer"));
-    CHECK(mentions(failure([&] { (void)arrow_source::from_ipc(folder.write("e", "")); }).why(),
+    CHECK(mentions(failure([&] { (void)arrow_dataset::from_ipc(folder.write("e", "")); }).why(),
                    "the file is empty"));
 #if __has_include(<parquet/arrow/reader.h>)
-    CHECK(mentions(failure([&] { (void)arrow_source::from_parquet(pointer); }).why(), "Git LFS pointer"));
+    CHECK(mentions(failure([&] { (void)arrow_dataset::from_parquet(pointer); }).why(), "Git LFS pointer"));
 #endif
 }
 
 #if __has_include(<parquet/arrow/reader.h>)
-TEST_CASE("arrow_source reads a Parquet file as the table that it holds", "[data][arrow_source]") {
+TEST_CASE("arrow_dataset reads a Parquet file as the table that it holds", "[data][arrow_dataset]") {
     support::temp_folder const folder;
     std::string const path = folder.path("rows.parquet");
     auto const write = [&](table const& all, std::int64_t group) {
@@ -309,14 +309,14 @@ TEST_CASE("arrow_source reads a Parquet file as the table that it holds", "[data
     };
     table const all = rows_up_to(200);
     write(all, 64);
-    arrow_source const from = arrow_source::from_parquet(path);
+    arrow_dataset const from = arrow_dataset::from_parquet(path);
     CHECK(from.name() == path);
     CHECK(cuota::fields_text(from.fields()) == all_fields);
     expect_table(from, all);
-    expect_table(arrow_source::from_parquet(path, {"three", "text"}), all, {"three", "text"});
+    expect_table(arrow_dataset::from_parquet(path, {"three", "text"}), all, {"three", "text"});
 
     auto const why = [&](std::string const& file, names const& columns = {}) {
-        cuota::data_error const error = failure([&] { (void)arrow_source::from_parquet(file, columns); });
+        cuota::data_error const error = failure([&] { (void)arrow_dataset::from_parquet(file, columns); });
         CHECK(error.file() == file);
         return error.why();
     };
@@ -327,7 +327,7 @@ TEST_CASE("arrow_source reads a Parquet file as the table that it holds", "[data
     std::string const whole = content(path);
     for (std::size_t n = 0; n < whole.size(); n += 101) {
         CAPTURE(n);
-        CHECK_THROWS_AS(arrow_source::from_parquet(folder.write("cut", whole.substr(0, n))),
+        CHECK_THROWS_AS(arrow_dataset::from_parquet(folder.write("cut", whole.substr(0, n))),
                         cuota::data_error);
     }
     std::size_t refused = 0;
@@ -335,7 +335,7 @@ TEST_CASE("arrow_source reads a Parquet file as the table that it holds", "[data
         std::string changed = whole;
         changed[at] = static_cast<char>(~changed[at]);
         try {
-            arrow_source const other = arrow_source::from_parquet(folder.write("changed", changed));
+            arrow_dataset const other = arrow_dataset::from_parquet(folder.write("changed", changed));
             CHECK(read(other, support::first_samples(std::min<std::uint64_t>(other.size(), 100))).size() ==
                   other.fields().size());
         } catch (cuota::data_error const&) { ++refused; }
@@ -343,6 +343,6 @@ TEST_CASE("arrow_source reads a Parquet file as the table that it holds", "[data
     CHECK(refused > 10);
 
     write(rows_up_to(0), 64);
-    CHECK(arrow_source::from_parquet(path).size() == 0);
+    CHECK(arrow_dataset::from_parquet(path).size() == 0);
 }
 #endif

@@ -15,7 +15,7 @@
 #include "support/catch.hpp"
 #include "support/machine.hpp"
 
-using cuota::detail::batch_line;
+using cuota::detail::batch_reorder_queue;
 using cuota::detail::sample_list;
 using support::machine;
 
@@ -23,24 +23,24 @@ namespace {
 
 constexpr std::uint64_t step = 4;  // positions
 
-// A batch_line and the ring that supplies its batches.
+// A batch_reorder_queue and the ring that supplies its batches.
 struct line_and_ring {
     explicit line_and_ring(std::size_t places, std::size_t slots, std::uint64_t batches)
         : ring{places, 64}, line{places, slots, sample_list::with_room(4, 0)} {
         line.open();
         line.begin(0, batches * step);
     }
-    [[nodiscard]] batch_line::claim claim() {
+    [[nodiscard]] batch_reorder_queue::claim claim() {
         return line.claim_next(line.next_step(line.generation()).value() + step);
     }
-    bool fill(batch_line::claim const& mine) {
-        std::optional<cuota::staging_ring::fill_lease> lease = ring.acquire();
+    bool fill(batch_reorder_queue::claim const& mine) {
+        std::optional<cuota::staging_ring::staging_slot> lease = ring.acquire();
         sample_list samples = sample_list::with_room(4, 0);
         samples.numbers.assign(1, mine.batch);
         return line.fill(mine, lease, samples, nullptr);
     }
-    bool fail(batch_line::claim const& mine, char const* why) {
-        std::optional<cuota::staging_ring::fill_lease> none;
+    bool fail(batch_reorder_queue::claim const& mine, char const* why) {
+        std::optional<cuota::staging_ring::staging_slot> none;
         sample_list samples;
         return line.fill(mine, none, samples, std::make_exception_ptr(std::runtime_error{why}));
     }
@@ -56,14 +56,14 @@ struct line_and_ring {
     }
 
     cuota::staging_ring ring;
-    batch_line line;
+    batch_reorder_queue line;
 };
 
 using list = std::vector<std::uint64_t>;
 
 }  // namespace
 
-TEST_CASE("batches are claimed in order, filled in any, copied in order", "[data][batch_line]") {
+TEST_CASE("batches are claimed in order, filled in any, copied in order", "[data][batch_reorder_queue]") {
     machine const on;
     line_and_ring l{4, 3, 5};
     auto const a = l.claim();
@@ -81,7 +81,7 @@ TEST_CASE("batches are claimed in order, filled in any, copied in order", "[data
     CHECK(l.line.position() == 3 * step);
 }
 
-TEST_CASE("a copy goes to the slot that has been free for longest", "[data][batch_line]") {
+TEST_CASE("a copy goes to the slot that has been free for longest", "[data][batch_reorder_queue]") {
     machine const on;
     line_and_ring l{2, 3, 9};
     std::vector<std::uint32_t> slots;
@@ -94,7 +94,8 @@ TEST_CASE("a copy goes to the slot that has been free for longest", "[data][batc
     CHECK(slots == std::vector<std::uint32_t>{0, 1, 2, 0, 1, 2});
 }
 
-TEST_CASE("a copy waits for a slot, and goes to the one that comes back first", "[data][batch_line]") {
+TEST_CASE("a copy waits for a slot, and goes to the one that comes back first",
+          "[data][batch_reorder_queue]") {
     machine const on;
     line_and_ring l{4, 2, 9};
     for (int i = 0; i != 4; ++i) l.fill(l.claim());
@@ -111,7 +112,8 @@ TEST_CASE("a copy waits for a slot, and goes to the one that comes back first", 
     CHECK(l.line.deliver().slot == first.slot);
 }
 
-TEST_CASE("a failure takes its batch's place, and nothing is claimed behind it", "[data][batch_line]") {
+TEST_CASE("a failure takes its batch's place, and nothing is claimed behind it",
+          "[data][batch_reorder_queue]") {
     machine const on;
     line_and_ring l{6, 3, 9};
     auto const a = l.claim();
@@ -138,7 +140,7 @@ TEST_CASE("a failure takes its batch's place, and nothing is claimed behind it",
     CHECK(l.copy_all() == list{0});
 }
 
-TEST_CASE("what was claimed in an epoch that is over is nobody's", "[data][batch_line]") {
+TEST_CASE("what was claimed in an epoch that is over is nobody's", "[data][batch_reorder_queue]") {
     machine const on;
     line_and_ring l{3, 2, 5};
     auto const old = l.claim();
@@ -159,7 +161,7 @@ TEST_CASE("what was claimed in an epoch that is over is nobody's", "[data][batch
     CHECK(l.line.is_over());
 }
 
-TEST_CASE("an epoch may end where a batch was looked for", "[data][batch_line]") {
+TEST_CASE("an epoch may end where a batch was looked for", "[data][batch_reorder_queue]") {
     machine const on;
     line_and_ring l{3, 2, 5};
     l.fill(l.claim());
@@ -172,7 +174,8 @@ TEST_CASE("an epoch may end where a batch was looked for", "[data][batch_line]")
     CHECK(l.line.position() == step);
 }
 
-TEST_CASE("slots that were copied and not delivered come home when an epoch is left", "[data][batch_line]") {
+TEST_CASE("slots that were copied and not delivered come home when an epoch is left",
+          "[data][batch_reorder_queue]") {
     machine const on;
     line_and_ring l{3, 2, 5};
     l.fill(l.claim());

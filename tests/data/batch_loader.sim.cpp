@@ -80,7 +80,7 @@ TEST_CASE("batch_loader brings every sample to the device, in order, the last ba
           "[data][batch_loader]") {
     machine const on;
     cuota::stream const s;
-    cuota::batch_loader loader{numbered_source{23}, {.batch = 5}};
+    cuota::batch_loader loader{numbered_source{23}, {.batch_size = 5}};
     std::uint32_t expected = 0;
     std::uint64_t batches = 0;
     for (cuota::batch b : loader.epoch(0)) {
@@ -94,13 +94,14 @@ TEST_CASE("batch_loader brings every sample to the device, in order, the last ba
 
 TEST_CASE("batch_loader drops the last batch when told to", "[data][batch_loader]") {
     machine const on;
-    cuota::batch_loader loader{numbered_source{23}, {.batch = 5, .last = cuota::last_batch::drop}};
+    cuota::batch_loader loader{numbered_source{23},
+                               {.batch_size = 5, .last_batch = cuota::last_batch_policy::drop}};
     CHECK(order_of(loader, 0) == counted(20));
 }
 
-TEST_CASE("batch_loader of an empty source has no batches", "[data][batch_loader]") {
+TEST_CASE("batch_loader of an empty dataset has no batches", "[data][batch_loader]") {
     machine const on;
-    cuota::batch_loader loader{numbered_source{0}, {.batch = 5}};
+    cuota::batch_loader loader{numbered_source{0}, {.batch_size = 5}};
     CHECK(order_of(loader, 0).empty());
     CHECK(order_of(loader, 1).empty());
 }
@@ -108,7 +109,7 @@ TEST_CASE("batch_loader of an empty source has no batches", "[data][batch_loader
 TEST_CASE("batch_loader gives a view of each field", "[data][batch_loader]") {
     machine const on;
     cuota::stream const s;
-    cuota::batch_loader loader{numbered_source{8}, {.batch = 8}};
+    cuota::batch_loader loader{numbered_source{8}, {.batch_size = 8}};
     auto epoch = loader.epoch(0);
     std::optional<cuota::batch> const b = epoch.next();
     REQUIRE(b);
@@ -125,7 +126,7 @@ TEST_CASE("batch_loader's order depends on seed and epoch alone, not on the work
           "[data][batch_loader]") {
     machine const on;
     auto const order = [](std::size_t workers, std::optional<std::uint64_t> seed, std::uint64_t epoch) {
-        cuota::batch_loader loader{numbered_source{101}, {.batch = 7, .seed = seed, .workers = workers}};
+        cuota::batch_loader loader{numbered_source{101}, {.batch_size = 7, .seed = seed, .workers = workers}};
         return order_of(loader, epoch);
     };
     auto const reference = order(1, 42, 3);
@@ -139,7 +140,7 @@ TEST_CASE("batch_loader's order depends on seed and epoch alone, not on the work
 
 TEST_CASE("batch_loader gives an epoch again as often as it is asked for", "[data][batch_loader]") {
     machine const on;
-    cuota::batch_loader loader{numbered_source{50}, {.batch = 8, .seed = 1, .workers = 2}};
+    cuota::batch_loader loader{numbered_source{50}, {.batch_size = 8, .seed = 1, .workers = 2}};
     auto const first = order_of(loader, 5);
     CHECK(order_of(loader, 6) != first);
     CHECK(order_of(loader, 5) == first);
@@ -148,7 +149,7 @@ TEST_CASE("batch_loader gives an epoch again as often as it is asked for", "[dat
 TEST_CASE("batch_loader's samples are what samples() says, on the device too", "[data][batch_loader]") {
     machine const on;
     cuota::stream const s;
-    cuota::batch_loader loader{numbered_source{64}, {.batch = 6, .seed = 9, .workers = 3}};
+    cuota::batch_loader loader{numbered_source{64}, {.batch_size = 6, .seed = 9, .workers = 3}};
     for (cuota::batch b : loader.epoch(2)) {
         auto const values = seen_by(s, b);
         CHECK(std::vector<std::uint64_t>(values.begin(), values.end()) ==
@@ -161,7 +162,7 @@ TEST_CASE("batch_loader's samples are what samples() says, on the device too", "
 TEST_CASE("batch_loader allocates nothing and waits for no device while it loads", "[data][batch_loader]") {
     machine const on;
     cuota::stream const s;
-    cuota::batch_loader loader{numbered_source{400}, {.batch = 8, .seed = 1, .workers = 2}};
+    cuota::batch_loader loader{numbered_source{400}, {.batch_size = 8, .seed = 1, .workers = 2}};
     auto const run = [&](std::uint64_t epoch) {
         for (cuota::batch b : loader.epoch(epoch)) (void)b.view<std::uint32_t>(s);
     };
@@ -183,12 +184,12 @@ TEST_CASE("batch_loader allocates nothing and waits for no device while it loads
 TEST_CASE("a batch's view names the place where it was taken", "[data][batch_loader]") {
     machine const on;
     cuota::stream const s;
-    cuota::batch_loader loader{numbered_source{4}, {.batch = 4}};
+    cuota::batch_loader loader{numbered_source{4}, {.batch_size = 4}};
     auto epoch = loader.epoch(0);
     auto const b = epoch.next();
     auto const view = b->view<std::uint32_t>(s, 0, {"src/train.cpp", 33});
 
-    CHECK(has(message_of<cuota::misuse>([&] { (void)view.span()[20]; }),
+    CHECK(has(message_of<cuota::usage_error>([&] { (void)view.span()[20]; }),
               "index 20 is outside a device_span of 20 elements: batch, leased at train.cpp:33"));
 }
 #endif
@@ -196,7 +197,7 @@ TEST_CASE("a batch's view names the place where it was taken", "[data][batch_loa
 TEST_CASE("a batch makes a stream wait for its copy once", "[data][batch_loader]") {
     machine const on;
     cuota::stream const s;
-    cuota::batch_loader loader{numbered_source{4}, {.batch = 4}};
+    cuota::batch_loader loader{numbered_source{4}, {.batch_size = 4}};
     auto epoch = loader.epoch(0);
     auto const b = epoch.next();
     auto const waits = sim::calls("cudaStreamWaitEvent");
@@ -213,29 +214,29 @@ TEST_CASE("a batch makes a stream wait for its copy once", "[data][batch_loader]
 TEST_CASE("batch refuses views that would be wrong", "[data][batch_loader]") {
     machine const on;
     cuota::stream const s;
-    cuota::batch_loader loader{numbered_source{4}, {.batch = 4}};
+    cuota::batch_loader loader{numbered_source{4}, {.batch_size = 4}};
     auto epoch = loader.epoch(0);
     std::optional<cuota::batch> b = epoch.next();
 
-    CHECK(has(message_of<cuota::misuse>([&] { (void)b->view<float>(s); }),
+    CHECK(has(message_of<cuota::usage_error>([&] { (void)b->view<float>(s); }),
               "cannot view field numbers u32[5] of a batch as f32"));
-    CHECK(has(message_of<cuota::misuse>([&] { (void)b->view<std::byte>(s, 2); }),
+    CHECK(has(message_of<cuota::usage_error>([&] { (void)b->view<std::byte>(s, 2); }),
               "field index 2 is out of range: a batch has 2"));
-    CHECK_THROWS_AS(b->view<std::uint32_t>(cudaStreamLegacy), cuota::misuse);
-    CHECK_THROWS_AS(b->view<std::uint32_t>(cudaStream_t{}), cuota::misuse);
+    CHECK_THROWS_AS(b->view<std::uint32_t>(cudaStreamLegacy), cuota::usage_error);
+    CHECK_THROWS_AS(b->view<std::uint32_t>(cudaStream_t{}), cuota::usage_error);
     cuota::batch const moved = std::move(*b);
-    CHECK_THROWS_AS(b->view<std::uint32_t>(s), cuota::misuse);
-    CHECK_THROWS_AS(b->size(), cuota::misuse);
+    CHECK_THROWS_AS(b->view<std::uint32_t>(s), cuota::usage_error);
+    CHECK_THROWS_AS(b->size(), cuota::usage_error);
     CHECK(moved.size() == 4);
 }
 
 TEST_CASE("batch_loader says so when the caller holds every slot and asks for more", "[data][batch_loader]") {
     machine const on;
-    cuota::batch_loader loader{numbered_source{10}, {.batch = 2, .device_slots = 2}};
+    cuota::batch_loader loader{numbered_source{10}, {.batch_size = 2, .device_slots = 2}};
     auto epoch = loader.epoch(0);
     std::optional<cuota::batch> first = epoch.next();
     std::optional<cuota::batch> second = epoch.next();
-    CHECK(has(message_of<cuota::misuse>([&] { (void)epoch.next(); }), "device_slots"));
+    CHECK(has(message_of<cuota::usage_error>([&] { (void)epoch.next(); }), "device_slots"));
     first.reset();  // out of order: any slot may be reused
     std::optional<cuota::batch> third = epoch.next();
     REQUIRE(third);
@@ -246,16 +247,16 @@ TEST_CASE("batch_loader says so when the caller holds every slot and asks for mo
 
 TEST_CASE("epoch_range and batch say when they were moved from", "[data][batch_loader]") {
     machine const on;
-    cuota::batch_loader loader{numbered_source{10}, {.batch = 2}};
+    cuota::batch_loader loader{numbered_source{10}, {.batch_size = 2}};
     auto epoch = loader.epoch(0);
     auto moved = std::move(epoch);
-    CHECK_THROWS_AS(epoch.next(), cuota::misuse);
+    CHECK_THROWS_AS(epoch.next(), cuota::usage_error);
     CHECK(moved.next()->index() == 0);
 }
 
 TEST_CASE("an epoch gives each batch once, whatever iterators there are of it", "[data][batch_loader]") {
     machine const on;
-    cuota::batch_loader loader{numbered_source{10}, {.batch = 2}};
+    cuota::batch_loader loader{numbered_source{10}, {.batch_size = 2}};
     auto epoch = loader.epoch(0);
     auto first = epoch.begin();
     auto second = epoch.begin();  // which goes on, and drops what nobody took
@@ -263,13 +264,13 @@ TEST_CASE("an epoch gives each batch once, whatever iterators there are of it", 
         cuota::batch const taken = *second;
         CHECK(taken.index() == 1);
         cuota::batch const nothing = *first;
-        CHECK_THROWS_AS(nothing.size(), cuota::misuse);
+        CHECK_THROWS_AS(nothing.size(), cuota::usage_error);
     }
     ++first;
     CHECK((*second).index() == 2);
 }
 
-TEST_CASE("a source that begins an epoch of its own loader is refused in place of its batch",
+TEST_CASE("a dataset that begins an epoch of its own loader is refused in place of its batch",
           "[data][batch_loader]") {
     machine const on;
     std::atomic<cuota::batch_loader*> self = nullptr;
@@ -277,9 +278,9 @@ TEST_CASE("a source that begins an epoch of its own loader is refused in place o
     from.before_each([&](auto) {
         if (auto* const loader = self.load()) (void)loader->epoch(5);
     });
-    cuota::batch_loader loader{from, {.batch = 4, .workers = 2}};
+    cuota::batch_loader loader{from, {.batch_size = 4, .workers = 2}};
     self = &loader;
-    CHECK(support::has(support::thrown<cuota::misuse>([&] {
+    CHECK(support::has(support::thrown<cuota::usage_error>([&] {
                            for (cuota::batch const b : loader.epoch(0)) (void)b.size();
                        }).what(),
                        "an epoch is already running"));
@@ -294,7 +295,7 @@ TEST_CASE("a loader that ends in its own loop ends the epoch by misuse, and the 
     machine const on;
     cuota::stream const s;
     std::optional<cuota::batch_loader> loader{std::in_place, numbered_source{40},
-                                              cuota::loader_options{.batch = 4}};
+                                              cuota::loader_options{.batch_size = 4}};
     std::size_t batches = 0;
     CHECK_THROWS_AS(
         [&] {
@@ -304,7 +305,7 @@ TEST_CASE("a loader that ends in its own loop ends the epoch by misuse, and the 
                 CHECK(std::equal(seen.begin(), seen.end(), b.samples().begin(), b.samples().end()));
             }
         }(),
-        cuota::misuse);
+        cuota::usage_error);
     CHECK(batches >= 2);
     CHECK(batches < 10);
 }
@@ -320,7 +321,7 @@ TEST_CASE("batch_loader ends while a worker reads", "[data][batch_loader]") {
     });
     std::thread releaser;
     {
-        cuota::batch_loader loader{from, {.batch = 20}};
+        cuota::batch_loader loader{from, {.batch_size = 20}};
         auto const epoch = loader.epoch(0);
         reading.wait();
         releaser = std::thread{[&] {
@@ -341,7 +342,7 @@ TEST_CASE("an epoch waits for its next batch no longer than it is told to", "[da
         if (samples[0] == 4) go_on.wait(false);
         if (fails && samples[0] == 8) throw cuota::data_error{"numbers", 8, "bad"};
     });
-    cuota::batch_loader loader{from, {.batch = 4}};
+    cuota::batch_loader loader{from, {.batch_size = 4}};
     {
         auto epoch = loader.epoch(0);
         CHECK(epoch.wait_for(1h));
@@ -359,7 +360,7 @@ TEST_CASE("an epoch waits for its next batch no longer than it is told to", "[da
         CHECK(epoch.wait_for(0ms));  // the epoch has finished
         CHECK_FALSE(epoch.next());
         auto const moved = std::move(epoch);
-        CHECK_THROWS_AS((void)epoch.wait_for(0ms), cuota::misuse);
+        CHECK_THROWS_AS((void)epoch.wait_for(0ms), cuota::usage_error);
     }
     fails = true;
     auto epoch = loader.epoch(1);
@@ -372,16 +373,16 @@ TEST_CASE("an epoch waits for its next batch no longer than it is told to", "[da
 
 TEST_CASE("an epoch whose slots are all held does not wait for the next batch", "[data][batch_loader]") {
     machine const on;
-    cuota::batch_loader loader{numbered_source{12}, {.batch = 4, .device_slots = 1}};
+    cuota::batch_loader loader{numbered_source{12}, {.batch_size = 4, .device_slots = 1}};
     auto epoch = loader.epoch(0);
     auto const first = epoch.next();
     CHECK(epoch.wait_for(std::chrono::nanoseconds::max()));
-    CHECK_THROWS_AS(epoch.next(), cuota::misuse);
+    CHECK_THROWS_AS(epoch.next(), cuota::usage_error);
 }
 
 TEST_CASE("batch_loader hands on a failing copy, and goes on with the next epoch", "[data][batch_loader]") {
     machine const on;
-    cuota::batch_loader loader{numbered_source{20}, {.batch = 4}};
+    cuota::batch_loader loader{numbered_source{20}, {.batch_size = 4}};
     char const* const call = GENERATE("cudaMemcpyAsync", "cudaEventRecord", "cudaEventSynchronize");
     std::uint64_t const nth = GENERATE(1, 3);
     sim::fail_call(call, nth);
@@ -404,7 +405,8 @@ TEST_CASE("batch_loader survives every failing call", "[data][batch_loader]") {
     cuota::budget const pinned{"pinned", cuota::unlimited};
     support::survives_every_failure(on, [&] {
         cuota::stream const s;
-        cuota::batch_loader loader{numbered_source{30}, {.batch = 4, .device = device, .pinned = pinned}};
+        cuota::batch_loader loader{numbered_source{30},
+                                   {.batch_size = 4, .device_budget = device, .pinned_budget = pinned}};
         for (cuota::batch b : loader.epoch(0)) (void)b.view<std::uint32_t>(s);
     });
     CHECK(device.held() == 0);
@@ -426,7 +428,8 @@ TEST_CASE("batch_loader ends well when the device is lost, and when calls fail b
                 sim::fail_randomly(name, 0.03, round);
         try {
             cuota::stream const s;
-            cuota::batch_loader loader{numbered_source{60}, {.batch = 4, .device = device, .pinned = pinned}};
+            cuota::batch_loader loader{numbered_source{60},
+                                       {.batch_size = 4, .device_budget = device, .pinned_budget = pinned}};
             unsigned seen = 0;
             for (cuota::batch b : loader.epoch(0)) {
                 (void)b.view<std::uint32_t>(s);
@@ -460,7 +463,7 @@ TEST_CASE("batch_loader ends well wherever it is left", "[data][batch_loader]") 
         std::vector<cuota::batch> kept;
         try {
             cuota::batch_loader loader{from,
-                                       {.batch = 4,
+                                       {.batch_size = 4,
                                         .seed = below(9),
                                         .workers = 1 + below(3),
                                         .device_slots = 2 + below(2),
@@ -482,17 +485,19 @@ TEST_CASE("batch_loader ends well wherever it is left", "[data][batch_loader]") 
 TEST_CASE("batch_loader takes the largest batch that fits, and says which", "[data][batch_loader]") {
     machine const on;
     cuota::budget const device{"device", 20'000};
-    cuota::batch_loader loader{numbered_source{1000}, {.batch = cuota::automatic_batch, .device = device}};
-    std::size_t const chosen = loader.plan().batch;
+    cuota::batch_loader loader{numbered_source{1000},
+                               {.batch_size = cuota::automatic_batch, .device_budget = device}};
+    std::size_t const chosen = loader.plan().batch_size;
     CHECK(device.held() == loader.plan().device_bytes);
     CHECK(order_of(loader, 0) == counted(1000));
-    CHECK_THROWS_AS((cuota::batch_loader{numbered_source{1000},
-                                         {.batch = chosen + 1, .device = cuota::budget{"as large", 20'000}}}),
-                    cuota::budget_exceeded);
+    CHECK_THROWS_AS(
+        (cuota::batch_loader{numbered_source{1000},
+                             {.batch_size = chosen + 1, .device_budget = cuota::budget{"as large", 20'000}}}),
+        cuota::budget_exceeded);
     CHECK(has(message_of<cuota::budget_exceeded>([] {
                   cuota::batch_loader{
                       numbered_source{10},
-                      {.batch = cuota::automatic_batch, .device = cuota::budget{"small", 64}}};
+                      {.batch_size = cuota::automatic_batch, .device_budget = cuota::budget{"small", 64}}};
               }),
               "small"));
 }
@@ -500,10 +505,10 @@ TEST_CASE("batch_loader takes the largest batch that fits, and says which", "[da
 TEST_CASE("batch_loader brings floats as halves", "[data][batch_loader]") {
     machine const on;
     cuota::stream const s;
-    cuota::converted_source const from{
-        cuota::memory_source{"x", std::vector<float>{0.5f, 1.5f, -2.0f, 65504.0f}},
+    cuota::converted_dataset const from{
+        cuota::memory_dataset{"x", std::vector<float>{0.5f, 1.5f, -2.0f, 65504.0f}},
         {{"x", cuota::element_type::f16}}};
-    cuota::batch_loader loader{from, {.batch = 4}};
+    cuota::batch_loader loader{from, {.batch_size = 4}};
     CHECK(loader.plan().host_slot.sample_bytes == 2);
     auto epoch = loader.epoch(0);
     auto const b = epoch.next();
@@ -520,10 +525,10 @@ TEST_CASE("a batch is viewed on a stream of another device only where its kernel
         cuota::device_scope const there{cuota::device{1}};
         far.emplace();
     }
-    cuota::batch_loader loader{numbered_source{8}, {.batch = 4}};
+    cuota::batch_loader loader{numbered_source{8}, {.batch_size = 4}};
     auto epoch = loader.epoch(0);
     cuota::batch const b = *epoch.next();
-    std::string const why = message_of<cuota::misuse>([&] { (void)b.view<std::uint32_t>(*far); });
+    std::string const why = message_of<cuota::usage_error>([&] { (void)b.view<std::uint32_t>(*far); });
     CHECK(has(why, "a batch in memory of device 0"));
     CHECK(has(why, "stream of device 1"));
 

@@ -41,7 +41,7 @@ std::uint64_t batches_of(cuota::batch_loader& loader, std::uint64_t epoch) {
     return n;
 }
 
-// A source whose gathers block until `go_on` is set.
+// A dataset whose gathers block until `go_on` is set.
 struct held_source {
     explicit held_source(std::uint64_t samples) : from{samples} {
         from.before_each([this](std::span<std::uint64_t const>) {
@@ -65,7 +65,7 @@ struct held_source {
 TEST_CASE("an epoch that is stopped gives no more batches, and the next one goes on there",
           "[data][batch_loader][stop]") {
     machine const on;
-    cuota::batch_loader loader{numbered_source{40}, {.batch = 4, .seed = 1}};
+    cuota::batch_loader loader{numbered_source{40}, {.batch_size = 4, .seed = 1}};
     std::vector<std::uint64_t> whole;
     for (cuota::batch b : loader.epoch(0)) whole.insert(whole.end(), b.samples().begin(), b.samples().end());
 
@@ -86,7 +86,7 @@ TEST_CASE("a program that waits for a batch wakes when it is stopped", "[data][b
     held_source held{20};
     std::stop_source stop;
     bool const by_wait_for = GENERATE(false, true);
-    cuota::batch_loader loader{held.from, {.batch = 4}};
+    cuota::batch_loader loader{held.from, {.batch_size = 4}};
     {
         auto epoch = loader.epoch(0, stop.get_token());
         held.reading.wait();
@@ -102,7 +102,7 @@ TEST_CASE("a program that waits for a batch wakes when it is stopped", "[data][b
 
 TEST_CASE("an epoch that was stopped before it began gives nothing", "[data][batch_loader][stop]") {
     machine const on;
-    cuota::batch_loader loader{numbered_source{20}, {.batch = 4}};
+    cuota::batch_loader loader{numbered_source{20}, {.batch_size = 4}};
     std::stop_source stop;
     stop.request_stop();
     auto epoch = loader.epoch(0, stop.get_token());
@@ -115,11 +115,11 @@ TEST_CASE("an epoch that was stopped before it began gives nothing", "[data][bat
 TEST_CASE("a loader is closed once nothing of it is in use", "[data][batch_loader][close]") {
     machine const on;
     cuota::budget const device{"device", cuota::unlimited};
-    cuota::batch_loader loader{numbered_source{20}, {.batch = 4, .device = device}};
+    cuota::batch_loader loader{numbered_source{20}, {.batch_size = 4, .device_budget = device}};
     {
         auto epoch = loader.epoch(0);
-        CHECK(
-            has(thrown<cuota::misuse>([&] { loader.close(); }).what(), "cannot close: an epoch is running"));
+        CHECK(has(thrown<cuota::usage_error>([&] { loader.close(); }).what(),
+                  "cannot close: an epoch is running"));
         CHECK(epoch.next());
     }
     {
@@ -129,12 +129,12 @@ TEST_CASE("a loader is closed once nothing of it is in use", "[data][batch_loade
             kept.push_back(*epoch.next());
             kept.push_back(*epoch.next());
         }
-        CHECK(has(thrown<cuota::misuse>([&] {
+        CHECK(has(thrown<cuota::usage_error>([&] {
                       loader.close({"train.cpp", 9});
                   }).what(),
                   "cannot close: 2 batches are alive"));
         kept.pop_back();
-        CHECK(has(thrown<cuota::misuse>([&] { loader.close(); }).what(), "1 batch is alive"));
+        CHECK(has(thrown<cuota::usage_error>([&] { loader.close(); }).what(), "1 batch is alive"));
     }
     CHECK(batches_of(loader, 0) == 5);
     CHECK(device.held() != 0);
@@ -143,14 +143,14 @@ TEST_CASE("a loader is closed once nothing of it is in use", "[data][batch_loade
     CHECK(sim::live().total() == 0);
 
     std::string const gone = "a loader was used after it was closed or moved from";
-    CHECK(has(thrown<cuota::misuse>([&] { loader.close(); }).what(), gone));
-    CHECK(has(thrown<cuota::misuse>([&] { (void)loader.epoch(0); }).what(), gone));
-    CHECK(has(thrown<cuota::misuse>([&] { (void)loader.epoch(cuota::loader_state{}); }).what(), gone));
-    CHECK(has(thrown<cuota::misuse>([&] { (void)loader.state(); }).what(), gone));
-    CHECK(has(thrown<cuota::misuse>([&] { (void)loader.stats(); }).what(), gone));
-    CHECK(has(thrown<cuota::misuse>([&] { (void)loader.plan(); }).what(), gone));
-    CHECK(has(thrown<cuota::misuse>([&] { (void)loader.size(); }).what(), gone));
-    CHECK(has(thrown<cuota::misuse>([&] { (void)loader.fields(); }).what(), gone));
+    CHECK(has(thrown<cuota::usage_error>([&] { loader.close(); }).what(), gone));
+    CHECK(has(thrown<cuota::usage_error>([&] { (void)loader.epoch(0); }).what(), gone));
+    CHECK(has(thrown<cuota::usage_error>([&] { (void)loader.epoch(cuota::loader_state{}); }).what(), gone));
+    CHECK(has(thrown<cuota::usage_error>([&] { (void)loader.state(); }).what(), gone));
+    CHECK(has(thrown<cuota::usage_error>([&] { (void)loader.stats(); }).what(), gone));
+    CHECK(has(thrown<cuota::usage_error>([&] { (void)loader.plan(); }).what(), gone));
+    CHECK(has(thrown<cuota::usage_error>([&] { (void)loader.size(); }).what(), gone));
+    CHECK(has(thrown<cuota::usage_error>([&] { (void)loader.fields(); }).what(), gone));
 }
 
 TEST_CASE("close throws what the end of a loader meets; its destruction reports it",
@@ -158,7 +158,7 @@ TEST_CASE("close throws what the end of a loader meets; its destruction reports 
     machine on;
     cuota::budget const device{"device", cuota::unlimited};
     auto const make = [&] {
-        return cuota::batch_loader{numbered_source{20}, {.batch = 4, .device = device}};
+        return cuota::batch_loader{numbered_source{20}, {.batch_size = 4, .device_budget = device}};
     };
     {
         cuota::batch_loader loader = make();
@@ -188,10 +188,11 @@ TEST_CASE("each worker is told its number before it reads", "[data][batch_loader
     thread_local bool is_ready = false;
     from.before_each([&](auto) { early = early || !is_ready; });
     {
-        cuota::batch_loader loader{from, {.batch = 2, .workers = 3, .worker_start = [&](std::size_t worker) {
-                                              ++started.at(worker);
-                                              is_ready = true;
-                                          }}};
+        cuota::batch_loader loader{from,
+                                   {.batch_size = 2, .workers = 3, .worker_init = [&](std::size_t worker) {
+                                        ++started.at(worker);
+                                        is_ready = true;
+                                    }}};
         CHECK(batches_of(loader, 0) == 20);
         CHECK(batches_of(loader, 1) == 20);
     }
@@ -199,9 +200,9 @@ TEST_CASE("each worker is told its number before it reads", "[data][batch_loader
     for (auto const& n : started) CHECK(n <= 1);  // 0 if the worker never read
 }
 
-TEST_CASE("what worker_start throws comes in place of batches, in every epoch", "[data][batch_loader]") {
+TEST_CASE("what worker_init throws comes in place of batches, in every epoch", "[data][batch_loader]") {
     machine const on;
-    cuota::batch_loader loader{numbered_source{40}, {.batch = 4, .worker_start = [](std::size_t) {
+    cuota::batch_loader loader{numbered_source{40}, {.batch_size = 4, .worker_init = [](std::size_t) {
                                                          throw std::runtime_error{"no such processor"};
                                                      }}};
     CHECK_THROWS_WITH(batches_of(loader, 0), "no such processor");
@@ -233,9 +234,9 @@ TEST_CASE("batch_loader ends well whatever ends it, wherever it is", "[data][bat
         try {
             cuota::stream const s;
             cuota::batch_loader loader{from,
-                                       {.batch = 4,
-                                        .device = device,
-                                        .pinned = pinned,
+                                       {.batch_size = 4,
+                                        .device_budget = device,
+                                        .pinned_budget = pinned,
                                         .seed = below(9),
                                         .workers = 1 + below(3),
                                         .device_slots = 2 + below(2),

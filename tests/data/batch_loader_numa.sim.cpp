@@ -76,8 +76,8 @@ bool has_processors(numa_node node) {
 }
 
 cuota::loader_options on_node(numa_node node) {
-    cuota::loader_options wanted{.batch = 4, .seed = 7, .workers = 3, .host_memory = numa_memory{node}};
-    if (has_processors(node)) wanted.worker_start = [node](std::size_t) { cuota::bind_this_thread(node); };
+    cuota::loader_options wanted{.batch_size = 4, .seed = 7, .workers = 3, .host_memory = numa_memory{node}};
+    if (has_processors(node)) wanted.worker_init = [node](std::size_t) { cuota::bind_this_thread(node); };
     return wanted;
 }
 
@@ -87,7 +87,7 @@ TEST_CASE("a loader on a NUMA node gives the batches that it would give elsewher
           "[data][batch_loader][numa_memory]") {
     if (auto const why = support::no_numa(); !why.empty()) CUOTA_SKIP(why);
     machine const on;
-    cuota::batch_loader plain{numbered_source{61}, {.batch = 4, .seed = 7}};
+    cuota::batch_loader plain{numbered_source{61}, {.batch_size = 4, .seed = 7}};
     for (numa_node const node : cuota::numa_nodes()) {
         looking_source const from{numbered_source{61}, node.number()};
         {

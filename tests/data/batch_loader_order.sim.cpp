@@ -16,7 +16,7 @@
 #include "support/sink.hpp"
 #include "support/thrown.hpp"
 
-using cuota::last_batch;
+using cuota::last_batch_policy;
 using cuota::loader_options;
 using cuota::loader_state;
 using support::has;
@@ -45,7 +45,7 @@ numbers of_all_processes(std::uint64_t samples, loader_options how, std::uint64_
                          loader_state const& from) {
     std::vector<std::vector<numbers>> batches;
     for (std::uint64_t rank = 0; rank != world; ++rank) {
-        how.part = {rank, world};
+        how.shard = {rank, world};
         cuota::batch_loader loader{numbered_source{samples, 1}, how};
         std::vector<numbers>& mine = batches.emplace_back();
         for (cuota::batch const b : loader.epoch(from))
@@ -63,7 +63,7 @@ numbers of_all_processes(std::uint64_t samples, loader_options how, std::uint64_
 TEST_CASE("batch_loader takes the samples that its sampler draws", "[data][batch_loader]") {
     machine const on;
     auto const order = [](cuota::any_sampler const& by, std::uint64_t epoch) {
-        cuota::batch_loader loader{numbered_source{20}, {.batch = 3, .sampler = by, .workers = 2}};
+        cuota::batch_loader loader{numbered_source{20}, {.batch_size = 3, .sampler = by, .workers = 2}};
         CHECK(loader.plan().batches == (by.size(20) + 2) / 3);
         return rest_of(loader.epoch(epoch));
     };
@@ -74,7 +74,7 @@ TEST_CASE("batch_loader takes the samples that its sampler draws", "[data][batch
         by.draw(20, 5, 0, expected);
         CHECK(order(by, 5) == expected);
     }
-    cuota::batch_loader by_seed{numbered_source{20}, {.batch = 3, .seed = 4}};
+    cuota::batch_loader by_seed{numbered_source{20}, {.batch_size = 3, .seed = 4}};
     CHECK(rest_of(by_seed.epoch(5)) == order(cuota::shuffle_sampler{4}, 5));
 }
 
@@ -82,8 +82,9 @@ TEST_CASE("a loader goes on where another was, whatever was read ahead, by any n
           "[data][batch_loader]") {
     machine const on;
     constexpr std::uint64_t samples = 23;
-    for (last_batch const last : {last_batch::partial, last_batch::drop, last_batch::pad}) {
-        loader_options how{.batch = 3, .seed = 7, .last = last};
+    for (last_batch_policy const last :
+         {last_batch_policy::partial, last_batch_policy::drop, last_batch_policy::pad}) {
+        loader_options how{.batch_size = 3, .seed = 7, .last_batch = last};
         cuota::batch_loader reference{numbered_source{samples}, how};
         numbers const whole = rest_of(reference.epoch(2));
         for (std::size_t delivered = 0; delivered <= reference.plan().batches; ++delivered) {
@@ -117,7 +118,7 @@ TEST_CASE("the order is the same for any number of processes, and from any step 
     numbers whole;
     loader_state start;
     {
-        how.batch = samples;
+        how.batch_size = samples;
         cuota::batch_loader loader{numbered_source{samples}, how};
         start = loader.state();
         whole = rest_of(loader.epoch(start));
@@ -126,37 +127,37 @@ TEST_CASE("the order is the same for any number of processes, and from any step 
     for (std::uint64_t world = 1; world <= 4; ++world)
         for (std::size_t batch = 1; batch <= 3; ++batch)
             for (std::uint64_t position = 0; position <= samples; position += world * batch) {
-                how.batch = batch;
+                how.batch_size = batch;
                 loader_state from = start;
                 from.position = position;
                 numbers expected(whole.begin() + static_cast<std::ptrdiff_t>(position), whole.end());
-                how.last = last_batch::partial;
+                how.last_batch = last_batch_policy::partial;
                 REQUIRE(of_all_processes(samples, how, world, from) == expected);
                 std::uint64_t const step = world * batch;
                 numbers padded = expected;
                 for (std::uint64_t more = 0; padded.size() % step != 0; ++more)
                     padded.push_back(whole[more % samples]);
-                how.last = last_batch::pad;
+                how.last_batch = last_batch_policy::pad;
                 REQUIRE(of_all_processes(samples, how, world, from) == padded);
                 expected.resize(expected.size() / step * step);
-                how.last = last_batch::drop;
+                how.last_batch = last_batch_policy::drop;
                 REQUIRE(of_all_processes(samples, how, world, from) == expected);
             }
 }
 
-TEST_CASE("a source smaller than a step is padded by going around it", "[data][batch_loader]") {
+TEST_CASE("a dataset smaller than a step is padded by going around it", "[data][batch_loader]") {
     machine const on;
-    cuota::batch_loader loader{numbered_source{3}, {.batch = 8, .last = last_batch::pad}};
-    CHECK(loader.plan().batch == 8);
+    cuota::batch_loader loader{numbered_source{3}, {.batch_size = 8, .last_batch = last_batch_policy::pad}};
+    CHECK(loader.plan().batch_size == 8);
     CHECK(rest_of(loader.epoch(0)) == numbers{0, 1, 2, 0, 1, 2, 0, 1});
-    cuota::batch_loader none{numbered_source{0}, {.batch = 8, .last = last_batch::pad}};
+    cuota::batch_loader none{numbered_source{0}, {.batch_size = 8, .last_batch = last_batch_policy::pad}};
     CHECK(rest_of(none.epoch(0)).empty());
 }
 
 TEST_CASE("a process that has nothing of the last step has a batch of no samples", "[data][batch_loader]") {
     machine const on;
     cuota::stream const s;
-    cuota::batch_loader loader{numbered_source{5}, {.batch = 2, .part = {1, 2}}};
+    cuota::batch_loader loader{numbered_source{5}, {.batch_size = 2, .shard = {1, 2}}};
     auto epoch = loader.epoch(0);
     CHECK(epoch.next()->size() == 2);
     std::optional<cuota::batch> const last = epoch.next();
@@ -169,18 +170,20 @@ TEST_CASE("a process that has nothing of the last step has a batch of no samples
 TEST_CASE("a state of another order or other samples is refused, and the loader is as it was",
           "[data][batch_loader]") {
     machine const on;
-    loader_options const how{.batch = 4, .seed = 1};
+    loader_options const how{.batch_size = 4, .seed = 1};
     cuota::batch_loader loader{numbered_source{10}, how};
     cuota::batch_loader of_more{numbered_source{11}, how};
-    cuota::batch_loader by_another{numbered_source{10}, {.batch = 4, .seed = 2}};
+    cuota::batch_loader by_another{numbered_source{10}, {.batch_size = 4, .seed = 2}};
     for (loader_state const& other : {of_more.state(), by_another.state()}) {
-        auto const error = thrown<cuota::misuse>([&] { (void)loader.epoch(other, {}, {"train.cpp", 12}); });
+        auto const error = thrown<cuota::usage_error>([&] {
+            (void)loader.epoch(other, {}, {"train.cpp", 12});
+        });
         CHECK(has(error.what(), "loader of numbers: cannot resume"));
         CHECK(has(error.what(), "(train.cpp:12)"));
     }
     loader_state beyond = loader.state();
     beyond.position = 11;
-    CHECK(has(thrown<cuota::misuse>([&] { (void)loader.epoch(beyond); }).what(), "position 11 of 10"));
+    CHECK(has(thrown<cuota::usage_error>([&] { (void)loader.epoch(beyond); }).what(), "position 11 of 10"));
     CHECK(rest_of(loader.epoch(0)).size() == 10);
 }
 
@@ -188,14 +191,15 @@ TEST_CASE("a loader is given one order, and a place among its processes that the
           "[data][batch_loader]") {
     machine const on;
     numbered_source const from{10};
-    CHECK(has(thrown<cuota::misuse>([&] {
-                  cuota::batch_loader{from, {.batch = 1, .seed = 1, .sampler = cuota::sequential_sampler{}}};
-              }).what(),
-              "loader of numbers: seed and sampler cannot be combined"));
-    CHECK_THROWS_AS((cuota::batch_loader{from, {.batch = 1, .part = {2, 2}}}), cuota::misuse);
-    CHECK_THROWS_AS((cuota::batch_loader{from, {.batch = 1, .sampler = cuota::subset_sampler{{10}}}}),
-                    cuota::misuse);
-    CHECK_THROWS_AS((void)cuota::plan_loader(from, {.batch = 1, .part = {2, 2}}), cuota::misuse);
+    CHECK(has(
+        thrown<cuota::usage_error>([&] {
+            cuota::batch_loader{from, {.batch_size = 1, .seed = 1, .sampler = cuota::sequential_sampler{}}};
+        }).what(),
+        "loader of numbers: seed and sampler cannot be combined"));
+    CHECK_THROWS_AS((cuota::batch_loader{from, {.batch_size = 1, .shard = {2, 2}}}), cuota::usage_error);
+    CHECK_THROWS_AS((cuota::batch_loader{from, {.batch_size = 1, .sampler = cuota::subset_sampler{{10}}}}),
+                    cuota::usage_error);
+    CHECK_THROWS_AS((void)cuota::plan_loader(from, {.batch_size = 1, .shard = {2, 2}}), cuota::usage_error);
 }
 
 TEST_CASE("what a sampler throws takes the place of its batch", "[data][batch_loader]") {
@@ -208,7 +212,7 @@ TEST_CASE("what a sampler throws takes the place of its batch", "[data][batch_lo
         [[nodiscard]] std::uint64_t fingerprint() const { return 0; }
     };
     machine const on;
-    cuota::batch_loader loader{numbered_source{10}, {.batch = 2, .sampler = failing{}, .workers = 2}};
+    cuota::batch_loader loader{numbered_source{10}, {.batch_size = 2, .sampler = failing{}, .workers = 2}};
     auto epoch = loader.epoch(0);
     CHECK(epoch.next());
     CHECK(epoch.next());

@@ -39,7 +39,7 @@
 
 namespace sim = cuota::simulator;
 using cuota::batch_loader;
-using cuota::last_batch;
+using cuota::last_batch_policy;
 using cuota::loader_options;
 using cuota::loader_state;
 using support::has;
@@ -90,7 +90,7 @@ numbers joined(std::vector<numbers> const& batches) {
     return all;
 }
 
-/// Wraps a source and calls a hook before its lengths are queried and before it is read.
+/// Wraps a dataset and calls a hook before its lengths are queried and before it is read.
 template <class S>
 class watched_source {
 public:
@@ -103,9 +103,10 @@ public:
         if (before_gather) before_gather(samples);
         inside_.gather(samples, out);
     }
-    void lengths(std::size_t k, std::span<std::uint64_t const> samples, std::span<std::uint64_t> out) const {
+    void row_counts(std::size_t k, std::span<std::uint64_t const> samples,
+                    std::span<std::uint64_t> out) const {
         if (before_lengths) before_lengths(samples);
-        inside_.lengths(k, samples, out);
+        inside_.row_counts(k, samples, out);
     }
     hook before_gather{}, before_lengths{};
 
@@ -130,7 +131,7 @@ struct pad_rows {
 TEST_CASE("samples of different lengths come with their rows and where those begin", "[data][ragged]") {
     machine const on;
     ragged_texts const texts = ragged_texts::any(300, 30);
-    loader_options how{.batch = 16, .rows = 200, .seed = 4};
+    loader_options how{.batch_size = 16, .max_rows = 200, .seed = 4};
     std::vector<numbers> first;
     for (std::size_t const workers : {1U, 2U, 4U}) {
         how.workers = workers;
@@ -151,19 +152,20 @@ TEST_CASE("samples of different lengths come with their rows and where those beg
 TEST_CASE("a batch may have no rows, and an epoch no samples", "[data][ragged]") {
     machine const on;
     ragged_texts const empty{numbers(9, 0)};
-    batch_loader loader{empty.classed(), {.batch = 4, .rows = 1}};
+    batch_loader loader{empty.classed(), {.batch_size = 4, .max_rows = 1}};
     CHECK(batches_of(empty, loader.epoch(0)) == std::vector<numbers>{{0, 1, 2, 3}, {4, 5, 6, 7}, {8}});
 
     ragged_texts const none{{}};
-    batch_loader of_none{none.words(), {.batch = 4, .rows = 1}};
+    batch_loader of_none{none.words(), {.batch_size = 4, .max_rows = 1}};
     for (std::uint64_t epoch = 0; epoch != 2; ++epoch) CHECK(!of_none.epoch(epoch).next());
 }
 
 TEST_CASE("an epoch by rows goes on where it was, by any number of workers", "[data][ragged]") {
     machine const on;
     ragged_texts const texts = ragged_texts::any(40, 9);
-    for (last_batch const last : {last_batch::partial, last_batch::drop, last_batch::pad}) {
-        loader_options how{.batch = 6, .rows = 20, .seed = 7, .last = last};
+    for (last_batch_policy const last :
+         {last_batch_policy::partial, last_batch_policy::drop, last_batch_policy::pad}) {
+        loader_options how{.batch_size = 6, .max_rows = 20, .seed = 7, .last_batch = last};
         batch_loader reference{texts.classed(), how};
         std::vector<numbers> const whole = batches_of(texts, reference.epoch(2));
         for (std::size_t delivered = 0; delivered <= whole.size(); ++delivered) {
@@ -195,8 +197,9 @@ TEST_CASE("processes that share an epoch by rows have as many batches, and the s
         std::vector<std::vector<numbers>> ranks;
         loader_state after_two;
         for (std::uint64_t rank = 0; rank != world; ++rank) {
-            batch_loader loader{texts.classed(),
-                                {.batch = 5, .rows = 18, .seed = 3, .part = {rank, world}, .workers = 2}};
+            batch_loader loader{
+                texts.classed(),
+                {.batch_size = 5, .max_rows = 18, .seed = 3, .shard = {rank, world}, .workers = 2}};
             ranks.push_back(batches_of(texts, loader.epoch(1)));
             REQUIRE(ranks[rank].size() == ranks[0].size());
             auto again = loader.epoch(1);
@@ -212,7 +215,7 @@ TEST_CASE("processes that share an epoch by rows have as many batches, and the s
             for (auto const& mine : ranks) all.insert(all.end(), mine[step].begin(), mine[step].end());
         }
         CHECK(all == order);
-        batch_loader alone{texts.classed(), {.batch = 7, .rows = 30, .seed = 3}};  // resumes alone
+        batch_loader alone{texts.classed(), {.batch_size = 7, .max_rows = 30, .seed = 3}};  // resumes alone
         numbers const rest = joined(batches_of(texts, alone.epoch(after_two)));
         two.insert(two.end(), rest.begin(), rest.end());
         CHECK(two == order);
@@ -223,28 +226,30 @@ TEST_CASE("what is dropped at an epoch's end is found there, and nobody waits fo
     machine const on;
     ragged_texts const texts{{3, 3, 3, 3, 3}};
     for (std::size_t const workers : {1U, 3U}) {
-        batch_loader loader{texts.classed(),
-                            {.batch = 2, .rows = 9, .last = last_batch::drop, .workers = workers}};
+        batch_loader loader{
+            texts.classed(),
+            {.batch_size = 2, .max_rows = 9, .last_batch = last_batch_policy::drop, .workers = workers}};
         for (std::uint64_t epoch = 0; epoch != 20; ++epoch) {
             CHECK(batches_of(texts, loader.epoch(epoch)) == std::vector<numbers>{{0, 1}, {2, 3}});
             CHECK(loader.state().position == 4);
         }
     }
-    batch_loader nothing{texts.classed(), {.batch = 8, .rows = 99, .last = last_batch::drop}};
+    batch_loader nothing{texts.classed(),
+                         {.batch_size = 8, .max_rows = 99, .last_batch = last_batch_policy::drop}};
     CHECK(!nothing.epoch(0).next());
 }
 
 TEST_CASE("an epoch goes on past a sample that is too long, if it is told to", "[data][ragged]") {
     machine const on;
     ragged_texts const texts{{4, 4, 4, 11, 1, 1}};
-    batch_loader loader{texts.classed(), {.batch = 2, .rows = 10, .workers = 3}};
+    batch_loader loader{texts.classed(), {.batch_size = 2, .max_rows = 10, .workers = 3}};
     {
         auto epoch = loader.epoch(0);
         CHECK_THROWS_AS(
             [&] {
                 while (epoch.next()) {}
             }(),
-            cuota::sample_too_long);
+            cuota::sample_too_long_error);
     }
     loader_state past = loader.state();
     CHECK(past.position == 3);
@@ -264,7 +269,7 @@ TEST_CASE("what lengths and gather throw comes in its batch's place", "[data][ra
     watched_source from{texts.classed()};
     (in_lengths ? from.before_lengths : from.before_gather) = fails_at(40);
     for (std::size_t const workers : {1U, 2U, 4U}) {
-        batch_loader loader{from, {.batch = 5, .rows = 30, .workers = workers}};
+        batch_loader loader{from, {.batch_size = 5, .max_rows = 30, .workers = workers}};
         for (std::uint64_t number = 0; number != 4; ++number) {
             cuota::stream const s;
             auto epoch = loader.epoch(number);
@@ -291,7 +296,7 @@ TEST_CASE("an epoch by rows may be left anywhere", "[data][ragged]") {
     from.before_lengths = [asked](auto) {
         if (asked->fetch_add(1) % 50 == 49) throw std::runtime_error{"a worker's"};
     };
-    batch_loader loader{from, {.batch = 5, .rows = 25, .seed = 1, .workers = 3}};
+    batch_loader loader{from, {.batch_size = 5, .max_rows = 25, .seed = 1, .workers = 3}};
     std::uint64_t failures = 0;
     for (std::uint64_t number = 0; number != 150; ++number) {
         cuota::stream const s;
@@ -311,8 +316,8 @@ TEST_CASE("only what there is crosses the link", "[data][ragged]") {
     machine const on;
     ragged_texts const texts{{40, 3, 0, 1}};
     ragged_texts const answers{{1, 2, 3, 40}};
-    cuota::zip_source const from{texts.words(), answers.words(), numbered_source{4, 100}};
-    batch_loader loader{from, {.batch = 3, .rows = 64}};
+    cuota::zip_dataset const from{texts.words(), answers.words(), numbered_source{4, 100}};
+    batch_loader loader{from, {.batch_size = 3, .max_rows = 64}};
     CHECK(loader.plan().host_slot.bytes == 2 * 256 + 256 + 256 + 1280 + 256);
     cuota::stream const s;
     auto epoch = loader.epoch(0);
@@ -332,7 +337,8 @@ TEST_CASE("a loader by rows allocates nothing while it loads", "[data][ragged]")
     machine const on;
     cuota::stream const s;
     ragged_texts const texts = ragged_texts::any(400, 40);
-    batch_loader loader{texts.classed(), {.batch = 16, .rows = 256, .seed = 1, .part = {1, 2}, .workers = 2}};
+    batch_loader loader{texts.classed(),
+                        {.batch_size = 16, .max_rows = 256, .seed = 1, .shard = {1, 2}, .workers = 2}};
     auto const run = [&](std::uint64_t number) {
         std::size_t rows = 0;
         auto epoch = loader.epoch(number);
@@ -354,39 +360,39 @@ TEST_CASE("a loader by rows allocates nothing while it loads", "[data][ragged]")
 TEST_CASE("a loader by rows takes what it planned, and refuses in rows", "[data][ragged]") {
     machine const on;
     ragged_texts const texts = ragged_texts::any(500, 20);
-    loader_options how{.batch = 32, .rows = 1000};
+    loader_options how{.batch_size = 32, .max_rows = 1000};
     cuota::loader_plan const planned = cuota::plan_loader(texts.classed(), how);
-    CHECK(planned.rows == 1000);
-    CHECK(planned.batch == 32);
+    CHECK(planned.max_rows == 1000);
+    CHECK(planned.batch_size == 32);
     CHECK(!planned.batches);
     CHECK(planned.host_slot.row_bytes == 4);
     CHECK(planned.host_slot.sample_bytes == 8 + 2);
     CHECK(planned.host_slot.bytes == 512 + 4096 + 256);
     cuota::budget const device{"device", planned.device_bytes};
     cuota::budget const pinned{"pinned", planned.pinned_bytes};
-    how.device = device;
-    how.pinned = pinned;
+    how.device_budget = device;
+    how.pinned_budget = pinned;
     {
         batch_loader loader{texts.classed(), how};
         CHECK(device.held() == planned.device_bytes);
         CHECK(pinned.held() == planned.pinned_bytes);
         CHECK(joined(batches_of(texts, loader.epoch(0))).size() == 500);
-        CHECK(!loader.stats().all_batches);
+        CHECK(!loader.stats().total_batches);
         CHECK(loader.stats().covered == 1);
     }
-    how.rows = 1500;
+    how.max_rows = 1500;
     auto const refused = thrown<cuota::budget_exceeded>([&] { batch_loader{texts.classed(), how}; });
     CHECK(has(refused.what(), "rows in a batch"));
-    std::size_t const fits = refused.facts().fitting_count();
+    std::size_t const fits = refused.info().max_fit_count();
     CHECK(fits == 1024);  // fields are aligned to 256 bytes
-    how.rows = fits;
+    how.max_rows = fits;
     CHECK_NOTHROW(batch_loader{texts.classed(), how});
-    how.rows = fits + 1;
+    how.max_rows = fits + 1;
     CHECK_THROWS_AS((batch_loader{texts.classed(), how}), cuota::budget_exceeded);
 
-    how.rows = cuota::automatic_rows;
+    how.max_rows = cuota::automatic_rows;
     batch_loader loader{texts.classed(), how};
-    CHECK(loader.plan().rows == fits);
+    CHECK(loader.plan().max_rows == fits);
     CHECK(joined(batches_of(texts, loader.epoch(0))).size() == 500);
 }
 
@@ -394,8 +400,9 @@ TEST_CASE("a batch of rows that fit may be chosen by its samples, too", "[data][
     machine const on;
     ragged_texts const texts = ragged_texts::any(500, 20);
     cuota::budget const device{"device", 2 * (256 + 256 + 512)};
-    batch_loader loader{texts.classed(), {.batch = cuota::automatic_batch, .rows = 128, .device = device}};
-    CHECK(loader.plan().batch == 31);  // 32 offsets fill 256 bytes
+    batch_loader loader{texts.classed(),
+                        {.batch_size = cuota::automatic_batch, .max_rows = 128, .device_budget = device}};
+    CHECK(loader.plan().batch_size == 31);  // 32 offsets fill 256 bytes
     CHECK(joined(batches_of(texts, loader.epoch(0))).size() == 500);
 }
 
@@ -403,31 +410,32 @@ TEST_CASE("options that make no batches by rows are refused", "[data][ragged]") 
     ragged_texts const texts{{3, 2}};
     auto const why = [&](loader_options const& how) {
         return std::string{
-            thrown<cuota::misuse>([&] { (void)cuota::plan_loader(texts.classed(), how); }).what()};
+            thrown<cuota::usage_error>([&] { (void)cuota::plan_loader(texts.classed(), how); }).what()};
     };
-    CHECK(has(why({.batch = 4}), "loader of words + class: field words u32[*] is ragged; set `rows`"));
-    CHECK(has(why({.batch = 4, .rows = cuota::automatic_rows}), "an automatic batch size requires a budget"));
-    CHECK(has(why({.batch = cuota::automatic_batch, .rows = cuota::automatic_rows}),
+    CHECK(has(why({.batch_size = 4}), "loader of words + class: field words u32[*] is ragged; set `rows`"));
+    CHECK(has(why({.batch_size = 4, .max_rows = cuota::automatic_rows}),
+              "an automatic batch size requires a budget"));
+    CHECK(has(why({.batch_size = cuota::automatic_batch, .max_rows = cuota::automatic_rows}),
               "automatic_batch and automatic_rows cannot be combined; set one explicitly"));
-    CHECK(has(why({.batch = 4, .rows = ~std::size_t{0} / 3}), "larger than any address space"));
-    CHECK(has(thrown<cuota::misuse>([] {
-                  (void)cuota::plan_loader(numbered_source{4}, {.batch = 2, .rows = 9});
+    CHECK(has(why({.batch_size = 4, .max_rows = ~std::size_t{0} / 3}), "larger than any address space"));
+    CHECK(has(thrown<cuota::usage_error>([] {
+                  (void)cuota::plan_loader(numbered_source{4}, {.batch_size = 2, .max_rows = 9});
               }).what(),
               "loader of numbers: batches of at most 9 rows require a ragged field"));
-    CHECK(has(why({.batch = 2,
-                   .rows = 9,
+    CHECK(has(why({.batch_size = 2,
+                   .max_rows = 9,
                    .transform = cuota::device_transform{{{"x", cuota::element_type::u8, {}, true}},
                                                         [](auto const&) {}}}),
               "output of a device_transform: ragged fields are not supported: x u8[*]"));
-    CHECK(has(why({.batch = 2,
-                   .rows = 9,
+    CHECK(has(why({.batch_size = 2,
+                   .max_rows = 9,
                    .transform =
                        cuota::device_transform{
                            {{"x"}}, [](auto const&) {}, {}, {{"y", cuota::element_type::u8, {}, true}}}}),
               "scratch of a device_transform: ragged fields are not supported: y u8[*]"));
 }
 
-TEST_CASE("a ragged field in a source that tells no lengths is refused", "[data][ragged]") {
+TEST_CASE("a ragged field in a dataset that tells no lengths is refused", "[data][ragged]") {
     struct without_lengths {
         [[nodiscard]] std::uint64_t size() const { return 1; }
         [[nodiscard]] std::span<cuota::field const> fields() const { return {&one, 1}; }
@@ -436,26 +444,26 @@ TEST_CASE("a ragged field in a source that tells no lengths is refused", "[data]
         cuota::field one{"x", cuota::element_type::u8, {}, true};
     };
     machine const on;
-    CHECK(has(thrown<cuota::misuse>([] {
-                  batch_loader{without_lengths{}, {.batch = 1, .rows = 1}};
+    CHECK(has(thrown<cuota::usage_error>([] {
+                  batch_loader{without_lengths{}, {.batch_size = 1, .max_rows = 1}};
               }).what(),
-              "mute: field x u8[*] is ragged, but the source has no lengths()"));
+              "mute: field x u8[*] is ragged, but the dataset has no row_counts()"));
 }
 
 TEST_CASE("row offsets are asked of a ragged field of a batch that is alive", "[data][ragged]") {
     machine const on;
     cuota::stream const s;
     ragged_texts const texts{{3, 2}};
-    batch_loader loader{texts.classed(), {.batch = 4, .rows = 9}};
+    batch_loader loader{texts.classed(), {.batch_size = 4, .max_rows = 9}};
     auto epoch = loader.epoch(0);
     auto b = epoch.next();
-    CHECK(has(thrown<cuota::misuse>([&] { (void)b->row_offsets(s, 1); }).what(),
+    CHECK(has(thrown<cuota::usage_error>([&] { (void)b->row_offsets(s, 1); }).what(),
               "cannot return row offsets: field class u16 of a batch is not ragged"));
-    CHECK_THROWS_AS(b->row_offsets(1), cuota::misuse);
-    CHECK_THROWS_AS(b->row_offsets(2), cuota::misuse);
-    CHECK_THROWS_AS(b->row_offsets(cudaStreamLegacy, 0), cuota::misuse);
+    CHECK_THROWS_AS(b->row_offsets(1), cuota::usage_error);
+    CHECK_THROWS_AS(b->row_offsets(2), cuota::usage_error);
+    CHECK_THROWS_AS(b->row_offsets(cudaStreamLegacy, 0), cuota::usage_error);
     cuota::batch const taken = std::move(*b);
-    CHECK_THROWS_AS(b->row_offsets(0), cuota::misuse);
+    CHECK_THROWS_AS(b->row_offsets(0), cuota::usage_error);
     CHECK(taken.row_offsets(0).size() == 3);
 }
 
@@ -467,14 +475,14 @@ TEST_CASE("a transform makes of ragged fields what has one shape", "[data][ragge
     ragged_texts const texts = ragged_texts::any(70, 8);
     constexpr std::size_t width = 8;
     cuota::device_transform const padded{
-        {{"padded", cuota::element_type::u32, {width}}}, [](cuota::transform_job const& job) {
-            CHECK_THROWS_AS(job.row_offsets(1), cuota::misuse);
+        {{"padded", cuota::element_type::u32, {width}}}, [](cuota::transform_context const& job) {
+            CHECK_THROWS_AS(job.row_offsets(1), cuota::usage_error);
             cuota::for_each_index(
                 job.stream(), job.size() * width,
                 pad_rows{job.in<std::uint32_t>(0), job.row_offsets(0), job.out<std::uint32_t>(), width});
         }};
     batch_loader loader{texts.classed(),
-                        {.batch = 9, .rows = 40, .seed = 2, .workers = 2, .transform = padded}};
+                        {.batch_size = 9, .max_rows = 40, .seed = 2, .workers = 2, .transform = padded}};
     std::size_t samples = 0;
     for (cuota::batch const b : loader.epoch(0)) {
         std::vector<std::uint32_t> expected;
@@ -484,7 +492,7 @@ TEST_CASE("a transform makes of ragged fields what has one shape", "[data][ragge
             expected.insert(expected.end(), row.begin(), row.end());
         }
         REQUIRE(seen(s, b.view<std::uint32_t>(s).span()) == expected);
-        CHECK_THROWS_AS(b.row_offsets(0), cuota::misuse);  // has one shape now
+        CHECK_THROWS_AS(b.row_offsets(0), cuota::usage_error);  // has one shape now
         samples += b.size();
     }
     CHECK(samples == 70);
@@ -494,17 +502,17 @@ TEST_CASE("ragged data is not kept on the device, but streamed", "[data][ragged]
     machine const on;
     ragged_texts const texts = ragged_texts::any(30, 8);
     cuota::budget const device{"device", 1 << 20};
-    loader_options const how{.batch = 4, .rows = 40, .device = device};
-    CHECK(has(thrown<cuota::misuse>([&] {
-                  cuota::resident_data{texts.classed(), how};
+    loader_options const how{.batch_size = 4, .max_rows = 40, .device_budget = device};
+    CHECK(has(thrown<cuota::usage_error>([&] {
+                  cuota::device_resident_dataset{texts.classed(), how};
               }).what(),
-              "resident_data of words + class: ragged fields are not supported: words u32[*]"));
+              "device_resident_dataset of words + class: ragged fields are not supported: words u32[*]"));
     cuota::cached_loader cached = cuota::cached_on_device(texts.classed(), how);
     CHECK(cached.cached_bytes == 0);
     CHECK(joined(batches_of(texts, cached.loader.epoch(0))).size() == 30);
 }
 
-TEST_CASE("the lengths of a source may charge the loader's budget after the epoch was left",
+TEST_CASE("the lengths of a dataset may charge the loader's budget after the epoch was left",
           "[data][batch_loader][ragged]") {
     machine const on;
     ragged_texts const texts = ragged_texts::any(40, 9);
@@ -521,8 +529,13 @@ TEST_CASE("the lengths of a source may charge the loader's budget after the epoc
             all.refund(all.limit());
         } catch (cuota::budget_exceeded const&) { was_refused = true; }
     };
-    batch_loader loader{
-        watched, {.batch = 4, .rows = 40, .device = all, .pinned = all, .workers = 1, .reclaim_priority = 0}};
+    batch_loader loader{watched,
+                        {.batch_size = 4,
+                         .max_rows = 40,
+                         .device_budget = all,
+                         .pinned_budget = all,
+                         .workers = 1,
+                         .reclaim_priority = 0}};
     is_first = true;
     {
         auto const epoch = loader.epoch(0);

@@ -44,7 +44,7 @@ cuota::loader_stats stats_of(cuota::batch_loader& loader) {
 
 TEST_CASE("batch_loader tells how far an epoch is, and what it took", "[data][batch_loader][stats]") {
     machine const on;
-    cuota::batch_loader loader{numbered_source{22}, {.batch = 4, .workers = 2}};
+    cuota::batch_loader loader{numbered_source{22}, {.batch_size = 4, .workers = 2}};
     CHECK(loader.stats().elapsed == 0ns);
     CHECK(loader.stats().batches == 0);
     {
@@ -54,7 +54,7 @@ TEST_CASE("batch_loader tells how far an epoch is, and what it took", "[data][ba
         cuota::loader_stats const half = loader.stats();
         CHECK(half.epoch == 7);
         CHECK(half.batches == 2);
-        CHECK(half.all_batches == 6);
+        CHECK(half.total_batches == 6);
         CHECK(half.samples == 8);
         CHECK(half.workers == 2);
         CHECK(half.elapsed > 0ns);
@@ -77,11 +77,11 @@ TEST_CASE("a loader whose slots cannot be pinned says so, if it was to go on wit
           "[data][batch_loader][stats]") {
     machine on;
     cuota::stream const s;
-    cuota::loader_options how{.batch = 4};
+    cuota::loader_options how{.batch_size = 4};
     sim::fail_call("cudaHostAlloc", 1, cudaErrorMemoryAllocation);
     CHECK_THROWS_AS((cuota::batch_loader{numbered_source{22}, how}), cuota::out_of_memory);
 
-    how.on_pin_failure = cuota::pin_failure::use_pageable;
+    how.on_pin_failure = cuota::pin_failure_policy::use_pageable;
     sim::fail_call("cudaHostAlloc", 1, cudaErrorMemoryAllocation);
     cuota::batch_loader slow{numbered_source{22}, how};
     CHECK(on.errors.take().size() == 1);
@@ -102,7 +102,7 @@ TEST_CASE("batch_loader adds each stage's time to that stage", "[data][batch_loa
     std::chrono::milliseconds reading = 0ms;
     numbered_source from{48};
     from.before_each([&](std::span<std::uint64_t const>) { std::this_thread::sleep_for(reading); });
-    cuota::batch_loader loader{from, {.batch = 4, .time_copies = true}};
+    cuota::batch_loader loader{from, {.batch_size = 4, .time_copies = true}};
 
     reading = 4ms;
     cuota::loader_stats s = stats_of(loader);
@@ -123,14 +123,14 @@ TEST_CASE("batch_loader adds each stage's time to that stage", "[data][batch_loa
     s = stats_of(loader);
     CHECK(s.waiting_for_slots >= 4ms);  // the third copy into a slot waits for the first batch's kernel
 
-    cuota::batch_loader untimed{numbered_source{48}, {.batch = 4}};
+    cuota::batch_loader untimed{numbered_source{48}, {.batch_size = 4}};
     CHECK_FALSE(stats_of(untimed).copying);
 }
 
 TEST_CASE("batch_loader hands on what timing a copy met, in the batch's place",
           "[data][batch_loader][stats]") {
     machine const on;
-    cuota::batch_loader loader{numbered_source{12}, {.batch = 4, .time_copies = true}};
+    cuota::batch_loader loader{numbered_source{12}, {.batch_size = 4, .time_copies = true}};
     sim::fail_call("cudaEventCreate", 2);
     {
         auto epoch = loader.epoch(0);
@@ -151,7 +151,7 @@ TEST_CASE("while a read does not come back, the statistics name it", "[data][bat
         std::unique_lock lock{guard};
         if (samples[0] == 8) changed.wait(lock, [&] { return !is_held; });
     });
-    cuota::batch_loader loader{from, {.batch = 4, .workers = 1}};
+    cuota::batch_loader loader{from, {.batch_size = 4, .workers = 1}};
     auto epoch = loader.epoch(0);
     (void)epoch.next();
     (void)epoch.next();
@@ -162,7 +162,7 @@ TEST_CASE("while a read does not come back, the statistics name it", "[data][bat
     CHECK(s.longest_read->worker == 0);
     CHECK(s.longest_read->first == 8);
     CHECK(s.longest_read->last == 11);
-    CHECK(s.longest_read->source == std::string{from.name()});
+    CHECK(s.longest_read->dataset == std::string{from.name()});
     CHECK(s.reading >= s.longest_read->lasted);
     CHECK(s.waiting_for_batches >= 5ms);  // from wait_for calls that timed out
     {

@@ -23,12 +23,12 @@ namespace sim = cuota::simulator;
 TEST_CASE("a view of a batch from before a capture cannot be used in it", "[data][batch_view]") {
     support::machine const on;
     cuota::stream const s;
-    cuota::batch_loader loader{support::numbered_source{12, 1}, {.batch = 4, .device_slots = 2}};
+    cuota::batch_loader loader{support::numbered_source{12, 1}, {.batch_size = 4, .device_slots = 2}};
     cuota::device_buffer<std::uint32_t> output{4, s, cuota::device_memory{}};
     for (cuota::batch b : loader.epoch(0)) {
         auto const before = b.view<std::uint32_t>(s);
         auto const refused = [&](auto use) {
-            auto const error = support::thrown<cuota::misuse>([&] { (void)cuota::capture(s, use); });
+            auto const error = support::thrown<cuota::usage_error>([&] { (void)cuota::capture(s, use); });
             return support::has(error.what(), "copy the batch to a buffer of the graph before each launch");
         };
         CHECK(refused([&] { cuota::for_each_index(s, 4, support::copy_numbers{before, output.write(s)}); }));
@@ -52,5 +52,5 @@ TEST_CASE("a view of a batch from before a capture cannot be used in it", "[data
         auto const values = output.to_vector(s);
         for (std::size_t i = 0; i != 4; ++i) CHECK(values[i] == b.samples()[i]);
     }
-    CHECK(sim::order_reports().empty());
+    CHECK(sim::race_reports().empty());
 }

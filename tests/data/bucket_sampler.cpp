@@ -156,7 +156,7 @@ TEST_CASE("orders are one for the same lengths, windows, buckets and seed", "[da
 
 TEST_CASE("bucket_sampler refuses what makes no buckets", "[data][bucket_sampler]") {
     auto const why = [](std::uint64_t window, std::uint64_t bucket) {
-        return std::string{thrown<cuota::misuse>([&] {
+        return std::string{thrown<cuota::usage_error>([&] {
                                bucket_sampler{1, {1, 2, 3}, window, bucket};
                            }).what()};
     };
@@ -164,7 +164,7 @@ TEST_CASE("bucket_sampler refuses what makes no buckets", "[data][bucket_sampler
         mentions(why(10, 0), "bucket_sampler: a bucket of 0 samples is out of range: 1 to the window's 10"));
     CHECK(mentions(why(0, 0), "a bucket of 0 samples is out of range: 1 to the window's 0"));
     CHECK(mentions(why(4, 5), "a bucket of 5 samples is out of range: 1 to the window's 4"));
-    CHECK(mentions(thrown<cuota::misuse>([] {
+    CHECK(mentions(thrown<cuota::usage_error>([] {
                        (void)bucket_sampler{1, {1, 2, 3}, 8, 4}.size(4);
                    }).what(),
                    "bucket_sampler: number of lengths does not match: 3 lengths for 4 samples"));
@@ -196,6 +196,6 @@ TEST_CASE("bucket_sampler draws without allocating, for any number of threads", 
 TEST_CASE("sample_lengths tells those of a ragged field", "[data][bucket_sampler]") {
     support::ragged_texts const texts = support::ragged_texts::any(3'000, 5);
     CHECK(cuota::sample_lengths(texts.classed()) == texts.lengths);
-    CHECK_THROWS_AS(cuota::sample_lengths(texts.classed(), 1), cuota::misuse);
+    CHECK_THROWS_AS(cuota::sample_lengths(texts.classed(), 1), cuota::usage_error);
     CHECK(cuota::sample_lengths(support::ragged_texts{{}}.words()).empty());
 }

@@ -19,19 +19,19 @@
 
 namespace {
 
-using cuota::callable_source;
+using cuota::callable_dataset;
 using cuota::element_type;
 using asked = std::span<std::uint64_t const>;
 using support::gathered;
 using rooms = std::span<std::span<std::byte> const>;
 
 constexpr auto nothing = [](asked, rooms) {};
-static_assert(cuota::source<callable_source<decltype(nothing)>>);
-static_assert(cuota::source<callable_source<void (*)(asked, rooms)>>);
+static_assert(cuota::dataset<callable_dataset<decltype(nothing)>>);
+static_assert(cuota::dataset<callable_dataset<void (*)(asked, rooms)>>);
 
 template <class Fill>
 concept fills = requires {
-    typename callable_source<Fill>;
+    typename callable_dataset<Fill>;
 };
 static_assert(!fills<int>);
 static_assert(!fills<void (*)(asked)>);
@@ -42,7 +42,7 @@ static_assert(!fills<changes_itself>);  // several threads call it concurrently
 
 /// Samples are the square of their index and its low byte.
 auto squares(std::uint64_t size) {
-    return callable_source{
+    return callable_dataset{
         "squares", size, {{"square", element_type::u64}, {"byte"}}, [](asked samples, rooms out) {
             for (std::size_t i = 0; i != samples.size(); ++i) {
                 std::uint64_t const square = samples[i] * samples[i];
@@ -54,7 +54,7 @@ auto squares(std::uint64_t size) {
 
 }  // namespace
 
-TEST_CASE("a function is a source", "[data][callable_source]") {
+TEST_CASE("a function is a dataset", "[data][callable_dataset]") {
     auto const from = squares(1000);
 
     CHECK(from.size() == 1000);
@@ -67,23 +67,23 @@ TEST_CASE("a function is a source", "[data][callable_source]") {
                                    std::string{"\3\xe7\0", 3}});
 }
 
-TEST_CASE("callable_source checks a gather before its function is called", "[data][callable_source]") {
+TEST_CASE("callable_dataset checks a gather before its function is called", "[data][callable_dataset]") {
     int calls = 0;
-    callable_source const from{"counted", 10, {{"x"}}, [&](asked, rooms) { ++calls; }};
+    callable_dataset const from{"counted", 10, {{"x"}}, [&](asked, rooms) { ++calls; }};
     std::vector<std::byte> memory(2);
     std::vector<std::span<std::byte>> const out{memory};
 
-    REQUIRE_THROWS_AS(gathered(from, {10}), cuota::misuse);
-    REQUIRE_THROWS_AS(from.gather(support::first_samples(1), out), cuota::misuse);
-    REQUIRE_THROWS_AS(from.gather(support::first_samples(1), {}), cuota::misuse);
+    REQUIRE_THROWS_AS(gathered(from, {10}), cuota::usage_error);
+    REQUIRE_THROWS_AS(from.gather(support::first_samples(1), out), cuota::usage_error);
+    REQUIRE_THROWS_AS(from.gather(support::first_samples(1), {}), cuota::usage_error);
     CHECK(calls == 0);
     (void)gathered(from, {9, 9});
     CHECK(calls == 1);
 }
 
-TEST_CASE("callable_source lets through what its function throws, and allocates nothing",
-          "[data][callable_source]") {
-    callable_source const broken{
+TEST_CASE("callable_dataset lets through what its function throws, and allocates nothing",
+          "[data][callable_dataset]") {
+    callable_dataset const broken{
         "broken", 10, {{"x"}}, [](asked, rooms) { throw std::out_of_range{"no such picture"}; }};
     CHECK(std::string{support::thrown<std::out_of_range>([&] { gathered(broken, {1}); }).what()} ==
           "no such picture");
@@ -99,12 +99,13 @@ TEST_CASE("callable_source lets through what its function throws, and allocates 
     CHECK(allocations == 0);
 }
 
-TEST_CASE("callable_source refuses fields that hold nothing", "[data][callable_source]") {
-    REQUIRE_THROWS_AS((callable_source{"x", 1, {}, nothing}), cuota::misuse);
-    auto const error = support::thrown<cuota::misuse>([] {
-        callable_source const from("x", 1, {{"a"}, {"b", element_type::f32, {2, 0}}}, nothing);
+TEST_CASE("callable_dataset refuses fields that hold nothing", "[data][callable_dataset]") {
+    REQUIRE_THROWS_AS((callable_dataset{"x", 1, {}, nothing}), cuota::usage_error);
+    auto const error = support::thrown<cuota::usage_error>([] {
+        callable_dataset const from("x", 1, {{"a"}, {"b", element_type::f32, {2, 0}}}, nothing);
     });
     CHECK(support::mentions(error.what(), "x: field b f32[2, 0] is empty"));
     std::size_t const most = std::numeric_limits<std::size_t>::max();
-    REQUIRE_THROWS_AS((callable_source{"x", 1, {{"a", element_type::f32, {most}}}, nothing}), cuota::misuse);
+    REQUIRE_THROWS_AS((callable_dataset{"x", 1, {{"a", element_type::f32, {most}}}, nothing}),
+                      cuota::usage_error);
 }

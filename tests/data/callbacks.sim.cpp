@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Calls to a loader from its own transform, source, sampler and error sink.
+// Calls to a loader from its own transform, dataset, sampler and error sink.
 
 #include <atomic>
 #include <cstdint>
@@ -42,9 +42,9 @@ struct copy_number {
 };
 
 // Outputs the first number of each sample and calls `also` with each job before that.
-cuota::device_transform numbers(std::function<void(cuota::transform_job const&)> also) {
+cuota::device_transform numbers(std::function<void(cuota::transform_context const&)> also) {
     return {{{"number", cuota::element_type::u32, {}}},
-            [also = std::move(also)](cuota::transform_job const& job) {
+            [also = std::move(also)](cuota::transform_context const& job) {
                 also(job);
                 cuota::for_each_index(job.stream(), job.size(),
                                       copy_number{job.in<std::uint32_t>(0), job.out<std::uint32_t>(0)});
@@ -67,10 +67,10 @@ TEST_CASE("a transform may end batches of its own loader", "[data][callbacks]") 
     cuota::stream const s;
     {
         batch_loader loader{numbered_source{400},
-                            {.batch = 4,
+                            {.batch_size = 4,
                              .workers = workers,
                              .device_slots = 4,
-                             .transform = numbers([&](cuota::transform_job const&) {
+                             .transform = numbers([&](cuota::transform_context const&) {
                                  std::optional<batch> oldest;
                                  {
                                      std::scoped_lock const lock{guard};
@@ -109,13 +109,13 @@ TEST_CASE("a transform may end its loader's epoch, and the next one begins as ev
     std::atomic<int> calls = 0;
     cuota::stream const s;
     batch_loader loader{numbered_source{400},
-                        {.batch = 4, .workers = 2, .transform = numbers([&](auto const&) {
-                                                       if (++calls != 3) return;
-                                                       is_handed_over.wait(false);
-                                                       epoch.reset();
-                                                       is_ended = true;
-                                                       is_ended.notify_all();
-                                                   })}};
+                        {.batch_size = 4, .workers = 2, .transform = numbers([&](auto const&) {
+                                                            if (++calls != 3) return;
+                                                            is_handed_over.wait(false);
+                                                            epoch.reset();
+                                                            is_ended = true;
+                                                            is_ended.notify_all();
+                                                        })}};
     {
         cuota::epoch_range begun = loader.epoch(0);
         std::optional<batch> first = begun.next();
@@ -131,7 +131,7 @@ TEST_CASE("a transform may end its loader's epoch, and the next one begins as ev
             for (batch const& b : loader.epoch(1))
                 for (std::uint32_t const seen : support::seen_by(s, b)) CHECK(seen == expected++);
             break;
-        } catch (cuota::misuse const&) {  // the transform has not returned yet
+        } catch (cuota::usage_error const&) {  // the transform has not returned yet
             REQUIRE(expected == 0);
         }
     }
@@ -143,7 +143,7 @@ TEST_CASE("a sink may ask the loader whatever CUDA call of it has failed", "[dat
     bool const transforms = GENERATE(false, true);
     auto const seen = support::survives_every_failure(on, [&] {
         batch_loader::options how{
-            .batch = 4, .workers = 1, .device_slots = 2, .time_copies = true, .poison = true};
+            .batch_size = 4, .workers = 1, .device_slots = 2, .time_copies = true, .poison = true};
         if (transforms) how.transform = numbers([](auto const&) {});
         batch_loader loader{numbered_source{24}, how};
         support::asking_sink const sink{questions(loader)};
@@ -157,7 +157,7 @@ TEST_CASE("a sink may ask the loader whatever CUDA call of it has failed", "[dat
 TEST_CASE("a sink may ask the loader when a batch ends on a lost device", "[data][callbacks]") {
     machine on;
     {
-        batch_loader loader{numbered_source{64}, {.batch = 4, .poison = true}};
+        batch_loader loader{numbered_source{64}, {.batch_size = 4, .poison = true}};
         support::asking_sink const sink{questions(loader)};
         auto epoch = loader.epoch(0);
         auto b = epoch.next();
@@ -170,7 +170,7 @@ TEST_CASE("a sink may ask the loader when a batch ends on a lost device", "[data
     (void)cudaGetLastError();
 }
 
-TEST_CASE("a sampler and a source may ask the loader that asks them", "[data][callbacks]") {
+TEST_CASE("a sampler and a dataset may ask the loader that asks them", "[data][callbacks]") {
     machine const on;
     static std::atomic<batch_loader const*> asked = nullptr;
     struct asking_sampler {
@@ -186,7 +186,7 @@ TEST_CASE("a sampler and a source may ask the loader that asks them", "[data][ca
     };
     numbered_source from{100};
     from.before_each([](auto const&) { asking_sampler::ask(); });
-    batch_loader loader{from, {.batch = 4, .sampler = asking_sampler{}, .workers = 2}};
+    batch_loader loader{from, {.batch_size = 4, .sampler = asking_sampler{}, .workers = 2}};
     asked = &loader;
     CHECK(support::order_of(loader.epoch(0)).size() == 100);
     asked = nullptr;

@@ -37,5 +37,5 @@ TEST_CASE("fields have the type that they are converted to, and the others their
     REQUIRE(steps.size() == 3);
     CHECK((steps[0] && steps[0]->scale == 1));
     CHECK_FALSE(steps[1]);
-    CHECK((steps[2] && steps[2]->scale == 2 && steps[2]->shift == 3));
+    CHECK((steps[2] && steps[2]->scale == 2 && steps[2]->offset == 3));
 }

@@ -24,16 +24,16 @@
 #include "support/thrown.hpp"
 
 using cuota::bfloat16;
-using cuota::converted_source;
+using cuota::converted_dataset;
 using cuota::element_type;
 using cuota::half;
-using cuota::memory_source;
+using cuota::memory_dataset;
 using support::mentions;
 using support::thrown;
 
 namespace {
 
-template <class T, cuota::source S>
+template <class T, cuota::dataset S>
 std::vector<T> numbers_of(S const& from, std::vector<std::uint64_t> const& samples) {
     std::string const bytes = support::gathered(from, samples).at(0);
     std::vector<T> numbers(bytes.size() / sizeof(T));
@@ -69,7 +69,7 @@ std::vector<T> some() {
 template <class From, class To>
 void expect_converted() {
     std::vector<From> const values = some<From>();
-    converted_source const plain{memory_source{"x", values}, {{"x", cuota::element_of<To>()}}};
+    converted_dataset const plain{memory_dataset{"x", values}, {{"x", cuota::element_of<To>()}}};
     REQUIRE(plain.fields()[0].type == cuota::element_of<To>());
     auto const got = numbers_of<To>(plain, support::first_samples(values.size()));
     for (std::size_t i = 0; i != values.size(); ++i) {
@@ -89,7 +89,7 @@ void expect_converted_to_all() {
 
 }  // namespace
 
-TEST_CASE("converted_source converts every type to every floating type", "[data][converted_source]") {
+TEST_CASE("converted_dataset converts every type to every floating type", "[data][converted_dataset]") {
     expect_converted_to_all<std::uint8_t>();
     expect_converted_to_all<std::int8_t>();
     expect_converted_to_all<std::uint16_t>();
@@ -104,9 +104,9 @@ TEST_CASE("converted_source converts every type to every floating type", "[data]
     expect_converted_to_all<double>();
 }
 
-TEST_CASE("converted_source scales and shifts", "[data][converted_source]") {
-    memory_source const pixels{"pixels", std::vector<std::uint8_t>{0, 51, 255, 128}, {2}};
-    converted_source const scaled{pixels, {{"pixels", element_type::f32, 2.0 / 255, -1}}};
+TEST_CASE("converted_dataset scales and shifts", "[data][converted_dataset]") {
+    memory_dataset const pixels{"pixels", std::vector<std::uint8_t>{0, 51, 255, 128}, {2}};
+    converted_dataset const scaled{pixels, {{"pixels", element_type::f32, 2.0 / 255, -1}}};
     CHECK(cuota::field_text(scaled.fields()[0]) == "pixels f32[2]");
     auto const got = numbers_of<float>(scaled, {1, 0});
     CHECK(got == std::vector<float>{255 * static_cast<float>(2.0 / 255) - 1,
@@ -114,17 +114,17 @@ TEST_CASE("converted_source scales and shifts", "[data][converted_source]") {
                                     51 * static_cast<float>(2.0 / 255) - 1});
 }
 
-TEST_CASE("converted_source leaves other fields as they are, and keeps samples together",
-          "[data][converted_source]") {
+TEST_CASE("converted_dataset leaves other fields as they are, and keeps samples together",
+          "[data][converted_dataset]") {
     // Larger than the scratch buffer, so that a gather needs several passes, and of an odd size.
     constexpr std::size_t width = 50'001;
     constexpr std::size_t samples = 7;
     std::vector<float> values(samples * width);
     for (std::size_t i = 0; i != values.size(); ++i) values[i] = static_cast<float>(i % 1000);
-    cuota::zip_source const both{
-        memory_source{"labels", std::vector<std::int32_t>{10, 11, 12, 13, 14, 15, 16}},
-        memory_source{"x", values, {width}}};
-    converted_source const from{both, {{"x", element_type::f16}}};
+    cuota::zip_dataset const both{
+        memory_dataset{"labels", std::vector<std::int32_t>{10, 11, 12, 13, 14, 15, 16}},
+        memory_dataset{"x", values, {width}}};
+    converted_dataset const from{both, {{"x", element_type::f16}}};
     CHECK(from.size() == samples);
     CHECK(from.name() == both.name());
     CHECK(from.fields()[0] == both.fields()[0]);
@@ -145,9 +145,9 @@ TEST_CASE("converted_source leaves other fields as they are, and keeps samples t
     CHECK(support::gathered(from, {}) == std::vector<std::string>{"", ""});
 }
 
-TEST_CASE("a gather that converts takes its scratch once", "[data][converted_source]") {
-    converted_source const from{memory_source{"x", std::vector<float>(64, 1.0f), {4}},
-                                {{"x", element_type::bf16}}};
+TEST_CASE("a gather that converts takes its scratch once", "[data][converted_dataset]") {
+    converted_dataset const from{memory_dataset{"x", std::vector<float>(64, 1.0f), {4}},
+                                 {{"x", element_type::bf16}}};
     std::array<std::uint64_t, 8> const asked{3, 4, 0, 15, 1, 1, 2, 9};
     std::array<std::byte, 64> room{};
     std::span<std::byte> const out = room;
@@ -157,10 +157,10 @@ TEST_CASE("a gather that converts takes its scratch once", "[data][converted_sou
     CHECK(watch.allocations() == 0);
 }
 
-TEST_CASE("threads convert at once, each in a scratch of its own", "[data][converted_source]") {
+TEST_CASE("threads convert at once, each in a scratch of its own", "[data][converted_dataset]") {
     std::vector<std::int16_t> values(3000);
     for (std::size_t i = 0; i != values.size(); ++i) values[i] = static_cast<std::int16_t>(i);
-    converted_source const from{memory_source{"x", values, {3}}, {{"x", element_type::f32, 0.5}}};
+    converted_dataset const from{memory_dataset{"x", values, {3}}, {{"x", element_type::f32, 0.5}}};
     std::array<bool, 4> right{};
     {
         std::vector<std::jthread> threads;
@@ -177,16 +177,16 @@ TEST_CASE("threads convert at once, each in a scratch of its own", "[data][conve
     CHECK(right == std::array<bool, 4>{true, true, true, true});
 }
 
-TEST_CASE("converted_source refuses what it cannot do, by name", "[data][converted_source]") {
-    memory_source const from{"x", std::vector<float>{1, 2}, {2}};
+TEST_CASE("converted_dataset refuses what it cannot do, by name", "[data][converted_dataset]") {
+    memory_dataset const from{"x", std::vector<float>{1, 2}, {2}};
     auto const refused = [&](std::vector<cuota::conversion> const& wanted) {
-        return std::string{thrown<cuota::misuse>([&] { (void)converted_source{from, wanted}; }).what()};
+        return std::string{thrown<cuota::usage_error>([&] { (void)converted_dataset{from, wanted}; }).what()};
     };
     CHECK(mentions(refused({{"y", element_type::f16}}), "x: cannot convert field y: no such field"));
     CHECK(mentions(refused({{"x", element_type::u8}}),
                    "field x f32[2]: cannot convert to u8; supported: f16, bf16, f32, f64"));
     CHECK(mentions(refused({{"x", element_type::f16}, {"x", element_type::f64}}),
                    "field x has more than one conversion"));
-    converted_source const good{from, {{"x", element_type::f16}}};
-    CHECK_THROWS_AS(support::gathered(good, {1}), cuota::misuse);
+    converted_dataset const good{from, {{"x", element_type::f16}}};
+    CHECK_THROWS_AS(support::gathered(good, {1}), cuota::usage_error);
 }

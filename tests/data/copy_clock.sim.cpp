@@ -14,15 +14,15 @@
 #include "support/machine.hpp"
 
 namespace sim = cuota::simulator;
-using cuota::detail::copy_clock;
+using cuota::detail::copy_timer;
 using namespace std::chrono_literals;
 
-TEST_CASE("copy_clock adds up the time of copies, without what they waited for", "[data][copy_clock]") {
+TEST_CASE("copy_timer adds up the time of copies, without what they waited for", "[data][copy_timer]") {
     support::machine const on;
     cuota::stream const s;
     cuota::pinned_buffer<std::byte> const from{1 << 20};
     cuota::device_buffer<std::byte> to{1 << 20, s, cuota::device_memory{}};
-    copy_clock clock{3};
+    copy_timer clock{3};
     CHECK(clock.busy() == 0ns);
     sim::set_link({.to_device = std::uint64_t{1} << 30});  // about 1 ms per copy
     for (int i = 0; i != 10; ++i) {
@@ -40,10 +40,10 @@ TEST_CASE("copy_clock adds up the time of copies, without what they waited for",
     CHECK(clock.busy() == 0ns);
 }
 
-TEST_CASE("copy_clock leaves out copies that are under way", "[data][copy_clock]") {
+TEST_CASE("copy_timer leaves out copies that are under way", "[data][copy_timer]") {
     support::machine const on;
     cuota::stream const s;
-    copy_clock clock{2};
+    copy_timer clock{2};
     {
         sim::hold const nothing_runs;
         clock.begin(s);
@@ -54,10 +54,10 @@ TEST_CASE("copy_clock leaves out copies that are under way", "[data][copy_clock]
     CHECK_NOTHROW(clock.busy());
 }
 
-TEST_CASE("copy_clock counts nothing of a copy whose end was not marked", "[data][copy_clock]") {
+TEST_CASE("copy_timer counts nothing of a copy whose end was not marked", "[data][copy_timer]") {
     support::machine const on;
     cuota::stream const s;
-    copy_clock clock{1};
+    copy_timer clock{1};
     clock.begin(s);
     sim::fail_call("cudaEventCreate", 1);
     CHECK_THROWS_AS(clock.end(s), cuota::cuda_error);

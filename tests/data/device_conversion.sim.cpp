@@ -22,7 +22,7 @@
 #include "support/thrown.hpp"
 
 using cuota::element_type;
-using cuota::memory_source;
+using cuota::memory_dataset;
 using support::machine;
 using support::mentions;
 using support::thrown;
@@ -56,14 +56,14 @@ void expect_as_on_the_host(element_type to) {
         float const x = static_cast<float>(i) * 5.25f - (std::is_unsigned_v<From> ? 0.0f : 40.0f);
         values[i] = static_cast<From>(x);
     }
-    memory_source const from{"x", values, {width}};
+    memory_dataset const from{"x", values, {width}};
     std::vector<cuota::conversion> const wanted{{"x", to, 0.3, -1.5}};
-    cuota::batch_loader there{from,
-                              {.batch = 3, .transform = cuota::converted_on_device(from.fields(), wanted)}};
+    cuota::batch_loader there{
+        from, {.batch_size = 3, .transform = cuota::converted_on_device(from.fields(), wanted)}};
     INFO(cuota::fields_text(from.fields()) << " to " << cuota::element_name(to));
     CHECK(there.fields()[0].type == to);
     std::vector<std::uint64_t> const all{0, 1, 2, 3, 4, 5, 6};
-    CHECK(delivered(there, 0) == support::gathered(cuota::converted_source{from, wanted}, all).at(0));
+    CHECK(delivered(there, 0) == support::gathered(cuota::converted_dataset{from, wanted}, all).at(0));
 }
 
 template <class From>
@@ -94,12 +94,12 @@ TEST_CASE("numbers that are converted on the device are those that the host woul
 
 TEST_CASE("fields that are not converted on the device are as they were", "[data][device_conversion]") {
     machine const on;
-    cuota::zip_source const from{
-        memory_source{"pixels", std::vector<std::uint8_t>{0, 51, 255, 128, 7, 9}, {2}},
-        memory_source{"labels", std::vector<std::int32_t>{-1, 2, 77}}};
+    cuota::zip_dataset const from{
+        memory_dataset{"pixels", std::vector<std::uint8_t>{0, 51, 255, 128, 7, 9}, {2}},
+        memory_dataset{"labels", std::vector<std::int32_t>{-1, 2, 77}}};
     cuota::batch_loader loader{
         from,
-        {.batch = 2,
+        {.batch_size = 2,
          .transform = cuota::converted_on_device(from.fields(), {{"pixels", element_type::f32}})}};
     CHECK(cuota::fields_text(loader.fields()) == "pixels f32[2], labels i32");
     CHECK(loader.plan().host_slot.sample_bytes == 2 + 4);
@@ -111,19 +111,20 @@ TEST_CASE("fields that are not converted on the device are as they were", "[data
 }
 
 TEST_CASE("a conversion on the device is refused for what is not there", "[data][device_conversion]") {
-    memory_source const from{"x", std::vector<float>{1, 2}, {2}};
+    memory_dataset const from{"x", std::vector<float>{1, 2}, {2}};
     auto const refused = [&](std::vector<cuota::conversion> const& wanted) {
-        return std::string{
-            thrown<cuota::misuse>([&] { (void)cuota::converted_on_device(from.fields(), wanted); }).what()};
+        return std::string{thrown<cuota::usage_error>([&] {
+                               (void)cuota::converted_on_device(from.fields(), wanted);
+                           }).what()};
     };
     CHECK(mentions(refused({{"y", element_type::f16}}), "batch: cannot convert field y: no such field"));
     CHECK(mentions(refused({{"x", element_type::i32}}), "field x f32[2]: cannot convert to i32"));
 
     machine const on;
-    memory_source const other{"x", std::vector<float>{1, 2, 3}, {3}};
+    memory_dataset const other{"x", std::vector<float>{1, 2, 3}, {3}};
     auto const how = cuota::converted_on_device(from.fields(), {{"x", element_type::f16}});
-    CHECK(mentions(thrown<cuota::misuse>([&] {
-                       (void)cuota::batch_loader{other, {.batch = 1, .transform = how}};
+    CHECK(mentions(thrown<cuota::usage_error>([&] {
+                       (void)cuota::batch_loader{other, {.batch_size = 1, .transform = how}};
                    }).what(),
                    "the transform takes x f32[2]"));
 }

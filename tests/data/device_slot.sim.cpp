@@ -27,7 +27,7 @@ namespace sim = cuota::simulator;
 TEST_CASE("a graph is fed by copies of batches, which it cannot have a view of", "[data][device_slot]") {
     support::machine const on;
     cuota::stream const s;
-    cuota::batch_loader loader{support::numbered_source{12, 1}, {.batch = 4, .device_slots = 2}};
+    cuota::batch_loader loader{support::numbered_source{12, 1}, {.batch_size = 4, .device_slots = 2}};
     cuota::device_buffer<std::uint32_t> input{4, s, cuota::device_memory{}};
     cuota::device_buffer<std::uint32_t> output{4, s, cuota::device_memory{}};
     auto graph = cuota::capture(s, [&] {
@@ -35,7 +35,7 @@ TEST_CASE("a graph is fed by copies of batches, which it cannot have a view of",
     });
     std::size_t seen = 0;
     for (cuota::batch b : loader.epoch(0)) {
-        CHECK_THROWS_AS((void)cuota::capture(s, [&] { (void)b.view<std::uint32_t>(s); }), cuota::misuse);
+        CHECK_THROWS_AS((void)cuota::capture(s, [&] { (void)b.view<std::uint32_t>(s); }), cuota::usage_error);
         cuota::for_each_index(s, 4, support::copy_numbers{b.view<std::uint32_t>(s), input.write(s)});
         graph.launch(s);
         auto const values = output.to_vector(s);
@@ -44,14 +44,14 @@ TEST_CASE("a graph is fed by copies of batches, which it cannot have a view of",
     }
     CHECK(seen == 3);
     CHECK(sim::misuse_reports().empty());
-    CHECK(sim::order_reports().empty());
+    CHECK(sim::race_reports().empty());
 }
 
 TEST_CASE("a batch that ends while a stream that used it is captured is over, and its slot is filled again",
           "[data][device_slot]") {
     support::machine const on;
     cuota::stream const s;
-    cuota::batch_loader loader{support::numbered_source{40, 1}, {.batch = 4, .device_slots = 2}};
+    cuota::batch_loader loader{support::numbered_source{40, 1}, {.batch_size = 4, .device_slots = 2}};
     auto epoch = loader.epoch(0);
     for (int round = 0; round != 5; ++round) {
         std::optional<cuota::batch> in_capture = epoch.next();
@@ -63,7 +63,7 @@ TEST_CASE("a batch that ends while a stream that used it is captured is over, an
               std::vector<std::uint64_t>(after->samples().begin(), after->samples().end()));
     }
     CHECK(sim::misuse_reports().empty());
-    CHECK(sim::order_reports().empty());
+    CHECK(sim::race_reports().empty());
 }
 
 TEST_CASE("a loader goes on while another thread captures by CUDA's own calls, and leaves the capture intact",
@@ -74,7 +74,7 @@ TEST_CASE("a loader goes on while another thread captures by CUDA's own calls, a
     sim::set_capture_checks(sim::capture_checks::every_slow_call);
     support::foreign_capture capture{captured};
     std::thread{[&] {
-        cuota::batch_loader loader{support::numbered_source{40, 1}, {.batch = 4, .device_slots = 2}};
+        cuota::batch_loader loader{support::numbered_source{40, 1}, {.batch_size = 4, .device_slots = 2}};
         for (cuota::batch b : loader.epoch(0)) {
             auto const values = support::seen_by(s, b);
             for (std::size_t i = 0; i != 4; ++i) CHECK(values[i] == b.samples()[i]);
@@ -84,7 +84,7 @@ TEST_CASE("a loader goes on while another thread captures by CUDA's own calls, a
     sim::set_capture_checks(sim::capture_checks::named);
     (void)capture.end();
     CHECK(sim::misuse_reports().empty());
-    CHECK(sim::order_reports().empty());
+    CHECK(sim::race_reports().empty());
 }
 
 TEST_CASE("a batch that ends while others capture a stream that used it ends its epoch with misuse, and the "
@@ -92,15 +92,15 @@ TEST_CASE("a batch that ends while others capture a stream that used it ends its
           "[data][device_slot][foreign_capture]") {
     support::machine const on;
     cuota::stream const s;
-    cuota::batch_loader loader{support::numbered_source{40, 1}, {.batch = 4, .device_slots = 1}};
+    cuota::batch_loader loader{support::numbered_source{40, 1}, {.batch_size = 4, .device_slots = 1}};
     {
         auto epoch = loader.epoch(0);
         std::optional<cuota::batch> before = epoch.next();
         (void)support::seen_by(s, *before);
         support::foreign_capture capture{s.get()};
-        CHECK_THROWS_AS((void)before->view<std::uint32_t>(s), cuota::misuse);
+        CHECK_THROWS_AS((void)before->view<std::uint32_t>(s), cuota::usage_error);
         before.reset();
-        CHECK_THROWS_AS((void)epoch.next(), cuota::misuse);
+        CHECK_THROWS_AS((void)epoch.next(), cuota::usage_error);
         CHECK(capture.is_intact());
         (void)capture.end();
     }
@@ -112,7 +112,7 @@ TEST_CASE("a batch that ends while others capture a stream that used it ends its
     }
     CHECK(seen == 10);
     CHECK(sim::misuse_reports().empty());
-    CHECK(sim::order_reports().empty());
+    CHECK(sim::race_reports().empty());
 }
 
 TEST_CASE("the threads of a loader sleep while they wait for copies, and use no device but its own",
@@ -124,7 +124,7 @@ TEST_CASE("the threads of a loader sleep while they wait for copies, and use no 
         cuota::scoped_pool pool{cuota::budget{"test", std::size_t{64} << 20}};
         {
             cuota::batch_loader loader{support::numbered_source{80, 1},
-                                       {.batch = 4, .workers = 2, .device_slots = 2, .host_slots = 2}};
+                                       {.batch_size = 4, .workers = 2, .device_slots = 2, .host_slots = 2}};
             for (cuota::batch b : loader.epoch(0)) {
                 cuota::device_buffer<std::uint32_t> sum{4, s, pool};
                 cuota::for_each_index(s, 4, support::copy_numbers{b.view<std::uint32_t>(s), sum.write(s)});
@@ -143,8 +143,8 @@ TEST_CASE("a batch that was viewed on another thread's default stream is reporte
           "overwritten before",
           "[data][device_slot][default_stream]") {
     support::machine on;
-    sim::set_order_checks(sim::order_checks::report);
-    cuota::batch_loader loader{support::numbered_source{40, 1}, {.batch = 4, .device_slots = 2}};
+    sim::set_race_checks(sim::race_checks::report);
+    cuota::batch_loader loader{support::numbered_source{40, 1}, {.batch_size = 4, .device_slots = 2}};
     cuota::device_buffer<std::uint32_t> output{4, cuota::stream{}, cuota::device_memory{}};
     std::size_t batches = 0;
     for (cuota::batch const& b : loader.epoch(0)) {
@@ -168,5 +168,5 @@ TEST_CASE("a batch that was viewed on another thread's default stream is reporte
     for (std::string const& text : reported)
         CHECK(text.find("cudaStreamPerThread of thread ") != std::string::npos);
     CHECK(sim::misuse_reports().empty());
-    CHECK(sim::order_reports().empty());
+    CHECK(sim::race_reports().empty());
 }

@@ -29,7 +29,7 @@
 
 namespace sim = cuota::simulator;
 using cuota::device_transform;
-using cuota::transform_job;
+using cuota::transform_context;
 using support::machine;
 using support::mentions;
 using support::numbered_source;
@@ -50,16 +50,16 @@ struct first_of_each {
     }
 };
 
-void take_first(transform_job const& job) {
+void take_first(transform_context const& job) {
     cuota::for_each_index(job.stream(), job.size(),
                           first_of_each{job.in<std::uint32_t>(0), job.in<std::uint64_t>(1),
                                         job.out<std::uint32_t>(0), job.out<double>(1), job.epoch()});
 }
 
 // Calls `also` with each job before its kernel is enqueued.
-device_transform firsts(std::function<void(transform_job const&)> also = {}) {
+device_transform firsts(std::function<void(transform_context const&)> also = {}) {
     return {{{"number", cuota::element_type::u32, {}}, {"rest", cuota::element_type::f64, {}}},
-            [also = std::move(also)](transform_job const& job) {
+            [also = std::move(also)](transform_context const& job) {
                 if (also) also(job);
                 take_first(job);
             }};
@@ -89,10 +89,10 @@ TEST_CASE("a batch has what its transform made of it on the device", "[data][dev
     auto const seed = GENERATE(std::uint64_t{0}, std::uint64_t{1}, std::uint64_t{2});
     machine const on;
     if (seed != 0) sim::set_schedule(sim::schedule::late, seed);
-    sim::set_order_checks(sim::order_checks::report);
+    sim::set_race_checks(sim::race_checks::report);
     cuota::stream const s;
     cuota::batch_loader loader{numbered_source{23},
-                               {.batch = 5, .seed = 7, .workers = 2, .transform = firsts()}};
+                               {.batch_size = 5, .seed = 7, .workers = 2, .transform = firsts()}};
     CHECK(cuota::fields_text(loader.fields()) == "number u32, rest f64");
     for (std::uint64_t epoch = 0; epoch != 3; ++epoch) {
         std::vector<std::uint64_t> all;
@@ -106,7 +106,7 @@ TEST_CASE("a batch has what its transform made of it on the device", "[data][dev
         CHECK(all.size() == 23);
         CHECK(std::ranges::adjacent_find(all) == all.end());
     }
-    CHECK(sim::order_reports() == std::vector<std::string>{});
+    CHECK(sim::race_reports() == std::vector<std::string>{});
 }
 
 TEST_CASE("a transform runs for one batch after the other, with the loader's device current",
@@ -118,11 +118,11 @@ TEST_CASE("a transform runs for one batch after the other, with the loader's dev
     bool is_current = true;
     cuota::batch_loader loader{
         numbered_source{40},
-        {.batch = 4, .workers = 3, .transform = firsts([&](transform_job const& job) {
-                                       seen.emplace_back(job.samples().begin(), job.samples().end());
-                                       is_current = is_current && cuota::device::current() == second &&
-                                                    job.stream().device() == second;
-                                   })}};
+        {.batch_size = 4, .workers = 3, .transform = firsts([&](transform_context const& job) {
+                                            seen.emplace_back(job.samples().begin(), job.samples().end());
+                                            is_current = is_current && cuota::device::current() == second &&
+                                                         job.stream().device() == second;
+                                        })}};
     std::vector<std::vector<std::uint64_t>> delivered;
     for (cuota::batch b : loader.epoch(0)) delivered.emplace_back(b.samples().begin(), b.samples().end());
     CHECK(is_current);
@@ -134,13 +134,16 @@ TEST_CASE("a loader that transforms plans what arrives and what is made, and tak
     machine const on;
     cuota::budget const device{"device", cuota::unlimited};
     cuota::budget const pinned{"pinned", cuota::unlimited};
-    cuota::loader_options const how{
-        .batch = 100, .device = device, .pinned = pinned, .device_slots = 3, .transform = firsts()};
+    cuota::loader_options const how{.batch_size = 100,
+                                    .device_budget = device,
+                                    .pinned_budget = pinned,
+                                    .device_slots = 3,
+                                    .transform = firsts()};
     // 20 and 8 bytes per sample arrive, 4 and 8 are produced; each field of 100 is rounded up to a multiple of 256.
     auto const planned = cuota::plan_loader(numbered_source{1000}, how);
     CHECK(planned.host_slot == cuota::slot_layout{28, 2048 + 1024, {0, 2048}});
     CHECK(planned.device_slot == cuota::slot_layout{12, 512 + 1024, {0, 512}});
-    CHECK(planned.arrival_bytes == 3072);
+    CHECK(planned.staging_bytes == 3072);
     CHECK(planned.device_bytes == 3 * 1536 + 3072);
     CHECK(planned.pinned_bytes == 3 * 3072);
 
@@ -166,17 +169,17 @@ TEST_CASE("a budget that is too small names the largest batch that could be tran
           "[data][device_transform]") {
     machine const on;
     cuota::budget const small{"small", 20'000};
-    cuota::loader_options how{.batch = 1000, .device = small, .transform = firsts()};
+    cuota::loader_options how{.batch_size = 1000, .device_budget = small, .transform = firsts()};
     auto const refused = thrown<cuota::budget_exceeded>([&] {
         (void)cuota::batch_loader{numbered_source{5000}, how};
     });
-    auto const fits = refused.facts().fitting_count();
-    how.batch = fits;
+    auto const fits = refused.info().max_fit_count();
+    how.batch_size = fits;
     CHECK(cuota::plan_loader(numbered_source{5000}, how).device_bytes <= 20'000);
-    how.batch = fits + 1;
+    how.batch_size = fits + 1;
     CHECK(cuota::plan_loader(numbered_source{5000}, how).device_bytes > 20'000);
-    how.batch = cuota::automatic_batch;
-    CHECK(cuota::batch_loader{numbered_source{5000}, how}.plan().batch == fits);
+    how.batch_size = cuota::automatic_batch;
+    CHECK(cuota::batch_loader{numbered_source{5000}, how}.plan().batch_size == fits);
 }
 
 TEST_CASE("what a transform throws comes in place of its batch", "[data][device_transform]") {
@@ -184,10 +187,10 @@ TEST_CASE("what a transform throws comes in place of its batch", "[data][device_
     cuota::stream const s;
     std::uint64_t bad = 8;
     cuota::batch_loader loader{numbered_source{20},
-                               {.batch = 4, .transform = firsts([&](transform_job const& job) {
-                                                if (job.samples()[0] == bad)
-                                                    throw std::runtime_error{"no such crop"};
-                                            })}};
+                               {.batch_size = 4, .transform = firsts([&](transform_context const& job) {
+                                                     if (job.samples()[0] == bad)
+                                                         throw std::runtime_error{"no such crop"};
+                                                 })}};
     {
         auto epoch = loader.epoch(0);
         for (std::uint64_t i = 0; i != 2; ++i) expect_transformed(s, epoch.next().value(), 0);
@@ -206,19 +209,19 @@ TEST_CASE("what a transform throws comes in place of its batch", "[data][device_
 TEST_CASE("a transform sees its fields by their types only", "[data][device_transform]") {
     machine const on;
     std::vector<std::string> said;
-    cuota::batch_loader loader{numbered_source{4},
-                               {.batch = 4, .transform = firsts([&](transform_job const& job) {
-                                                auto const note = [&](auto view) {
-                                                    said.emplace_back(
-                                                        thrown<cuota::misuse>([&] { (void)view(); }).what());
-                                                };
-                                                note([&] { return job.in<float>(0); });
-                                                note([&] { return job.in<std::uint32_t>(2); });
-                                                note([&] { return job.out<std::uint64_t>(1); });
-                                                note([&] { return job.out<double>(7); });
-                                                CHECK(job.in<std::byte>(0).size() == 4 * 5 * 4);
-                                                CHECK(job.out<std::byte>(1).size() == 4 * 8);
-                                            })}};
+    cuota::batch_loader loader{
+        numbered_source{4},
+        {.batch_size = 4, .transform = firsts([&](transform_context const& job) {
+                              auto const note = [&](auto view) {
+                                  said.emplace_back(thrown<cuota::usage_error>([&] { (void)view(); }).what());
+                              };
+                              note([&] { return job.in<float>(0); });
+                              note([&] { return job.in<std::uint32_t>(2); });
+                              note([&] { return job.out<std::uint64_t>(1); });
+                              note([&] { return job.out<double>(7); });
+                              CHECK(job.in<std::byte>(0).size() == 4 * 5 * 4);
+                              CHECK(job.out<std::byte>(1).size() == 4 * 8);
+                          })}};
     auto epoch = loader.epoch(0);
     (void)epoch.next();
     REQUIRE(said.size() == 4);
@@ -233,10 +236,10 @@ TEST_CASE("a transform that uses its own loader is refused, and hangs nobody", "
     cuota::batch_loader* whose = nullptr;
     cuota::batch_loader loader{
         numbered_source{8},
-        {.batch = 4, .transform = firsts([&](transform_job const&) { (void)whose->stats(); })}};
+        {.batch_size = 4, .transform = firsts([&](transform_context const&) { (void)whose->stats(); })}};
     whose = &loader;
     auto epoch = loader.epoch(0);
-    CHECK(mentions(thrown<cuota::misuse>([&] { (void)epoch.next(); }).what(),
+    CHECK(mentions(thrown<cuota::usage_error>([&] { (void)epoch.next(); }).what(),
                    "loader of numbers: cannot be used in its own device_transform"));
     CHECK(loader.stats().batches == 0);
 }
@@ -244,15 +247,15 @@ TEST_CASE("a transform that uses its own loader is refused, and hangs nobody", "
 TEST_CASE("a loader refuses a transform of nothing, or of other fields", "[data][device_transform]") {
     machine const on;
     auto const refused = [](device_transform wanted) {
-        return std::string{
-            thrown<cuota::misuse>([&] {
-                (void)cuota::batch_loader{numbered_source{4}, {.batch = 2, .transform = std::move(wanted)}};
-            }).what()};
+        return std::string{thrown<cuota::usage_error>([&] {
+                               (void)cuota::batch_loader{numbered_source{4},
+                                                         {.batch_size = 2, .transform = std::move(wanted)}};
+                           }).what()};
     };
     CHECK(mentions(refused({}), "the device_transform has no function to run"));
     device_transform others = firsts();
-    others.takes = {{"images", cuota::element_type::u8, {28, 28}}};
-    CHECK(mentions(refused(others), "loader of numbers: the device_transform does not match: the source has "
+    others.input_fields = {{"images", cuota::element_type::u8, {28, 28}}};
+    CHECK(mentions(refused(others), "loader of numbers: the device_transform does not match: the dataset has "
                                     "numbers u32[5], triple u64, the transform takes images u8[28, 28]"));
 }
 
@@ -261,7 +264,7 @@ TEST_CASE("whichever CUDA call fails while batches are transformed, all is given
     machine on;
     auto const seen = support::survives_every_failure(on, [] {
         cuota::stream const s;
-        cuota::batch_loader loader{numbered_source{12}, {.batch = 4, .transform = firsts()}};
+        cuota::batch_loader loader{numbered_source{12}, {.batch_size = 4, .transform = firsts()}};
         for (cuota::batch b : loader.epoch(0)) (void)b.view<double>(s, 1);
     });
     CHECK(seen.thrown > 0);
@@ -271,8 +274,9 @@ TEST_CASE("between epochs a loader that transforms gives all of its slab", "[dat
     machine const on;
     cuota::stream const s;
     cuota::budget device{"device", 20'000};
-    cuota::batch_loader loader{numbered_source{12},
-                               {.batch = 4, .device = device, .transform = firsts(), .reclaim_priority = 1}};
+    cuota::batch_loader loader{
+        numbered_source{12},
+        {.batch_size = 4, .device_budget = device, .transform = firsts(), .reclaim_priority = 1}};
     for (cuota::batch b : loader.epoch(0)) expect_transformed(s, b, 0);
     device.charge(20'000);
     CHECK(device.held() == 20'000);

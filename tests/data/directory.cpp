@@ -32,7 +32,7 @@ using support::gathered;
 using support::mentions;
 
 auto const letters = [](std::string const& path) {
-    return cuota::raw_source{path, {.fields = {{"letter"}}}};
+    return cuota::raw_dataset{path, {.fields = {{"letter"}}}};
 };
 
 }  // namespace
@@ -92,10 +92,10 @@ TEST_CASE("directory_of refuses files of different fields", "[data][directory]")
     folder.write("a", "aa");
     folder.write("b", "bb");
 
-    auto const error = support::thrown<cuota::misuse>([&] {
+    auto const error = support::thrown<cuota::usage_error>([&] {
         (void)directory_of(folder.path(), "", [](std::string const& path) {
             std::size_t const extent = path.ends_with('a') ? 1 : 2;
-            return cuota::raw_source{path, {.fields = {{"x", cuota::element_type::u8, {extent}}}}};
+            return cuota::raw_dataset{path, {.fields = {{"x", cuota::element_type::u8, {extent}}}}};
         });
     });
     CHECK(mentions(error.what(), folder.path("b") + " has x u8[2]; " + folder.path("a")));
@@ -119,13 +119,14 @@ TEST_CASE("directory_of keeps no more files open than it may, and opens those ag
         ++seen->opened;
         seen->most = std::max(seen->most, ++seen->open);
         std::shared_ptr<void> const end{nullptr, [seen](void*) { --seen->open; }};
-        return cuota::callable_source{path,
-                                      3,
-                                      {{"letter"}},
-                                      [end, from = letters(path)](std::span<std::uint64_t const> samples,
-                                                                  std::span<std::span<std::byte> const> out) {
-                                          from.gather(samples, out);
-                                      }};
+        return cuota::callable_dataset{
+            path,
+            3,
+            {{"letter"}},
+            [end, from = letters(path)](std::span<std::uint64_t const> samples,
+                                        std::span<std::span<std::byte> const> out) {
+                from.gather(samples, out);
+            }};
     };
     auto const all = directory_of(folder.path(), "", open, 4);
     CHECK(seen->opened == 26);
@@ -142,7 +143,7 @@ TEST_CASE("directory_of keeps no more files open than it may, and opens those ag
     CHECK(seen->opened == 53);
     CHECK(seen->most <= 5);  // a file is opened before another is closed
 
-    CHECK_THROWS_AS(directory_of(folder.path(), "", open, 0), cuota::misuse);
+    CHECK_THROWS_AS(directory_of(folder.path(), "", open, 0), cuota::usage_error);
     int const before = seen->opened;
     auto const few = directory_of(folder.path(), "", open, 26);
     CHECK(gathered(few, support::first_samples(78))[0] == whole);

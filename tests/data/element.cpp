@@ -78,8 +78,8 @@ TEST_CASE("field counts the elements and bytes of one sample", "[data][field]") 
 TEST_CASE("field refuses a shape whose product does not fit", "[data][field]") {
     std::size_t const huge = std::size_t{1} << 33;
 
-    REQUIRE_THROWS_AS((cuota::field{"x", element_type::u8, {huge, huge}}.count()), cuota::misuse);
+    REQUIRE_THROWS_AS((cuota::field{"x", element_type::u8, {huge, huge}}.count()), cuota::usage_error);
     cuota::field const only_bytes_overflow{"x", element_type::f64, {std::size_t{1} << 62}};
     CHECK(only_bytes_overflow.count() == std::size_t{1} << 62);
-    REQUIRE_THROWS_AS(only_bytes_overflow.bytes(), cuota::misuse);
+    REQUIRE_THROWS_AS(only_bytes_overflow.bytes(), cuota::usage_error);
 }

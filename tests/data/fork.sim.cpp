@@ -42,22 +42,22 @@ using namespace cuota::literals;
 
 namespace {
 
-using part = cuota::detail::part_source<cuota::raw_source>;
+using part = cuota::detail::part_dataset<cuota::raw_dataset>;
 
 // A file that is always there.
 char const* const path = "/proc/self/exe";
 
 // Three files, of which one is open at a time.
-cuota::shared_value<cuota::detail::open_parts> three_parts() {
-    return cuota::shared_value<cuota::detail::open_parts>::make(
+cuota::detail::light_shared_ptr<cuota::detail::open_parts> three_parts() {
+    return cuota::detail::light_shared_ptr<cuota::detail::open_parts>::make(
         std::vector<std::string>(3, path), 1, nullptr,
-        [](void const*, std::string const& at) -> cuota::shared_value<void const> {
-            return cuota::shared_value<cuota::raw_source const>::make(
+        [](void const*, std::string const& at) -> cuota::detail::light_shared_ptr<void const> {
+            return cuota::detail::light_shared_ptr<cuota::raw_dataset const>::make(
                 at, cuota::raw_layout{.fields = {{"letter"}}});
         });
 }
 
-template <cuota::source S>
+template <cuota::dataset S>
 void gather_one(S const& from) {
     std::vector<std::vector<std::byte>> memory;
     std::vector<std::span<std::byte>> out;
@@ -69,23 +69,25 @@ void gather_one(S const& from) {
 
 struct owners {
     cuota::budget account{"device", 256_MiB};
-    cuota::memory_source numbers{"numbers", std::vector<float>(4'000, 1.0F)};
-    cuota::converted_source<cuota::memory_source> half{numbers, {{"numbers", cuota::element_type::f16}}};
-    cuota::shared_value<cuota::detail::open_parts> parts = three_parts();
+    cuota::memory_dataset numbers{"numbers", std::vector<float>(4'000, 1.0F)};
+    cuota::converted_dataset<cuota::memory_dataset> half{numbers, {{"numbers", cuota::element_type::f16}}};
+    cuota::detail::light_shared_ptr<cuota::detail::open_parts> parts = three_parts();
     std::array<part, 3> parts_of_files{part{parts, 0}, part{parts, 1}, part{parts, 2}};
-    cuota::raw_source raw{path, {.fields = {{"letter"}}}};
+    cuota::raw_dataset raw{path, {.fields = {{"letter"}}}};
     cuota::bucket_sampler buckets{1, std::vector<std::uint64_t>(4'000, 7), 1'000, 10};
     cuota::weighted_shuffle_sampler shuffled{1, std::vector<double>(4'000, 1.0), 4'000};
     cuota::weighted_sampler weighted{1, std::vector<double>(4'000, 1.0), 4'000};
-    cuota::batch_loader loader{half, {.batch = 4, .device = account, .sampler = buckets, .workers = 2}};
+    cuota::batch_loader loader{half,
+                               {.batch_size = 4, .device_budget = account, .sampler = buckets, .workers = 2}};
     cuota::epoch_range epoch = loader.epoch(0);
     std::optional<cuota::batch> batch = epoch.next();
-    cuota::resident_data resident{numbers, {.batch = 100, .device = account}};
-    cuota::batch_loader of_resident = resident.loader({.batch = 10, .device = account, .sampler = shuffled});
+    cuota::device_resident_dataset resident{numbers, {.batch_size = 100, .device_budget = account}};
+    cuota::batch_loader of_resident =
+        resident.loader({.batch_size = 10, .device_budget = account, .sampler = shuffled});
     cuota::epoch_range other = of_resident.epoch(0);
 };
 
-// Threads that are in the locks of sources and samplers for most of the time.
+// Threads that are in the locks of datasets and samplers for most of the time.
 class traffic : support::traffic {
 public:
     explicit traffic(owners& of)
@@ -123,12 +125,13 @@ TEST_CASE("in a child requests of data that need a lock are misuse that says so"
     traffic const beside{all};
     int const status = support::status_of_requests_in_child([&](support::requests_in_child& ask) {
         std::array<std::uint64_t, 8> out{};
-        ask.refuses("converted_source::gather", [&] { gather_one(all.half); });
-        ask.refuses("a source of many files", [&] { gather_one(all.parts_of_files[1]); });
+        ask.refuses("converted_dataset::gather", [&] { gather_one(all.half); });
+        ask.refuses("a dataset of many files", [&] { gather_one(all.parts_of_files[1]); });
         ask.refuses("bucket_sampler::draw", [&] { all.buckets.draw(4'000, 0, 0, out); });
         ask.refuses("weighted_shuffle_sampler::draw", [&] { all.shuffled.draw(4'000, 0, 0, out); });
-        ask.refuses("resident_data::loader", [&] { (void)all.resident.loader({.batch = 10}); });
-        ask.expect("sources and samplers without a lock work", [&] {
+        ask.refuses("device_resident_dataset::loader",
+                    [&] { (void)all.resident.loader({.batch_size = 10}); });
+        ask.expect("datasets and samplers without a lock work", [&] {
             gather_one(all.numbers);
             gather_one(all.raw);
             all.weighted.draw(4'000, 0, 0, out);

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-// The context of an epoch that loaders pass to sources, also through sources that wrap others.
+// The context of an epoch that loaders pass to datasets, also through datasets that wrap others.
 #include <cuota/data/source.hpp>
 
 #include <cstdint>
@@ -40,7 +40,7 @@ using room = std::span<std::span<std::byte> const>;
 
 /// Each sample's value is its seed in the epoch, as a random augmentation would use it.
 auto seeds(std::uint64_t size) {
-    return cuota::callable_source{
+    return cuota::callable_dataset{
         "seeds",
         size,
         {{"x", element_type::u64, {}}},
@@ -83,14 +83,15 @@ std::map<std::uint64_t, std::uint64_t> seen(cuota::epoch_range epoch) {
 template <class S>
 constexpr bool takes_context = cuota::detail::gathers_in_context<S>;
 
-using plain = cuota::memory_source;
+using plain = cuota::memory_dataset;
 using told = decltype(seeds(1));
-static_assert(takes_context<told> && !takes_context<plain> && cuota::source<told> && cuota::source<plain>);
-static_assert(takes_context<cuota::zip_source<plain, told>> &&
-              !takes_context<cuota::zip_source<plain, plain>>);
-static_assert(takes_context<cuota::subset_source<told>> && !takes_context<cuota::subset_source<plain>>);
-static_assert(takes_context<cuota::converted_source<told>> && !takes_context<cuota::converted_source<plain>>);
-static_assert(takes_context<cuota::ragged_source<told>> && !takes_context<cuota::ragged_source<plain>>);
+static_assert(takes_context<told> && !takes_context<plain> && cuota::dataset<told> && cuota::dataset<plain>);
+static_assert(takes_context<cuota::zip_dataset<plain, told>> &&
+              !takes_context<cuota::zip_dataset<plain, plain>>);
+static_assert(takes_context<cuota::subset_dataset<told>> && !takes_context<cuota::subset_dataset<plain>>);
+static_assert(takes_context<cuota::converted_dataset<told>> &&
+              !takes_context<cuota::converted_dataset<plain>>);
+static_assert(takes_context<cuota::ragged_dataset<told>> && !takes_context<cuota::ragged_dataset<plain>>);
 
 }  // namespace
 
@@ -107,7 +108,7 @@ TEST_CASE("a seed is another for each sample, epoch and seed, and the same on ev
     CHECK(gather_context{3, 7}.sample_seed(11) == 0xD42A71F280505252);
 }
 
-TEST_CASE("a loader tells its source the epoch and the seed, whoever reads and wherever the epoch begins",
+TEST_CASE("a loader tells its dataset the epoch and the seed, whoever reads and wherever the epoch begins",
           "[data][gather_context]") {
     machine const on;
     constexpr std::uint64_t size = 100;
@@ -117,7 +118,7 @@ TEST_CASE("a loader tells its source the epoch and the seed, whoever reads and w
     for (std::size_t const workers : {1, 3})
         for (std::size_t const batch : {7, 32}) {
             INFO(workers << " workers, batches of " << batch);
-            cuota::loader_options const how{.batch = batch, .seed = 42, .workers = workers};
+            cuota::loader_options const how{.batch_size = batch, .seed = 42, .workers = workers};
             cuota::batch_loader loader{seeds(size), how};
             CHECK(seen(loader.epoch(5)) == expected);
             CHECK(seen(loader.epoch(6)) != expected);
@@ -136,39 +137,40 @@ TEST_CASE("a loader tells its source the epoch and the seed, whoever reads and w
 
             for (std::uint64_t rank = 0; rank != 3; ++rank) {
                 cuota::loader_options mine = how;
-                mine.part = {rank, 3};
+                mine.shard = {rank, 3};
                 cuota::batch_loader part{seeds(size), mine};
                 for (auto const& [sample, value] : seen(part.epoch(5))) CHECK(value == expected[sample]);
             }
         }
 
-    cuota::batch_loader ordered{seeds(size), {.batch = 10}};
+    cuota::batch_loader ordered{seeds(size), {.batch_size = 10}};
     std::uint64_t const fingerprint = cuota::sequential_sampler{}.fingerprint();
     CHECK(seen(ordered.epoch(5))[3] == gather_context{5, fingerprint}.sample_seed(3));
-    cuota::batch_loader sampled{seeds(size), {.batch = 10, .sampler = cuota::block_shuffle_sampler{9, 4}}};
+    cuota::batch_loader sampled{seeds(size),
+                                {.batch_size = 10, .sampler = cuota::block_shuffle_sampler{9, 4}}};
     CHECK(seen(sampled.epoch(5))[3] ==
           gather_context{5, cuota::block_shuffle_sampler{9, 4}.fingerprint()}.sample_seed(3));
 }
 
-TEST_CASE("sources that stand on others hand the context on", "[data][gather_context]") {
+TEST_CASE("datasets that stand on others hand the context on", "[data][gather_context]") {
     gather_context const context{2, 3};
     std::uint64_t const right = context.sample_seed(4);
     plain const other{"other", std::vector<float>(10)};
     CHECK(seed_of(seeds(10), 4, context) == right);
-    CHECK(seed_of(cuota::zip_source{seeds(10), other}, 4, context) == right);
-    CHECK(seed_of(cuota::subset_source{seeds(10), 3, 5}, 1, context) == right);
-    CHECK(seed_of(cuota::concat_source{seeds(10), seeds(10)}, 14, context) == right);
-    CHECK(seed_of(cuota::converted_source{seeds(10), {}}, 4, context) == right);
-    CHECK(seed_of(cuota::detail::any_source{cuota::zip_source{seeds(10), other}}, 4, context) == right);
+    CHECK(seed_of(cuota::zip_dataset{seeds(10), other}, 4, context) == right);
+    CHECK(seed_of(cuota::subset_dataset{seeds(10), 3, 5}, 1, context) == right);
+    CHECK(seed_of(cuota::concat_dataset{seeds(10), seeds(10)}, 14, context) == right);
+    CHECK(seed_of(cuota::converted_dataset{seeds(10), {}}, 4, context) == right);
+    CHECK(seed_of(cuota::detail::any_dataset{cuota::zip_dataset{seeds(10), other}}, 4, context) == right);
     // Each sample has one row.
-    CHECK(seed_of(cuota::ragged_source{seeds(10), numbers{0, 1, 2, 3, 4, 5}}, 4, context) == right);
+    CHECK(seed_of(cuota::ragged_dataset{seeds(10), numbers{0, 1, 2, 3, 4, 5}}, 4, context) == right);
     // Without a loader, the context is the default one.
     CHECK(support::gathered(seeds(10), {4})[0] ==
           support::bytes_of(numbers{gather_context{}.sample_seed(4)}));
 }
 
 TEST_CASE("a function without a context is called as before", "[data][gather_context]") {
-    auto const squares = cuota::callable_source{
+    auto const squares = cuota::callable_dataset{
         "squares", 10, {{"x", element_type::u64, {}}}, [](std::span<std::uint64_t const> samples, room out) {
             for (std::size_t i = 0; i != samples.size(); ++i) {
                 std::uint64_t const square = samples[i] * samples[i];
@@ -177,6 +179,6 @@ TEST_CASE("a function without a context is called as before", "[data][gather_con
         }};
     static_assert(!takes_context<std::remove_const_t<decltype(squares)>>);
     machine const on;
-    cuota::batch_loader loader{squares, {.batch = 4, .seed = 1}};
+    cuota::batch_loader loader{squares, {.batch_size = 4, .seed = 1}};
     for (auto const& [sample, value] : seen(loader.epoch(1))) CHECK(value == sample * sample);
 }

@@ -98,7 +98,7 @@ TEST_CASE("open_maybe_gzip keeps the name of the file for messages", "[data][gzi
     std::string const header{"\0\0\x08\1\0\0\0\3", 8};
     std::string const path = folder.write("labels.idx.gz", gzip(header + "abc"));
 
-    cuota::idx_source const labels{cuota::open_maybe_gzip(path)};
+    cuota::idx_dataset const labels{cuota::open_maybe_gzip(path)};
     CHECK(labels.name() == path);
     CHECK(labels.fields()[0].name == "labels");
     CHECK(support::gathered(labels, {2, 0})[0] == "ca");

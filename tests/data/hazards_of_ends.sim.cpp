@@ -69,7 +69,7 @@ TEST_CASE("H10: an epoch that is left anywhere leaves the loader ready for anoth
     machine const on;
     cuota::stream const s;
     SECTION("after any batch") {
-        batch_loader loader{numbered_source{60}, {.batch = 4, .seed = 3, .workers = 2}};
+        batch_loader loader{numbered_source{60}, {.batch_size = 4, .seed = 3, .workers = 2}};
         auto const whole = order_of(loader.epoch(0));
         for (std::size_t stop = 0; stop != 15; ++stop) {
             std::vector<std::uint64_t> part;
@@ -86,7 +86,7 @@ TEST_CASE("H10: an epoch that is left anywhere leaves the loader ready for anoth
         std::atomic<std::uint64_t> gathers = 0;
         numbered_source from{60};
         from.before_each([&](auto) { ++gathers; });
-        batch_loader loader{from, {.batch = 4, .workers = 2, .device_slots = 3, .host_slots = 4}};
+        batch_loader loader{from, {.batch_size = 4, .workers = 2, .device_slots = 3, .host_slots = 4}};
         for (std::uint64_t epoch = 0; epoch != 30; ++epoch) {
             gathers = 0;
             auto const left = loader.epoch(epoch);
@@ -111,7 +111,7 @@ TEST_CASE("H10: an epoch that is left anywhere leaves the loader ready for anoth
             go_on.wait(false);
             throw cuota::data_error{"numbers", 0, "of an epoch that is over"};
         });
-        batch_loader loader{from, {.batch = 4}};
+        batch_loader loader{from, {.batch_size = 4}};
         {
             auto const left = loader.epoch(0);
             reading.wait();
@@ -140,12 +140,12 @@ TEST_CASE("H11: workers wait until they are told, and a loader's end tells them"
             std::this_thread::yield();
     };
     SECTION("when there is nothing to do") {
-        batch_loader loader{from, {.batch = 12}};
+        batch_loader loader{from, {.batch_size = 12}};
         CHECK(order_of(loader.epoch(0)).size() == 12);
         until_it_waits();
     }
     SECTION("when there is no slot to read into") {
-        batch_loader loader{from, {.batch = 4, .device_slots = 1, .host_slots = 1}};
+        batch_loader loader{from, {.batch_size = 4, .device_slots = 1, .host_slots = 1}};
         auto epoch = loader.epoch(0);
         auto const held = epoch.next();
         while (gathers != 2) std::this_thread::yield();
@@ -168,7 +168,8 @@ TEST_CASE("H12: a batch outlives its epoch and its loader, and an epoch its load
     {
         std::optional<cuota::epoch_range> epoch;
         {
-            batch_loader loader{numbered_source{20}, {.batch = 4, .device = device, .reclaim_priority = 0}};
+            batch_loader loader{numbered_source{20},
+                                {.batch_size = 4, .device_budget = device, .reclaim_priority = 0}};
             epoch.emplace(loader.epoch(0));
             for (std::uint64_t i = 0; i != 3; ++i) kept = epoch->next();
         }
@@ -183,7 +184,7 @@ TEST_CASE("H12: a batch outlives its epoch and its loader, and an epoch its load
 TEST_CASE("H13: in a child of its process a loader refuses all, and its end does not hang",
           "[data][hazard]") {
     machine const on;
-    batch_loader loader{numbered_source{40}, {.batch = 4, .seed = 1, .workers = 2}};
+    batch_loader loader{numbered_source{40}, {.batch_size = 4, .seed = 1, .workers = 2}};
     auto epoch = loader.epoch(3);
     std::optional<cuota::batch> first = epoch.next();
 
@@ -194,7 +195,7 @@ TEST_CASE("H13: in a child of its process a loader refuses all, and its end does
         auto const expect_refusal = [&](auto action) {
             try {
                 action();
-            } catch (cuota::misuse const& e) { refused += has(e.what(), "used in a forked child"); }
+            } catch (cuota::usage_error const& e) { refused += has(e.what(), "used in a forked child"); }
         };
         expect_refusal([&] { (void)epoch.next(); });
         expect_refusal([&] { (void)epoch.wait_for({}); });
@@ -225,7 +226,7 @@ struct left_alone {
     std::optional<cuota::batch> first;
 
     left_alone()
-        : loader{numbered_source{400}, {.batch = 4, .workers = 2}},
+        : loader{numbered_source{400}, {.batch_size = 4, .workers = 2}},
           epoch{loader.epoch(0)},
           first{epoch.next()} {}
 };
@@ -294,7 +295,7 @@ struct all_left_alone {
     cuota::step_plan plan{pages.resource()};
     std::vector<int> const host = std::vector<int>(1000, 1);
     std::optional<cuota::graph_exec> graph{};
-    cuota::batch_loader loader{support::numbered_source{40, 1}, {.batch = 4}};
+    cuota::batch_loader loader{support::numbered_source{40, 1}, {.batch_size = 4}};
 
     all_left_alone() {
         cuota::upload(std::span<int const>{host}, of_driver, ring, s);
@@ -335,7 +336,7 @@ TEST_CASE("H20: workers, consumer, and whoever ends an epoch or a loader, share 
     for (int round = 0; round != support::rounds(200); ++round) {
         std::vector<cuota::batch> kept;
         batch_loader loader{numbered_source{64},
-                            {.batch = 2, .workers = 3, .device_slots = 3, .host_slots = 4}};
+                            {.batch_size = 2, .workers = 3, .device_slots = 3, .host_slots = 4}};
         for (std::uint64_t number = 0; number != 3; ++number) {
             auto epoch = loader.epoch(number);
             std::uint64_t const stop = static_cast<std::uint64_t>(round) % 11 + number;

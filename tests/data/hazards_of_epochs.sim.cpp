@@ -48,7 +48,7 @@ std::vector<std::uint64_t> counted(std::uint64_t n, std::uint64_t from = 0) {
 TEST_CASE("H14: a loader's state counts batches that were delivered, not those read ahead",
           "[data][hazard]") {
     machine const on;
-    batch_loader loader{numbered_source{40}, {.batch = 4, .workers = 2, .device_slots = 3}};
+    batch_loader loader{numbered_source{40}, {.batch_size = 4, .workers = 2, .device_slots = 3}};
     CHECK(loader.state().epoch == 0);
     CHECK(loader.state().position == 0);
     {
@@ -71,7 +71,7 @@ TEST_CASE("H14: a loader's state counts batches that were delivered, not those r
 
 TEST_CASE("H15: where one epoch went on is where that epoch went on, and no later one", "[data][hazard]") {
     machine const on;
-    batch_loader loader{numbered_source{40}, {.batch = 4, .workers = 2}};
+    batch_loader loader{numbered_source{40}, {.batch_size = 4, .workers = 2}};
     cuota::loader_state from = loader.state();
     from.position = 12;
     for (int again = 0; again != 3; ++again) {
@@ -94,12 +94,12 @@ TEST_CASE("H15: where one epoch went on is where that epoch went on, and no late
 
 TEST_CASE("H21: a second epoch while one goes on is refused, and the first goes on", "[data][hazard]") {
     machine const on;
-    batch_loader loader{numbered_source{40}, {.batch = 4}};
+    batch_loader loader{numbered_source{40}, {.batch_size = 4}};
     {
         auto epoch = loader.epoch(0);
         CHECK(epoch.next());
         auto const refuse = [&](auto const& number) {
-            auto const refused = thrown<cuota::misuse>([&] {
+            auto const refused = thrown<cuota::usage_error>([&] {
                 (void)loader.epoch(number, {}, {"train.cpp", 7});
             });
             CHECK(has(refused.what(), "loader of numbers: an epoch is already running"));
@@ -124,7 +124,8 @@ TEST_CASE(
         std::size_t const workers = GENERATE(std::size_t{1}, std::size_t{3});
         {
             numbered_source const from{100};
-            loader_options const how{.batch = 9, .device = device, .pinned = pinned, .workers = workers};
+            loader_options const how{
+                .batch_size = 9, .device_budget = device, .pinned_budget = pinned, .workers = workers};
             cuota::loader_plan const plan = cuota::plan_loader(from, how);
             batch_loader loader{from, how};
             for (std::uint64_t epoch = 0; epoch != 2; ++epoch)
@@ -146,13 +147,15 @@ TEST_CASE(
         cuota::budget const one{"device and pinned", 40'000};
         cuota::budget const device{"device", device_is_short ? 20'000 : cuota::unlimited};
         cuota::budget const pinned{"pinned", device_is_short ? cuota::unlimited : 20'000};
-        loader_options how{.batch = 500, .device = is_one ? one : device, .pinned = is_one ? one : pinned};
+        loader_options how{.batch_size = 500,
+                           .device_budget = is_one ? one : device,
+                           .pinned_budget = is_one ? one : pinned};
         auto const allocations = sim::allocation_calls();
         auto const refused = thrown<cuota::budget_exceeded>([&] {
             batch_loader{numbered_source{1000}, how};
         });
         CHECK(sim::allocation_calls() == allocations);
-        std::size_t const fits = refused.facts().fitting_count();
+        std::size_t const fits = refused.info().max_fit_count();
         INFO(refused.what());
         CHECK(has(refused.what(), "loader slots"));
         CHECK(has(refused.what(), std::to_string(fits) + " samples in a batch"));
@@ -160,14 +163,14 @@ TEST_CASE(
         CHECK(sim::live().total() == 0);
 
         REQUIRE(fits > 0);
-        how.batch = fits;
+        how.batch_size = fits;
         CHECK_NOTHROW(batch_loader{numbered_source{1000}, how});
-        how.batch = fits + 1;
+        how.batch_size = fits + 1;
         CHECK_THROWS_AS((batch_loader{numbered_source{1000}, how}), cuota::budget_exceeded);
     }
 }
 
-TEST_CASE("H23: whatever device is current, a loader works on its own, and tells its source so",
+TEST_CASE("H23: whatever device is current, a loader works on its own, and tells its dataset so",
           "[data][hazard]") {
     machine const on{{.devices = 3}};
     std::mutex guard;
@@ -181,7 +184,7 @@ TEST_CASE("H23: whatever device is current, a loader works on its own, and tells
     std::size_t const free_before = cuota::device{2}.memory().free;
     {
         cuota::device_scope const there{cuota::device{2}};
-        loader.emplace(from, loader_options{.batch = 4, .workers = 2});
+        loader.emplace(from, loader_options{.batch_size = 4, .workers = 2});
     }
     CHECK(cuota::device{2}.memory().free + loader->plan().device_bytes == free_before);
     CHECK(cuota::device{0}.memory().free == cuota::device{1}.memory().free);

@@ -70,7 +70,7 @@ TEST_CASE("H7: whoever waits for a batch that cannot come is told so", "[data][h
             go_on.wait(false);
             throw std::runtime_error{"no data"};
         });
-        batch_loader loader{from, {.batch = 4}};
+        batch_loader loader{from, {.batch_size = 4}};
         auto epoch = loader.epoch(0);
         support::forget_waits();
         std::thread waiting{[&] {
@@ -84,40 +84,40 @@ TEST_CASE("H7: whoever waits for a batch that cannot come is told so", "[data][h
         waiting.join();
     }
     SECTION("when its copy cannot be enqueued") {
-        batch_loader loader{numbered_source{8}, {.batch = 4}};
+        batch_loader loader{numbered_source{8}, {.batch_size = 4}};
         sim::fail_call("cudaMemcpyAsync", 1, cudaErrorUnknown);
         auto epoch = loader.epoch(0);
         CHECK_THROWS_AS(epoch.next(), cuota::cuda_error);
     }
     SECTION("when its loader, and with it the workers, ended") {
         std::optional<batch_loader> loader{std::in_place, numbered_source{40},
-                                           cuota::loader_options{.batch = 4, .workers = 2}};
+                                           cuota::loader_options{.batch_size = 4, .workers = 2}};
         auto epoch = loader->epoch(0);
         CHECK(epoch.next());
         loader.reset();
         std::uint64_t more = 0;
-        auto const told = thrown<cuota::misuse>([&] {
+        auto const told = thrown<cuota::usage_error>([&] {
             while (epoch.next()) ++more;
         });
         CHECK(has(told.what(), "the loader was destroyed during the epoch"));
         CHECK(more < 9);
         CHECK(epoch.wait_for({}));
-        CHECK_THROWS_AS(epoch.next(), cuota::misuse);
+        CHECK_THROWS_AS(epoch.next(), cuota::usage_error);
     }
 }
 
 TEST_CASE("H8: nothing that a worker meets ends the program", "[data][hazard]") {
     machine const on;
-    SECTION("whatever it is that the source throws") {
+    SECTION("whatever it is that the dataset throws") {
         numbered_source from{8};
         from.before_each([](auto) { throw 42; });
-        batch_loader loader{from, {.batch = 4, .workers = 2}};
+        batch_loader loader{from, {.batch_size = 4, .workers = 2}};
         auto epoch = loader.epoch(0);
         CHECK_THROWS_AS(epoch.next(), int);
         CHECK_THROWS_AS(epoch.next(), int);
     }
     SECTION("and when a worker's wait for a pinned slot fails") {
-        batch_loader loader{numbered_source{20}, {.batch = 4, .host_slots = 1}};
+        batch_loader loader{numbered_source{20}, {.batch_size = 4, .host_slots = 1}};
         sim::fail_call("cudaEventSynchronize", 1, cudaErrorUnknown);
         CHECK_THROWS_AS(batches_of(loader.epoch(0)), cuota::cuda_error);
         CHECK(batches_of(loader.epoch(1)) == 5);
@@ -144,7 +144,7 @@ TEST_CASE("H9: an error comes in place of its batch, neither sooner nor later, a
             for (int i = 0; i != 100; ++i) std::this_thread::yield();
         }
     });
-    batch_loader loader{from, {.batch = 4, .workers = workers}};
+    batch_loader loader{from, {.batch_size = 4, .workers = workers}};
     for (int round = 0; round != 20; ++round) {
         thrown_already = false;
         auto epoch = loader.epoch(0);
@@ -167,10 +167,10 @@ TEST_CASE("H16: a file that ends too early gives an error that names sample and 
     support::temp_folder const folder;
     constexpr std::size_t record = 6;
     std::size_t const left = GENERATE(std::size_t{27}, std::size_t{24}, std::size_t{0});  // of 48 bytes
-    cuota::raw_source const from{folder.write("x.raw", support::pattern(8 * record)),
-                                 {.fields = {{"image", cuota::element_type::u8, {record}}}}};
+    cuota::raw_dataset const from{folder.write("x.raw", support::pattern(8 * record)),
+                                  {.fields = {{"image", cuota::element_type::u8, {record}}}}};
     REQUIRE(::truncate(from.name().c_str(), static_cast<off_t>(left)) == 0);
-    batch_loader loader{from, {.batch = 3}};
+    batch_loader loader{from, {.batch_size = 3}};
     auto epoch = loader.epoch(0);
     std::uint64_t const whole = left / (3 * record);
     for (std::uint64_t i = 0; i != whole; ++i) CHECK(epoch.next());
@@ -187,7 +187,7 @@ TEST_CASE("H18: what fails at an end goes to the error sink, and nothing is lost
         char const* const call = GENERATE("cudaFree", "cudaFreeHost", "cudaStreamDestroy", "cudaEventDestroy",
                                           "cudaStreamSynchronize");
         std::optional<batch_loader> loader{std::in_place, numbered_source{8},
-                                           cuota::loader_options{.batch = 4}};
+                                           cuota::loader_options{.batch_size = 4}};
         CHECK(batches_of(loader->epoch(0)) == 2);
         sim::fail_call(call, 1, cudaErrorUnknown);
         loader.reset();
@@ -197,7 +197,7 @@ TEST_CASE("H18: what fails at an end goes to the error sink, and nothing is lost
     }
     SECTION("of a batch") {
         cuota::stream const s;
-        batch_loader loader{numbered_source{8}, {.batch = 4}};
+        batch_loader loader{numbered_source{8}, {.batch_size = 4}};
         auto epoch = loader.epoch(0);
         auto b = epoch.next();
         (void)b->view<std::uint32_t>(s);
@@ -228,7 +228,7 @@ TEST_CASE("H19: on a device that failed for good every batch is an error, and no
         is_lost.notify_all();
     };
     {
-        batch_loader loader{from, {.batch = 4, .workers = 2, .host_slots = host_slots}};
+        batch_loader loader{from, {.batch_size = 4, .workers = 2, .host_slots = host_slots}};
         auto epoch = loader.epoch(0);
         for (std::uint64_t i = 0; i != lost_after; ++i) CHECK(epoch.next());
         auto const use_up = [&] {
@@ -283,7 +283,7 @@ struct noting_source {
         from.gather(samples, out);
     }
 };
-static_assert(cuota::source<noting_source>);
+static_assert(cuota::dataset<noting_source>);
 
 }  // namespace
 
@@ -291,13 +291,13 @@ TEST_CASE("H24: nothing is written beyond its place: what does not fit is refuse
     machine const on;
     SECTION("a gather into less room than its samples take writes nothing") {
         support::temp_folder const folder;
-        cuota::raw_source const from{folder.write("x.raw", support::pattern(48)),
-                                     {.fields = {{"image", cuota::element_type::u8, {6}}}}};
+        cuota::raw_dataset const from{folder.write("x.raw", support::pattern(48)),
+                                      {.fields = {{"image", cuota::element_type::u8, {6}}}}};
         std::vector<std::byte> room(18, std::byte{0});
         std::span<std::byte> const one_less[] = {std::span{room}.first(17)};
         std::span<std::byte> const enough[] = {std::span{room}};
         std::vector<std::uint64_t> const samples{1, 2, 3};
-        CHECK(has(thrown<cuota::misuse>([&] { from.gather(samples, one_less); }).what(),
+        CHECK(has(thrown<cuota::usage_error>([&] { from.gather(samples, one_less); }).what(),
                   "gather: 3 samples of image u8[6] take 18 bytes, the output has 17"));
         CHECK(room == std::vector<std::byte>(18, std::byte{0}));
         from.gather(samples, enough);
@@ -311,10 +311,11 @@ TEST_CASE("H24: nothing is written beyond its place: what does not fit is refuse
         {
             auto const to = there.write(s);
             cuota::staging_ring small{1, 32};
-            CHECK(has(thrown<cuota::misuse>([&] { (void)small.acquire().submit(s, to.span(), 33); }).what(),
-                      "cannot copy 33 B from a slot of 32 B to a target of 64 B"));
+            CHECK(has(
+                thrown<cuota::usage_error>([&] { (void)small.acquire().submit(s, to.span(), 33); }).what(),
+                "cannot copy 33 B from a slot of 32 B to a target of 64 B"));
             cuota::staging_ring large{1, 128};
-            CHECK_THROWS_AS(large.acquire().submit(s, to.span(), 65), cuota::misuse);
+            CHECK_THROWS_AS(large.acquire().submit(s, to.span(), 65), cuota::usage_error);
             CHECK(large.try_acquire());  // the slot is free again
         }
         CHECK(sim::calls("cudaMemcpyAsync") == copies);
@@ -323,7 +324,7 @@ TEST_CASE("H24: nothing is written beyond its place: what does not fit is refuse
             "never cut") {
         support::ragged_texts const texts{{4, 4, 4, 11, 1, 1}};
         for (std::size_t const workers : {1U, 3U}) {
-            batch_loader loader{texts.words(), {.batch = 3, .rows = 10, .workers = workers}};
+            batch_loader loader{texts.words(), {.batch_size = 3, .max_rows = 10, .workers = workers}};
             for (std::uint64_t number = 0; number != 5; ++number) {
                 auto epoch = loader.epoch(number);
                 for (std::size_t const samples : {2U, 1U}) {
@@ -332,18 +333,18 @@ TEST_CASE("H24: nothing is written beyond its place: what does not fit is refuse
                     CHECK(b->size() == samples);
                     CHECK(b->row_offsets().back() == 4 * samples);
                 }
-                auto const error = thrown<cuota::sample_too_long>([&] { (void)epoch.next(); });
+                auto const error = thrown<cuota::sample_too_long_error>([&] { (void)epoch.next(); });
                 CHECK(error.sample() == 3);
                 CHECK(error.rows() == 11);
                 CHECK(error.most() == 10);
-                CHECK_THROWS_AS(epoch.next(), cuota::sample_too_long);  // and for every later call
+                CHECK_THROWS_AS(epoch.next(), cuota::sample_too_long_error);  // and for every later call
             }
         }
     }
     SECTION("a loader gives each field of each slot room of its own, for exactly its samples") {
         noting_source const from{numbered_source{std::uint64_t{19} * 53, 7}};  // all batches are full
         auto const noted = from.noted;
-        batch_loader loader{from, {.batch = 19, .workers = 3, .host_slots = 5}};
+        batch_loader loader{from, {.batch_size = 19, .workers = 3, .host_slots = 5}};
         CHECK(batches_of(loader.epoch(0)) == 53);
         CHECK(noted->wrong_sizes == 0);
         CHECK(noted->rooms.size() == 2 * 5);

@@ -68,16 +68,16 @@ void expect_in_order_when_transformed(std::size_t slots) {
     machine const on;
     auto const seed = GENERATE(range(std::uint64_t{0}, seeds));
     if (seed != 0) sim::set_schedule(sim::schedule::late, seed);
-    sim::set_order_checks(sim::order_checks::report);
+    sim::set_race_checks(sim::race_checks::report);
     cuota::stream const s;
     cuota::device_transform const as_it_is{
-        {{"numbers", cuota::element_type::u32, {5}}}, [](cuota::transform_job const& job) {
+        {{"numbers", cuota::element_type::u32, {5}}}, [](cuota::transform_context const& job) {
             cuota::for_each_index(job.stream(), 5 * job.size(),
                                   copy_numbers{job.in<std::uint32_t>(), job.out<std::uint32_t>()});
         }};
     cuota::batch_loader loader{
         numbered_source{batches * 4},
-        {.batch = 4, .device_slots = slots, .host_slots = batches, .transform = as_it_is}};
+        {.batch_size = 4, .device_slots = slots, .host_slots = batches, .transform = as_it_is}};
     buffers seen = buffers_for(batches, s);
     {
         sim::hold const nothing_runs_yet;
@@ -85,10 +85,10 @@ void expect_in_order_when_transformed(std::size_t slots) {
             cuota::for_each_index(s, 20, copy_numbers{b.view<std::uint32_t>(s), seen[b.index()].write(s)});
     }
     expect_batches(seen, s);
-    CHECK(sim::order_reports() == std::vector<std::string>{});
+    CHECK(sim::race_reports() == std::vector<std::string>{});
 }
 
-void fill(cuota::staging_ring::fill_lease const& slot, int value) {
+void fill(cuota::staging_ring::staging_slot const& slot, int value) {
     std::ranges::fill(slot.bytes(), static_cast<std::byte>(value));
 }
 
@@ -115,7 +115,7 @@ concept gives_its_bytes = requires(T const& copy) {
 
 // A copy in flight provides no access to its slot.
 static_assert(!gives_its_bytes<cuota::staging_ring::in_flight>);
-static_assert(!std::is_copy_constructible_v<cuota::staging_ring::fill_lease>);
+static_assert(!std::is_copy_constructible_v<cuota::staging_ring::staging_slot>);
 
 TEST_CASE("H1: a pinned slot is not refilled before its copy is over", "[data][hazard]") {
     machine const on;
@@ -123,7 +123,8 @@ TEST_CASE("H1: a pinned slot is not refilled before its copy is over", "[data][h
         for (std::uint64_t seed = 1; seed <= seeds; ++seed) {
             sim::set_schedule(sim::schedule::late, seed);
             cuota::stream const s;
-            cuota::batch_loader loader{numbered_source{24}, {.batch = 4, .device_slots = 6, .host_slots = 1}};
+            cuota::batch_loader loader{numbered_source{24},
+                                       {.batch_size = 4, .device_slots = 6, .host_slots = 1}};
             std::vector<cuota::batch> all;
             for (cuota::batch b : loader.epoch(0)) all.push_back(std::move(b));
             REQUIRE(all.size() == 6);
@@ -172,7 +173,7 @@ TEST_CASE("H2: pinned memory stays while a copy out of it is under way", "[data]
             cuota::stream const s;
             cuota::budget pinned{"pinned", 3 * 512};
             cuota::batch_loader loader{numbered_source{4},
-                                       {.batch = 4, .pinned = pinned, .reclaim_priority = 0}};
+                                       {.batch_size = 4, .pinned_budget = pinned, .reclaim_priority = 0}};
             buffers seen = buffers_for(1, s);
             for (cuota::batch const b : loader.epoch(0))
                 cuota::for_each_index(s, 20, copy_numbers{b.view<std::uint32_t>(s), seen[0].write(s)});
@@ -190,11 +191,11 @@ static_assert(!gives_its_pointer<cuota::batch>);
 
 TEST_CASE("H3: a kernel on a batch starts after the batch's copy", "[data][hazard]") {
     machine const on;
-    sim::set_order_checks(sim::order_checks::report);
+    sim::set_race_checks(sim::race_checks::report);
     cuota::stream const s;
     cuota::stream const other;
     buffers seen = buffers_for(2, s);
-    cuota::batch_loader loader{numbered_source{8}, {.batch = 4}};
+    cuota::batch_loader loader{numbered_source{8}, {.batch_size = 4}};
     auto epoch = loader.epoch(0);
     {
         sim::hold const nothing_runs_yet;
@@ -208,14 +209,14 @@ TEST_CASE("H3: a kernel on a batch starts after the batch's copy", "[data][hazar
         }
     }
     expect_batches(seen, s);
-    CHECK(sim::order_reports() == std::vector<std::string>{});
+    CHECK(sim::race_reports() == std::vector<std::string>{});
 
     // Non-blocking streams are not ordered with the legacy default stream.
-    cuota::batch_loader again{numbered_source{8}, {.batch = 4}};
+    cuota::batch_loader again{numbered_source{8}, {.batch_size = 4}};
     auto third = again.epoch(0);
     auto const b = third.next();
-    CHECK_THROWS_AS(b->view<std::uint32_t>(cudaStreamLegacy), cuota::misuse);
-    CHECK_THROWS_AS(b->used_on(cudaStream_t{}), cuota::misuse);
+    CHECK_THROWS_AS(b->view<std::uint32_t>(cudaStreamLegacy), cuota::usage_error);
+    CHECK_THROWS_AS(b->used_on(cudaStream_t{}), cuota::usage_error);
 }
 
 TEST_CASE("H3: a kernel on a batch starts after what was made of it on the device", "[data][hazard]") {
@@ -247,13 +248,13 @@ TEST_CASE("H5: a batch's place on the device is overwritten after all work of th
     machine const on;
     std::uint64_t const seed = GENERATE(0, 1, 2, 3);
     if (seed != 0) sim::set_schedule(sim::schedule::late, seed);
-    sim::set_order_checks(sim::order_checks::report);
+    sim::set_race_checks(sim::race_checks::report);
     cuota::stream const first;
     cuota::stream const second;
     std::size_t const slots = GENERATE(std::size_t{1}, std::size_t{2});
     // One pinned slot per batch: everything can be enqueued before anything runs.
     cuota::batch_loader loader{numbered_source{batches * 4},
-                               {.batch = 4, .device_slots = slots, .host_slots = batches}};
+                               {.batch_size = 4, .device_slots = slots, .host_slots = batches}};
     buffers by_first = buffers_for(batches, first);
     buffers by_second = buffers_for(batches, second);
     {
@@ -272,7 +273,7 @@ TEST_CASE("H5: a batch's place on the device is overwritten after all work of th
         auto const values = by_second[i].to_vector(second);
         for (std::size_t k = 0; k != values.size(); ++k) REQUIRE(values[k] == i * 4 + k / 5);
     }
-    CHECK(sim::order_reports() == std::vector<std::string>{});
+    CHECK(sim::race_reports() == std::vector<std::string>{});
 }
 
 TEST_CASE("H5: what is made in a batch's place is made after all work of the batch before",
@@ -285,7 +286,7 @@ TEST_CASE("H5: where a stream is that used a batch is waited for when it cannot 
     machine on;
     cuota::stream const s;
     buffers seen = buffers_for(3, s);
-    cuota::batch_loader loader{numbered_source{12}, {.batch = 4, .device_slots = 1, .host_slots = 3}};
+    cuota::batch_loader loader{numbered_source{12}, {.batch_size = 4, .device_slots = 1, .host_slots = 3}};
     auto epoch = loader.epoch(0);
     for (std::size_t i = 0; i != 3; ++i) {
         auto b = epoch.next();
@@ -302,9 +303,9 @@ TEST_CASE("H5: where a stream is that used a batch is waited for when it cannot 
 
 TEST_CASE("H6: a view that is kept beyond its batch is named when a kernel works on it", "[data][hazard]") {
     machine const on;
-    sim::set_order_checks(sim::order_checks::report);
+    sim::set_race_checks(sim::race_checks::report);
     cuota::stream const s;
-    cuota::batch_loader loader{numbered_source{8}, {.batch = 4, .device_slots = 1, .host_slots = 2}};
+    cuota::batch_loader loader{numbered_source{8}, {.batch_size = 4, .device_slots = 1, .host_slots = 2}};
     auto epoch = loader.epoch(0);
     auto b = epoch.next();
     auto const kept = b->view<std::uint32_t>(s);
@@ -316,19 +317,19 @@ TEST_CASE("H6: a view that is kept beyond its batch is named when a kernel works
     read_it();
     cuota::batch moved = std::move(*b);  // the view stays valid
     read_it();
-    CHECK(sim::order_reports() == std::vector<std::string>{});
-    CHECK_THROWS_AS(b->view<std::uint32_t>(s), cuota::misuse);
-    CHECK_THROWS_AS(b->used_on(s), cuota::misuse);
-    CHECK_THROWS_AS(b->samples(), cuota::misuse);
+    CHECK(sim::race_reports() == std::vector<std::string>{});
+    CHECK_THROWS_AS(b->view<std::uint32_t>(s), cuota::usage_error);
+    CHECK_THROWS_AS(b->used_on(s), cuota::usage_error);
+    CHECK_THROWS_AS(b->samples(), cuota::usage_error);
 
     { cuota::batch const ended = std::move(moved); }
     auto const next = epoch.next();  // its copy writes to the same slot
     REQUIRE(next);
     cuota::for_each_index(
         s, 1, [](std::size_t) {}, "innocent");
-    CHECK(sim::order_reports() == std::vector<std::string>{});
+    CHECK(sim::race_reports() == std::vector<std::string>{});
     read_it();
-    auto const reports = sim::order_reports();
+    auto const reports = sim::race_reports();
     REQUIRE(reports.size() == 1);
     CHECK(reports[0].find("reader") != std::string::npos);
     CHECK(reports[0].find("cudaMemcpyAsync") != std::string::npos);
@@ -336,7 +337,7 @@ TEST_CASE("H6: a view that is kept beyond its batch is named when a kernel works
     // A use of the next batch on the same stream is in order again.
     (void)next->view<std::uint32_t>(s);
     read_it();
-    CHECK(sim::order_reports().size() == 1);
+    CHECK(sim::race_reports().size() == 1);
 }
 
 TEST_CASE("H6: a view that is kept beyond its batch sees no data of it, if that is asked for",
@@ -344,7 +345,7 @@ TEST_CASE("H6: a view that is kept beyond its batch sees no data of it, if that 
     machine const on;
     cuota::stream const s;
     bool const poisoned = GENERATE(false, true);
-    cuota::batch_loader loader{numbered_source{8}, {.batch = 4, .poison = poisoned}};
+    cuota::batch_loader loader{numbered_source{8}, {.batch_size = 4, .poison = poisoned}};
     buffers seen = buffers_for(2, s);
     auto epoch = loader.epoch(0);
     auto b = epoch.next();
@@ -368,12 +369,13 @@ TEST_CASE("H6: what becomes of an ended batch comes after its work, and before t
     machine const on;
     auto const seed = GENERATE(range(std::uint64_t{0}, seeds));
     if (seed != 0) sim::set_schedule(sim::schedule::late, seed);
-    sim::set_order_checks(sim::order_checks::report);
+    sim::set_race_checks(sim::race_checks::report);
     cuota::stream const s;
     buffers seen = buffers_for(batches, s);
-    cuota::batch_loader loader{numbered_source{4 * batches}, {.batch = 4, .device_slots = 2, .poison = true}};
+    cuota::batch_loader loader{numbered_source{4 * batches},
+                               {.batch_size = 4, .device_slots = 2, .poison = true}};
     for (cuota::batch const b : loader.epoch(0))
         cuota::for_each_index(s, 20, copy_numbers{b.view<std::uint32_t>(s), seen[b.index()].write(s)});
     expect_batches(seen, s);
-    CHECK(sim::order_reports() == std::vector<std::string>{});
+    CHECK(sim::race_reports() == std::vector<std::string>{});
 }

@@ -21,7 +21,7 @@
 namespace {
 
 using cuota::element_type;
-using cuota::idx_source;
+using cuota::idx_dataset;
 using support::gathered;
 using support::mentions;
 
@@ -44,9 +44,9 @@ std::string big_endian(std::vector<T> const& numbers) {
     return text;
 }
 
-idx_source open(std::string const& bytes) {
+idx_dataset open(std::string const& bytes) {
     support::temp_folder const folder;  // the file stays readable without its folder
-    return idx_source{folder.write("images-idx3-ubyte", bytes)};
+    return idx_dataset{folder.write("images-idx3-ubyte", bytes)};
 }
 cuota::data_error failure(std::string const& bytes) {
     return support::thrown<cuota::data_error>([&] { open(bytes); });
@@ -54,7 +54,7 @@ cuota::data_error failure(std::string const& bytes) {
 
 template <class T>
 void check_type(unsigned char code, element_type type, std::vector<T> const& numbers) {
-    idx_source const from =
+    idx_dataset const from =
         open(idx(code, {static_cast<std::uint32_t>(numbers.size())}, big_endian(numbers)));
     INFO(cuota::element_name(type));
     CHECK(from.fields()[0].type == type);
@@ -67,7 +67,7 @@ void check_type(unsigned char code, element_type type, std::vector<T> const& num
 bool is_read_or_refused(std::string const& path, std::string const& bytes) {
     support::heap_watch const watch;
     try {
-        idx_source const from{path};
+        idx_dataset const from{path};
         cuota::field const& only = from.fields()[0];
         std::size_t const header = 4 * (2 + only.shape.size());
         REQUIRE(header + from.size() * only.bytes() == bytes.size());
@@ -83,9 +83,9 @@ bool is_read_or_refused(std::string const& path, std::string const& bytes) {
 
 }  // namespace
 
-TEST_CASE("idx_source reads images as MNIST has them", "[data][idx_source]") {
+TEST_CASE("idx_dataset reads images as MNIST has them", "[data][idx_dataset]") {
     std::string const data = support::pattern(5 * 6);
-    idx_source const from = open(idx(0x08, {5, 2, 3}, data));
+    idx_dataset const from = open(idx(0x08, {5, 2, 3}, data));
 
     CHECK(from.size() == 5);
     REQUIRE(from.fields().size() == 1);
@@ -94,7 +94,7 @@ TEST_CASE("idx_source reads images as MNIST has them", "[data][idx_source]") {
     CHECK(gathered(from, {4, 2})[0] == data.substr(24, 6) + data.substr(12, 6));
 }
 
-TEST_CASE("idx_source gives every element type in this machine's byte order", "[data][idx_source]") {
+TEST_CASE("idx_dataset gives every element type in this machine's byte order", "[data][idx_dataset]") {
     check_type<std::uint8_t>(0x08, element_type::u8, {1, 200, 255});
     check_type<std::int8_t>(0x09, element_type::i8, {1, -100, 127});
     check_type<std::int16_t>(0x0B, element_type::i16, {1, -30'000, 258});
@@ -103,17 +103,17 @@ TEST_CASE("idx_source gives every element type in this machine's byte order", "[
     check_type<double>(0x0E, element_type::f64, {1.5, -0.125, 3e300});
 }
 
-TEST_CASE("idx_source opens a path or a file, and calls its field as told", "[data][idx_source]") {
+TEST_CASE("idx_dataset opens a path or a file, and calls its field as told", "[data][idx_dataset]") {
     support::temp_folder const folder;
     std::string const path = folder.write("labels.idx", idx(0x08, {2}, "ab"));
 
-    CHECK(idx_source{path}.fields()[0].name == "labels");
-    CHECK(idx_source{path, "class"}.fields()[0].name == "class");
-    CHECK(gathered(idx_source{cuota::file{path}}, {1})[0] == "b");
+    CHECK(idx_dataset{path}.fields()[0].name == "labels");
+    CHECK(idx_dataset{path, "class"}.fields()[0].name == "class");
+    CHECK(gathered(idx_dataset{cuota::file{path}}, {1})[0] == "b");
     CHECK(open(idx(0x08, {0, 28, 28}, "")).size() == 0);
 }
 
-TEST_CASE("idx_source refuses what its header does not allow", "[data][idx_source]") {
+TEST_CASE("idx_dataset refuses what its header does not allow", "[data][idx_dataset]") {
     CHECK(failure("\1\0\10\1").why() == "the file ends at byte 1; 4 bytes requested from byte 0");
     CHECK(failure(std::string{"\1\0\10\1\0\0\0\0", 8}).why() == "is not an IDX file");
     for (unsigned const code : {0x00U, 0x07U, 0x0AU, 0x0FU, 0xFFU}) {
@@ -125,7 +125,7 @@ TEST_CASE("idx_source refuses what its header does not allow", "[data][idx_sourc
     CHECK(mentions(failure(idx(0x08, {4, 0}, "")).why(), "samples of 0 bytes"));
 }
 
-TEST_CASE("idx_source refuses a file that does not hold exactly its dimensions", "[data][idx_source]") {
+TEST_CASE("idx_dataset refuses a file that does not hold exactly its dimensions", "[data][idx_dataset]") {
     auto const claims_more = failure(idx(0x0C, {3, 2}, std::string(23, 'x')));
     CHECK(claims_more.offset() == 12);
     CHECK(claims_more.why() == "the header's shape takes 24 bytes; the file holds 23");
@@ -133,7 +133,7 @@ TEST_CASE("idx_source refuses a file that does not hold exactly its dimensions",
     CHECK(mentions(failure(idx(0x08, {0xffffffff}, "x")).why(), "takes 4294967295 bytes; the file holds 1"));
 }
 
-TEST_CASE("idx_source refuses dimensions whose product overflows", "[data][idx_source]") {
+TEST_CASE("idx_dataset refuses dimensions whose product overflows", "[data][idx_dataset]") {
     std::uint32_t const most = 0xffffffff;
     CHECK(mentions(failure(idx(0x08, {most, most, most}, "")).why(), "larger than any file"));
     CHECK(mentions(failure(idx(0x0E, {0x20000000, 0x80000000, 8}, "")).why(),
@@ -146,7 +146,8 @@ TEST_CASE("idx_source refuses dimensions whose product overflows", "[data][idx_s
     REQUIRE_NOTHROW(open(idx(0x08, std::vector<std::uint32_t>(64, 1), "a")));
 }
 
-TEST_CASE("idx_source survives every truncation and every change of one header byte", "[data][idx_source]") {
+TEST_CASE("idx_dataset survives every truncation and every change of one header byte",
+          "[data][idx_dataset]") {
     support::temp_folder const folder;
     std::string const whole = idx(0x0B, {2, 3, 4}, support::pattern(48));
     for (std::size_t length = 0; length != whole.size(); ++length) {
@@ -169,9 +170,9 @@ TEST_CASE("idx_source survives every truncation and every change of one header b
     CHECK(parsed < 24);
 }
 
-TEST_CASE("idx_source names the sample when the file has shrunk", "[data][idx_source]") {
+TEST_CASE("idx_dataset names the sample when the file has shrunk", "[data][idx_dataset]") {
     support::temp_folder const folder;
-    idx_source const from{folder.write("x.idx", idx(0x0C, {10}, std::string(40, 'x')))};
+    idx_dataset const from{folder.write("x.idx", idx(0x0C, {10}, std::string(40, 'x')))};
     REQUIRE(::truncate(from.name().c_str(), 8 + 10) == 0);
 
     auto const error = support::thrown<cuota::data_error>([&] { gathered(from, {0, 1, 2, 3}); });
@@ -179,10 +180,11 @@ TEST_CASE("idx_source names the sample when the file has shrunk", "[data][idx_so
     CHECK(mentions(error.why(), "sample 2 cannot be read"));
 }
 
-TEST_CASE("idx_source swaps elements in several threads' memory without mixing them", "[data][idx_source]") {
+TEST_CASE("idx_dataset swaps elements in several threads' memory without mixing them",
+          "[data][idx_dataset]") {
     std::vector<std::int32_t> numbers;
     for (int i = 0; i != 1000; ++i) numbers.push_back(i * 1'000'003);
-    idx_source const from = open(idx(0x0C, {1000}, big_endian(numbers)));
+    idx_dataset const from = open(idx(0x0C, {1000}, big_endian(numbers)));
 
     std::vector<std::string> seen(4);
     {

@@ -36,8 +36,8 @@
 
 using cuota::batch_loader;
 using cuota::element_type;
-using cuota::kvikio_source;
-using cuota::raw_source;
+using cuota::kvikio_dataset;
+using cuota::raw_dataset;
 using support::gathered;
 using support::machine;
 using support::mentions;
@@ -47,7 +47,7 @@ using numbers = std::vector<std::uint64_t>;
 namespace {
 
 // Returns 100 samples of `width` numbers, each the sample's index, after a header of 12 bytes.
-raw_source numbered(support::temp_folder const& folder, char const* name, std::size_t width = 600) {
+raw_dataset numbered(support::temp_folder const& folder, char const* name, std::size_t width = 600) {
     std::vector<std::uint32_t> all(3, 77);
     for (std::uint32_t i = 0; i != 100; ++i) all.insert(all.end(), width, i);
     return {folder.write(name, support::bytes_of(all)),
@@ -76,21 +76,21 @@ numbers seen(cuota::stream const& s, cuota::batch const& b, std::size_t k = 0) {
     return {all.begin(), all.end()};
 }
 cuota::loader_options on_the_device(std::size_t batch) {
-    return {.batch = batch, .workers = 2, .host_memory = cuota::device_memory{}};
+    return {.batch_size = batch, .workers = 2, .host_memory = cuota::device_memory{}};
 }
 
-static_assert(cuota::detail::reads_runs<kvikio_source>);
-static_assert(cuota::subset_source<kvikio_source>::fills_device_memory);
-static_assert(cuota::zip_source<kvikio_source, kvikio_source>::fills_device_memory);
-static_assert(!cuota::zip_source<kvikio_source, cuota::memory_source>::fills_device_memory);
+static_assert(cuota::detail::reads_runs<kvikio_dataset>);
+static_assert(cuota::subset_dataset<kvikio_dataset>::fills_device_memory);
+static_assert(cuota::zip_dataset<kvikio_dataset, kvikio_dataset>::fills_device_memory);
+static_assert(!cuota::zip_dataset<kvikio_dataset, cuota::memory_dataset>::fills_device_memory);
 
 }  // namespace
 
-TEST_CASE("kvikio_source reads what the source reads, in any order", "[data][kvikio_source]") {
+TEST_CASE("kvikio_dataset reads what the dataset reads, in any order", "[data][kvikio_dataset]") {
     machine const on;
     support::temp_folder const folder;
-    raw_source const raw = numbered(folder, "x");
-    kvikio_source const from{raw};
+    raw_dataset const raw = numbered(folder, "x");
+    kvikio_dataset const from{raw};
     CHECK(from.size() == 100);
     CHECK(from.name() == raw.name());
     CHECK(cuota::fields_text(from.fields()) == "x u32[600]");
@@ -101,14 +101,14 @@ TEST_CASE("kvikio_source reads what the source reads, in any order", "[data][kvi
     std::span<std::byte> const out[] = {std::as_writable_bytes(std::span{room})};
     from.gather_runs(runs, out);
     for (std::size_t i = 0; i != 43; ++i) REQUIRE(room[i * 600] == (i < 40 ? 3 + i : i == 40 ? 99 : i + 2));
-    CHECK_THROWS_AS(gathered(from, {100}), cuota::misuse);
+    CHECK_THROWS_AS(gathered(from, {100}), cuota::usage_error);
 }
 
-TEST_CASE("kvikio_source reads into device memory, too", "[data][kvikio_source]") {
+TEST_CASE("kvikio_dataset reads into device memory, too", "[data][kvikio_dataset]") {
     machine const on;
     cuota::stream const s;
     support::temp_folder const folder;
-    raw_source const raw = numbered(folder, "x");
+    raw_dataset const raw = numbered(folder, "x");
     numbers const samples = mixed();
     cuota::device_buffer<std::uint32_t> there{samples.size() * 600, s, cuota::device_memory{}};
     s.synchronize();
@@ -116,17 +116,17 @@ TEST_CASE("kvikio_source reads into device memory, too", "[data][kvikio_source]"
         auto const lease = there.write(s);
         std::span<std::byte> const out[] = {
             {reinterpret_cast<std::byte*>(lease.span().data()), samples.size() * 2400}};
-        kvikio_source{raw}.gather(samples, out);
+        kvikio_dataset{raw}.gather(samples, out);
     }
     CHECK(support::bytes_of(there.to_vector(s)) == gathered(raw, samples)[0]);
 }
 
-TEST_CASE("a loader whose slots are on the device reads into those", "[data][kvikio_source]") {
+TEST_CASE("a loader whose slots are on the device reads into those", "[data][kvikio_dataset]") {
     machine const on;
     cuota::stream const s;
     support::temp_folder const folder;
-    cuota::zip_source const both{kvikio_source{numbered(folder, "a")},
-                                 cuota::subset_source{kvikio_source{numbered(folder, "b", 3)}, 0, 100}};
+    cuota::zip_dataset const both{kvikio_dataset{numbered(folder, "a")},
+                                  cuota::subset_dataset{kvikio_dataset{numbered(folder, "b", 3)}, 0, 100}};
     cuota::budget const device{"device", 1 << 20};
     cuota::loader_options how = on_the_device(9);
     how.seed = 3;
@@ -152,31 +152,31 @@ TEST_CASE("a loader whose slots are on the device reads into those", "[data][kvi
     CHECK(thrown<cuota::budget_exceeded>([&] {
               batch_loader{both, how};
           })
-              .facts()
+              .info()
               .device);  // the device of the slots
     how.host_memory = cuota::pinned_memory{};
-    CHECK(!thrown<cuota::budget_exceeded>([&] { batch_loader{both, how}; }).facts().device);
+    CHECK(!thrown<cuota::budget_exceeded>([&] { batch_loader{both, how}; }).info().device);
     CHECK(device.held() == 0);
 }
 
-TEST_CASE("a loader of what the host reads refuses slots on the device", "[data][kvikio_source]") {
+TEST_CASE("a loader of what the host reads refuses slots on the device", "[data][kvikio_dataset]") {
     machine const on;
     support::temp_folder const folder;
-    cuota::zip_source const half{kvikio_source{numbered(folder, "a")},
-                                 cuota::memory_source{"b", std::vector<std::uint8_t>(100)}};
-    CHECK(mentions(thrown<cuota::misuse>([&] {
+    cuota::zip_dataset const half{kvikio_dataset{numbered(folder, "a")},
+                                  cuota::memory_dataset{"b", std::vector<std::uint8_t>(100)}};
+    CHECK(mentions(thrown<cuota::usage_error>([&] {
                        batch_loader{half, on_the_device(4)};
                    }).what(),
-                   "+ b: host_memory is device memory, but this source can only fill host memory"));
-    CHECK_NOTHROW(batch_loader{half, {.batch = 4}});
+                   "+ b: host_memory is device memory, but this dataset can only fill host memory"));
+    CHECK_NOTHROW(batch_loader{half, {.batch_size = 4}});
 }
 
-TEST_CASE("kvikio_source names the sample that cannot be read, in its batch's place",
-          "[data][kvikio_source]") {
+TEST_CASE("kvikio_dataset names the sample that cannot be read, in its batch's place",
+          "[data][kvikio_dataset]") {
     machine const on;
     cuota::stream const s;
     support::temp_folder const folder;
-    kvikio_source const from{numbered(folder, "x")};
+    kvikio_dataset const from{numbered(folder, "x")};
     REQUIRE(::truncate(folder.path("x").c_str(), 12 + 2400 * 50 + 100) == 0);
     auto const error = thrown<cuota::data_error>([&] { (void)gathered(from, {3, 49, 50, 70, 2}); });
     CHECK(error.file() == folder.path("x"));
@@ -194,7 +194,7 @@ TEST_CASE("kvikio_source names the sample that cannot be read, in its batch's pl
     CHECK(mentions(thrown<cuota::data_error>([&] { (void)epoch.next(); }).why(), "sample 50 cannot be read"));
 }
 
-TEST_CASE("a .npy file is read by KvikIO where its data are", "[data][kvikio_source]") {
+TEST_CASE("a .npy file is read by KvikIO where its data are", "[data][kvikio_dataset]") {
     machine const on;
     support::temp_folder const folder;
     std::string header = "{'descr': '<u4', 'fortran_order': False, 'shape': (100, 8), }";
@@ -204,32 +204,33 @@ TEST_CASE("a .npy file is read by KvikIO where its data are", "[data][kvikio_sou
     for (std::size_t i = 0; i != values.size(); ++i) values[i] = static_cast<std::uint32_t>(i / 8);
     std::string const magic{"\x93NUMPY\x01\x00", 8};
     std::string const length{static_cast<char>(header.size()), '\0'};
-    cuota::npy_source const array{folder.write("x.npy", magic + length + header + support::bytes_of(values))};
-    CHECK(gathered(kvikio_source{array}, mixed()) == gathered(array, mixed()));
+    cuota::npy_dataset const array{
+        folder.write("x.npy", magic + length + header + support::bytes_of(values))};
+    CHECK(gathered(kvikio_dataset{array}, mixed()) == gathered(array, mixed()));
 }
 
-TEST_CASE("kvikio_source refuses records of several fields", "[data][kvikio_source]") {
+TEST_CASE("kvikio_dataset refuses records of several fields", "[data][kvikio_dataset]") {
     support::temp_folder const folder;
-    raw_source const two{folder.write("x", "abcd"), {.fields = {{"a"}, {"b"}}}};
-    CHECK(mentions(thrown<cuota::misuse>([&] { kvikio_source{two}; }).what(),
-                   "x: kvikio_source requires exactly one field, not a u8, b u8"));
+    raw_dataset const two{folder.write("x", "abcd"), {.fields = {{"a"}, {"b"}}}};
+    CHECK(mentions(thrown<cuota::usage_error>([&] { kvikio_dataset{two}; }).what(),
+                   "x: kvikio_dataset requires exactly one field, not a u8, b u8"));
 }
 
-TEST_CASE("a kvikio_source that was moved from is still valid", "[data][kvikio_source][moved_from]") {
+TEST_CASE("a kvikio_dataset that was moved from is still valid", "[data][kvikio_dataset][moved_from]") {
     machine const on;
     support::temp_folder const folder;
-    kvikio_source first{numbered(folder, "x")};
-    kvikio_source const second{std::move(first)};
+    kvikio_dataset first{numbered(folder, "x")};
+    kvikio_dataset const second{std::move(first)};
     CHECK(first.name() == second.name());
     CHECK(support::gathered(first, mixed()) == support::gathered(second, mixed()));
 }
 
-TEST_CASE("in a child a kvikio_source ends without a CUDA call, and a read is misuse",
-          "[data][kvikio_source][fork]") {
+TEST_CASE("in a child a kvikio_dataset ends without a CUDA call, and a read is misuse",
+          "[data][kvikio_dataset][fork]") {
     if (support::under_thread_sanitizer) CUOTA_SKIP("it does not take a fork of a program with threads");
     machine const on;
     support::temp_folder const folder;
-    std::optional<kvikio_source> from{numbered(folder, "x")};
+    std::optional<kvikio_dataset> from{numbered(folder, "x")};
     CHECK(gathered(*from, mixed()).size() == 1);
     int const ends = support::status_of_ends_in_child([&] { from.reset(); });
     CHECK(ends == 0);

@@ -48,8 +48,10 @@ constexpr std::uint64_t samples = 30;
 
 loader_options options_of(std::optional<budget> device, std::optional<budget> pinned,
                           std::optional<int> priority = 0) {
-    return {
-        .batch = 4, .device = std::move(device), .pinned = std::move(pinned), .reclaim_priority = priority};
+    return {.batch_size = 4,
+            .device_budget = std::move(device),
+            .pinned_budget = std::move(pinned),
+            .reclaim_priority = priority};
 }
 
 // Returns the values that a stream reads in an epoch.
@@ -82,9 +84,9 @@ private:
     std::size_t bytes_;
 };
 
-std::vector<cuota::holding> holders_of(budget const& b) {
+std::vector<cuota::allocation_group> holders_of(budget const& b) {
     budget charged = b;
-    return thrown<cuota::budget_exceeded>([&] { charged.charge(b.limit() + 1); }).facts().holders;
+    return thrown<cuota::budget_exceeded>([&] { charged.charge(b.limit() + 1); }).info().holders;
 }
 
 }  // namespace
@@ -111,10 +113,10 @@ TEST_CASE("a loader that was given no priority keeps what it took", "[data][load
     budget const pinned{"pinned", pinned_bytes};
     batch_loader loader{numbered_source{samples}, options_of(device, pinned, std::nullopt)};
     auto const refused = thrown<cuota::budget_exceeded>([&] { device.charge(1); });
-    CHECK(refused.facts().reclaimable == 0);
-    REQUIRE(refused.facts().holders.size() == 1);
-    CHECK(refused.facts().holders[0].name == cuota::tag{"loader slots"});
-    CHECK(!refused.facts().holders[0].is_cached);
+    CHECK(refused.info().reclaimable == 0);
+    REQUIRE(refused.info().holders.size() == 1);
+    CHECK(refused.info().holders[0].name == cuota::tag{"loader slots"});
+    CHECK(!refused.info().holders[0].is_cached);
     CHECK(device.held() == device_bytes);
     CHECK(read_epoch(loader) == counted(samples));
 }
@@ -141,8 +143,9 @@ TEST_CASE("a loader's pinned slots are of the memory that it is given, and charg
     machine const on;
     cuota::stream const s;
     cuota::budget const pinned{"pinned", 1 << 20};
-    cuota::loader_options const how{.batch = 4, .pinned = pinned, .host_memory = cuota::registered_memory{}};
-    std::size_t const page = cuota::registered_memory::granule();
+    cuota::loader_options const how{
+        .batch_size = 4, .pinned_budget = pinned, .host_memory = cuota::registered_memory{}};
+    std::size_t const page = cuota::registered_memory::granularity();
     {
         cuota::batch_loader loader{numbered_source{22}, how};
         CHECK(loader.plan().pinned_bytes == page);  // 3 slots of 512
@@ -157,8 +160,8 @@ TEST_CASE("a loader's pinned slots are of the memory that it is given, and charg
     CHECK(pinned.held() == 0);
     CHECK(sim::calls("cudaHostUnregister") == 1);
     CHECK_THROWS_AS(
-        (cuota::batch_loader{numbered_source{22}, {.batch = 4, .host_memory = cuota::device_memory{}}}),
-        cuota::misuse);
+        (cuota::batch_loader{numbered_source{22}, {.batch_size = 4, .host_memory = cuota::device_memory{}}}),
+        cuota::usage_error);
 }
 
 TEST_CASE("a loader gives each budget what was charged to it", "[data][loader_memory]") {
@@ -240,9 +243,9 @@ TEST_CASE("an epoch that is going on gives nothing", "[data][loader_memory]") {
     for (cuota::batch b : loader.epoch(0)) {
         for (budget* const short_one : {&device, &pinned}) {
             auto const refused = thrown<cuota::budget_exceeded>([&] { short_one->charge(1); });
-            CHECK(refused.facts().reclaimable == 0);
-            CHECK(refused.facts().reclaimed == 0);
-            CHECK(refused.facts().reclaimers->empty());
+            CHECK(refused.info().reclaimable == 0);
+            CHECK(refused.info().reclaimed == 0);
+            CHECK(refused.info().reclaimers->empty());
         }
         auto const some = support::seen_by(s, b);
         seen.insert(seen.end(), some.begin(), some.end());
@@ -289,7 +292,7 @@ TEST_CASE("a worker that still reads keeps the pinned slots of its loader, not t
         reading.wait();
     }
     auto const refused = thrown<cuota::budget_exceeded>([&] { pinned.charge(1); });
-    CHECK(refused.facts().reclaimable == 0);
+    CHECK(refused.info().reclaimable == 0);
     { pressure const some{device, 1}; }
     CHECK(sim::live().device_bytes == 0);
     go_on.count_down();
@@ -309,7 +312,7 @@ TEST_CASE("a loader has its memory to give as soon as an epoch has ended, whatev
     o.workers = workers;
     o.host_slots = 2;
     budget const all{"all", cuota::plan_loader(numbered_source{samples}, o).pinned_bytes + device_bytes};
-    o.device = o.pinned = all;
+    o.device_budget = o.pinned_budget = all;
     batch_loader loader{numbered_source{samples}, o};
     for (int round = 0; round != 100; ++round) {
         REQUIRE(read_epoch(loader) == counted(samples));
@@ -353,8 +356,8 @@ TEST_CASE("slots whose work cannot be waited for are kept, and the failure is re
     CHECK(read_epoch(loader) == counted(samples));
     sim::fail_call("cudaEventSynchronize", 1);
     auto const refused = thrown<cuota::budget_exceeded>([&] { device.charge(1); });
-    CHECK(refused.facts().reclaimed == 0);
-    CHECK(refused.facts().reclaimable == device_bytes);
+    CHECK(refused.info().reclaimed == 0);
+    CHECK(refused.info().reclaimable == device_bytes);
     CHECK(device.held() == device_bytes);
     CHECK(on.errors.take().size() == 1);
     { pressure const again{device, 1}; }
@@ -366,7 +369,7 @@ TEST_CASE("slots whose work cannot be waited for are kept, and the failure is re
 TEST_CASE("the bytes of a loader have one name, in use and idle", "[data][loader_memory]") {
     machine const on;
     budget const all{"all", 10'000};
-    auto const line = cuota::place::here().line;
+    auto const line = cuota::source_location::current().line;
     batch_loader loader{numbered_source{samples}, options_of(all, all)};
     auto const idle = holders_of(all);
     REQUIRE(idle.size() == 1);
@@ -390,8 +393,8 @@ TEST_CASE("a refusal counts what an idle loader could give", "[data][loader_memo
     batch_loader loader{numbered_source{samples}, options_of(device, std::nullopt)};
     pressure const used{device, 2048};
     auto const refused = thrown<cuota::budget_exceeded>([&] { device.charge(2049); });
-    CHECK(refused.facts().reclaimable == device_bytes);
-    CHECK(refused.facts().would_fit == 2048);
+    CHECK(refused.info().reclaimable == device_bytes);
+    CHECK(refused.info().max_fit == 2048);
     CHECK(device.held() == 2048 + device_bytes);
     { pressure const fits{device, 2048}; }
     CHECK(device.held() == 2048);
@@ -405,17 +408,17 @@ TEST_CASE("a batch that a refusal says would fit does fit, with what idle loader
     budget const pinned{"pinned", 20'000};
     loader_options o = options_of(device, is_one ? device : pinned);
     batch_loader other{numbered_source{samples}, o};
-    o.batch = 500;
+    o.batch_size = 500;
     std::size_t const fits = thrown<cuota::budget_exceeded>([&] {
                                  batch_loader{numbered_source{1000}, o};
                              })
-                                 .facts()
-                                 .fitting_count();
+                                 .info()
+                                 .max_fit_count();
     CHECK(device.held() == (is_one ? device_bytes + pinned_bytes : device_bytes));
     REQUIRE(fits > 0);
-    o.batch = fits + 1;
+    o.batch_size = fits + 1;
     CHECK_THROWS_AS((batch_loader{numbered_source{1000}, o}), cuota::budget_exceeded);
-    o.batch = fits;
+    o.batch_size = fits;
     CHECK_NOTHROW(batch_loader{numbered_source{1000}, o});
 }
 
@@ -433,16 +436,16 @@ TEST_CASE("an epoch is refused while others have its memory, and can be asked fo
         budget const& short_one = is_device ? device : pinned;
         pressure const some{short_one, 200};
         for (int again = 0; again != 2; ++again) {
-            auto const line = cuota::place::here().line;
+            auto const line = cuota::source_location::current().line;
             auto const refused = thrown<cuota::budget_exceeded>([&] { (void)loader.epoch(1); });
-            cuota::refusal const& facts = refused.facts();
-            CHECK(facts.asked == (is_device ? device_bytes : pinned_bytes));
+            cuota::refusal const& facts = refused.info();
+            CHECK(facts.requested == (is_device ? device_bytes : pinned_bytes));
             CHECK(facts.budgets[0].name == (is_device ? "device" : "pinned"));
             CHECK(facts.request.name == cuota::tag{"loader slots"});
             CHECK(facts.request.where.line == line + 1);
             // A batch of 4 needs only padding, so no smaller batch would fit.
             CHECK(std::string{facts.request.unit} == "samples in a batch");
-            CHECK(facts.fitting_count() == 0);
+            CHECK(facts.max_fit_count() == 0);
             CHECK(short_one.held() == 200);
         }
         CHECK(device.held() == (is_device ? 200 : device_bytes));
@@ -457,14 +460,14 @@ TEST_CASE("a refused epoch names the batch that would have fitted", "[data][load
     machine const on;
     budget const device{"device", 50'000};
     loader_options o = options_of(device, std::nullopt);
-    o.batch = 500;
+    o.batch_size = 500;
     batch_loader loader{numbered_source{1000}, o};
     pressure const some{device, 30'000};
     std::size_t const fits =
-        thrown<cuota::budget_exceeded>([&] { (void)loader.epoch(0); }).facts().fitting_count();
-    o.batch = fits;
+        thrown<cuota::budget_exceeded>([&] { (void)loader.epoch(0); }).info().max_fit_count();
+    o.batch_size = fits;
     CHECK_NOTHROW(batch_loader{numbered_source{1000}, o});
-    o.batch = fits + 1;
+    o.batch_size = fits + 1;
     CHECK_THROWS_AS((batch_loader{numbered_source{1000}, o}), cuota::budget_exceeded);
 }
 
@@ -490,9 +493,9 @@ TEST_CASE("a loader that takes its memory again does not ask itself", "[data][lo
     batch_loader loader{numbered_source{samples}, options_of(all, all)};
     pressure const some{all, device_bytes + 1};  // reclaims the ring's memory
     auto const refused = thrown<cuota::budget_exceeded>([&] { (void)loader.epoch(0); });
-    CHECK(refused.facts().reclaimable == 0);
-    CHECK(refused.facts().holders[0].name == cuota::tag{"charged without a tag"});
-    CHECK(refused.facts().holders[1].name == cuota::tag{"loader slots"});
+    CHECK(refused.info().reclaimable == 0);
+    CHECK(refused.info().holders[0].name == cuota::tag{"charged without a tag"});
+    CHECK(refused.info().holders[1].name == cuota::tag{"loader slots"});
     CHECK(sim::live().device_bytes == device_bytes);
 }
 
@@ -533,15 +536,15 @@ TEST_CASE("who watches the budget may start an epoch when a loader has given bac
     batch_loader loader{numbered_source{samples}, options_of(device, std::nullopt)};
     int fell = 0;
     {
-        cuota::watch const alarm{device,
-                                 {0.9},
-                                 0.1,
-                                 [&](cuota::watch_event const& event) {
-                                     if (event.rising || fell++ != 0) return;
-                                     auto const epoch = loader.epoch(0);
-                                     CHECK(device.held() == device_bytes);
-                                 },
-                                 {.falling = true}};
+        cuota::budget_alert const alarm{device,
+                                        {0.9},
+                                        0.1,
+                                        [&](cuota::alert_event const& event) {
+                                            if (event.rising || fell++ != 0) return;
+                                            auto const epoch = loader.epoch(0);
+                                            CHECK(device.held() == device_bytes);
+                                        },
+                                        {.falling = true}};
         pressure const some{device, 1};  // released by a loader that had allocated again meanwhile
         CHECK(device.held() == 1);
     }
@@ -633,7 +636,7 @@ TEST_CASE("a loader works on while others want its memory", "[data][loader_memor
                         pressure const some{*wanted, 1};
                         ++had;
                     } catch (cuota::budget_exceeded const& refused) {
-                        if (refused.facts().holders.empty()) ++wrong;
+                        if (refused.info().holders.empty()) ++wrong;
                         std::this_thread::yield();
                     }
             });

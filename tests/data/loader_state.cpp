@@ -26,13 +26,13 @@ TEST_CASE("what is no text of a loader_state is refused", "[data][loader_state]"
           "cuota-loader-state 1 epoch 3 position 4 order 18446744073709551616",
           " cuota-loader-state 1 epoch 3 position 4 order 5"}) {
         INFO(text);
-        auto const error = support::thrown<cuota::misuse>([&] {
+        auto const error = support::thrown<cuota::usage_error>([&] {
             (void)loader_state::parse(text, {"resume.cpp", 7});
         });
         CHECK(std::string{error.what()} ==
-              "cuota::misuse: loader_state: cannot parse \"" + text + "\" (resume.cpp:7)");
+              "cuota::usage_error: loader_state: cannot parse \"" + text + "\" (resume.cpp:7)");
     }
     auto const error =
-        support::thrown<cuota::misuse>([&] { (void)loader_state::parse(std::string(1000, 'x')); });
+        support::thrown<cuota::usage_error>([&] { (void)loader_state::parse(std::string(1000, 'x')); });
     CHECK(std::string{error.what()}.size() < 200);
 }

@@ -17,7 +17,7 @@ namespace {
 loader_stats half_way() {
     return {.epoch = 3,
             .batches = 500,
-            .all_batches = 1000,
+            .total_batches = 1000,
             .samples = 32'000,
             .bytes = std::uint64_t{500} << 20,
             .workers = 2,
@@ -41,7 +41,7 @@ TEST_CASE("loader_stats names the stage that the others wait for", "[data][loade
 
     s.reading = 19s;
     s.waiting_for_batches = 900ms;
-    CHECK(s.bottleneck() == loader_stage::program);  // batches are ready when the program asks
+    CHECK(s.bottleneck() == loader_stage::consumer);  // batches are ready when the program asks
 
     s.waiting_for_batches = 6s;
     s.waiting_for_slots = 1s;
@@ -53,16 +53,16 @@ TEST_CASE("loader_stats names the stage that the others wait for", "[data][loade
     s.waiting_for_slots = 18s;
     CHECK(s.bottleneck() == loader_stage::device);
     s.copying = 9500ms;
-    CHECK(s.bottleneck() == loader_stage::link);
+    CHECK(s.bottleneck() == loader_stage::transfer);
     s.copying = 2s;
-    CHECK(s.bottleneck() == loader_stage::computing);
+    CHECK(s.bottleneck() == loader_stage::compute);
 }
 
 TEST_CASE("shares are of the epoch's time, and of all workers'", "[data][loader_stats]") {
     loader_stats const s = half_way();
     CHECK(s.share(4s) == 0.4);
     CHECK(s.share(11s) == 1.0);
-    CHECK(s.share_of_workers(4s) == 0.2);
+    CHECK(s.worker_fraction(4s) == 0.2);
     CHECK(s.batches_per_second() == 50.0);
 }
 
@@ -81,7 +81,7 @@ TEST_CASE("stats_text is one line that says who is slow, and what would help", "
           "epoch 3: 500 of 1000 batches, 50.0 a second (50.0 MiB/s); 1 worker reads 10 % of the time and "
           "waits 80 % for the device, the link is busy 99 %, the program waits 61 % for batches; bottleneck: "
           "copying to the device (try smaller elements, such as u8 that the device converts)");
-    CHECK(cuota::stats_text(loader_stats{.all_batches = 7}) ==
+    CHECK(cuota::stats_text(loader_stats{.total_batches = 7}) ==
           "epoch 0: 0 of 7 batches, 0.0 a second (0 B/s)");
     CHECK(cuota::stats_text(loader_stats{.batches = 3, .covered = 0.25}) ==
           "epoch 0: 3 batches, 25 % of the samples, 0.0 a second (0 B/s)");

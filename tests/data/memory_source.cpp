@@ -19,7 +19,7 @@
 #include "support/samples.hpp"
 #include "support/thrown.hpp"
 
-using cuota::memory_source;
+using cuota::memory_dataset;
 using support::gathered;
 using support::mentions;
 
@@ -29,8 +29,8 @@ std::vector<std::uint8_t> letters(std::string const& text) { return {text.begin(
 
 }  // namespace
 
-TEST_CASE("memory_source gathers samples in the order asked, repeats included", "[data][memory_source]") {
-    memory_source const from{"x", letters("aabbccddee"), {2}};
+TEST_CASE("memory_dataset gathers samples in the order asked, repeats included", "[data][memory_dataset]") {
+    memory_dataset const from{"x", letters("aabbccddee"), {2}};
     CHECK(from.size() == 5);
     CHECK(from.name() == "x");
     CHECK(cuota::field_text(from.fields()[0]) == "x u8[2]");
@@ -39,13 +39,13 @@ TEST_CASE("memory_source gathers samples in the order asked, repeats included", 
     CHECK(gathered(from, {}) == std::vector<std::string>{""});
 }
 
-TEST_CASE("memory_source gathers samples of every size", "[data][memory_source]") {
+TEST_CASE("memory_dataset gathers samples of every size", "[data][memory_dataset]") {
     for (std::size_t const bytes : {1u, 2u, 3u, 4u, 7u, 8u, 9u, 63u, 64u, 300u}) {
         constexpr std::size_t samples = 50;
         std::vector<std::uint8_t> values(samples * bytes);
         for (std::size_t i = 0; i != values.size(); ++i)
             values[i] = static_cast<std::uint8_t>(i * 7 + i / 256);
-        memory_source const from{"x", values, {bytes}};
+        memory_dataset const from{"x", values, {bytes}};
         std::vector<std::uint64_t> asked;
         for (std::uint64_t i = 0; i != 200; ++i) asked.push_back(i % 11 < 5 ? i % samples : i * i % samples);
         std::vector<std::byte> out(asked.size() * bytes);
@@ -56,14 +56,15 @@ TEST_CASE("memory_source gathers samples of every size", "[data][memory_source]"
     }
 }
 
-TEST_CASE("memory_source takes numbers of each type, as its own or as somebody's", "[data][memory_source]") {
+TEST_CASE("memory_dataset takes numbers of each type, as its own or as somebody's",
+          "[data][memory_dataset]") {
     std::array<float, 6> const floats{1, 2, 3, 4, 5, 6};
-    memory_source const seen = memory_source::of("images", std::span{floats}, {3});
+    memory_dataset const seen = memory_dataset::of("images", std::span{floats}, {3});
     CHECK(cuota::field_text(seen.fields()[0]) == "images f32[3]");
     CHECK(seen.size() == 2);
-    memory_source const labels{"labels", std::vector<std::int64_t>{-1, 7}};
+    memory_dataset const labels{"labels", std::vector<std::int64_t>{-1, 7}};
     CHECK(cuota::field_text(labels.fields()[0]) == "labels i64");
-    cuota::zip_source const both{seen, labels};
+    cuota::zip_dataset const both{seen, labels};
     std::array<float, 3> image{};
     std::int64_t label = 0;
     std::array<std::span<std::byte>, 2> const out{std::as_writable_bytes(std::span{image}),
@@ -74,35 +75,35 @@ TEST_CASE("memory_source takes numbers of each type, as its own or as somebody's
     CHECK(label == 7);
 }
 
-TEST_CASE("a copy of a memory_source keeps the values", "[data][memory_source]") {
-    auto original = std::make_unique<memory_source>("x", letters("abcd"));
-    memory_source const copy = *original;
+TEST_CASE("a copy of a memory_dataset keeps the values", "[data][memory_dataset]") {
+    auto original = std::make_unique<memory_dataset>("x", letters("abcd"));
+    memory_dataset const copy = *original;
     original.reset();
     CHECK(gathered(copy, {3, 0}) == std::vector<std::string>{"da"});
 }
 
-TEST_CASE("memory_source refuses what is no whole number of samples, and what is not there",
-          "[data][memory_source]") {
+TEST_CASE("memory_dataset refuses what is no whole number of samples, and what is not there",
+          "[data][memory_dataset]") {
     using support::thrown;
-    CHECK(mentions(thrown<cuota::misuse>([] {
-                       (void)memory_source{"x", letters("abc"), {2}};
+    CHECK(mentions(thrown<cuota::usage_error>([] {
+                       (void)memory_dataset{"x", letters("abc"), {2}};
                    }).what(),
                    "x: 3 values are not a whole number of samples of x u8[2]"));
-    CHECK(mentions(thrown<cuota::misuse>([] {
-                       (void)memory_source{"x", letters("abc"), {0}};
+    CHECK(mentions(thrown<cuota::usage_error>([] {
+                       (void)memory_dataset{"x", letters("abc"), {0}};
                    }).what(),
                    "is empty"));
-    memory_source const from{"x", letters("abcd")};
-    CHECK(mentions(thrown<cuota::misuse>([&] {
+    memory_dataset const from{"x", letters("abcd")};
+    CHECK(mentions(thrown<cuota::usage_error>([&] {
                        (void)gathered(from, {0, 4});
                    }).what(),
-                   "x: gather: sample 4 is out of range: the source has 4 samples"));
-    memory_source const empty{"x", std::vector<float>{}};
+                   "x: gather: sample 4 is out of range: the dataset has 4 samples"));
+    memory_dataset const empty{"x", std::vector<float>{}};
     CHECK(empty.size() == 0);
 }
 
-TEST_CASE("a gather from memory allocates nothing", "[data][memory_source]") {
-    memory_source const from{"x", letters("aabbccddee"), {2}};
+TEST_CASE("a gather from memory allocates nothing", "[data][memory_dataset]") {
+    memory_dataset const from{"x", letters("aabbccddee"), {2}};
     std::vector<std::uint64_t> const asked{3, 4, 0};
     std::array<std::byte, 6> room{};
     std::span<std::byte> const out = room;

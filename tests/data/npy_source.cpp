@@ -24,7 +24,7 @@
 namespace {
 
 using cuota::element_type;
-using cuota::npy_source;
+using cuota::npy_dataset;
 using support::gathered;
 using support::mentions;
 
@@ -45,9 +45,9 @@ std::string npy(std::string const& descr, std::string const& shape, std::string 
                       version);
 }
 
-npy_source open(std::string const& bytes) {
+npy_dataset open(std::string const& bytes) {
     support::temp_folder const folder;  // the file stays readable without its folder
-    return npy_source{folder.write("images.npy", bytes)};
+    return npy_dataset{folder.write("images.npy", bytes)};
 }
 cuota::data_error failure(std::string const& bytes) {
     return support::thrown<cuota::data_error>([&] { open(bytes); });
@@ -57,7 +57,7 @@ cuota::data_error failure(std::string const& bytes) {
 bool is_read_or_refused(std::string const& path, std::string const& bytes) {
     support::heap_watch const watch;
     try {
-        npy_source const from{path};
+        npy_dataset const from{path};
         cuota::field const& only = from.fields()[0];
         std::uint64_t const data = from.size() * only.bytes();
         REQUIRE(from.fields().size() == 1);
@@ -116,8 +116,8 @@ std::string content(std::string const& path) {
 
 }  // namespace
 
-TEST_CASE("npy_source reads every array that NumPy writes, bit by bit, and refuses what it cannot hand out",
-          "[data][npy_source][python]") {
+TEST_CASE("npy_dataset reads every array that NumPy writes, bit by bit, and refuses what it cannot hand out",
+          "[data][npy_dataset][python]") {
     support::temp_folder const folder;
     std::string const program = folder.write("write.py", numpy_program);
     int const status = std::system(
@@ -136,24 +136,24 @@ TEST_CASE("npy_source reads every array that NumPy writes, bit by bit, and refus
         INFO(name);
         std::string bytes;
         for (char const* version : {"-1", "-2", "-3"}) {
-            npy_source const from{folder.path(name + version + ".npy"), "x"};
+            npy_dataset const from{folder.path(name + version + ".npy"), "x"};
             bytes = content(folder.path(name + version + ".bytes"));
             CHECK(from.size() == 7);
             CHECK(from.fields()[0] == cuota::field{"x", type, {3, 2}});
             CHECK(gathered(from, support::first_samples(7))[0] == bytes);
         }
-        npy_source const saved{folder.path(name + "-saved.npy")};
+        npy_dataset const saved{folder.path(name + "-saved.npy")};
         std::size_t const element = cuota::element_bytes(type);
         CHECK(saved.fields()[0].shape == std::vector<std::size_t>{1});
         CHECK(gathered(saved, {6, 2})[0] ==
               bytes.substr(6 * 6 * element, element) + bytes.substr(2 * 6 * element, element));
     }
-    npy_source const numbers{folder.path("one-dimension.npy")};
+    npy_dataset const numbers{folder.path("one-dimension.npy")};
     CHECK(gathered(numbers, {4, 1})[0] == support::bytes_of(std::vector<std::int32_t>{4, 1}));
-    CHECK(npy_source{folder.path("no-samples.npy")}.fields()[0].count() == 784);
-    CHECK(gathered(npy_source{folder.path("column.npy")}, {4, 1})[0] ==
+    CHECK(npy_dataset{folder.path("no-samples.npy")}.fields()[0].count() == 784);
+    CHECK(gathered(npy_dataset{folder.path("column.npy")}, {4, 1})[0] ==
           support::bytes_of(std::vector<std::int32_t>{4, 1}));
-    CHECK(npy_source{folder.path("deep.npy")}.fields()[0].shape.size() == 31);
+    CHECK(npy_dataset{folder.path("deep.npy")}.fields()[0].shape.size() == 31);
 
     for (auto const& [name, word] :
          std::vector<std::pair<std::string, std::string>>{{"big-endian", "big-endian"},
@@ -167,13 +167,13 @@ TEST_CASE("npy_source reads every array that NumPy writes, bit by bit, and refus
                                                           {"empty-samples", "samples of 0 bytes"}}) {
         INFO(name);
         auto const error = support::thrown<cuota::data_error>(
-            [&, path = folder.path("no-" + name + ".npy")] { npy_source const from(path); });
+            [&, path = folder.path("no-" + name + ".npy")] { npy_dataset const from(path); });
         CHECK(mentions(error.why(), word));
     }
 }
 
-TEST_CASE("npy_source reads what numpy.save writes, of every element type and version",
-          "[data][npy_source]") {
+TEST_CASE("npy_dataset reads what numpy.save writes, of every element type and version",
+          "[data][npy_dataset]") {
     struct known {
         char const* descr;
         element_type type;
@@ -187,7 +187,7 @@ TEST_CASE("npy_source reads what numpy.save writes, of every element type and ve
         for (int const version : {1, 2, 3}) {
             INFO(each.descr << " version " << version);
             std::string const data = support::pattern(5 * 6 * cuota::element_bytes(each.type));
-            npy_source const from = open(npy(each.descr, "(5, 2, 3)", data, version));
+            npy_dataset const from = open(npy(each.descr, "(5, 2, 3)", data, version));
 
             CHECK(from.size() == 5);
             REQUIRE(from.fields().size() == 1);
@@ -198,45 +198,46 @@ TEST_CASE("npy_source reads what numpy.save writes, of every element type and ve
         }
 }
 
-TEST_CASE("npy_source gives numbers that can be used as they are", "[data][npy_source]") {
+TEST_CASE("npy_dataset gives numbers that can be used as they are", "[data][npy_dataset]") {
     std::vector<float> const numbers{1.5F, -2.0F, 0.25F};
     CHECK(gathered(open(npy("<f4", "(3,)", support::bytes_of(numbers))), {2, 0})[0] ==
           support::bytes_of(std::vector<float>{0.25F, 1.5F}));
 }
 
-TEST_CASE("npy_source reads one dimension as single numbers, and no samples as none", "[data][npy_source]") {
-    npy_source const labels = open(npy("<i8", "(3,)", std::string(24, 'x')));
+TEST_CASE("npy_dataset reads one dimension as single numbers, and no samples as none",
+          "[data][npy_dataset]") {
+    npy_dataset const labels = open(npy("<i8", "(3,)", std::string(24, 'x')));
     CHECK(labels.size() == 3);
     CHECK(labels.fields()[0].shape.empty());
 
-    npy_source const none = open(npy("<f4", "(0, 28, 28)", ""));
+    npy_dataset const none = open(npy("<f4", "(0, 28, 28)", ""));
     CHECK(none.size() == 0);
     CHECK(none.fields()[0].count() == 784);
 }
 
-TEST_CASE("npy_source calls its field as told, or as the file", "[data][npy_source]") {
+TEST_CASE("npy_dataset calls its field as told, or as the file", "[data][npy_dataset]") {
     support::temp_folder const folder;
     std::string const path = folder.write("train.x.npy", npy("|u1", "(1,)", "a"));
 
-    CHECK(npy_source{path}.fields()[0].name == "train");
-    CHECK(npy_source{path, "pixels"}.fields()[0].name == "pixels");
-    CHECK(npy_source{cuota::file{path}}.name() == path);
+    CHECK(npy_dataset{path}.fields()[0].name == "train");
+    CHECK(npy_dataset{path, "pixels"}.fields()[0].name == "pixels");
+    CHECK(npy_dataset{cuota::file{path}}.name() == path);
 }
 
-TEST_CASE("npy_source takes the keys in any order, with or without spaces and last comma",
-          "[data][npy_source]") {
+TEST_CASE("npy_dataset takes the keys in any order, with or without spaces and last comma",
+          "[data][npy_dataset]") {
     for (char const* text : {"{'shape': (2, 2), 'fortran_order': False, 'descr': '|u1'}",
                              "{'fortran_order':False,'shape':(2,2,),'descr':'|u1',}",
                              "  { 'descr' : '|u1' , 'shape' : ( 2 , 2 ) , 'fortran_order' : False , }  "}) {
         INFO(text);
-        npy_source const from = open(npy_around(text, "abcd"));
+        npy_dataset const from = open(npy_around(text, "abcd"));
         CHECK(from.size() == 2);
         CHECK(gathered(from, {1, 0})[0] == "cdab");
     }
 }
 
-TEST_CASE("npy_source reads what NumPy reads as the same numbers, however the header says so",
-          "[data][npy_source]") {
+TEST_CASE("npy_dataset reads what NumPy reads as the same numbers, however the header says so",
+          "[data][npy_dataset]") {
     std::string const eight = "12345678";
     std::vector<std::pair<char const*, element_type>> const types{
         {"=f4", element_type::f32}, {"f4", element_type::f32}, {"float32", element_type::f32},
@@ -248,7 +249,7 @@ TEST_CASE("npy_source reads what NumPy reads as the same numbers, however the he
     for (auto const& [descr, type] : types) {
         INFO(descr);
         std::size_t const count = 8 / cuota::element_bytes(type);
-        npy_source const from = open(npy(descr, "(" + std::to_string(count) + ",)", eight));
+        npy_dataset const from = open(npy(descr, "(" + std::to_string(count) + ",)", eight));
         CHECK(from.fields()[0].type == type);
         CHECK(gathered(from, support::first_samples(count))[0] == eight);
     }
@@ -268,7 +269,7 @@ TEST_CASE("npy_source reads what NumPy reads as the same numbers, however the he
              {"\t{\n  'descr': '|u1',\r\n\t'fortran_order': False,\n  'shape': (4, 2),\n}\n\n", 4}}) {
         INFO(text);
         for (int const version : {1, 2, 3}) {
-            npy_source const from = open(npy_around(text, eight, version));
+            npy_dataset const from = open(npy_around(text, eight, version));
             CHECK(from.size() == samples);
             CHECK(gathered(from, support::first_samples(samples))[0] == eight);
         }
@@ -279,7 +280,7 @@ TEST_CASE("npy_source reads what NumPy reads as the same numbers, however the he
     CHECK(open(npy_around(padded, eight)).size() == 8);
 }
 
-TEST_CASE("npy_source refuses arrays that it cannot hand out, and says why", "[data][npy_source]") {
+TEST_CASE("npy_dataset refuses arrays that it cannot hand out, and says why", "[data][npy_dataset]") {
     auto const why = [](std::string const& descr, std::string const& shape) {
         return failure(npy(descr, shape, "12345678")).why();
     };
@@ -317,7 +318,7 @@ TEST_CASE("npy_source refuses arrays that it cannot hand out, and says why", "[d
     CHECK(mentions(text("{'descr': ('<f4', (2,)), 'fortran_order': False, 'shape': (1,), }"), "sub-arrays"));
 }
 
-TEST_CASE("npy_source reads a fixed grammar and nothing else", "[data][npy_source]") {
+TEST_CASE("npy_dataset reads a fixed grammar and nothing else", "[data][npy_dataset]") {
     std::string const order = "'fortran_order': False";
     std::string const descr = "'descr': '|u1'";
     std::string const shape = "'shape': (8,)";
@@ -369,7 +370,7 @@ TEST_CASE("npy_source reads a fixed grammar and nothing else", "[data][npy_sourc
     REQUIRE_NOTHROW(open(npy_around("{" + rest + shape + "}", "12345678")));
 }
 
-TEST_CASE("npy_source refuses a file that does not hold exactly its shape", "[data][npy_source]") {
+TEST_CASE("npy_dataset refuses a file that does not hold exactly its shape", "[data][npy_dataset]") {
     std::string const exact = npy("<f4", "(2, 3)", std::string(24, 'x'));
     REQUIRE_NOTHROW(open(exact));
 
@@ -379,7 +380,7 @@ TEST_CASE("npy_source refuses a file that does not hold exactly its shape", "[da
     CHECK(mentions(failure(exact.substr(0, exact.size() - 1)).why(), "the file holds 23"));
 }
 
-TEST_CASE("npy_source refuses shapes whose product or extent overflows", "[data][npy_source]") {
+TEST_CASE("npy_dataset refuses shapes whose product or extent overflows", "[data][npy_dataset]") {
     auto const why = [](std::string const& shape) { return failure(npy("<f8", shape, "12345678")).why(); };
     CHECK(mentions(why("(4294967296, 4294967296)"), "larger than any file"));
     CHECK(mentions(why("(1, 4294967296, 4294967296)"), "larger than any file"));
@@ -396,7 +397,7 @@ TEST_CASE("npy_source refuses shapes whose product or extent overflows", "[data]
     CHECK(mentions(why(ones + ")"), "more than 64 dimensions"));
 }
 
-TEST_CASE("npy_source believes no header length", "[data][npy_source]") {
+TEST_CASE("npy_dataset believes no header length", "[data][npy_dataset]") {
     std::string file = npy("|u1", "(8,)", "12345678", 2);
     for (std::uint32_t const length : {0xffffffffU, 0x7fffffffU, 10'001U}) {
         for (std::size_t i = 0; i != 4; ++i) file[8 + i] = static_cast<char>(length >> (8 * i) & 0xff);
@@ -409,7 +410,7 @@ TEST_CASE("npy_source believes no header length", "[data][npy_source]") {
     CHECK(mentions(failure(longer).why(), "the file ends at byte 128"));
 }
 
-TEST_CASE("npy_source refuses other formats and versions", "[data][npy_source]") {
+TEST_CASE("npy_dataset refuses other formats and versions", "[data][npy_dataset]") {
     std::string const good = npy("|u1", "(8,)", "12345678");
     CHECK(failure("another file").why() == "is not a .npy file");
     CHECK(mentions(failure("short").why(), "the file ends at byte 5"));
@@ -425,7 +426,7 @@ TEST_CASE("npy_source refuses other formats and versions", "[data][npy_source]")
     CHECK(failure(minor).offset() == 6);
 }
 
-TEST_CASE("npy_source survives every truncation of a file", "[data][npy_source]") {
+TEST_CASE("npy_dataset survives every truncation of a file", "[data][npy_dataset]") {
     support::temp_folder const folder;
     for (int const version : {1, 2}) {
         std::string const whole = npy("<i2", "(4, 3)", support::pattern(24), version);
@@ -438,7 +439,7 @@ TEST_CASE("npy_source survives every truncation of a file", "[data][npy_source]"
     }
 }
 
-TEST_CASE("npy_source survives every change of one header byte", "[data][npy_source]") {
+TEST_CASE("npy_dataset survives every change of one header byte", "[data][npy_dataset]") {
     support::temp_folder const folder;
     for (int const version : {1, 2}) {
         std::string const whole = npy("<i2", "(4, 3)", support::pattern(24), version);
@@ -458,7 +459,7 @@ TEST_CASE("npy_source survives every change of one header byte", "[data][npy_sou
     }
 }
 
-TEST_CASE("npy_source survives random rewriting of its header", "[data][npy_source]") {
+TEST_CASE("npy_dataset survives random rewriting of its header", "[data][npy_dataset]") {
     support::temp_folder const folder;
     std::string const whole = npy("<i2", "(4, 3)", support::pattern(24));
     std::string const alphabet = "{}()[],:' -0123456789<>|=fiubcOSTrueFalsdhpn_\n\t\\\"x";
@@ -480,9 +481,9 @@ TEST_CASE("npy_source survives random rewriting of its header", "[data][npy_sour
     }
 }
 
-TEST_CASE("npy_source names the sample when the file has shrunk", "[data][npy_source]") {
+TEST_CASE("npy_dataset names the sample when the file has shrunk", "[data][npy_dataset]") {
     support::temp_folder const folder;
-    npy_source const from{folder.write("x.npy", npy("<i4", "(10,)", std::string(40, 'x')))};
+    npy_dataset const from{folder.write("x.npy", npy("<i4", "(10,)", std::string(40, 'x')))};
     REQUIRE(::truncate(from.name().c_str(), 128 + 18) == 0);
 
     CHECK(gathered(from, {0, 1, 2, 3})[0] == std::string(16, 'x'));

@@ -15,7 +15,7 @@
 
 namespace {
 
-using cuota::shared_value;
+using cuota::detail::light_shared_ptr;
 using cuota::detail::open_parts;
 
 /// Counts the parts that were opened and those that are open.
@@ -39,12 +39,12 @@ struct part {
 };
 
 open_parts parts_of(record& r, std::vector<std::string> paths, std::size_t most) {
-    return {std::move(paths), most, shared_value<record*>::make(&r),
-            [](void const* to, std::string const& path) -> shared_value<void const> {
-                return shared_value<part const>::make(**static_cast<record* const*>(to), path);
+    return {std::move(paths), most, light_shared_ptr<record*>::make(&r),
+            [](void const* to, std::string const& path) -> light_shared_ptr<void const> {
+                return light_shared_ptr<part const>::make(**static_cast<record* const*>(to), path);
             }};
 }
-std::string const& path_of(shared_value<void const> const& of) {
+std::string const& path_of(light_shared_ptr<void const> const& of) {
     return static_cast<part const*>(of.get())->path;
 }
 
@@ -56,7 +56,7 @@ TEST_CASE("the part that was not asked for the longest makes room, and stays for
     {
         open_parts all = parts_of(r, {"a", "b", "c"}, 2);
         CHECK(r.opened == 0);
-        shared_value<void const> const a = all.part(0);
+        light_shared_ptr<void const> const a = all.part(0);
         CHECK(path_of(a) == "a");
         (void)all.part(1);
         (void)all.part(0);
@@ -81,10 +81,10 @@ TEST_CASE("a part that cannot be opened changes nothing", "[data][open_parts]") 
     record r;
     open_parts all{{"a", "bad"},
                    1,
-                   shared_value<record*>::make(&r),
-                   [](void const* to, std::string const& path) -> shared_value<void const> {
+                   light_shared_ptr<record*>::make(&r),
+                   [](void const* to, std::string const& path) -> light_shared_ptr<void const> {
                        if (path == "bad") throw cuota::data_error{path, 0, "is bad"};
-                       return shared_value<part const>::make(**static_cast<record* const*>(to), path);
+                       return light_shared_ptr<part const>::make(**static_cast<record* const*>(to), path);
                    }};
     (void)all.part(0);
     CHECK_THROWS_AS(all.part(1), cuota::data_error);

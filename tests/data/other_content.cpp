@@ -57,26 +57,26 @@ TEST_CASE("what a file is in place of data is told by its first bytes", "[data][
     }
 }
 
-TEST_CASE("every source that reads a header or a size names what is there in place of its file",
+TEST_CASE("every dataset that reads a header or a size names what is there in place of its file",
           "[data][other_content]") {
-    std::vector<std::pair<std::string, std::function<void(std::string const&)>>> sources{
-        {"npy", [](std::string const& path) { cuota::npy_source const from(path); }},
-        {"idx", [](std::string const& path) { cuota::idx_source const from(path); }},
+    std::vector<std::pair<std::string, std::function<void(std::string const&)>>> datasets{
+        {"npy", [](std::string const& path) { cuota::npy_dataset const from(path); }},
+        {"idx", [](std::string const& path) { cuota::idx_dataset const from(path); }},
         {"raw",
          [](std::string const& path) {
-             cuota::raw_source const from{
+             cuota::raw_dataset const from{
                  path, {.header = 2000, .fields = {{"x", cuota::element_type::u8, {7919}}}}};
          }},
         {"cifar", [](std::string const& path) {
-             cuota::cifar_source const from{cuota::cifar_set::cifar_10, {path}};
+             cuota::cifar_dataset const from{cuota::cifar_set::cifar_10, {path}};
          }}};
 #if __has_include(<nlohmann/json.hpp>)
-    sources.emplace_back("safetensors",
-                         [](std::string const& path) { cuota::safetensors_source const from(path); });
+    datasets.emplace_back("safetensors",
+                          [](std::string const& path) { cuota::safetensors_dataset const from(path); });
 #endif
     support::temp_folder const folder;
     for (auto const& [bytes, what] : known)
-        for (auto const& [name, open] : sources) {
+        for (auto const& [name, open] : datasets) {
             if (bytes.empty() && name == "cifar") continue;  // an empty file has no records: no samples
             INFO(name << ": " << bytes);
             std::string const path = folder.write("x", bytes);

@@ -60,9 +60,9 @@ TEST_CASE("keyed_permutation meets every number once", "[data][permutation]") {
 
 TEST_CASE("keyed_permutation of nothing and of one number", "[data][permutation]") {
     CHECK(keyed_permutation{0, 5}.size() == 0);
-    REQUIRE_THROWS_AS((keyed_permutation{0, 5}(0)), cuota::misuse);
+    REQUIRE_THROWS_AS((keyed_permutation{0, 5}(0)), cuota::usage_error);
     CHECK(keyed_permutation{1, 5}(0) == 0);
-    REQUIRE_THROWS_AS((keyed_permutation{1, 5}(1)), cuota::misuse);
+    REQUIRE_THROWS_AS((keyed_permutation{1, 5}(1)), cuota::usage_error);
 }
 
 TEST_CASE("keyed_permutation reaches as far as 2^63 and no further", "[data][permutation]") {
@@ -80,8 +80,8 @@ TEST_CASE("keyed_permutation reaches as far as 2^63 and no further", "[data][per
     keyed_permutation const walks{most / 2 + 1, 3};  // permutes about half of the values again
     for (std::uint64_t i = 0; i != 1000; ++i) CHECK(walks(i) <= most / 2);
 
-    REQUIRE_THROWS_AS((keyed_permutation{most + 1, 3}), cuota::misuse);
-    REQUIRE_THROWS_AS(at(most), cuota::misuse);
+    REQUIRE_THROWS_AS((keyed_permutation{most + 1, 3}), cuota::usage_error);
+    REQUIRE_THROWS_AS(at(most), cuota::usage_error);
 }
 
 TEST_CASE("keyed_permutation is another order for another key", "[data][permutation]") {

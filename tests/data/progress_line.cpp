@@ -19,7 +19,7 @@
 #include "support/sink.hpp"
 
 using cuota::loader_stats;
-using cuota::progress_line;
+using cuota::progress_bar;
 using namespace std::chrono_literals;
 
 namespace {
@@ -27,7 +27,7 @@ namespace {
 loader_stats at(std::uint64_t batches) {
     return {.epoch = 2,
             .batches = batches,
-            .all_batches = 400,
+            .total_batches = 400,
             .workers = 1,
             .elapsed = 4s,
             .reading = 4s,
@@ -67,14 +67,14 @@ private:
 }  // namespace
 
 TEST_CASE("progress_text has a bar, a rate and the time that is left, in 79 columns",
-          "[data][progress_line]") {
+          "[data][progress_bar]") {
     CHECK(cuota::progress_text(at(100)) ==
           "epoch 2 [######..................] 100/400 25.0/s, 0:12 left; slowest: reading");
     CHECK(cuota::progress_text(at(400)) ==
           "epoch 2 [########################] 400/400 100/s; slowest: reading");
-    CHECK(cuota::progress_text({.all_batches = 0}) == "epoch 0 [########################] 0/0");
+    CHECK(cuota::progress_text({.total_batches = 0}) == "epoch 0 [########################] 0/0");
     loader_stats by_rows = at(100);  // the number of batches is unknown
-    by_rows.all_batches.reset();
+    by_rows.total_batches.reset();
     by_rows.covered = 0.25;
     CHECK(cuota::progress_text(by_rows) ==
           "epoch 2 [######..................] 100 25.0/s, 0:12 left; slowest: reading");
@@ -82,16 +82,15 @@ TEST_CASE("progress_text has a bar, a rate and the time that is left, in 79 colu
     CHECK(cuota::progress_text(by_rows) == "epoch 2 [........................] 100 25.0/s; slowest: reading");
     loader_stats large = at(1);
     large.epoch = ~std::uint64_t{0} / 2;
-    large.all_batches = large.epoch;
+    large.total_batches = large.epoch;
     CHECK(cuota::progress_text(large).size() == 79);
 }
 
-TEST_CASE("progress_line writes over itself on a terminal, and ends with a new line",
-          "[data][progress_line]") {
+TEST_CASE("progress_bar writes over itself on a terminal, and ends with a new line", "[data][progress_bar]") {
     terminal const there;
     {
-        progress_line line{there.program()};
-        CHECK_FALSE(line.is_quiet());
+        progress_bar line{there.program()};
+        CHECK_FALSE(line.is_disabled());
         line.show([] { return at(100); });
         CHECK(there.take() == '\r' + cuota::progress_text(at(100)) + "\x1b[K");
         line.finish([] { return at(400); });
@@ -99,29 +98,28 @@ TEST_CASE("progress_line writes over itself on a terminal, and ends with a new l
     }
     CHECK(there.take().empty());
     {
-        progress_line line{there.program()};
+        progress_bar line{there.program()};
         line.show([] { return at(7); });
-        progress_line const moved = std::move(line);
+        progress_bar const moved = std::move(line);
     }
     CHECK(there.take() == '\r' + cuota::progress_text(at(7)) + "\x1b[K\r\n");
 }
 
-TEST_CASE("progress_line reports facts that it cannot have", "[data][progress_line]") {
+TEST_CASE("progress_bar reports facts that it cannot have", "[data][progress_bar]") {
     support::captured_errors errors;
     terminal const there;
-    progress_line line{there.program()};
+    progress_bar line{there.program()};
     line.show([]() -> loader_stats { throw std::runtime_error{"no facts"}; });
     CHECK(errors.take() == std::vector<std::string>{"no facts"});
     CHECK(there.take().empty());
 }
 
-TEST_CASE("progress_line is quiet where there is no terminal, and asks for nothing",
-          "[data][progress_line]") {
+TEST_CASE("progress_bar is quiet where there is no terminal, and asks for nothing", "[data][progress_bar]") {
     std::FILE* const file = std::tmpfile();
     REQUIRE(file != nullptr);
     for (std::FILE* const to : {file, static_cast<std::FILE*>(nullptr)}) {
-        progress_line line{to};
-        CHECK(line.is_quiet());
+        progress_bar line{to};
+        CHECK(line.is_disabled());
         line.show([]() -> loader_stats { throw std::runtime_error{"asked"}; });
         line.finish([]() -> loader_stats { throw std::runtime_error{"asked"}; });
     }
@@ -129,10 +127,10 @@ TEST_CASE("progress_line is quiet where there is no terminal, and asks for nothi
     (void)std::fclose(file);
 }
 
-TEST_CASE("a forked child leaves its parent's line as it is", "[data][progress_line][fork]") {
+TEST_CASE("a forked child leaves its parent's line as it is", "[data][progress_bar][fork]") {
     if (support::under_thread_sanitizer) CUOTA_SKIP("it does not take a fork of a program with threads");
     terminal const t;
-    std::optional<progress_line> line{std::in_place, t.program()};
+    std::optional<progress_bar> line{std::in_place, t.program()};
     line->show([] { return at(100); });
     CHECK(t.take().size() > 10);
     CHECK(support::status_of_child([&] {

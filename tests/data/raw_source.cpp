@@ -24,14 +24,14 @@
 namespace {
 
 using cuota::element_type;
-using cuota::raw_source;
+using cuota::raw_dataset;
 using support::gathered;
 using support::mentions;
 
 /// Returns a small layout like CIFAR-10: a label, then an image.
 cuota::raw_layout labelled() {
     return {.header = 5,
-            .record = 0,
+            .record_bytes = 0,
             .fields = {{"label", element_type::u8, {}}, {"image", element_type::u8, {2, 3}}}};
 }
 cuota::raw_layout plain(std::size_t record) { return {.fields = {{"x", element_type::u8, {record}}}}; }
@@ -49,9 +49,10 @@ auto recorder(reads& into) {
 
 }  // namespace
 
-TEST_CASE("raw_source gathers samples in the order asked, repeats included", "[data][raw_source]") {
+TEST_CASE("raw_dataset gathers samples in the order asked, repeats included", "[data][raw_dataset]") {
     support::temp_folder const folder;
-    raw_source const from{folder.write("x.raw", "aabbccddee"), {.record = 2, .fields = plain(2).fields}};
+    raw_dataset const from{folder.write("x.raw", "aabbccddee"),
+                           {.record_bytes = 2, .fields = plain(2).fields}};
 
     CHECK(from.size() == 5);
     CHECK(from.name() == folder.path("x.raw"));
@@ -60,9 +61,9 @@ TEST_CASE("raw_source gathers samples in the order asked, repeats included", "[d
     CHECK(gathered(from, {}) == std::vector<std::string>{""});
 }
 
-TEST_CASE("raw_source takes the fields of a record apart", "[data][raw_source]") {
+TEST_CASE("raw_dataset takes the fields of a record apart", "[data][raw_dataset]") {
     support::temp_folder const folder;
-    raw_source const from{folder.write("x.raw", "HEAD:0abcdef1ghijkl2mnopqr"), labelled()};
+    raw_dataset const from{folder.write("x.raw", "HEAD:0abcdef1ghijkl2mnopqr"), labelled()};
 
     CHECK(from.size() == 3);
     CHECK(from.fields().size() == 2);
@@ -70,10 +71,11 @@ TEST_CASE("raw_source takes the fields of a record apart", "[data][raw_source]")
     CHECK(gathered(from, {2, 0}) == std::vector<std::string>{"20", "mnopqrabcdef"});
 }
 
-TEST_CASE("raw_source gives the same for a random order as for one sample at a time", "[data][raw_source]") {
+TEST_CASE("raw_dataset gives the same for a random order as for one sample at a time",
+          "[data][raw_dataset]") {
     support::temp_folder const folder;
     std::string const header(5, '#');
-    raw_source const from{folder.write("x.raw", header + support::pattern(7 * 1000)), labelled()};
+    raw_dataset const from{folder.write("x.raw", header + support::pattern(7 * 1000)), labelled()};
     std::vector<std::uint64_t> samples;
     for (std::uint64_t i = 0; i != 1000; ++i)
         samples.push_back(i * 387 % 1000 / 3 * 3 % 1000 + (i % 5 == 0 ? 1 : 0));
@@ -89,7 +91,7 @@ TEST_CASE("raw_source gives the same for a random order as for one sample at a t
     CHECK(gathered(from, support::first_samples(1000))[1].substr(0, 6) == support::pattern(7).substr(1));
 }
 
-TEST_CASE("a run of samples is one read, and random samples are one each", "[data][raw_source]") {
+TEST_CASE("a run of samples is one read, and random samples are one each", "[data][raw_dataset]") {
     std::vector<std::byte> memory(40);
     std::span<std::byte> const out{memory};
 
@@ -142,9 +144,9 @@ TEST_CASE("a run of samples is one read, and random samples are one each", "[dat
     }
 }
 
-TEST_CASE("raw_source allocates nothing to gather", "[data][raw_source]") {
+TEST_CASE("raw_dataset allocates nothing to gather", "[data][raw_dataset]") {
     support::temp_folder const folder;
-    raw_source const from{folder.write("x.raw", support::pattern(5 + 7 * 3000)), labelled()};
+    raw_dataset const from{folder.write("x.raw", support::pattern(5 + 7 * 3000)), labelled()};
     auto const samples = support::first_samples(3000);
     std::vector<std::byte> labels(3000);
     std::vector<std::byte> images(18'000);
@@ -157,45 +159,47 @@ TEST_CASE("raw_source allocates nothing to gather", "[data][raw_source]") {
     CHECK(allocations == 0);
 }
 
-TEST_CASE("raw_source refuses a file that ends inside a record or its header", "[data][raw_source]") {
+TEST_CASE("raw_dataset refuses a file that ends inside a record or its header", "[data][raw_dataset]") {
     support::temp_folder const folder;
 
     auto const inside = support::thrown<cuota::data_error>(
-        [&] { raw_source const from(folder.write("x.raw", "aabbc"), plain(2)); });
+        [&] { raw_dataset const from(folder.write("x.raw", "aabbc"), plain(2)); });
     CHECK(inside.offset() == 4);
     CHECK(inside.why() == "the last record has 1 of its 2 bytes");
     auto const header = support::thrown<cuota::data_error>(
-        [&] { raw_source const from(folder.write("y.raw", "HEA"), labelled()); });
+        [&] { raw_dataset const from(folder.write("y.raw", "HEA"), labelled()); });
     CHECK(header.offset() == 3);
     CHECK(mentions(header.why(), "header of 5 bytes"));
 }
 
-TEST_CASE("raw_source accepts a file without records", "[data][raw_source]") {
+TEST_CASE("raw_dataset accepts a file without records", "[data][raw_dataset]") {
     support::temp_folder const folder;
-    raw_source const from{folder.write("x.raw", "HEAD:"), labelled()};
+    raw_dataset const from{folder.write("x.raw", "HEAD:"), labelled()};
 
     CHECK(from.size() == 0);
     CHECK(gathered(from, {}).size() == 2);
-    REQUIRE_THROWS_AS(gathered(from, {0}), cuota::misuse);
+    REQUIRE_THROWS_AS(gathered(from, {0}), cuota::usage_error);
 }
 
-TEST_CASE("raw_source refuses a layout that contradicts itself", "[data][raw_source]") {
+TEST_CASE("raw_dataset refuses a layout that contradicts itself", "[data][raw_dataset]") {
     support::temp_folder const folder;
     std::string const path = folder.write("x.raw", "aabbccdd");
     std::size_t const half = std::size_t{1} << 63;
 
-    REQUIRE_THROWS_AS((raw_source{path, {}}), cuota::misuse);
-    REQUIRE_THROWS_AS((raw_source{path, {.record = 3, .fields = plain(2).fields}}), cuota::misuse);
-    REQUIRE_THROWS_AS((raw_source{path, plain(0)}), cuota::misuse);
+    REQUIRE_THROWS_AS((raw_dataset{path, {}}), cuota::usage_error);
+    REQUIRE_THROWS_AS((raw_dataset{path, {.record_bytes = 3, .fields = plain(2).fields}}),
+                      cuota::usage_error);
+    REQUIRE_THROWS_AS((raw_dataset{path, plain(0)}), cuota::usage_error);
     REQUIRE_THROWS_AS(
-        (raw_source{path, {.fields = {{"a", element_type::u8, {half}}, {"b", element_type::u8, {half}}}}}),
-        cuota::misuse);
-    REQUIRE_THROWS_AS((raw_source{path, {.fields = {{"a", element_type::f64, {half}}}}}), cuota::misuse);
+        (raw_dataset{path, {.fields = {{"a", element_type::u8, {half}}, {"b", element_type::u8, {half}}}}}),
+        cuota::usage_error);
+    REQUIRE_THROWS_AS((raw_dataset{path, {.fields = {{"a", element_type::f64, {half}}}}}),
+                      cuota::usage_error);
 }
 
-TEST_CASE("raw_source names sample and offset when the file has shrunk", "[data][raw_source]") {
+TEST_CASE("raw_dataset names sample and offset when the file has shrunk", "[data][raw_dataset]") {
     support::temp_folder const folder;
-    raw_source const from{folder.write("x.raw", "HEAD:0abcdef1ghijkl2mnopqr"), labelled()};
+    raw_dataset const from{folder.write("x.raw", "HEAD:0abcdef1ghijkl2mnopqr"), labelled()};
     REQUIRE(::truncate(from.name().c_str(), 15) == 0);
 
     CHECK(gathered(from, {0})[1] == "abcdef");
@@ -208,9 +212,9 @@ TEST_CASE("raw_source names sample and offset when the file has shrunk", "[data]
     CHECK(mentions(last.why(), "sample 2 cannot be read"));
 }
 
-TEST_CASE("copies of a raw_source are gathered from by several threads at once", "[data][raw_source]") {
+TEST_CASE("copies of a raw_dataset are gathered from by several threads at once", "[data][raw_dataset]") {
     support::temp_folder const folder;
-    raw_source const from{folder.write("x.raw", support::pattern(5 + 7 * 512)), labelled()};
+    raw_dataset const from{folder.write("x.raw", support::pattern(5 + 7 * 512)), labelled()};
     auto const all = gathered(from, support::first_samples(512));
 
     std::vector<std::string> images(4);

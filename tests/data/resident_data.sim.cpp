@@ -33,7 +33,7 @@
 #include "support/thrown.hpp"
 
 namespace sim = cuota::simulator;
-using cuota::resident_data;
+using cuota::device_resident_dataset;
 using support::machine;
 using support::mentions;
 using support::numbered_source;
@@ -85,28 +85,28 @@ auto mixed(std::size_t samples) {
     for (std::size_t i = 0; i != b.size(); ++i) b[i] = static_cast<std::int32_t>(i) - 5;
     for (std::size_t i = 0; i != c.size(); ++i) c[i] = static_cast<double>(i) / 3;
     for (std::size_t i = 0; i != d.size(); ++i) d[i] = static_cast<std::int16_t>(i * 31);
-    return cuota::zip_source{cuota::memory_source{"a", a, {3}}, cuota::memory_source{"b", b},
-                             cuota::memory_source{"c", c, {6}}, cuota::memory_source{"d", d, {5}}};
+    return cuota::zip_dataset{cuota::memory_dataset{"a", a, {3}}, cuota::memory_dataset{"b", b},
+                              cuota::memory_dataset{"c", c, {6}}, cuota::memory_dataset{"d", d, {5}}};
 }
 
 }  // namespace
 
-TEST_CASE("data on the device gives the batches that its source would", "[data][resident_data]") {
+TEST_CASE("data on the device gives the batches that its dataset would", "[data][device_resident_dataset]") {
     auto const seed = GENERATE(std::uint64_t{0}, std::uint64_t{1});
     machine const on;
     if (seed != 0) sim::set_schedule(sim::schedule::late, seed);
-    sim::set_order_checks(sim::order_checks::report);
+    sim::set_race_checks(sim::race_checks::report);
     auto const from = mixed(37);
-    cuota::loader_options const how{.batch = 5, .seed = 3, .workers = 2};
+    cuota::loader_options const how{.batch_size = 5, .seed = 3, .workers = 2};
     cuota::batch_loader streamed{from, how};
-    resident_data const data{from, how};
+    device_resident_dataset const data{from, how};
     CHECK(data.size() == 37);
     CHECK(data.name() == from.name());
     CHECK(cuota::fields_text(data.fields()) == cuota::fields_text(from.fields()));
     cuota::batch_loader kept = data.loader(how);
     CHECK(kept.plan().host_slot.sample_bytes == 8);
     for (std::uint64_t epoch = 0; epoch != 3; ++epoch) expect_same(streamed, kept, epoch);
-    CHECK(sim::order_reports() == std::vector<std::string>{});
+    CHECK(sim::race_reports() == std::vector<std::string>{});
 
     // The second loader resumes where the first one was.
     {
@@ -118,24 +118,25 @@ TEST_CASE("data on the device gives the batches that its source would", "[data][
     CHECK(kept.state().position == 10);
 }
 
-TEST_CASE("data on the device goes through a transform as its source's would", "[data][resident_data]") {
+TEST_CASE("data on the device goes through a transform as its dataset's would",
+          "[data][device_resident_dataset]") {
     machine const on;
     auto const from = mixed(20);
     cuota::loader_options const how{
-        .batch = 6,
+        .batch_size = 6,
         .seed = 3,
         .transform = cuota::converted_on_device(from.fields(), {{"a", cuota::element_type::f32, 0.5, 1}})};
     cuota::batch_loader streamed{from, how};
-    cuota::batch_loader kept = resident_data{from, how}.loader(how);
+    cuota::batch_loader kept = device_resident_dataset{from, how}.loader(how);
     expect_same(streamed, kept, 0);
     CHECK(kept.plan().scratch.sample_bytes == streamed.plan().host_slot.sample_bytes);
 
-    cuota::memory_source const other{"x", std::vector<float>{1, 2, 3}, {3}};
-    CHECK_THROWS_AS((resident_data{other, {.batch = 1}}.loader(how)), cuota::misuse);
+    cuota::memory_dataset const other{"x", std::vector<float>{1, 2, 3}, {3}};
+    CHECK_THROWS_AS((device_resident_dataset{other, {.batch_size = 1}}.loader(how)), cuota::usage_error);
 }
 
 TEST_CASE("data on the device is read once, and charged as long as somebody uses it",
-          "[data][resident_data]") {
+          "[data][device_resident_dataset]") {
     machine const on;
     cuota::stream const s;
     cuota::budget const device{"device", 100'000};
@@ -143,10 +144,11 @@ TEST_CASE("data on the device is read once, and charged as long as somebody uses
     std::atomic<std::uint64_t> read = 0;
     auto from = numbered_source{50}.before_each(
         [&](std::span<std::uint64_t const> samples) { read += samples.size(); });
-    cuota::loader_options const how{.batch = 8, .device = device, .pinned = pinned, .seed = 1};
+    cuota::loader_options const how{
+        .batch_size = 8, .device_budget = device, .pinned_budget = pinned, .seed = 1};
     std::optional<cuota::batch> last;
     {
-        std::optional<resident_data> data{std::in_place, from, how};
+        std::optional<device_resident_dataset> data{std::in_place, from, how};
         CHECK(read == 50);
         CHECK(data->bytes() == 1024 + 512);  // 20 and 8 bytes per sample, rounded up to multiples of 256
         CHECK(device.held() == 1536);
@@ -171,17 +173,17 @@ TEST_CASE("data on the device is read once, and charged as long as somebody uses
 }
 
 TEST_CASE("a loader keeps its data on the device if that fits, and streams it otherwise",
-          "[data][resident_data]") {
+          "[data][device_resident_dataset]") {
     machine const on;
     cuota::stream const s;
     numbered_source const from{500};
     cuota::budget const pinned{"pinned", 1'000'000};
     // Exactly the required bytes, and one byte less.
-    cuota::loader_options how{.batch = 8, .pinned = pinned, .seed = 1};
-    std::size_t const needed = resident_data::bytes_for(from, how);
+    cuota::loader_options how{.batch_size = 8, .pinned_budget = pinned, .seed = 1};
+    std::size_t const needed = device_resident_dataset::bytes_for(from, how);
     for (std::size_t const limit : {needed, needed - 1}) {
         cuota::budget const device{"device", limit};
-        how.device = device;
+        how.device_budget = device;
         auto [loader, cached] = cuota::cached_on_device(from, how);
         INFO("a budget of " << limit);
         CHECK(cached == (limit == needed ? 10'240 + 4'096 : 0));
@@ -195,66 +197,70 @@ TEST_CASE("a loader keeps its data on the device if that fits, and streams it ot
         }
         CHECK(samples == 500);
     }
-    how.device.reset();
-    CHECK(mentions(thrown<cuota::misuse>([&] { (void)cuota::cached_on_device(from, how); }).what(),
-                   "resident_data of numbers: keeping the data only if it fits requires a budget"));
+    how.device_budget.reset();
+    CHECK(mentions(thrown<cuota::usage_error>([&] { (void)cuota::cached_on_device(from, how); }).what(),
+                   "device_resident_dataset of numbers: keeping the data only if it fits requires a budget"));
 }
 
-TEST_CASE("a device that has less than its budget has the data streamed", "[data][resident_data]") {
+TEST_CASE("a device that has less than its budget has the data streamed", "[data][device_resident_dataset]") {
     machine const on;
     cuota::budget const device{"device", std::size_t{1} << 30};
     sim::fail_call("cudaMalloc", 1, cudaErrorMemoryAllocation);
     auto const [loader, cached] =
-        cuota::cached_on_device(numbered_source{50}, {.batch = 8, .device = device});
+        cuota::cached_on_device(numbered_source{50}, {.batch_size = 8, .device_budget = device});
     CHECK(cached == 0);
     CHECK(device.held() == loader.plan().device_bytes);
     CHECK(support::last_error() == cudaSuccess);
 }
 
-TEST_CASE("the largest batch beside data on the device takes what is left", "[data][resident_data]") {
+TEST_CASE("the largest batch beside data on the device takes what is left",
+          "[data][device_resident_dataset]") {
     machine const on;
     cuota::budget const device{"device", 200'000};
-    auto const [loader, cached] =
-        cuota::cached_on_device(numbered_source{5000}, {.batch = cuota::automatic_batch, .device = device});
+    auto const [loader, cached] = cuota::cached_on_device(
+        numbered_source{5000}, {.batch_size = cuota::automatic_batch, .device_budget = device});
     CHECK(cached == 100'096 + 40'192);
     CHECK(device.held() <= 200'000);
-    CHECK(loader.plan().batch > 500);
+    CHECK(loader.plan().batch_size > 500);
 }
 
-TEST_CASE("data that cannot be read leaves nothing on the device", "[data][resident_data]") {
+TEST_CASE("data that cannot be read leaves nothing on the device", "[data][device_resident_dataset]") {
     machine const on;
     auto from = numbered_source{50}.before_each([](std::span<std::uint64_t const> samples) {
         if (samples.front() >= 32) throw cuota::data_error{"x.bin", 0, "is torn"};
     });
     cuota::budget const device{"device", 100'000};
     CHECK(mentions(thrown<cuota::data_error>([&] {
-                       (void)resident_data{from, {.batch = 8, .device = device}};
+                       (void)device_resident_dataset{from, {.batch_size = 8, .device_budget = device}};
                    }).what(),
                    "is torn"));
     CHECK(device.held() == 0);
 }
 
-TEST_CASE("data on a device is loaded there", "[data][resident_data]") {
+TEST_CASE("data on a device is loaded there", "[data][device_resident_dataset]") {
     machine const on{{.devices = 2}};
-    resident_data const data{numbered_source{10}, {.batch = 5}};
+    device_resident_dataset const data{numbered_source{10}, {.batch_size = 5}};
     cuota::device_scope const there{cuota::device{1}};
-    CHECK(mentions(thrown<cuota::misuse>([&] { (void)data.loader({.batch = 5}); }).what(),
-                   "resident_data of numbers: the data is on device 0, but the current device is 1"));
+    CHECK(
+        mentions(thrown<cuota::usage_error>([&] { (void)data.loader({.batch_size = 5}); }).what(),
+                 "device_resident_dataset of numbers: the data is on device 0, but the current device is 1"));
 }
 
-TEST_CASE("no data at all is on the device, too", "[data][resident_data]") {
+TEST_CASE("no data at all is on the device, too", "[data][device_resident_dataset]") {
     machine const on;
-    resident_data const data{numbered_source{0}, {.batch = 5}};
+    device_resident_dataset const data{numbered_source{0}, {.batch_size = 5}};
     CHECK(data.bytes() == 0);
-    cuota::batch_loader loader = data.loader({.batch = 5});
+    cuota::batch_loader loader = data.loader({.batch_size = 5});
     CHECK_FALSE(loader.epoch(0).next());
 }
 
-TEST_CASE("whichever CUDA call fails for data on the device, all is given back", "[data][resident_data]") {
+TEST_CASE("whichever CUDA call fails for data on the device, all is given back",
+          "[data][device_resident_dataset]") {
     machine on;
     auto const seen = support::survives_every_failure(on, [] {
         cuota::stream const s;
-        cuota::batch_loader loader = resident_data{numbered_source{12}, {.batch = 4}}.loader({.batch = 4});
+        cuota::batch_loader loader =
+            device_resident_dataset{numbered_source{12}, {.batch_size = 4}}.loader({.batch_size = 4});
         for (cuota::batch b : loader.epoch(0)) (void)b.view<std::uint32_t>(s);
     });
     CHECK(seen.thrown > 0);

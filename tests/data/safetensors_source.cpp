@@ -32,7 +32,7 @@ namespace {
 
 using cuota::element_type;
 using cuota::field;
-using cuota::safetensors_source;
+using cuota::safetensors_dataset;
 using support::gathered;
 using support::mentions;
 
@@ -55,9 +55,9 @@ std::string bytes(std::string const& shape, std::string const& offsets, std::str
 }
 
 template <class... Names>
-safetensors_source open(std::string const& content, Names const&... names) {
+safetensors_dataset open(std::string const& content, Names const&... names) {
     support::temp_folder const folder;  // the file stays readable without its folder
-    return safetensors_source{folder.write("train.safetensors", content), names...};
+    return safetensors_dataset{folder.write("train.safetensors", content), names...};
 }
 template <class... Names>
 cuota::data_error failure(std::string const& content, Names const&... names) {
@@ -79,7 +79,7 @@ std::string images_and_labels() {
 bool is_read_or_refused(std::string const& path, std::size_t size) {
     support::heap_watch const watch;
     try {
-        safetensors_source const from{path};
+        safetensors_dataset const from{path};
         std::size_t held = 0;
         for (std::string const& each : gathered(from, support::first_samples(from.size())))
             held += each.size();
@@ -112,9 +112,9 @@ bool runs_in_python(support::temp_folder const& folder, std::string const& text)
 
 }  // namespace
 
-TEST_CASE("safetensors_source has all tensors as fields, in the order in which they stand in the file",
-          "[data][safetensors_source][safetensors]") {
-    safetensors_source const from = open(images_and_labels());
+TEST_CASE("safetensors_dataset has all tensors as fields, in the order in which they stand in the file",
+          "[data][safetensors_dataset][safetensors]") {
+    safetensors_dataset const from = open(images_and_labels());
 
     CHECK(from.size() == 3);
     REQUIRE(from.fields().size() == 2);
@@ -129,30 +129,30 @@ TEST_CASE("safetensors_source has all tensors as fields, in the order in which t
     CHECK(gathered(from, {}) == std::vector<std::string>{"", ""});
 }
 
-TEST_CASE("safetensors_source has the tensors that are named, in the order of their names",
-          "[data][safetensors_source][safetensors]") {
+TEST_CASE("safetensors_dataset has the tensors that are named, in the order of their names",
+          "[data][safetensors_dataset][safetensors]") {
     support::temp_folder const folder;
     std::string const path = folder.write("x", images_and_labels());
-    safetensors_source const both{path, {"images", "labels"}};
-    safetensors_source const one{path, {"labels"}};
-    safetensors_source const of_file{cuota::file{path}, {"images"}};
+    safetensors_dataset const both{path, {"images", "labels"}};
+    safetensors_dataset const one{path, {"labels"}};
+    safetensors_dataset const of_file{cuota::file{path}, {"images"}};
 
     CHECK(both.name() == path);
     CHECK(gathered(both, {1}) == std::vector<std::string>{support::pattern(18).substr(6, 6), "bB"});
     CHECK(gathered(one, {2, 1}) == std::vector<std::string>{"cCbB"});
     CHECK(gathered(of_file, {2}) == std::vector<std::string>{support::pattern(18).substr(12)});
-    CHECK(gathered(safetensors_source{cuota::file{path}}, {0})[0] == "aA");
+    CHECK(gathered(safetensors_dataset{cuota::file{path}}, {0})[0] == "aA");
 }
 
-TEST_CASE("safetensors_source says which name the file does not have, and wants names once",
-          "[data][safetensors_source][safetensors]") {
+TEST_CASE("safetensors_dataset says which name the file does not have, and wants names once",
+          "[data][safetensors_dataset][safetensors]") {
     std::vector<std::string> const missing{"images", "masks"};
     CHECK(failure(images_and_labels(), missing).why() == "no tensor \"masks\"");
     std::vector<std::string> const twice{"images", "images"};
-    CHECK(mentions(support::thrown<cuota::misuse>([&] { open(images_and_labels(), twice); }).what(),
+    CHECK(mentions(support::thrown<cuota::usage_error>([&] { open(images_and_labels(), twice); }).what(),
                    "tensor \"images\" is named twice"));
     std::vector<std::string> const none;
-    CHECK(mentions(support::thrown<cuota::misuse>([&] { open(images_and_labels(), none); }).what(),
+    CHECK(mentions(support::thrown<cuota::usage_error>([&] { open(images_and_labels(), none); }).what(),
                    "name at least one tensor"));
     std::vector<std::string> const metadata{"__metadata__"};
     CHECK(mentions(
@@ -160,8 +160,8 @@ TEST_CASE("safetensors_source says which name the file does not have, and wants 
         "no tensor \"__metadata__\""));
 }
 
-TEST_CASE("safetensors_source reads every dtype that there is an element for",
-          "[data][safetensors_source][safetensors]") {
+TEST_CASE("safetensors_dataset reads every dtype that there is an element for",
+          "[data][safetensors_dataset][safetensors]") {
     for (auto const& [dtype, type] :
          std::vector<std::pair<std::string, element_type>>{{"BOOL", element_type::u8},
                                                            {"U8", element_type::u8},
@@ -179,7 +179,7 @@ TEST_CASE("safetensors_source reads every dtype that there is an element for",
         INFO(dtype);
         std::size_t const sample = 6 * cuota::element_bytes(type);
         std::string const data = support::pattern(4 * sample);
-        safetensors_source const from =
+        safetensors_dataset const from =
             open(around('{' + tensor("x", dtype, "4,2,3", "0," + std::to_string(data.size())) + '}', data));
         CHECK(from.size() == 4);
         REQUIRE(from.fields().size() == 1);
@@ -188,8 +188,8 @@ TEST_CASE("safetensors_source reads every dtype that there is an element for",
     }
 }
 
-TEST_CASE("safetensors_source names the tensor of a dtype that it cannot hand out",
-          "[data][safetensors_source][safetensors]") {
+TEST_CASE("safetensors_dataset names the tensor of a dtype that it cannot hand out",
+          "[data][safetensors_dataset][safetensors]") {
     for (char const* dtype : {"F8_E4M3", "F8_E5M2", "F8_E8M0", "F4", "C64", "u8", "U8 ", "", "F128"}) {
         INFO(dtype);
         auto const error = failure(around(
@@ -206,8 +206,8 @@ TEST_CASE("safetensors_source names the tensor of a dtype that it cannot hand ou
         "\"scales\""));
 }
 
-TEST_CASE("safetensors_source wants as many samples of each tensor, and of each at least a byte",
-          "[data][safetensors_source][safetensors]") {
+TEST_CASE("safetensors_dataset wants as many samples of each tensor, and of each at least a byte",
+          "[data][safetensors_dataset][safetensors]") {
     std::string const uneven =
         around('{' + tensor("a", "U8", "3", "0,3") + ',' + tensor("b", "U8", "2", "3,5") + ',' +
                    tensor("c", "U8", "", "5,6") + ',' + tensor("d", "U8", "3,0", "6,6") + '}',
@@ -220,14 +220,14 @@ TEST_CASE("safetensors_source wants as many samples of each tensor, and of each 
     std::vector<std::string> const only_d{"d"};
     CHECK(failure(uneven, only_d).why() == "tensor \"d\": samples of 0 bytes");
 
-    safetensors_source const none = open(bytes("0,28,28", "0,0", ""));
+    safetensors_dataset const none = open(bytes("0,28,28", "0,0", ""));
     CHECK(none.size() == 0);
     CHECK(none.fields()[0].count() == 784);
     CHECK(why(around("{}")) == "the file has no tensors");
     CHECK(why(around("{\"__metadata__\":{}}")) == "the file has no tensors");
 }
 
-TEST_CASE("safetensors_source believes no header length", "[data][safetensors_source][safetensors]") {
+TEST_CASE("safetensors_dataset believes no header length", "[data][safetensors_dataset][safetensors]") {
     auto const with_length = [](std::uint64_t length) {
         std::string file = around("{}");
         for (std::size_t i = 0; i != 8; ++i) file[i] = static_cast<char>(length >> (8 * i) & 0xff);
@@ -240,7 +240,7 @@ TEST_CASE("safetensors_source believes no header length", "[data][safetensors_so
         support::temp_folder const folder;
         std::string const path = folder.write("x", with_length(length));
         support::heap_watch const watch;
-        auto const error = support::thrown<cuota::data_error>([&] { safetensors_source const from{path}; });
+        auto const error = support::thrown<cuota::data_error>([&] { safetensors_dataset const from{path}; });
         std::size_t const largest = watch.largest();
         CHECK(largest < 4096);
         CHECK(error.offset() == 0);
@@ -252,22 +252,22 @@ TEST_CASE("safetensors_source believes no header length", "[data][safetensors_so
         CHECK(mentions(why(std::string(size, '\0')), "the file ends at byte " + std::to_string(size)));
 }
 
-TEST_CASE("safetensors_source reads no header of more than 100 MB, however large the file",
-          "[data][safetensors_source][safetensors]") {
+TEST_CASE("safetensors_dataset reads no header of more than 100 MB, however large the file",
+          "[data][safetensors_dataset][safetensors]") {
     support::temp_folder const folder;
     std::string file = around("{}");
     file[0] = '\x01', file[1] = '\xe1', file[2] = '\xf5', file[3] = '\x05';  // 100,000,001
     std::string const path = folder.write("x", file);
     REQUIRE(::truncate(path.c_str(), 200'000'000) == 0);
     support::heap_watch const watch;
-    auto const error = support::thrown<cuota::data_error>([&] { safetensors_source const from{path}; });
+    auto const error = support::thrown<cuota::data_error>([&] { safetensors_dataset const from{path}; });
     std::size_t const largest = watch.largest();
     CHECK(largest < 4096);
     CHECK(mentions(error.why(), "the maximum is 100000000"));
 }
 
-TEST_CASE("safetensors_source wants the header to begin with a brace",
-          "[data][safetensors_source][safetensors]") {
+TEST_CASE("safetensors_dataset wants the header to begin with a brace",
+          "[data][safetensors_dataset][safetensors]") {
     for (char const* header : {"", " {}", "[]", "\xef\xbb\xbf{}", "null", "\"x\"", "1"}) {
         INFO(header);
         auto const error = failure(around(header));
@@ -276,8 +276,8 @@ TEST_CASE("safetensors_source wants the header to begin with a brace",
     }
 }
 
-TEST_CASE("safetensors_source tells where a header is no JSON, as its own error",
-          "[data][safetensors_source][safetensors]") {
+TEST_CASE("safetensors_dataset tells where a header is no JSON, as its own error",
+          "[data][safetensors_dataset][safetensors]") {
     std::string const x = tensor("x", "U8", "8", "0,8");
     for (std::string const& header :
          std::vector<std::string>{"{",
@@ -319,8 +319,8 @@ TEST_CASE("safetensors_source tells where a header is no JSON, as its own error"
     CHECK(mentions(why(around("{\"" + std::string(100'000, 'a'))), "..."));  // long text is truncated
 }
 
-TEST_CASE("safetensors_source takes no zero byte for the end of the header",
-          "[data][safetensors_source][safetensors]") {
+TEST_CASE("safetensors_dataset takes no zero byte for the end of the header",
+          "[data][safetensors_dataset][safetensors]") {
     std::string const header = "{" + tensor("x", "U8", "8", "0,8") + "}";
     for (std::size_t const zeros : {1U, 2U, 3U}) {
         auto const error = failure(around(header + std::string(zeros, '\0'), "12345678"));
@@ -330,7 +330,7 @@ TEST_CASE("safetensors_source takes no zero byte for the end of the header",
     CHECK(why(around(header + '\0' + "garbage", "12345678")) == "the header contains a zero byte");
 }
 
-TEST_CASE("safetensors_source refuses a key a second time", "[data][safetensors_source][safetensors]") {
+TEST_CASE("safetensors_dataset refuses a key a second time", "[data][safetensors_dataset][safetensors]") {
     std::string const x = tensor("x", "U8", "8", "0,8");
     CHECK(why_header('{' + x + ',' + x + '}') == "duplicate key \"x\"");
     CHECK(why_header("{" + x + "," + tensor("\\u0078", "U8", "8", "0,8") + "}") == "duplicate key \"x\"");
@@ -345,8 +345,8 @@ TEST_CASE("safetensors_source refuses a key a second time", "[data][safetensors_
     REQUIRE_NOTHROW(open(around("{\"__metadata__\":{\"x\":\"\",\"dtype\":\"\"}," + x + "}", "12345678")));
 }
 
-TEST_CASE("safetensors_source wants texts as metadata, and reads past them",
-          "[data][safetensors_source][safetensors]") {
+TEST_CASE("safetensors_dataset wants texts as metadata, and reads past them",
+          "[data][safetensors_dataset][safetensors]") {
     std::string const x = tensor("x", "U8", "8", "0,8");
     for (char const* value : {"1", "-1", "1.5", "true", "null", "[]", "{}", "[\"a\"]"}) {
         INFO(value);
@@ -358,14 +358,14 @@ TEST_CASE("safetensors_source wants texts as metadata, and reads past them",
         CHECK(why_header("{\"__metadata__\":" + std::string{value} + "," + x + "}") ==
               "'__metadata__' is not an object");
     }
-    safetensors_source const from =
+    safetensors_dataset const from =
         open(around("{" + x + ",\"__metadata__\":{\"format\":\"pt\",\"shape\":\"\"}}", "12345678"));
     REQUIRE(from.fields().size() == 1);
     CHECK(gathered(from, {7, 0})[0] == "81");
 }
 
-TEST_CASE("safetensors_source wants of a tensor three keys and their kinds",
-          "[data][safetensors_source][safetensors]") {
+TEST_CASE("safetensors_dataset wants of a tensor three keys and their kinds",
+          "[data][safetensors_dataset][safetensors]") {
     std::string const dtype = "\"dtype\":\"U8\"";
     std::string const shape = "\"shape\":[8]";
     std::string const offsets = "\"data_offsets\":[0,8]";
@@ -400,8 +400,8 @@ TEST_CASE("safetensors_source wants of a tensor three keys and their kinds",
         open(around("{\"x\":{ " + offsets + " , " + shape + " ,\n\t" + dtype + " } }", "12345678")));
 }
 
-TEST_CASE("safetensors_source refuses what nests deeper as it comes",
-          "[data][safetensors_source][safetensors]") {
+TEST_CASE("safetensors_dataset refuses what nests deeper as it comes",
+          "[data][safetensors_dataset][safetensors]") {
     std::string lists, objects;
     for (int i = 0; i != 100'000; ++i) lists += '[', objects += "{\"x\":";
     CHECK(mentions(why(around("{\"x\":" + lists)), "not an object"));
@@ -410,15 +410,15 @@ TEST_CASE("safetensors_source refuses what nests deeper as it comes",
     CHECK(mentions(why(around("{\"__metadata__\":" + objects)), "not a string"));
 }
 
-TEST_CASE("safetensors_source reads at most 32 dimensions", "[data][safetensors_source][safetensors]") {
+TEST_CASE("safetensors_dataset reads at most 32 dimensions", "[data][safetensors_dataset][safetensors]") {
     std::string ones = "1";
     for (int i = 1; i != 32; ++i) ones += ",1";
     CHECK(open(bytes(ones, "0,1", "a")).fields()[0].shape.size() == 31);
     CHECK(why(bytes(ones + ",1", "0,1", "a")) == "tensor \"x\": more than 32 dimensions");
 }
 
-TEST_CASE("safetensors_source wants data_offsets of exactly a tensor's bytes, in the file",
-          "[data][safetensors_source][safetensors]") {
+TEST_CASE("safetensors_dataset wants data_offsets of exactly a tensor's bytes, in the file",
+          "[data][safetensors_dataset][safetensors]") {
     REQUIRE_NOTHROW(open(bytes("2,3", "0,6", "abcdef")));
     CHECK(why(bytes("2,3", "6,0", "abcdef")) == "tensor \"x\": data_offsets 6 to 0 are in the wrong order");
     CHECK(why(bytes("2,3", "0,7", "abcdef")) ==
@@ -435,8 +435,8 @@ TEST_CASE("safetensors_source wants data_offsets of exactly a tensor's bytes, in
         mentions(why(around('{' + tensor("x", "F32", "2", "0,4") + '}', "abcd")), "the shape takes 8 bytes"));
 }
 
-TEST_CASE("safetensors_source refuses shapes whose product overflows",
-          "[data][safetensors_source][safetensors]") {
+TEST_CASE("safetensors_dataset refuses shapes whose product overflows",
+          "[data][safetensors_dataset][safetensors]") {
     auto const why_shape = [](std::string const& shape, std::string const& offsets) {
         return why(around('{' + tensor("x", "F64", shape, offsets) + '}', "12345678"));
     };
@@ -450,8 +450,8 @@ TEST_CASE("safetensors_source refuses shapes whose product overflows",
         }
 }
 
-TEST_CASE("safetensors_source wants each byte of the data in one tensor",
-          "[data][safetensors_source][safetensors]") {
+TEST_CASE("safetensors_dataset wants each byte of the data in one tensor",
+          "[data][safetensors_dataset][safetensors]") {
     auto const two = [](std::string const& first, std::string const& second) {
         return failure(
             around('{' + tensor("b", "U8", "2", second) + ',' + tensor("a", "U8", "2", first) + '}', "abcd"));
@@ -480,24 +480,25 @@ TEST_CASE("safetensors_source wants each byte of the data in one tensor",
         open(around('{' + tensor("a", "U8", "0,1", "0,0") + ',' + tensor("b", "U8", "0", "0,0") + '}')));
 }
 
-TEST_CASE("safetensors_source shows a name in a message as a line can hold it",
-          "[data][safetensors_source][safetensors]") {
+TEST_CASE("safetensors_dataset shows a name in a message as a line can hold it",
+          "[data][safetensors_dataset][safetensors]") {
     CHECK(mentions(why(around('{' + tensor("a\\nb\\u0000", "F4", "1", "0,1") + '}', "x")),
                    "tensor \"a?b?\": "));
     auto const error = failure(around('{' + tensor(std::string(5000, 'a'), "F4", "1", "0,1") + '}', "x"));
     CHECK(error.why().size() < 200);
 }
 
-TEST_CASE("safetensors_source checks a gather before it writes", "[data][safetensors_source][safetensors]") {
-    safetensors_source const from = open(images_and_labels());
-    CHECK_THROWS_AS(gathered(from, {0, 3}), cuota::misuse);
+TEST_CASE("safetensors_dataset checks a gather before it writes",
+          "[data][safetensors_dataset][safetensors]") {
+    safetensors_dataset const from = open(images_and_labels());
+    CHECK_THROWS_AS(gathered(from, {0, 3}), cuota::usage_error);
     std::vector<std::span<std::byte>> const no_room;
     std::vector<std::uint64_t> const samples{0};
-    CHECK_THROWS_AS(from.gather(samples, no_room), cuota::misuse);
+    CHECK_THROWS_AS(from.gather(samples, no_room), cuota::usage_error);
 }
 
-TEST_CASE("safetensors_source allocates nothing to gather", "[data][safetensors_source][safetensors]") {
-    safetensors_source const from = open(images_and_labels());
+TEST_CASE("safetensors_dataset allocates nothing to gather", "[data][safetensors_dataset][safetensors]") {
+    safetensors_dataset const from = open(images_and_labels());
     std::vector<std::uint64_t> const samples{2, 0, 1};
     std::vector<std::byte> labels(6), images(18);
     std::vector<std::span<std::byte>> const out{labels, images};
@@ -507,8 +508,8 @@ TEST_CASE("safetensors_source allocates nothing to gather", "[data][safetensors_
     CHECK(allocations == 0);
 }
 
-TEST_CASE("safetensors_source takes memory for a header in proportion to it",
-          "[data][safetensors_source][safetensors]") {
+TEST_CASE("safetensors_dataset takes memory for a header in proportion to it",
+          "[data][safetensors_dataset][safetensors]") {
     support::temp_folder const folder;
     std::string many = "{\"__metadata__\":{";
     for (int i = 0; i != 20'000; ++i) many += (i == 0 ? "\"" : ",\"") + std::to_string(i) + "\":\"\"";
@@ -516,17 +517,17 @@ TEST_CASE("safetensors_source takes memory for a header in proportion to it",
     for (int i = 0; i != 5'000; ++i) many += ',' + tensor("t" + std::to_string(i), "U8", "0", "0,0");
     std::string const path = folder.write("x", around(many + '}'));
     support::heap_watch const watch;
-    safetensors_source const from{path};
+    safetensors_dataset const from{path};
     std::size_t const total = watch.total();
     CHECK(from.fields().size() == 5'000);
     CHECK(total < 32 * many.size());
 }
 
-TEST_CASE("safetensors_source names the sample and the tensor when the file has shrunk",
-          "[data][safetensors_source][safetensors]") {
+TEST_CASE("safetensors_dataset names the sample and the tensor when the file has shrunk",
+          "[data][safetensors_dataset][safetensors]") {
     support::temp_folder const folder;
     std::string const whole = images_and_labels();
-    safetensors_source const from{folder.write("x", whole)};
+    safetensors_dataset const from{folder.write("x", whole)};
     REQUIRE(::truncate(from.name().c_str(), static_cast<off_t>(whole.size() - 8)) == 0);
 
     CHECK(gathered(from, {0})[1] == support::pattern(18).substr(0, 6));
@@ -535,8 +536,8 @@ TEST_CASE("safetensors_source names the sample and the tensor when the file has 
     CHECK(mentions(error.why(), "sample 1 of tensor \"images\" cannot be read"));
 }
 
-TEST_CASE("safetensors_source survives every truncation of a file",
-          "[data][safetensors_source][safetensors]") {
+TEST_CASE("safetensors_dataset survives every truncation of a file",
+          "[data][safetensors_dataset][safetensors]") {
     support::temp_folder const folder;
     std::string const whole = images_and_labels();
     for (std::size_t length = 0; length != whole.size(); ++length) {
@@ -546,8 +547,8 @@ TEST_CASE("safetensors_source survives every truncation of a file",
     CHECK(is_read_or_refused(folder.write("x", whole), whole.size()));
 }
 
-TEST_CASE("safetensors_source survives every change of one header byte",
-          "[data][safetensors_source][safetensors]") {
+TEST_CASE("safetensors_dataset survives every change of one header byte",
+          "[data][safetensors_dataset][safetensors]") {
     support::temp_folder const folder;
     std::string const whole = bytes("3,2", "0,6", "abcdef");
     std::string const path = folder.write("x", whole);
@@ -564,8 +565,8 @@ TEST_CASE("safetensors_source survives every change of one header byte",
     CHECK(read < static_cast<int>(whole.size()) - 6 + 110);
 }
 
-TEST_CASE("safetensors_source reads what Python's struct and json write",
-          "[data][safetensors_source][safetensors][python]") {
+TEST_CASE("safetensors_dataset reads what Python's struct and json write",
+          "[data][safetensors_dataset][safetensors][python]") {
     support::temp_folder const folder;
     REQUIRE(runs_in_python(folder, R"(
 import json, struct, sys
@@ -578,7 +579,7 @@ header += b" " * (-len(header) % 8)
 with open(sys.argv[1] + "/x.safetensors", "wb") as file:
     file.write(struct.pack("<Q", len(header)) + header + floats + labels)
 )"));
-    safetensors_source const from{folder.path("x.safetensors")};
+    safetensors_dataset const from{folder.path("x.safetensors")};
     CHECK(from.size() == 3);
     REQUIRE(from.fields().size() == 2);
     CHECK(from.fields()[0] == field{"images \xc3\xa9", element_type::f32, {2}});
@@ -588,8 +589,8 @@ with open(sys.argv[1] + "/x.safetensors", "wb") as file:
                                    support::bytes_of(std::vector<std::int64_t>{9, 7})});
 }
 
-TEST_CASE("safetensors_source reads what the format's own library writes, bit by bit",
-          "[data][safetensors_source][safetensors][python]") {
+TEST_CASE("safetensors_dataset reads what the format's own library writes, bit by bit",
+          "[data][safetensors_dataset][safetensors][python]") {
     support::temp_folder const folder;
     if (!runs_in_python(folder, R"(
 import sys
@@ -609,7 +610,7 @@ for dtype in "b1 u1 i1 u2 i2 u4 i4 u8 i8 f2 f4 f8".split():
 save_file(tensors, sys.argv[1] + "/x.safetensors", {"made": "by a test"})
 )"))
         CUOTA_SKIP("no safetensors and NumPy for " CUOTA_PYTHON);
-    safetensors_source const from{folder.path("x.safetensors")};
+    safetensors_dataset const from{folder.path("x.safetensors")};
     CHECK(from.size() == 7);
     REQUIRE(from.fields().size() == 12);
     auto const all = gathered(from, support::first_samples(7));
@@ -620,10 +621,10 @@ save_file(tensors, sys.argv[1] + "/x.safetensors", {"made": "by a test"})
     }
 }
 
-TEST_CASE("a safetensors_source that was moved from is still valid",
-          "[data][safetensors_source][moved_from]") {
-    safetensors_source first = open(images_and_labels());
-    safetensors_source const second{std::move(first)};
+TEST_CASE("a safetensors_dataset that was moved from is still valid",
+          "[data][safetensors_dataset][moved_from]") {
+    safetensors_dataset first = open(images_and_labels());
+    safetensors_dataset const second{std::move(first)};
     CHECK(first.size() == 3);
     CHECK(first.name() == second.name());
     CHECK(gathered(first, {1}) == gathered(second, {1}));

@@ -145,17 +145,17 @@ TEST_CASE("a subset is drawn as it was named, and may name a sample twice", "[da
 }
 
 TEST_CASE("samplers that cannot be, or not of so many samples, are refused", "[data][sampler]") {
-    CHECK(std::string{thrown<cuota::misuse>([] {
+    CHECK(std::string{thrown<cuota::usage_error>([] {
                           block_shuffle_sampler{1, 0};
                       }).what()} ==
-          "cuota::misuse: block_shuffle_sampler: the block size must be at least 1");
-    CHECK(std::string{thrown<cuota::misuse>([] {
+          "cuota::usage_error: block_shuffle_sampler: the block size must be at least 1");
+    CHECK(std::string{thrown<cuota::usage_error>([] {
                           (void)subset_sampler{{1, 8}}.size(8);
                       }).what()} ==
-          "cuota::misuse: subset_sampler: sample 8 is out of range: the source has 8");
-    CHECK_THROWS_AS((void)subset_sampler{{~std::uint64_t{0}}}.size(1), cuota::misuse);
-    CHECK_THROWS_AS((void)shuffle_sampler{1}.size(~std::uint64_t{0}), cuota::misuse);
-    CHECK_THROWS_AS((void)block_shuffle_sampler(1, 5).size(~std::uint64_t{0}), cuota::misuse);
+          "cuota::usage_error: subset_sampler: sample 8 is out of range: the dataset has 8");
+    CHECK_THROWS_AS((void)subset_sampler{{~std::uint64_t{0}}}.size(1), cuota::usage_error);
+    CHECK_THROWS_AS((void)shuffle_sampler{1}.size(~std::uint64_t{0}), cuota::usage_error);
+    CHECK_THROWS_AS((void)block_shuffle_sampler(1, 5).size(~std::uint64_t{0}), cuota::usage_error);
 }
 
 TEST_CASE("a fingerprint tells one order from another", "[data][sampler]") {

@@ -14,7 +14,7 @@
 
 using cuota::slot_layout;
 using cuota::detail::sample_list;
-using cuota::detail::slot_places;
+using cuota::detail::slot_parts;
 using enum cuota::element_type;
 
 TEST_CASE("slot_layout puts field after field, each aligned", "[data][slot_layout]") {
@@ -29,8 +29,8 @@ TEST_CASE("slot_layout begins with the row offsets of ragged fields", "[data][sl
         {"words", u16, {}, true}, {"class", u8, {}}, {"frames", f32, {10}, true}};
     CHECK(slot_layout::of(fields, 40, "x", 100) ==
           slot_layout{8 + 8 + 1, 2 * 512 + 256 + 256 + 4096, {1024, 1280, 1536}, 2 + 40});
-    CHECK_THROWS_AS(slot_layout::of(fields, 40, "x", ~std::size_t{0} / 4), cuota::misuse);
-    CHECK_THROWS_AS(slot_layout::of(fields, ~std::size_t{0}, "x", 1), cuota::misuse);
+    CHECK_THROWS_AS(slot_layout::of(fields, 40, "x", ~std::size_t{0} / 4), cuota::usage_error);
+    CHECK_THROWS_AS(slot_layout::of(fields, ~std::size_t{0}, "x", 1), cuota::usage_error);
 }
 
 TEST_CASE("a batch that is full lies as its layout says, a smaller one closer", "[data][slot_layout]") {
@@ -39,7 +39,7 @@ TEST_CASE("a batch that is full lies as its layout says, a smaller one closer", 
     slot_layout const layout = slot_layout::of(fields, 40, "x", 100);
     sample_list full = sample_list::with_room(40, 2);
     full.row_offsets[0].back() = full.row_offsets[1].back() = 100;
-    slot_places const all{fields, full};
+    slot_parts const all{fields, full};
     for (std::size_t k = 0; k != 3; ++k) CHECK(all.field_at(k).begin == layout.offsets[k]);
     CHECK(all.row_offsets(1).begin == 512);
     CHECK(all.row_offsets(1).size == 41 * 8);
@@ -49,7 +49,7 @@ TEST_CASE("a batch that is full lies as its layout says, a smaller one closer", 
     sample_list few;
     few.numbers = {7, 3};
     few.row_offsets = {{0, 130, 200}, {0, 0, 1}};
-    slot_places const some{fields, few};
+    slot_parts const some{fields, few};
     CHECK(some.row_offsets(0).size == 24);
     CHECK(some.row_offsets(1).begin == 256);
     CHECK(some.field_at(0).begin == 512);
@@ -61,14 +61,14 @@ TEST_CASE("a batch that is full lies as its layout says, a smaller one closer", 
 
     sample_list none;
     none.row_offsets = {{0}, {0}};
-    CHECK(slot_places{fields, none}.used_bytes() == 256 + 8);  // offsets exist, with no rows
-    CHECK(slot_places{{}, sample_list{}}.used_bytes() == 0);
+    CHECK(slot_parts{fields, none}.used_bytes() == 256 + 8);  // offsets exist, with no rows
+    CHECK(slot_parts{{}, sample_list{}}.used_bytes() == 0);
 }
 
 TEST_CASE("slot_layout refuses more than there are addresses for", "[data][slot_layout]") {
     std::vector<cuota::field> const large{{"a", f64, {std::size_t{1} << 40}}};
-    auto const error =
-        support::thrown<cuota::misuse>([&] { (void)slot_layout::of(large, std::size_t{1} << 30, "cats"); });
+    auto const error = support::thrown<cuota::usage_error>(
+        [&] { (void)slot_layout::of(large, std::size_t{1} << 30, "cats"); });
     CHECK(support::mentions(error.what(), "a batch of cats is larger than any address space"));
 }
 
@@ -83,11 +83,11 @@ TEST_CASE("a field of a slot is viewed by its type, or by bytes", "[data][slot_l
     CHECK(static_cast<void const*>(b.data()) == memory.data() + 256);
     CHECK(b.size() == 4);
     CHECK(slot.view<std::byte>(0, "it", {}).size() == 200);
-    CHECK_THROWS_AS(slot.view<double>(1, "it", {}), cuota::misuse);
-    CHECK_THROWS_AS(slot.view<float>(2, "it", {}), cuota::misuse);
+    CHECK_THROWS_AS(slot.view<double>(1, "it", {}), cuota::usage_error);
+    CHECK_THROWS_AS(slot.view<float>(2, "it", {}), cuota::usage_error);
     auto const only_b = slot.only(1, 1);
     CHECK(only_b.view<float>(0, "it", {}).data() == b.data());
-    CHECK_THROWS_AS(only_b.view<float>(1, "it", {}), cuota::misuse);
+    CHECK_THROWS_AS(only_b.view<float>(1, "it", {}), cuota::usage_error);
 }
 
 TEST_CASE("a ragged field of a slot is viewed as its rows, and their offsets", "[data][slot_layout]") {
@@ -103,7 +103,7 @@ TEST_CASE("a ragged field of a slot is viewed as its rows, and their offsets", "
     auto const offsets = slot.row_offsets(1, "it", {});
     CHECK(static_cast<void const*>(offsets.data()) == memory.data());
     CHECK(offsets.size() == 3);
-    auto const error = support::thrown<cuota::misuse>([&] { (void)slot.row_offsets(0, "it", {}); });
+    auto const error = support::thrown<cuota::usage_error>([&] { (void)slot.row_offsets(0, "it", {}); });
     CHECK(support::mentions(error.what(), "cannot return row offsets: field class u8 of it is not ragged"));
-    CHECK_THROWS_AS(slot.row_offsets(2, "it", {}), cuota::misuse);
+    CHECK_THROWS_AS(slot.row_offsets(2, "it", {}), cuota::usage_error);
 }

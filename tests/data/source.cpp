@@ -16,7 +16,7 @@
 
 namespace {
 
-/// A user-defined source: sample i is the number i, twice.
+/// A user-defined dataset: sample i is the number i, twice.
 class counting_source {
 public:
     explicit counting_source(std::uint64_t size) : size_{size} {}
@@ -33,25 +33,25 @@ private:
     std::uint64_t size_;
     std::vector<cuota::field> fields_{{"number", cuota::element_type::u8, {2}}};
 };
-static_assert(cuota::source<counting_source>);
+static_assert(cuota::dataset<counting_source>);
 
 struct without_gather {
     std::uint64_t size() const;
     std::span<cuota::field const> fields() const;
     std::string name() const;
 };
-static_assert(!cuota::source<without_gather>);
+static_assert(!cuota::dataset<without_gather>);
 
 struct gather_that_changes_it : without_gather {
     void gather(std::span<std::uint64_t const>, std::span<std::span<std::byte> const>);
 };
-static_assert(!cuota::source<gather_that_changes_it>);
+static_assert(!cuota::dataset<gather_that_changes_it>);
 
 struct fields_that_dangle : without_gather {
     std::vector<cuota::field> fields() const;
     void gather(std::span<std::uint64_t const>, std::span<std::span<std::byte> const>) const;
 };
-static_assert(!cuota::source<fields_that_dangle>);
+static_assert(!cuota::dataset<fields_that_dangle>);
 
 void gather_into(std::vector<std::uint64_t> const& samples, std::vector<std::size_t> const& room) {
     std::vector<std::vector<std::byte>> memory;
@@ -62,37 +62,37 @@ void gather_into(std::vector<std::uint64_t> const& samples, std::vector<std::siz
 
 }  // namespace
 
-TEST_CASE("a type of the user's own is a source", "[data][source]") {
+TEST_CASE("a type of the user's own is a dataset", "[data][dataset]") {
     CHECK(support::gathered(counting_source{10}, {7, 0, 7}) ==
           std::vector<std::string>{std::string{"\7\7\0\0\7\7", 6}});
 }
 
-TEST_CASE("check_gather accepts exact rooms, also for no samples", "[data][source]") {
+TEST_CASE("check_gather accepts exact rooms, also for no samples", "[data][dataset]") {
     REQUIRE_NOTHROW(gather_into({0, 9}, {4}));
     REQUIRE_NOTHROW(gather_into({}, {0}));
 }
 
-TEST_CASE("check_gather names the sample that does not exist", "[data][source]") {
-    auto const error = support::thrown<cuota::misuse>([] { gather_into({0, 10}, {4}); });
+TEST_CASE("check_gather names the sample that does not exist", "[data][dataset]") {
+    auto const error = support::thrown<cuota::usage_error>([] { gather_into({0, 10}, {4}); });
 
     CHECK(support::mentions(error.what(),
-                            "counter: gather: sample 10 is out of range: the source has 10 samples"));
+                            "counter: gather: sample 10 is out of range: the dataset has 10 samples"));
 }
 
-TEST_CASE("check_gather names a room of the wrong size", "[data][source]") {
+TEST_CASE("check_gather names a room of the wrong size", "[data][dataset]") {
     for (std::size_t const room : {0U, 3U, 5U}) {
-        auto const error = support::thrown<cuota::misuse>([&] { gather_into({0, 9}, {room}); });
+        auto const error = support::thrown<cuota::usage_error>([&] { gather_into({0, 9}, {room}); });
         CHECK(support::mentions(error.what(), "2 samples of number u8[2] take 4 bytes"));
         CHECK(support::mentions(error.what(), "the output has " + std::to_string(room)));
     }
 }
 
-TEST_CASE("check_gather refuses rooms for too few or too many fields", "[data][source]") {
-    REQUIRE_THROWS_AS(gather_into({0}, {}), cuota::misuse);
-    REQUIRE_THROWS_AS(gather_into({0}, {2, 2}), cuota::misuse);
+TEST_CASE("check_gather refuses rooms for too few or too many fields", "[data][dataset]") {
+    REQUIRE_THROWS_AS(gather_into({0}, {}), cuota::usage_error);
+    REQUIRE_THROWS_AS(gather_into({0}, {2, 2}), cuota::usage_error);
 }
 
-TEST_CASE("run_length counts the samples that follow each other", "[data][source]") {
+TEST_CASE("run_length counts the samples that follow each other", "[data][dataset]") {
     auto const length = [](std::vector<std::uint64_t> const& samples) {
         return cuota::detail::run_length(samples);
     };
@@ -101,5 +101,5 @@ TEST_CASE("run_length counts the samples that follow each other", "[data][source
     CHECK(length({7, 8, 10}) == 2);
     CHECK(length({7, 7}) == 1);
     CHECK(length({7, 6}) == 1);
-    CHECK(length({~std::uint64_t{0}, 0}) == 2);  // cannot occur in a source
+    CHECK(length({~std::uint64_t{0}, 0}) == 2);  // cannot occur in a dataset
 }

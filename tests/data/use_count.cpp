@@ -10,10 +10,10 @@
 #include "support/catch.hpp"
 
 using cuota::detail::reclaiming;
-using cuota::detail::use_count;
+using cuota::detail::usage_gate;
 
-TEST_CASE("what is used is not given back, what nobody uses is", "[data][use_count]") {
-    use_count uses;
+TEST_CASE("what is used is not given back, what nobody uses is", "[data][usage_gate]") {
+    usage_gate uses;
     REQUIRE(uses.is_idle());
     uses.start();
     uses.add();
@@ -29,8 +29,8 @@ TEST_CASE("what is used is not given back, what nobody uses is", "[data][use_cou
     REQUIRE(uses.is_idle());
 }
 
-TEST_CASE("a use waits until what is given back is refunded", "[data][use_count]") {
-    use_count uses;
+TEST_CASE("a use waits until what is given back is refunded", "[data][usage_gate]") {
+    usage_gate uses;
     REQUIRE(uses.try_give());
     std::atomic<bool> is_refunded = false;
     std::atomic<bool> was_refunded = false;
@@ -47,8 +47,8 @@ TEST_CASE("a use waits until what is given back is refunded", "[data][use_count]
     REQUIRE(was_refunded);
 }
 
-TEST_CASE("a giving back waits for what is over soon, and not for what lasts", "[data][use_count]") {
-    use_count uses;
+TEST_CASE("a giving back waits for what is over soon, and not for what lasts", "[data][usage_gate]") {
+    usage_gate uses;
     uses.start();
     uses.add_brief();
     uses.add_brief();
@@ -79,8 +79,8 @@ TEST_CASE("a giving back waits for what is over soon, and not for what lasts", "
     REQUIRE(uses.try_give());
 }
 
-TEST_CASE("who is called while this thread refunds may start a use", "[data][use_count]") {
-    use_count uses;
+TEST_CASE("who is called while this thread refunds may start a use", "[data][usage_gate]") {
+    usage_gate uses;
     reclaiming const here;
     REQUIRE(uses.try_give());
     REQUIRE(!uses.is_idle());  // without waiting for itself
@@ -91,8 +91,8 @@ TEST_CASE("who is called while this thread refunds may start a use", "[data][use
     REQUIRE(!uses.try_give());
 }
 
-TEST_CASE("what is asked for while another gives it back is answered after that", "[data][use_count]") {
-    use_count uses;
+TEST_CASE("what is asked for while another gives it back is answered after that", "[data][usage_gate]") {
+    usage_gate uses;
     REQUIRE(uses.try_give());
     std::atomic<bool> is_refunded = false;
     std::atomic<int> answered_early = 0;
@@ -113,8 +113,8 @@ TEST_CASE("what is asked for while another gives it back is answered after that"
     REQUIRE(answered_early == 0);
 }
 
-TEST_CASE("uses and givings back exclude each other on any number of threads", "[data][use_count]") {
-    use_count uses;
+TEST_CASE("uses and givings back exclude each other on any number of threads", "[data][usage_gate]") {
+    usage_gate uses;
     std::atomic<int> users = 0;
     std::atomic<int> givers = 0;
     std::atomic<int> met = 0;

@@ -22,7 +22,7 @@ using cuota::weighted_sampler;
 using cuota::weighted_shuffle_sampler;
 using cuota::detail::alias_table;
 using cuota::detail::high_of_product;
-using cuota::detail::whole_weights;
+using cuota::detail::integer_weights;
 using support::thrown;
 using numbers = std::vector<std::uint64_t>;
 
@@ -64,7 +64,7 @@ TEST_CASE("the high half of a product", "[data][weighted_sampler]") {
 
 TEST_CASE("an alias table gives each sample its weight, exactly", "[data][weighted_sampler]") {
     for (auto const& weights : sets) {
-        whole_weights const whole{weights};
+        integer_weights const whole{weights};
         alias_table const table{whole};
         std::uint64_t const n = weights.size();
         REQUIRE(table.columns().size() == n);
@@ -82,10 +82,10 @@ TEST_CASE("an alias table gives each sample its weight, exactly", "[data][weight
             about[static_cast<std::size_t>(other)] += static_cast<double>(table.height() - own);
         }
         for (std::size_t i = 0; i != n; ++i) {
-            CHECK(parts[i] == whole.of[i] * n);
-            double const wanted = static_cast<double>(whole.of[i]) * static_cast<double>(n);
+            CHECK(parts[i] == whole.values[i] * n);
+            double const wanted = static_cast<double>(whole.values[i]) * static_cast<double>(n);
             CHECK(std::abs(about[i] - wanted) <= 1e-5 * wanted);
-            CHECK((whole.of[i] == 0) == (weights[i] == 0));
+            CHECK((whole.values[i] == 0) == (weights[i] == 0));
         }
     }
 }
@@ -160,37 +160,38 @@ TEST_CASE("samplers with weights draw the same from any position on, in any thre
     }
 }
 
-TEST_CASE("weights that are none, or not the source's, are refused", "[data][weighted_sampler]") {
+TEST_CASE("weights that are none, or not the dataset's, are refused", "[data][weighted_sampler]") {
     auto const why = [](std::vector<double> const& weights) {
-        return std::string{thrown<cuota::misuse>([&] { weighted_sampler{1, weights, 1}; }).what()};
+        return std::string{thrown<cuota::usage_error>([&] { weighted_sampler{1, weights, 1}; }).what()};
     };
     constexpr double nan = std::numeric_limits<double>::quiet_NaN();
     constexpr double endless = std::numeric_limits<double>::infinity();
     CHECK(why({1, -0.5}) ==
-          "cuota::misuse: weighted_sampler: weight -0.5 of sample 1 must be finite and not negative");
+          "cuota::usage_error: weighted_sampler: weight -0.5 of sample 1 must be finite and not negative");
     CHECK(support::has(why({nan}), "of sample 0"));
     CHECK(support::has(why({1, 1, endless}), "weight inf of sample 2"));
     CHECK(why({}) ==
-          "cuota::misuse: weighted_sampler: the sum of the weights is 0; it must be finite and above 0");
+          "cuota::usage_error: weighted_sampler: the sum of the weights is 0; it must be finite and above 0");
     CHECK(why({0, 0}) ==
-          "cuota::misuse: weighted_sampler: the sum of the weights is 0; it must be finite and above 0");
+          "cuota::usage_error: weighted_sampler: the sum of the weights is 0; it must be finite and above 0");
     CHECK(support::has(why({1e308, 1e308}), "the sum of the weights is inf"));
     std::vector<double> const bad{-1};
-    CHECK(std::string{thrown<cuota::misuse>([&] {
+    CHECK(std::string{thrown<cuota::usage_error>([&] {
                           weighted_shuffle_sampler{1, bad, 1};
-                      }).what()} ==
-          "cuota::misuse: weighted_shuffle_sampler: weight -1 of sample 0 must be finite and not negative");
-    CHECK(
-        std::string{thrown<cuota::misuse>([&] {
-                        (void)weighted_shuffle_sampler(1, std::vector{1.0}, 1).size(2);
-                    }).what()} ==
-        "cuota::misuse: weighted_shuffle_sampler: number of weights does not match: 1 weight for 2 samples");
+                      }).what()} == "cuota::usage_error: weighted_shuffle_sampler: weight -1 of sample 0 "
+                                    "must be finite and not negative");
+    CHECK(std::string{thrown<cuota::usage_error>([&] {
+                          (void)weighted_shuffle_sampler(1, std::vector{1.0}, 1).size(2);
+                      }).what()} == "cuota::usage_error: weighted_shuffle_sampler: number of weights does "
+                                    "not match: 1 weight for 2 samples");
     std::vector<double> const two{1, 0};
-    CHECK(std::string{thrown<cuota::misuse>([&] { (void)weighted_sampler(1, two, 9).size(3); }).what()} ==
-          "cuota::misuse: weighted_sampler: number of weights does not match: 2 weights for 3 samples");
-    CHECK(std::string{
-              thrown<cuota::misuse>([&] { (void)weighted_shuffle_sampler(1, two, 2).size(2); }).what()} ==
-          "cuota::misuse: weighted_shuffle_sampler: cannot draw 2 samples: only 1 weight is above zero");
+    CHECK(
+        std::string{thrown<cuota::usage_error>([&] { (void)weighted_sampler(1, two, 9).size(3); }).what()} ==
+        "cuota::usage_error: weighted_sampler: number of weights does not match: 2 weights for 3 samples");
+    CHECK(std::string{thrown<cuota::usage_error>([&] {
+                          (void)weighted_shuffle_sampler(1, two, 2).size(2);
+                      }).what()} ==
+          "cuota::usage_error: weighted_shuffle_sampler: cannot draw 2 samples: only 1 weight is above zero");
 }
 
 TEST_CASE("a fingerprint tells weights, seeds and draws from others", "[data][weighted_sampler]") {

@@ -46,7 +46,7 @@ TEST_CASE("a batch's journey: errors in their place, and an epoch that goes on",
     page::check_prints("batch_journey/broken", [] {
 #include "batch_journey/broken.inc"
     });
-    cuota::memory_source const source{"numbers", std::vector<float>(1000, 1.0f)};
+    cuota::memory_dataset const dataset{"numbers", std::vector<float>(1000, 1.0f)};
     page::check_prints("batch_journey/resume", [&] {
 #include "batch_journey/resume.inc"
     });

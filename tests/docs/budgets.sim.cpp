@@ -39,7 +39,7 @@ TEST_CASE("budgets: parts share one limit, and a reservation is paid for", "[doc
 
 TEST_CASE("budgets: of a device, and of pinned memory", "[docs]") {
     {
-#include "budgets/of_device.inc"
+#include "budgets/for_device.inc"
         CHECK(device.limit() > 1_GiB);
     }
 #include "budgets/pinned.inc"

@@ -81,10 +81,10 @@ std::vector<cuota::checkpoint_stage> layers_of(std::size_t count) {
     std::vector<cuota::checkpoint_stage> stages(count);
     for (auto& s : stages) {
         s.output_bytes = n * sizeof(float);
-        s.forward = [](cuota::stage_run const& run) {
+        s.forward = [](cuota::stage_context const& run) {
             cuota::for_each_index(run.stream(), n, add_before{run.input<float>(), run.output<float>()});
         };
-        s.backward = [](cuota::stage_run const& run) {
+        s.backward = [](cuota::stage_context const& run) {
             auto const to = run.input_gradient<float>();
             cuota::for_each_index(run.stream(), to.size(), add_before{run.result<float>(), to});
         };
@@ -105,7 +105,7 @@ TEST_CASE("from PyTorch: batches are planned, searched, and cut", "[docs]") {
     room r;
     auto& [budget, pinned, pool, stream, copies, net] = r;
     auto const zero_gradients = [&](cuota::stream const&) { net.samples = 0; };
-    auto const optimiser_step = [&](cuota::stream const&) { ++net.steps; };
+    auto const optimizer_step = [&](cuota::stream const&) { ++net.steps; };
 
     page::check_prints("from_pytorch/plan", [&] {
 #include "from_pytorch/plan.inc"
@@ -151,7 +151,7 @@ TEST_CASE("from PyTorch: activations are run again, or wait on the host", "[docs
     page::check_prints("from_pytorch/checkpoint", [&] {
 #include "from_pytorch/checkpoint.inc"
     });
-    auto const sizes = cuota::chain_of(stages, pool.resource().granule());
+    auto const sizes = cuota::chain_of(stages, pool.resource().granularity());
     page::check_prints("from_pytorch/offload", [&] {
 #include "from_pytorch/offload.inc"
     });
@@ -159,7 +159,7 @@ TEST_CASE("from PyTorch: activations are run again, or wait on the host", "[docs
         auto const update = [&](cuota::lease<float> const& all) {
             cuota::for_each_index(stream, n, add_one{all});
         };
-#include "from_pytorch/host_device.inc"
+#include "from_pytorch/mirrored_buffer.inc"
         CHECK(moments.read_host()[n - 1] == 2.0f);
     }
 }
@@ -172,13 +172,13 @@ TEST_CASE("from PyTorch: 16 bits, 8 bits, and fewer numbers", "[docs]") {
         std::size_t steps = 0;
         auto const backward = [&](cuota::lease<cuota::half const> const&, cuota::lease<cuota::half> const&,
                                   float) { ++passes; };
-        auto const optimiser_step = [&](cuota::lease<float> const&, cuota::lease<cuota::half const> const&) {
+        auto const optimizer_step = [&](cuota::lease<float> const&, cuota::lease<cuota::half const> const&) {
             ++steps;
         };
 #include "from_pytorch/mixed.inc"
         CHECK(passes == 1);
         CHECK(steps == 1);
-        CHECK(weights.is_fresh());
+        CHECK(weights.is_in_sync());
     }
     {
         floats parameters{n, 1.0f, stream, pool};
@@ -223,7 +223,7 @@ TEST_CASE("from PyTorch: layers on two devices", "[docs]") {
 
 TEST_CASE("from PyTorch: ranks take the batch that fits all of them", "[docs]") {
     page::check_prints("from_pytorch/ranks", [] {
-        cuota::thread_ranks const group{2, 60s};
+        cuota::thread_group const group{2, 60s};
         std::thread other{[&] { train_rank(group, 1); }};
         train_rank(group, 0);
         other.join();
@@ -256,7 +256,7 @@ TEST_CASE("from PyTorch: scopes, frames, steps and plans", "[docs]") {
         auto const before = pool.stats().live_blocks;
 #include "from_pytorch/scopes.inc"
         CHECK(pool.stats().live_blocks == before + 1);
-        CHECK(table.is_on_device());
+        CHECK(table.is_device_valid());
     }
     {
         auto const& reduce = fill;

@@ -49,7 +49,7 @@ TEST_CASE("CUB's scratch is the pool's", "[docs]") {
 TEST_CASE("ranks share each step", "[docs]") {
     constexpr std::size_t gpus = 2;
     constexpr std::size_t rank = 0;
-    cuota::memory_source const source{"numbers", std::vector<float>(512, 1.0f)};
+    cuota::memory_dataset const dataset{"numbers", std::vector<float>(512, 1.0f)};
 #include "interoperability/ranks.inc"
     CHECK(loader.epoch(0).next()->size() == 64);
 }

@@ -55,14 +55,14 @@ TEST_CASE("no GPU: a kernel of one's own has a body for the host", "[docs]") {
 
 TEST_CASE("no GPU: a race is named with both places", "[docs]") {
     support::machine const machine;
-    cuota::simulator::set_order_checks(cuota::simulator::order_checks::report);
+    cuota::simulator::set_race_checks(cuota::simulator::race_checks::report);
     {
 #include "no_gpu/race.inc"
         work.synchronize();
         copies.synchronize();
     }
     page::check_prints(
-        "no_gpu/race", [] { std::puts(cuota::simulator::order_reports().back().c_str()); }, without_numbers);
+        "no_gpu/race", [] { std::puts(cuota::simulator::race_reports().back().c_str()); }, without_numbers);
     cuota::simulator::reset();
 }
 

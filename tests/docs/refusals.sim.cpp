@@ -28,8 +28,10 @@ TEST_CASE("refusals: the same refusal is data", "[docs]") {  // with the call si
     cuota::budget trainer{"trainer", 48_MiB, device};
     cuota::scoped_pool pool{trainer, {.name = "network"}};
     cuota::stream stream;
-    cuota::device_buffer<float> weights{4'000'000, stream, pool, "weights", cuota::place{"step.cpp", 6}};
-    cuota::device_buffer<float> moments{6'000'000, stream, pool, "moments", cuota::place{"step.cpp", 7}};
+    cuota::device_buffer<float> weights{4'000'000, stream, pool, "weights",
+                                        cuota::source_location{"step.cpp", 6}};
+    cuota::device_buffer<float> moments{6'000'000, stream, pool, "moments",
+                                        cuota::source_location{"step.cpp", 7}};
     page::check_prints("refusals/facts", [&] {
         try {
             cuota::device_buffer<float> activations{5'000'000, stream, pool, "activations"};

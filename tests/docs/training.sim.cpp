@@ -29,10 +29,10 @@ TEST_CASE("a chain runs in the room that there is", "[docs]") {
     std::vector<cuota::checkpoint_stage> stages(8);
     for (auto& s : stages) {
         s.output_bytes = n * sizeof(float);
-        s.forward = [](cuota::stage_run const& run) {
+        s.forward = [](cuota::stage_context const& run) {
             cuota::for_each_index(run.stream(), n, twice{run.output<float>()});
         };
-        s.backward = [](cuota::stage_run const& run) {
+        s.backward = [](cuota::stage_context const& run) {
             auto const to = run.input_gradient<float>();
             cuota::for_each_index(run.stream(), to.size(), twice{to});
         };

@@ -40,9 +40,9 @@ if printed != expected:
 
 # The message of the simulated device, with this machine's addresses.
 mistake = program.with_name("mistake")
-done = subprocess.run([mistake], capture_output=True, text=True, env={**os.environ, "CUOTA_SIM_ORDER": "fatal"})
+done = subprocess.run([mistake], capture_output=True, text=True, env={**os.environ, "CUOTA_SIM_RACES": "fatal"})
 if "(simulated)" in printed:
-    told = block("text examples/mistake.cpp").removeprefix("$ CUOTA_SIM_ORDER=fatal ./mistake\n")
+    told = block("text examples/mistake.cpp").removeprefix("$ CUOTA_SIM_RACES=fatal ./mistake\n")
 
     def plain(text):
         return re.sub(r"0x[0-9a-f]+|\(schedule .*?\)", "", " ".join(text.split()))

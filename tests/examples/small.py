@@ -42,7 +42,7 @@ def run(name, mode):
     with tempfile.TemporaryDirectory() as folder:
         report = pathlib.Path(folder) / "report"
         done = subprocess.run([program.with_name(name)], cwd=folder, capture_output=True, text=True,
-                              env={**os.environ, "CUOTA_SIM_ORDER": "fatal", "CUOTA_SIM_MISUSE": "fatal",
+                              env={**os.environ, "CUOTA_SIM_RACES": "fatal", "CUOTA_SIM_MISUSE": "fatal",
                                    "CUOTA_SIM_REPORT": str(report), **mode})
         check(f"{name} succeeds, and nothing goes to standard error", done.returncode == 0 and not done.stderr, mode, done)
         if not report.exists():

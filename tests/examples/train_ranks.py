@@ -104,7 +104,7 @@ def lost(number, option, mpirun=()):
         run.check("the status tells of it", run.status not in (0, 77))
     run.check("no rank goes on", len(run.losses()) <= step)
     for text in run.said().values():
-        run.check("the one that is gone is named", f"cuota::rank_gone: rank {rank} of 4: " in text)
+        run.check("the one that is gone is named", f"cuota::rank_lost_error: rank {rank} of 4: " in text)
     return run
 
 

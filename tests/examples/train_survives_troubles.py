@@ -37,7 +37,7 @@ with scratch() as folder:
 
     for slow in ({"CUOTA_SIM_JITTER": "300us:seed=5"}, {"CUOTA_SIM_LINK": "1GB/s,20us,kernel=5us"},
                  {"CUOTA_SIM_SCHEDULE": "late:4"}, {"CUOTA_SIM_CHECKS": "strict"}):
-        run = Run(*arguments, **slow, CUOTA_SIM_ORDER="fatal", CUOTA_SIM_MISUSE="fatal")
+        run = Run(*arguments, **slow, CUOTA_SIM_RACES="fatal", CUOTA_SIM_MISUSE="fatal")
         run.check_success()
         run.check(f"{slow}: the same training", run.losses() == whole.losses())
     print(f"by chance {ends[1]} of {sum(ends)} runs failed")

@@ -18,10 +18,10 @@ extern "C" int LLVMFuzzerTestOneInput(std::uint8_t const* data, std::size_t size
     std::size_t const record = data[0] % 2 == 0 ? 3073 : 3074;
     std::string_view const bytes = fuzz::text_of(data, size).substr(1);
     std::size_t const cut = std::min<std::size_t>(bytes.size(), data[0] / 2 % 4 * record);
-    std::array const files{first.holding(bytes.substr(0, cut), "first"),
-                           second.holding(bytes.substr(cut), "second")};
+    std::array const files{first.allocation_group(bytes.substr(0, cut), "first"),
+                           second.allocation_group(bytes.substr(cut), "second")};
 
-    std::optional<cuota::cifar_source> from;
+    std::optional<cuota::cifar_dataset> from;
     if (!fuzz::is_read_or_refused(size, 0, [&] { from.emplace(set, files); })) {
         fuzz::expect(bytes.size() % record != 0, "whole records are read");
         return 0;

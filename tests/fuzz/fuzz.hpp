@@ -56,7 +56,7 @@ public:
         expect(put == static_cast<ssize_t>(bytes.size()), "pwrite");
     }
     /// Fills the file with `bytes` and returns it for reading.
-    [[nodiscard]] cuota::file holding(std::string_view bytes, std::string name = "input") const {
+    [[nodiscard]] cuota::file allocation_group(std::string_view bytes, std::string name = "input") const {
         fill(bytes);
         return cuota::file::adopt(::dup(descriptor_), std::move(name));
     }
@@ -82,8 +82,8 @@ bool is_read_or_refused(std::size_t size, std::size_t factor, Parse&& parse) {
     return is_read;
 }
 
-/// Reads all samples of a source, field by field.
-template <cuota::source S>
+/// Reads all samples of a dataset, field by field.
+template <cuota::dataset S>
 std::vector<std::vector<std::byte>> all_of(S const& from) {
     std::vector<std::uint64_t> samples(from.size());
     for (std::size_t i = 0; i != samples.size(); ++i)

@@ -23,7 +23,7 @@ extern "C" int LLVMFuzzerTestOneInput(std::uint8_t const* data, std::size_t size
     if (!fuzz::is_read_or_refused(size, 0, [&] { inflated = cuota::open_maybe_gzip(memory.path(), most); }))
         return 0;
     fuzz::expect(inflated->size() <= std::max<std::uint64_t>(size, most), "no more is inflated than may be");
-    std::optional<cuota::idx_source> from;
+    std::optional<cuota::idx_dataset> from;
     if (fuzz::is_read_or_refused(inflated->size(), 0, [&] { from.emplace(*inflated); }))
         (void)fuzz::all_of(*from);
     return 0;

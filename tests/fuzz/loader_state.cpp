@@ -12,7 +12,7 @@ extern "C" int LLVMFuzzerTestOneInput(std::uint8_t const* data, std::size_t size
     fuzz::is_read_or_refused(size, 0, [&] {
         try {
             state = cuota::loader_state::parse(fuzz::text_of(data, size));
-        } catch (cuota::misuse const&) {}  // the documented error for an invalid text
+        } catch (cuota::usage_error const&) {}  // the documented error for an invalid text
     });
     if (state)
         fuzz::expect(cuota::loader_state::parse(state->text()) == *state, "a state comes back from its text");

@@ -43,7 +43,7 @@ def case(what, change, *words, refused=None):
         commands = top / "commands.json"
         commands.write_text(json.dumps([
             {"directory": folder, "file": str(top / "tests" / name),
-             "command": f"{NVCC} -DCUOTA_SEPARATE=1 -I{top}/include --extended-lambda -std=c++20 -Werror=all-warnings -x cu -c {top}/tests/{name} -o {name}.o"}
+             "command": f"{NVCC} -DCUOTA_SEPARATE_COMPILATION=1 -I{top}/include --extended-lambda -std=c++20 -Werror=all-warnings -x cu -c {top}/tests/{name} -o {name}.o"}
             for name in ("odr.cpp", "one.cpp")]))
         run = subprocess.run([sys.executable, ROOT / "tests/by_nvcc.py", f"--commands={commands}", *words, top], text=True,
                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT)

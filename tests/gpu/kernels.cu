@@ -21,7 +21,7 @@ struct four_words {
 template <class T>
 void use_of(cuota::stream_ref s, cuota::resource_ref const& memory) {
     cuota::device_buffer<T> const numbers{1000, s, memory};
-    cuota::quantised<T> kept{1000, s, memory};
+    cuota::quantized<T> kept{1000, s, memory};
     kept.store(s, numbers.read(s));
     cuota::device_buffer<T> again{1000, s, memory};
     kept.load(s, again.write(s));
@@ -43,7 +43,7 @@ void use_kernels(cuota::stream_ref s, cuota::resource_ref const& memory) {
     cuota::cast(s, halves, brains);
     use_of<float>(s, memory);
     use_of<half>(s, memory);
-    cuota::quantised_moments<> moments{1000, s, memory};
+    cuota::quantized_moments<> moments{1000, s, memory};
     moments.step(s, floats.write(s), floats.read(s));
     moments.store(s, floats.read(s), floats.read(s), 1);
     cuota::detail::convert_on_device(s, 1000, nullptr, cuota::element_type::u8, nullptr,

@@ -35,7 +35,7 @@ def check(what, options, status, wanted):
         source = pathlib.Path(folder) / "launches.cu"
         source.write_text(SOURCE)
         target = source.with_suffix(".o")
-        subprocess.run([NVCC, "-std=c++20", "-arch=sm_90", "-DCUOTA_SEPARATE=1", f"-I{ROOT}/include", *options, "-c", source, "-o", target],
+        subprocess.run([NVCC, "-std=c++20", "-arch=sm_90", "-DCUOTA_SEPARATE_COMPILATION=1", f"-I{ROOT}/include", *options, "-c", source, "-o", target],
                        check=True)
         run = subprocess.run([sys.executable, ROOT / "tests/launched_kernels.py", folder], text=True, stdout=subprocess.PIPE,
                              stderr=subprocess.STDOUT)

@@ -175,12 +175,12 @@ void take_and_verify(cuota::budget const& budget, std::size_t bytes) {
                                                       "too large"};
             throw failed{"a request was granted for which another process left no room"};
         } catch (cuota::budget_exceeded const& refused) {
-            cuota::refusal const& facts = refused.facts();
-            expect_equal("bytes asked for, in the refusal", facts.asked, bytes);
+            cuota::refusal const& facts = refused.info();
+            expect_equal("bytes asked for, in the refusal", facts.requested, bytes);
             expect(facts.device.has_value(), "the refusal has no facts of the device");
-            expect(facts.device->elsewhere() >= held_elsewhere,
+            expect(facts.device->external() >= held_elsewhere,
                    "the refusal does not know what the other process holds");
-            expect(facts.would_fit < bytes, "the refusal says that the request would fit");
+            expect(facts.max_fit < bytes, "the refusal says that the request would fit");
         }
     expect_equal("bytes held after refusals", budget.held(), 0U);
     std::size_t const after = free_now();
@@ -210,7 +210,7 @@ std::string refusal_beside_process() {
     std::size_t const wanted = theirs / 2 / 4_MiB * 4_MiB;
     // Queries the driver at each charge: an older figure would not include the other process.
     cuota::budget const budget =
-        cuota::budget::of_device(cuota::device::current(), 1.0, kept, std::chrono::nanoseconds{0});
+        cuota::budget::for_device(cuota::device::current(), 1.0, kept, std::chrono::nanoseconds{0});
     take_and_verify(budget, wanted);
 
     int rounds = 0;
@@ -263,11 +263,11 @@ int trap_with_all_alive() {
     cuota::device_buffer<float> weights{10, s, pool, "weights"};
     cuota::device_buffer<std::uint32_t> other{1 << 16, t, pool, "other"};
     write_pattern(t, other, 1);
-    cuota::callable_source const zeros{
+    cuota::callable_dataset const zeros{
         "zeros", 4096, {{"x", cuota::element_type::u8, {1024}}}, [](auto, auto const& out) {
             std::fill(out[0].begin(), out[0].end(), std::byte{0});
         }};
-    cuota::batch_loader loader{zeros, {.batch = 64, .device = budget, .workers = 2}};
+    cuota::batch_loader loader{zeros, {.batch_size = 64, .device_budget = budget, .workers = 2}};
     auto epoch = loader.epoch(0);
     auto const batch = epoch.next();
     try {

@@ -57,7 +57,7 @@ struct known_samples {
             for (std::size_t i = 0; i != samples.size(); ++i) of.write(samples[i], i, out);
             *of.reads += samples.size();
         };
-        return cuota::callable_source{"known samples", size, fields(), fill};
+        return cuota::callable_dataset{"known samples", size, fields(), fill};
     }
 
 private:
@@ -119,7 +119,7 @@ epochs_seen check_epochs(cuota::batch_loader& loader, known_samples const& of, s
             if (lag != 0) enqueue_delay(stream, lag);
             std::size_t const first = told.size();
             told.insert(told.end(), batch.samples().begin(), batch.samples().end());
-            expect(told.size() <= of.size, "an epoch has more samples than the source");
+            expect(told.size() <= of.size, "an epoch has more samples than the dataset");
             auto const numbers = batch.view<std::uint64_t>(stream, of.widths.size());
             for (std::size_t k = 0; k != of.widths.size(); ++k) {
                 auto const bytes = batch.view<std::uint8_t>(stream, k);
@@ -154,9 +154,9 @@ std::string shuffled_loader() {
     cuota::budget const device{"device", 256_MiB};
     cuota::budget const pinned{"pinned", 256_MiB};
     cuota::batch_loader loader{of.source(),
-                               {.batch = on_a_gpu<std::size_t>(128, 32),
-                                .device = device,
-                                .pinned = pinned,
+                               {.batch_size = on_a_gpu<std::size_t>(128, 32),
+                                .device_budget = device,
+                                .pinned_budget = pinned,
                                 .seed = 7,
                                 .workers = 4,
                                 .device_slots = 2,
@@ -182,12 +182,12 @@ std::string resident() {
     epochs_seen seen;
     std::size_t bytes = 0;
     {
-        cuota::loader_options const how{.batch = on_a_gpu<std::size_t>(1000, 64),
-                                        .device = device,
-                                        .pinned = pinned,
+        cuota::loader_options const how{.batch_size = on_a_gpu<std::size_t>(1000, 64),
+                                        .device_budget = device,
+                                        .pinned_budget = pinned,
                                         .seed = 11,
                                         .workers = 2};
-        cuota::resident_data const data{of.source(), how};
+        cuota::device_resident_dataset const data{of.source(), how};
         bytes = data.bytes();
         expect_equal("samples read to load the data", of.reads->load(), of.size);
         expect_equal("device bytes held by the data", device.held(), bytes);
@@ -284,12 +284,12 @@ std::string converted_on_device() {
     std::vector<std::byte> file(16);
     for (std::uint64_t i = 0; i != samples; ++i) record{i}.append_to(file);
     using type = cuota::element_type;
-    cuota::raw_source const source{folder.write("records", file),
-                                   {.header = 16,
-                                    .fields = {{"pixels", type::u8, {pixels}},
-                                               {"counts", type::u16, {counts}},
-                                               {"levels", type::i16, {levels}},
-                                               {"label", type::i32, {}}}}};
+    cuota::raw_dataset const source{folder.write("records", file),
+                                    {.header = 16,
+                                     .fields = {{"pixels", type::u8, {pixels}},
+                                                {"counts", type::u16, {counts}},
+                                                {"levels", type::i16, {levels}},
+                                                {"label", type::i32, {}}}}};
 
     constexpr float third = 1 / 3.0F;
     cuota::budget const device{"device", 256_MiB};
@@ -302,9 +302,9 @@ std::string converted_on_device() {
     {
         cuota::batch_loader loader{
             source,
-            {.batch = batch,
-             .device = device,
-             .pinned = pinned,
+            {.batch_size = batch,
+             .device_budget = device,
+             .pinned_budget = pinned,
              .seed = 3,
              .workers = 2,
              .transform = cuota::converted_on_device(source.fields(), {{"pixels", type::f32, 1 / 255.0},

@@ -26,7 +26,7 @@ public:
     std::uint64_t const before = std::exchange(told, found);
     if (found == before) return {};
     std::string text = "the simulator found " + std::to_string(found - before) + " mistakes; the last: ";
-    for (std::vector<std::string> const& lines : {sim::misuse_reports(), sim::order_reports()})
+    for (std::vector<std::string> const& lines : {sim::misuse_reports(), sim::race_reports()})
         if (!lines.empty()) text += lines.back();
     return text;
 }

@@ -60,7 +60,8 @@ struct verify_pieces {
 class lease_program {
 public:
     lease_program(cuota::budget const& budget, std::uint64_t seed)
-        : random_{seed}, pool_{budget, {.name = "leases", .initial = budget.limit(), .cap = budget.limit()}} {
+        : random_{seed},
+          pool_{budget, {.name = "leases", .initial_size = budget.limit(), .max_size = budget.limit()}} {
         for (std::size_t i = 0; i != streams; ++i) founds_.emplace_back(streams_[i]);
     }
 
@@ -103,7 +104,7 @@ private:
         std::size_t bytes = 0;
         for (std::size_t& count : counts) {
             count = 16 + random_.below(most - 16);
-            bytes += cuota::round_up(count * sizeof(std::uint32_t), cuota::pool_resource::granule());
+            bytes += cuota::round_up(count * sizeof(std::uint32_t), cuota::pool_resource::granularity());
         }
         while (live_ + bytes > pool_.account().limit() / 8 * 7) end_one();
         for (;;) try {

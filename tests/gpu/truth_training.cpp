@@ -53,7 +53,8 @@ struct outcome {
 
 /// Stages of equal time, and a link that transfers a record in the time of two stages.
 [[nodiscard]] cuota::chain timed_chain(train::deep_shape const& s) {
-    cuota::chain c = chain_of(train::deep_network<float>::sizes(s, s.batch), cuota::pool_resource::granule());
+    cuota::chain c =
+        chain_of(train::deep_network<float>::sizes(s, s.batch), cuota::pool_resource::granularity());
     for (cuota::chain_stage& stage : c.stages) stage.forward_time = stage.backward_time = 1;
     c.offload_time_per_byte = c.fetch_time_per_byte =
         2.0 / static_cast<double>(c.stages.front().output_bytes);

@@ -31,7 +31,7 @@ TEST_CASE("a limit is inclusive", "[guard][budget]") {
     b.charge(60);
     b.charge(40);
     REQUIRE(b.held() == 100);
-    REQUIRE(b.room() == 0);
+    REQUIRE(b.available() == 0);
     REQUIRE(!b.try_charge(1));
     REQUIRE_THROWS_AS(b.charge(1), cuota::budget_exceeded);
     REQUIRE(b.held() == 100);
@@ -53,8 +53,8 @@ TEST_CASE("the largest size is refused without a wrap", "[guard][budget]") {
     REQUIRE(!b.try_charge(unlimited));
     REQUIRE(!b.try_charge(unlimited - 59));
     auto const refused = support::thrown<cuota::budget_exceeded>([&] { b.charge(unlimited); });
-    REQUIRE(refused.facts().asked == unlimited);
-    REQUIRE(refused.facts().would_fit == 40);
+    REQUIRE(refused.info().requested == unlimited);
+    REQUIRE(refused.info().max_fit == 40);
     REQUIRE(b.held() == 60);
     b.refund(60);
 }
@@ -86,7 +86,7 @@ TEST_CASE("a charge is made at every level", "[guard][budget]") {
     REQUIRE(leaf.held() == 50);
     REQUIRE(middle.held() == 50);
     REQUIRE(root.held() == 50);
-    REQUIRE(leaf.room() == 30);
+    REQUIRE(leaf.available() == 30);
     REQUIRE(leaf.parent() == middle);
     REQUIRE(!root.parent());
     leaf.refund(50);
@@ -107,20 +107,20 @@ TEST_CASE("a charge that one level refuses is made at none, and the level is nam
         REQUIRE(layer.held() == 20);
         REQUIRE(model.held() == 20);
         REQUIRE(root.held() == 50);
-        cuota::refusal const& facts = refused.facts();
+        cuota::refusal const& facts = refused.info();
         REQUIRE(facts.budgets.size() == 3);
-        REQUIRE(facts.would_fit == 50);
+        REQUIRE(facts.max_fit == 50);
         return facts.budgets[facts.refused_by].name;
     };
     REQUIRE(refused_by(51) == "layer");
     REQUIRE(refused_by(90) == "layer");
     other.charge(30);  // 80 of root
     auto const refused = support::thrown<cuota::budget_exceeded>([&] { layer.charge(21); });
-    REQUIRE(refused.facts().refused_by == 2);
-    REQUIRE(refused.facts().would_fit == 20);
-    REQUIRE(refused.facts().missing() == 1);
+    REQUIRE(refused.info().refused_by == 2);
+    REQUIRE(refused.info().max_fit == 20);
+    REQUIRE(refused.info().shortfall() == 1);
     layer.charge(20);
-    REQUIRE(root.room() == 0);
+    REQUIRE(root.available() == 0);
     layer.refund(40);
     other.refund(60);
 }
@@ -144,9 +144,10 @@ TEST_CASE("a budget that ends with bytes charged to it is reported, and its pare
         layer.charge(20);
         layer.refund(30);
     }
-    REQUIRE(errors.take() == std::vector<std::string>{
-                                 "cuota::misuse: budget layer destroyed with 20 B still charged; they remain "
-                                 "charged to its parent gpu"});
+    REQUIRE(errors.take() ==
+            std::vector<std::string>{
+                "cuota::usage_error: budget layer destroyed with 20 B still charged; they remain "
+                "charged to its parent gpu"});
     REQUIRE(root.held() == 20);
     {
         cuota::reservation const r = root.reserve(60, "loader");
@@ -168,8 +169,9 @@ TEST_CASE("refunding more than is held is reported, and changes nothing", "[guar
     b.refund(31);
     auto const told = errors.take();
     REQUIRE(told.size() == 1);
-    REQUIRE(told[0] == "cuota::misuse: budget model: cannot refund 31 B: only 30 B are charged (budget.cpp:" +
-                           std::to_string(line) + ")");
+    REQUIRE(told[0] ==
+            "cuota::usage_error: budget model: cannot refund 31 B: only 30 B are charged (budget.cpp:" +
+                std::to_string(line) + ")");
     REQUIRE(b.held() == 30);
     REQUIRE(root.held() == 30);
     b.refund(unlimited);
@@ -189,7 +191,7 @@ TEST_CASE("the peak is the most that was held, until it is reset", "[guard][budg
     REQUIRE(b.peak() == 70);
     b.reset_peak();
     REQUIRE(b.peak() == 30);
-    cuota::budget_facts const now = b.now();
+    cuota::budget_info const now = b.info();
     REQUIRE(now.name == "b");
     REQUIRE(now.limit == 100);
     REQUIRE(now.held == 30);
@@ -202,8 +204,8 @@ TEST_CASE("a refused charge says who asked, and where", "[guard][budget]") {
     b.charge(60);
     unsigned const line = __LINE__ + 1;
     auto const refused = support::thrown<cuota::budget_exceeded>([&] { b.charge(41, "weights"); });
-    cuota::refusal const& facts = refused.facts();
-    REQUIRE(facts.asked == 41);
+    cuota::refusal const& facts = refused.info();
+    REQUIRE(facts.requested == 41);
     REQUIRE(facts.charged == 41);
     REQUIRE(facts.request.name == cuota::tag{"weights"});
     REQUIRE(facts.request.where.line == line);
@@ -247,7 +249,7 @@ TEST_CASE("a reservation is charged at once, and what it did not spend comes bac
         prepaid.charge(40);
         REQUIRE(b.held() == 60);  // charged when reserved
         REQUIRE(!prepaid.try_charge(21));
-        REQUIRE(prepaid.room() == 20);
+        REQUIRE(prepaid.available() == 20);
         prepaid.refund(40);
         REQUIRE(b.held() == 60);
     }
@@ -280,7 +282,7 @@ TEST_CASE("what was spent of a reservation stays charged until it is refunded", 
     prepaid.refund(15);
     REQUIRE(b.held() == 25);
     REQUIRE(!prepaid.try_charge(1));  // nothing more can be charged, not even refunded bytes
-    REQUIRE(prepaid.room() == 0);
+    REQUIRE(prepaid.available() == 0);
     REQUIRE_THROWS_AS(prepaid.charge(1), cuota::budget_exceeded);
     prepaid.refund(25);
     REQUIRE(b.held() == 0);
@@ -291,8 +293,8 @@ TEST_CASE("a reservation that is refused charges nothing", "[guard][budget]") {
     budget b{"b", 100};
     b.charge(50);
     auto const refused = support::thrown<cuota::budget_exceeded>([&] { (void)b.reserve(51, "loader"); });
-    REQUIRE(refused.facts().would_fit == 50);
-    REQUIRE(refused.facts().request.name == cuota::tag{"loader"});
+    REQUIRE(refused.info().max_fit == 50);
+    REQUIRE(refused.info().request.name == cuota::tag{"loader"});
     REQUIRE(b.held() == 50);
     b.refund(50);
 }
@@ -309,16 +311,16 @@ TEST_CASE("a reservation grows and shrinks by what its budget has and it has not
 
         unsigned const line = __LINE__ + 1;
         auto const refused = support::thrown<cuota::budget_exceeded>([&] { r.grow(1); });
-        REQUIRE(refused.facts().budgets[0].name == "b");
-        REQUIRE(refused.facts().missing() == 1);
-        REQUIRE(refused.facts().request.where.line == line);
+        REQUIRE(refused.info().budgets[0].name == "b");
+        REQUIRE(refused.info().shortfall() == 1);
+        REQUIRE(refused.info().request.where.line == line);
         REQUIRE_THROWS_AS(r.grow(unlimited), cuota::budget_exceeded);
         REQUIRE(r.bytes() == 100);
 
         r.shrink(50);
         REQUIRE(b.held() == 50);
-        REQUIRE_THROWS_AS(r.shrink(1), cuota::misuse);
-        REQUIRE_THROWS_AS(r.shrink(unlimited), cuota::misuse);
+        REQUIRE_THROWS_AS(r.shrink(1), cuota::usage_error);
+        REQUIRE_THROWS_AS(r.shrink(unlimited), cuota::usage_error);
         REQUIRE(r.bytes() == 50);
         REQUIRE(b.held() == 50);
         prepaid.refund(50);
@@ -334,8 +336,8 @@ TEST_CASE("a moved reservation is one reservation", "[guard][budget]") {
     cuota::reservation c{std::move(a)};
     REQUIRE(b.held() == 30);
     REQUIRE(c.bytes() == 30);
-    REQUIRE_THROWS_AS(a.as_budget(), cuota::misuse);
-    REQUIRE_THROWS_AS(a.bytes(), cuota::misuse);
+    REQUIRE_THROWS_AS(a.as_budget(), cuota::usage_error);
+    REQUIRE_THROWS_AS(a.bytes(), cuota::usage_error);
     cuota::reservation d = b.reserve(50);
     d = std::move(c);  // refunds 50
     REQUIRE(b.held() == 30);
@@ -376,8 +378,8 @@ TEST_CASE("budgets stand inside a reservation like in any budget", "[guard][budg
         sub.charge(50);
         REQUIRE(b.held() == 50);
         auto const refused = support::thrown<cuota::budget_exceeded>([&] { sub.charge(1); });
-        REQUIRE(refused.facts().budgets.size() == 2);
-        REQUIRE(refused.facts().refused_by == 1);
+        REQUIRE(refused.info().budgets.size() == 2);
+        REQUIRE(refused.info().refused_by == 1);
         sub.refund(50);
     }
     REQUIRE(b.held() == 0);
@@ -409,13 +411,13 @@ TEST_CASE("threads never pass a limit, never refuse what fits, and end at nothin
             }
             if (i % 4 == 0 && mine.try_charge(451)) ++granted_though_it_does_not;
             if (i % 64 == 0) {
-                cuota::budget_facts const now = root.now();
+                cuota::budget_info const now = root.info();
                 if (now.held > now.limit || now.peak > now.limit) ++over;
                 try {
                     mine.charge(851);
                     ++granted_though_it_does_not;
                 } catch (cuota::budget_exceeded const& refused) {
-                    if (refused.facts().missing() == 0) ++granted_though_it_does_not;
+                    if (refused.info().shortfall() == 0) ++granted_though_it_does_not;
                 }
             }
         }

@@ -24,18 +24,20 @@ namespace {
 
 class listener final : public cuota::detail::budget_observer {
 public:
-    void refused(cuota::detail::ledger_node const& asked, cuota::out_of_memory const& why) noexcept override {
-        all.push_back("refused " + asked.name() + ' ' + std::to_string(why.facts().charged));
+    void refused(cuota::detail::ledger_node const& requested,
+                 cuota::out_of_memory const& why) noexcept override {
+        all.push_back("refused " + requested.name() + ' ' + std::to_string(why.info().charged));
     }
-    void reclaimed(cuota::detail::ledger_node const& asked,
-                   cuota::reclaimer_facts const& who) noexcept override {
-        all.push_back("reclaimed " + asked.name() + ' ' + who.name + ' ' + std::to_string(who.given));
+    void reclaimed(cuota::detail::ledger_node const& requested,
+                   cuota::reclaimer_info const& who) noexcept override {
+        all.push_back("reclaimed " + requested.name() + ' ' + who.name + ' ' + std::to_string(who.released));
     }
     void holds(cuota::detail::ledger_node const& of,
                cuota::detail::held_piece const& what) noexcept override {
         all.push_back("holds " + of.name() + ' ' + what.name.text() + ' ' + std::to_string(what.bytes));
     }
-    void joined(cuota::detail::ledger_node const& of, cuota::detail::stakeholder& who) noexcept override {
+    void joined(cuota::detail::ledger_node const& of,
+                cuota::detail::reclaimable_holder& who) noexcept override {
         all.push_back("joined " + of.name() + ' ' + who.title());
     }
 
@@ -44,12 +46,13 @@ public:
 
 using lines = std::vector<std::string>;
 
-cuota::shared<listener> listen_to(cuota::budget const& b) {
-    auto const made = cuota::shared<listener>::make();
-    cuota::budget_access::node(b).join(cuota::shared<cuota::detail::budget_observer>::of(*made));
+cuota::detail::intrusive_ptr<listener> listen_to(cuota::budget const& b) {
+    auto const made = cuota::detail::intrusive_ptr<listener>::make();
+    cuota::budget_access::node(b).join(
+        cuota::detail::intrusive_ptr<cuota::detail::budget_observer>::of(*made));
     return made;
 }
-void leave(cuota::budget const& b, cuota::shared<listener> const& l) {
+void leave(cuota::budget const& b, cuota::detail::intrusive_ptr<listener> const& l) {
     cuota::budget_access::node(b).leave(*l);
 }
 
@@ -78,7 +81,7 @@ TEST_CASE("budget_observer is told of refusals there and below, and of nothing b
     leave(root, of_root);
     REQUIRE_THROWS_AS(left.charge(60), cuota::budget_exceeded);
     REQUIRE(of_root->all.size() == 4);
-    REQUIRE(of_root->owners() == 1);
+    REQUIRE(of_root->ref_count() == 1);
 }
 
 TEST_CASE("budget_observer is told who gave back, and how much", "[guard][budget_observer]") {
@@ -125,7 +128,7 @@ TEST_CASE("ledger_node names all below it, parents first, until they end", "[gua
     auto const names = [](cuota::budget const& b) {
         std::string all;
         cuota::budget_access::node(b).look_down(
-            [&](cuota::detail::ledger_node const& node, cuota::budget_facts facts) {
+            [&](cuota::detail::ledger_node const& node, cuota::budget_info facts) {
                 all += facts.name + ':' + std::to_string(facts.held) + ' ';
                 REQUIRE(node.name() == facts.name);
             });

@@ -50,10 +50,10 @@ struct naive {
         naive const* const by = refuser(bytes);
         return by ? bytes - (by->limit - by->held) : 0;
     }
-    [[nodiscard]] std::size_t room() const {
-        std::size_t room = unlimited;
-        for (naive const* n = this; n; n = n->next()) room = std::min(room, n->limit - n->held);
-        return room;
+    [[nodiscard]] std::size_t available() const {
+        std::size_t available = unlimited;
+        for (naive const* n = this; n; n = n->next()) available = std::min(available, n->limit - n->held);
+        return available;
     }
     void add(std::size_t bytes) {
         for (naive* n = this; n; n = n->next()) n->peak = std::max(n->peak, n->held += bytes);
@@ -83,7 +83,7 @@ struct naive {
         ended = true;
         give_back(limit - held);
     }
-    [[nodiscard]] bool makes_room_in(naive const* ancestor) const {
+    [[nodiscard]] bool refunds_in(naive const* ancestor) const {
         naive const* n = this;
         while (n && n != ancestor) n = n->ended ? n->parent : n->next();
         return n && !n->ended;
@@ -94,12 +94,12 @@ struct naive {
 struct pressure {
     naive* at = nullptr;
     std::size_t bytes = 0;
-    int asked = 0;
+    int requested = 0;
     bool asked_wrongly = false;
 };
 
 // Releases memory under pressure; with keeps > 0, less than it reported as reclaimable.
-class cache final : public cuota::detail::stakeholder {
+class cache final : public cuota::detail::reclaimable_holder {
 public:
     cache(budget b, naive& model, pressure& now, int rank, std::size_t piece, std::size_t keeps)
         : budget_{std::move(b)}, model_{model}, now_{now}, rank_{rank}, piece_{piece}, keeps_{keeps} {
@@ -111,7 +111,7 @@ public:
         model_.refund(cached_);
     }
     std::size_t reclaim(std::size_t wanted) noexcept override {
-        ++now_.asked;
+        ++now_.requested;
         now_.asked_wrongly |= !now_.at || wanted != now_.at->missing(now_.bytes);
         std::size_t const said = reclaimable(wanted);
         std::size_t const given = said - std::min(said, keeps_);
@@ -125,7 +125,7 @@ public:
     }
     [[nodiscard]] int priority() const noexcept override { return rank_; }
     [[nodiscard]] std::string title() const override { return "a cache whose name needs memory of its own"; }
-    void holdings(std::vector<cuota::holding>& into) const override {
+    void allocation_groups(std::vector<cuota::allocation_group>& into) const override {
         into.push_back({"cached", {}, cached_, true});
     }
 
@@ -146,7 +146,7 @@ private:
 };
 
 struct seen {
-    std::uint64_t done = 0, refused = 0, out_of_memory = 0, asked = 0, steps = 0;
+    std::uint64_t done = 0, refused = 0, out_of_memory = 0, requested = 0, steps = 0;
 };
 
 class random_tree {
@@ -185,9 +185,9 @@ public:
 
     [[nodiscard]] bool agrees() const {
         return std::all_of(nodes_.begin(), nodes_.end(), [](node const& n) {
-            cuota::budget_facts const now = n.real.now();
+            cuota::budget_info const now = n.real.info();
             return now.held == n.model->held && now.peak == n.model->peak && now.limit == n.model->limit &&
-                   n.real.room() == n.model->room() && account(n).charged_here() == n.model->own;
+                   n.real.available() == n.model->available() && account(n).charged_here() == n.model->own;
         });
     }
     // Refunds everything and returns true if nothing is held afterwards.
@@ -240,7 +240,7 @@ private:
             how = outcome::refused;
         } catch (std::bad_alloc const&) { how = outcome::no_memory; }
         now_.at = nullptr;
-        so_far_.asked += static_cast<std::uint64_t>(now_.asked);
+        so_far_.requested += static_cast<std::uint64_t>(now_.requested);
         ++(how == outcome::done      ? so_far_.done
            : how == outcome::refused ? so_far_.refused
                                      : so_far_.out_of_memory);
@@ -254,20 +254,20 @@ private:
         if (!by) return false;
         std::size_t could = 0;
         for (auto const& c : caches_)
-            if (c->model().makes_room_in(by)) could += c->reclaimable(at.missing(bytes));
-        cuota::refusal const& facts = refused_->facts();
-        if (facts.charged != bytes || facts.missing() != at.missing(bytes)) return false;
+            if (c->model().refunds_in(by)) could += c->reclaimable(at.missing(bytes));
+        cuota::refusal const& facts = refused_->info();
+        if (facts.charged != bytes || facts.shortfall() != at.missing(bytes)) return false;
         std::size_t level = 0;
         for (naive const* n = &at; n; n = n->next(), ++level) {
-            cuota::budget_facts const& said = facts.budgets.at(level);
+            cuota::budget_info const& said = facts.budgets.at(level);
             if (said.held != n->held || said.peak != n->peak || said.limit != n->limit) return false;
             if (n == by && facts.refused_by != level) return false;
         }
         return level == facts.budgets.size() &&
-               (bytes > by->limit || could < at.missing(bytes) || now_.asked != 0);
+               (bytes > by->limit || could < at.missing(bytes) || now_.requested != 0);
     }
     [[nodiscard]] bool agrees_after(outcome how, bool did_fit, naive& at, std::size_t bytes) const {
-        if (did_fit && (how == outcome::refused || now_.asked != 0)) return false;
+        if (did_fit && (how == outcome::refused || now_.requested != 0)) return false;
         if (how == outcome::done) return at.refuser(bytes) == nullptr;
         return how == outcome::no_memory || is_right(at, bytes);
     }
@@ -335,7 +335,7 @@ private:
         try {
             support::failing_heap const heap{below(2) == 0 ? below(6) : unlimited};
             at.of->shrink(bytes);
-        } catch (cuota::misuse const&) { did = false; } catch (std::bad_alloc const&) {
+        } catch (cuota::usage_error const&) { did = false; } catch (std::bad_alloc const&) {
             did = false;
         }
         if (did) at.model->give_back(bytes);
@@ -380,13 +380,14 @@ private:
         std::size_t const keeps = below(3) == 0 ? below(20) : 0;
         try {
             support::failing_heap const heap{below(2) == 0 ? below(3) : unlimited};
-            auto made = cuota::shared<cache>::make(at.real, *at.model, now_, rank, piece, keeps);
+            auto made =
+                cuota::detail::intrusive_ptr<cache>::make(at.real, *at.model, now_, rank, piece, keeps);
             caches_.push_back(std::move(made));
         } catch (std::bad_alloc const&) {}
     }
     [[nodiscard]] bool fill(std::size_t bytes) {
         if (caches_.empty()) return true;
-        cuota::shared<cache> const filled = caches_[below(caches_.size())];
+        cuota::detail::intrusive_ptr<cache> const filled = caches_[below(caches_.size())];
         auto const at = std::find_if(nodes_.begin(), nodes_.end(),
                                      [&](node const& n) { return n.model.get() == &filled->model(); });
         if (!charge(*at, bytes)) return false;
@@ -406,7 +407,7 @@ private:
     outcome last_ = outcome::done;
     std::optional<cuota::budget_exceeded> refused_;
     std::vector<node> nodes_;
-    std::vector<cuota::shared<cache>> caches_;
+    std::vector<cuota::detail::intrusive_ptr<cache>> caches_;
 };
 
 }  // namespace
@@ -440,5 +441,5 @@ TEST_CASE("budgets, reservations and caches agree with a naive ledger in every n
     CHECK(so_far.done > 100'000 / part);
     CHECK(so_far.refused > 10'000 / part);
     CHECK(so_far.out_of_memory > 10'000 / part);
-    CHECK(so_far.asked > 10'000 / part);
+    CHECK(so_far.requested > 10'000 / part);
 }

@@ -202,8 +202,9 @@ private:
     }
     void look() {
         for (budget const& b : {on_.root, on_.fits, on_.tight}) {
-            cuota::budget_facts const now = b.now();
-            if (now.held > now.limit || now.peak > now.limit || b.room() > now.limit) on_.in_root.over = true;
+            cuota::budget_info const now = b.info();
+            if (now.held > now.limit || now.peak > now.limit || b.available() > now.limit)
+                on_.in_root.over = true;
         }
     }
 
@@ -227,13 +228,13 @@ private:
                 if (mine_.size() < 32 && inside.try_charge(bytes / 4))
                     mine_.push_back({inside, bytes / 4, nullptr, nullptr, false});
             } else {
-                shrink(*slot.value, inside.room());
+                shrink(*slot.value, inside.available());
             }
         } catch (cuota::budget_exceeded const&) { ++on_.refused; }
     }
     void shrink(cuota::reservation& r, std::size_t less) {
         uncount_reserved(less);
-        r.shrink(less);  // charges to it require the lock, so inside.room() is still valid
+        r.shrink(less);  // charges to it require the lock, so inside.available() is still valid
     }
     void count_reserved(std::size_t bytes) {
         on_.in_tight.add(bytes);
@@ -333,7 +334,7 @@ TEST_CASE(
          {std::pair{on.root, &on.in_root}, {on.fits, &on.in_fits}, {on.tight, &on.in_tight}}) {
         CHECK(!count->over);
         CHECK(b.held() == 0);
-        CHECK(b.room() == b.limit());
+        CHECK(b.available() == b.limit());
         CHECK(b.peak() <= b.limit());
         CHECK(b.peak() >= count->most);
     }

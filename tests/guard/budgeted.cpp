@@ -20,14 +20,14 @@ using cuota::budget;
 using cuota::budgeted;
 
 // Its memory kind is its upstream's, as far as the type determines it.
-static_assert(cuota::device_resource<budgeted<cuota::device_memory>> &&
-              !cuota::host_resource<budgeted<cuota::device_memory>>);
-static_assert(cuota::host_resource<budgeted<cuota::pinned_memory>> &&
-              !cuota::device_resource<budgeted<cuota::pinned_memory>>);
-static_assert(cuota::host_resource<budgeted<cuota::managed_memory>> &&
-              cuota::device_resource<budgeted<cuota::managed_memory>>);
-static_assert(cuota::host_resource<budgeted<cuota::any_resource>> &&
-              cuota::device_resource<budgeted<cuota::any_resource>>);
+static_assert(cuota::device_accessible_resource<budgeted<cuota::device_memory>> &&
+              !cuota::host_accessible_resource<budgeted<cuota::device_memory>>);
+static_assert(cuota::host_accessible_resource<budgeted<cuota::pinned_memory>> &&
+              !cuota::device_accessible_resource<budgeted<cuota::pinned_memory>>);
+static_assert(cuota::host_accessible_resource<budgeted<cuota::managed_memory>> &&
+              cuota::device_accessible_resource<budgeted<cuota::managed_memory>>);
+static_assert(cuota::host_accessible_resource<budgeted<cuota::any_resource>> &&
+              cuota::device_accessible_resource<budgeted<cuota::any_resource>>);
 static_assert(sizeof(budgeted<cuota::any_resource>) == sizeof(void*));
 template <class R>
 concept has_device = requires(R const& r) {
@@ -50,7 +50,7 @@ struct moody {
         return ::operator new(n);
     }
     void deallocate_sync(void* p, std::size_t, std::size_t) noexcept { ::operator delete(p); }
-    std::size_t granule() const { return 64; }
+    std::size_t granularity() const { return 64; }
     cuota::memory_kind kind() const { return cuota::memory_kind::pinned; }
     bool operator==(moody const&) const = default;
 };
@@ -107,22 +107,22 @@ TEST_CASE("budgeted refuses before upstream is asked, with everything known", "[
     auto const refused = support::thrown<cuota::budget_exceeded>([&] {
         (void)memory.allocate_sync(8000, 256, cuota::label_for<float>("activations", {"train.cpp", 9}));
     });
-    cuota::refusal const& facts = refused.facts();
+    cuota::refusal const& facts = refused.info();
     REQUIRE(cuota::detail::taken_on(memory.device()) == before + 1024 + 5120);
-    REQUIRE(facts.asked == 8000);
+    REQUIRE(facts.requested == 8000);
     REQUIRE(facts.charged == 8192);
-    REQUIRE(facts.granule == 512);
+    REQUIRE(facts.granularity == 512);
     REQUIRE(facts.budgets.size() == 1);
     REQUIRE(facts.budgets[0].held == 1024 + 5120);
-    REQUIRE(facts.would_fit == 4096);
-    REQUIRE(facts.fitting_count() == 1024);
+    REQUIRE(facts.max_fit == 4096);
+    REQUIRE(facts.max_fit_count() == 1024);
     REQUIRE(facts.holders.size() == 2);
     REQUIRE(facts.holders[0].name == cuota::tag{"weights"});
     REQUIRE(facts.holders[0].bytes == 5120);
     REQUIRE(facts.holders[1].name == cuota::tag{"biases"});
     REQUIRE(facts.device);
     REQUIRE(facts.device->ordinal == memory.device().ordinal());
-    REQUIRE(facts.device->ours == before + 1024 + 5120);
+    REQUIRE(facts.device->own == before + 1024 + 5120);
     REQUIRE(support::has(refused.what(),
                          "\n  held by    weights 5.0 KiB (train.cpp:2), biases 1.0 KiB (train.cpp:3)\n"));
     REQUIRE(support::has(refused.what(), "\n  help       raise the limit of trainer to 14.0 KiB"
@@ -136,7 +136,7 @@ TEST_CASE("what would fit does fit, and a byte more does not", "[guard][budgeted
     budget b{"b", 10'000};
     budgeted<> memory{b};
     auto const refused = support::thrown<cuota::budget_exceeded>([&] { (void)memory.allocate_sync(20'000); });
-    std::size_t const most = refused.facts().would_fit;
+    std::size_t const most = refused.info().max_fit;
     REQUIRE_THROWS_AS(memory.allocate_sync(most + 1), cuota::budget_exceeded);
     void* const p = memory.allocate_sync(most);
     memory.deallocate_sync(p, most);
@@ -162,8 +162,9 @@ TEST_CASE("a wrong size, a second release and a foreign pointer are reported, an
     void* const p = memory.allocate_sync(100, 16, {"weights", {"train.cpp", 4}});
 
     memory.deallocate_sync(p, 99);
-    REQUIRE(errors.take() == std::vector<std::string>{"cuota::misuse: budget trainer: deallocate with the "
-                                                      "wrong size: 99 B, allocated 100 B (train.cpp:4)"});
+    REQUIRE(errors.take() ==
+            std::vector<std::string>{"cuota::usage_error: budget trainer: deallocate with the "
+                                     "wrong size: 99 B, allocated 100 B (train.cpp:4)"});
     REQUIRE(b.held() == 128);
 
     budgeted<moody> other{budget{"other", 100}};
@@ -209,6 +210,6 @@ TEST_CASE("a holder that is gone is in no refusal", "[guard][budgeted]") {
     }
     b.charge(900);
     auto const refused = support::thrown<cuota::budget_exceeded>([&] { b.charge(200); });
-    REQUIRE(refused.facts().holders.size() == 1);
+    REQUIRE(refused.info().holders.size() == 1);
     b.refund(900);
 }

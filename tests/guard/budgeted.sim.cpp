@@ -75,7 +75,7 @@ TEST_CASE("a device that is full is out_of_memory, and no budget's fault", "[gua
         FAIL("nothing was thrown");
     } catch (cuota::budget_exceeded const&) {
         FAIL("the budget had room");
-    } catch (cuota::out_of_memory const& refused) { REQUIRE(refused.facts().would_fit == 1_MiB); }
+    } catch (cuota::out_of_memory const& refused) { REQUIRE(refused.info().max_fit == 1_MiB); }
     REQUIRE(b.held() == 0);
 }
 
@@ -85,10 +85,10 @@ TEST_CASE("a refusal shows the device, and who else is on it", "[guard][budgeted
     budgeted<> memory{budget{"b", 4_MiB}, cuota::device_memory{cuota::device{1}}};
     void* const p = memory.allocate_sync(3_MiB);
     auto const refused = support::thrown<cuota::budget_exceeded>([&] { (void)memory.allocate_sync(2_MiB); });
-    REQUIRE(refused.facts().device);
-    REQUIRE(refused.facts().device->ordinal == 1);
-    REQUIRE(refused.facts().device->free == 51_MiB);
-    REQUIRE(refused.facts().device->elsewhere() == 10_MiB);
+    REQUIRE(refused.info().device);
+    REQUIRE(refused.info().device->ordinal == 1);
+    REQUIRE(refused.info().device->free == 51_MiB);
+    REQUIRE(refused.info().device->external() == 10_MiB);
     memory.deallocate_sync(p, 3_MiB);
 }
 
@@ -141,7 +141,7 @@ struct picky_memory {
     void deallocate_sync(void* p, std::size_t, std::size_t = cuota::default_alignment) noexcept {
         ::operator delete(p);
     }
-    static constexpr std::size_t granule() noexcept { return 1; }
+    static constexpr std::size_t granularity() noexcept { return 1; }
     static constexpr cuota::memory_kind kind() noexcept { return cuota::memory_kind::pinned; }
     friend bool operator==(picky_memory const&, picky_memory const&) = default;
 };

@@ -27,9 +27,9 @@ namespace {
 cuota::device const here{0};
 
 budget always_looking(double share = 1.0, std::size_t keep_free = 0) {
-    return budget::of_device(here, share, keep_free, 0ns);
+    return budget::for_device(here, share, keep_free, 0ns);
 }
-budget never_looking() { return budget::of_device(here, 1.0, 0, 24h); }
+budget never_looking() { return budget::for_device(here, 1.0, 0, 24h); }
 
 }  // namespace
 
@@ -40,7 +40,7 @@ TEST_CASE("what another program takes between plan and use is refused, and no CU
         budget const b = looks ? always_looking() : never_looking();
         cuota::budgeted<cuota::device_memory> memory{b};
         void* const first = memory.allocate_sync(16_MiB);
-        REQUIRE(b.room() == 48_MiB);  // the planned amount
+        REQUIRE(b.available() == 48_MiB);  // the planned amount
         sim::set_other_programs(0, 40_MiB);
         auto const live = sim::live();
         auto const before = sim::allocation_calls();
@@ -51,11 +51,11 @@ TEST_CASE("what another program takes between plan and use is refused, and no CU
             FAIL("8 MiB are free");
         } catch (cuota::out_of_memory const& refused) {
             at_catch = sim::live().device_bytes;
-            cuota::refusal const& facts = refused.facts();
+            cuota::refusal const& facts = refused.info();
             CHECK(facts.device);
             CHECK(facts.device->free == 8_MiB);
-            CHECK(facts.device->elsewhere() == 40_MiB);
-            CHECK(facts.would_fit == 8_MiB);
+            CHECK(facts.device->external() == 40_MiB);
+            CHECK(facts.max_fit == 8_MiB);
         }
         CHECK(at_catch == live.device_bytes);
         CHECK(b.held() == held);
@@ -78,10 +78,10 @@ TEST_CASE("while others hold what a budget counted on, it holds more than its li
     REQUIRE(!b.try_charge(1));
     REQUIRE(b.limit() == 14_MiB);
     REQUIRE(b.held() == 40_MiB);
-    REQUIRE(b.room() == 0);
+    REQUIRE(b.available() == 0);
     auto const refused = support::thrown<cuota::budget_exceeded>([&] { b.charge(1_MiB); });
-    REQUIRE(refused.facts().would_fit == 0);
-    REQUIRE(refused.facts().missing() == 27_MiB);
+    REQUIRE(refused.info().max_fit == 0);
+    REQUIRE(refused.info().shortfall() == 27_MiB);
     b.refund(40_MiB);
     REQUIRE(b.try_charge(14_MiB));
     REQUIRE(!b.try_charge(1));
@@ -149,37 +149,37 @@ TEST_CASE("what the driver's own pool keeps is still to be had", "[guard][device
 TEST_CASE("the driver is asked once in a while, and before a refusal", "[guard][device_limit]") {
     support::machine const machine{{1, 64_MiB}};
     budget b = never_looking();
-    auto const asked = [] { return sim::calls("cudaMemGetInfo"); };
-    REQUIRE(asked() == 2);  // total memory and free memory
+    auto const requested = [] { return sim::calls("cudaMemGetInfo"); };
+    REQUIRE(requested() == 2);  // total memory and free memory
     b.charge(1_MiB);
-    std::uint64_t const after_first = asked();
+    std::uint64_t const after_first = requested();
     for (int i = 0; i != 100; ++i) {
         b.charge(128_KiB);
         b.refund(128_KiB);
     }
-    REQUIRE(asked() == after_first);
+    REQUIRE(requested() == after_first);
     REQUIRE(!b.try_charge(64_MiB));
-    REQUIRE(asked() == after_first + 1);
+    REQUIRE(requested() == after_first + 1);
     REQUIRE_THROWS_AS(b.charge(64_MiB), cuota::budget_exceeded);
-    REQUIRE(asked() <= after_first + 4);
+    REQUIRE(requested() <= after_first + 4);
     REQUIRE(sim::allocation_calls() == 0);
     b.refund(1_MiB);
 
     budget each = always_looking();
-    std::uint64_t const before = asked();
+    std::uint64_t const before = requested();
     for (int i = 0; i != 10; ++i) {
         each.charge(128_KiB);
         each.refund(128_KiB);
     }
-    REQUIRE(asked() == before + 10);
+    REQUIRE(requested() == before + 10);
     each.charge(1_KiB);
     each.refund(1_KiB);
-    std::uint64_t const now = asked();
+    std::uint64_t const now = requested();
     for (int i = 0; i != 100; ++i) {  // too few bytes for another query
         each.charge(1_KiB);
         each.refund(1_KiB);
     }
-    REQUIRE(asked() == now);
+    REQUIRE(requested() == now);
 }
 
 TEST_CASE("a driver that does not answer is reported, and its last answer kept", "[guard][device_limit]") {
@@ -190,7 +190,7 @@ TEST_CASE("a driver that does not answer is reported, and its last answer kept",
     REQUIRE(b.try_charge(32_MiB));
     REQUIRE(machine.errors.take().size() == 1);
     auto const refused = support::thrown<cuota::budget_exceeded>([&] { b.charge(33_MiB); });
-    REQUIRE(!refused.facts().device);
+    REQUIRE(!refused.info().device);
     REQUIRE(!machine.errors.take().empty());
     sim::clear_faults();
     b.refund(32_MiB);
@@ -201,16 +201,16 @@ TEST_CASE("overhead that was learnt is told apart from what came later", "[guard
     support::machine const machine{{1, 64_MiB}};
     sim::set_other_programs(0, 6_MiB);  // a CUDA context and libraries
     budget b = always_looking();
-    REQUIRE(b.learn_overhead() == 6_MiB);
+    REQUIRE(b.record_baseline() == 6_MiB);
     sim::set_other_programs(0, 16_MiB);
     auto const refused = support::thrown<cuota::budget_exceeded>([&] { b.charge(49_MiB); });
-    REQUIRE(refused.facts().device);
-    REQUIRE(refused.facts().device->overhead == 6_MiB);
-    REQUIRE(refused.facts().device->elsewhere() == 16_MiB);
+    REQUIRE(refused.info().device);
+    REQUIRE(refused.info().device->baseline == 6_MiB);
+    REQUIRE(refused.info().device->external() == 16_MiB);
     REQUIRE(std::string{refused.what()}.find("outside cuota 16.0 MiB (6.0 MiB at startup)") !=
             std::string::npos);
     budget other{"other", 1_MiB};
-    REQUIRE_THROWS_AS(other.learn_overhead(), cuota::misuse);
+    REQUIRE_THROWS_AS(other.record_baseline(), cuota::usage_error);
 }
 
 TEST_CASE("budgets inside a device's budget look through it", "[guard][device_limit]") {
@@ -219,11 +219,11 @@ TEST_CASE("budgets inside a device's budget look through it", "[guard][device_li
     budget inside{"model", 60_MiB, root};
     sim::set_other_programs(0, 32_MiB);
     auto const refused = support::thrown<cuota::budget_exceeded>([&] { inside.charge(33_MiB); });
-    REQUIRE(refused.facts().refused_by == 1);
-    REQUIRE(refused.facts().would_fit == 32_MiB);
+    REQUIRE(refused.info().refused_by == 1);
+    REQUIRE(refused.info().max_fit == 32_MiB);
     REQUIRE_THROWS_AS(inside.reserve(33_MiB), cuota::budget_exceeded);
     cuota::reservation const r = inside.reserve(32_MiB);
-    REQUIRE(inside.room() == 0);
+    REQUIRE(inside.available() == 0);
 }
 
 TEST_CASE("threads that allocate what fits are not refused for what is under way", "[guard][device_limit]") {

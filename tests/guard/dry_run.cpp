@@ -20,26 +20,26 @@
 #include "support/thrown.hpp"
 
 using namespace cuota::literals;
-using cuota::addresses_only;
 using cuota::any_resource;
 using cuota::budget;
 using cuota::device_buffer;
 using cuota::dry_run;
+using cuota::dry_run_memory;
+using cuota::measured_batch_fit;
 using cuota::no_init;
-using cuota::tried_fit;
 using cuota::unlimited;
 using cuota::usage_report;
 
-// The host cannot read these addresses, so this is not a host_resource.
-static_assert(!cuota::host_resource<addresses_only> &&
-              !cuota::host_resource<cuota::measured<addresses_only>>);
+// The host cannot read these addresses, so this is not a host_accessible_resource.
+static_assert(!cuota::host_accessible_resource<dry_run_memory> &&
+              !cuota::host_accessible_resource<cuota::measured<dry_run_memory>>);
 
 namespace {
 
 [[nodiscard]] std::uintptr_t number(void const* p) { return reinterpret_cast<std::uintptr_t>(p); }
 
 // Has a peak of `bytes` bytes.
-auto const holding = [](std::size_t bytes, auto& memory) {
+auto const allocation_group = [](std::size_t bytes, auto& memory) {
     void* const p = memory.allocate_sync(bytes);
     memory.deallocate_sync(p, bytes);
 };
@@ -48,28 +48,28 @@ auto const holding = [](std::size_t bytes, auto& memory) {
 
 TEST_CASE("addresses without memory follow the contract of a resource, as far as it goes without memory",
           "[guard][dry_run]") {
-    addresses_only memory;
-    CHECK(memory.granule() == 512);
+    dry_run_memory memory;
+    CHECK(memory.granularity() == 512);
     CHECK(memory.allocate_sync(0) == nullptr);
     CHECK(memory.allocate(cudaStreamPerThread, 0) == nullptr);
     memory.deallocate_sync(nullptr, 0);
-    support::detail::in_stream_order<addresses_only> ordered{memory, cudaStreamPerThread};
+    support::detail::in_stream_order<dry_run_memory> ordered{memory, cudaStreamPerThread};
     support::detail::honours_or_refuses_alignments(ordered);
     support::detail::refuses_the_impossible(ordered);
-    addresses_only const copy{memory};
+    dry_run_memory const copy{memory};
     CHECK(copy == memory);
-    CHECK(!(addresses_only{} == memory));
+    CHECK(!(dry_run_memory{} == memory));
 }
 
 TEST_CASE("addresses without memory are aligned, distinct and no program's", "[guard][dry_run]") {
-    for (std::size_t const granule : {std::size_t{1}, std::size_t{512}, 2_MiB}) {
-        addresses_only memory{granule};
-        CHECK(memory.granule() == granule);
+    for (std::size_t const granularity : {std::size_t{1}, std::size_t{512}, 2_MiB}) {
+        dry_run_memory memory{granularity};
+        CHECK(memory.granularity() == granularity);
         std::uintptr_t end = std::uintptr_t{1} << 63;  // the addresses above belong to the kernel
         for (std::size_t const bytes : {1_KiB, std::size_t{1}, 3_GiB, std::size_t{257}, 5_MiB}) {
             void* const p = memory.allocate_sync(bytes);
             CHECK(number(p) >= end);
-            CHECK(number(p) % std::max(granule, std::size_t{256}) == 0);
+            CHECK(number(p) % std::max(granularity, std::size_t{256}) == 0);
             CHECK(number(p) + bytes > number(p));
             end = number(p) + bytes;
             memory.deallocate_sync(p, bytes);  // the address is not reused
@@ -77,39 +77,39 @@ TEST_CASE("addresses without memory are aligned, distinct and no program's", "[g
     }
 }
 
-TEST_CASE("a granule of addresses is a power of two", "[guard][dry_run]") {
-    for (std::size_t const granule : {std::size_t{0}, std::size_t{3}, unlimited}) {
-        CHECK_THROWS_AS(addresses_only{granule}, cuota::misuse);
-        CHECK_THROWS_AS(dry_run([](auto&) {}, granule), cuota::misuse);
+TEST_CASE("a granularity of addresses is a power of two", "[guard][dry_run]") {
+    for (std::size_t const granularity : {std::size_t{0}, std::size_t{3}, unlimited}) {
+        CHECK_THROWS_AS(dry_run_memory{granularity}, cuota::usage_error);
+        CHECK_THROWS_AS(dry_run([](auto&) {}, granularity), cuota::usage_error);
     }
 }
 
 TEST_CASE("addresses come to an end with a refusal", "[guard][dry_run]") {
     SECTION("in steps") {
-        addresses_only memory;
+        dry_run_memory memory;
         std::size_t taken = 0;
         auto const refused = support::thrown<cuota::out_of_memory>([&] {
             for (;; ++taken)
                 (void)memory.allocate_sync(std::size_t{1} << 50, 256, {"weights", {"train.cpp", 5}});
         });
         CHECK(taken == 31);  // 32 PiB minus a remainder
-        CHECK(refused.facts().request.where.line == 5);
-        CHECK(refused.facts().asked == std::size_t{1} << 50);
-        CHECK(support::has(refused.facts().cause, "dry_run: the address range has 32.0 PiB"));
-        std::size_t const rest = refused.facts().would_fit;
+        CHECK(refused.info().request.where.line == 5);
+        CHECK(refused.info().requested == std::size_t{1} << 50);
+        CHECK(support::has(refused.info().cause, "dry_run: the address range has 32.0 PiB"));
+        std::size_t const rest = refused.info().max_fit;
         CHECK_THROWS_AS(memory.allocate_sync(rest + 1), cuota::out_of_memory);
         void* const last = memory.allocate_sync(rest);
         CHECK(number(last) + rest > number(last));
         CHECK_THROWS_AS(memory.allocate_sync(1), cuota::out_of_memory);
     }
-    SECTION("by a granule that is larger than all of them") {
-        addresses_only memory{std::size_t{1} << 63};
+    SECTION("by a granularity that is larger than all of them") {
+        dry_run_memory memory{std::size_t{1} << 63};
         CHECK_THROWS_AS(memory.allocate_sync(1), cuota::out_of_memory);
     }
 }
 
 TEST_CASE("addresses may be asked for by threads at once", "[guard][dry_run]") {
-    addresses_only memory;
+    dry_run_memory memory;
     std::vector<std::vector<support::detail::block>> blocks(4);
     std::vector<std::thread> threads;
     for (auto& mine : blocks)
@@ -134,12 +134,12 @@ TEST_CASE("a dry run tells the peak of code that it ran, and takes no memory", "
     });
     CHECK(seen.peak == (std::size_t{1} << 42) + 1_GiB);
     CHECK(seen.allocations == 2);
-    CHECK(seen.alive.empty());
+    CHECK(seen.live.empty());
     CHECK(seen.by_tag[0].name == cuota::tag{"scratch"});
     CHECK(seen.by_tag[1].at_peak == 1_GiB);
 }
 
-TEST_CASE("a dry run rounds to the granule that is named", "[guard][dry_run]") {
+TEST_CASE("a dry run rounds to the granularity that is named", "[guard][dry_run]") {
     auto const two = [](any_resource memory) {
         void* const p = memory.allocate_sync(1);
         void* const q = memory.allocate_sync(513);
@@ -162,7 +162,7 @@ TEST_CASE("a dry run takes buffers that nobody fills, and pools", "[guard][dry_r
             device_buffer<char> const none{0, stream, memory, no_init};
         });
         CHECK(seen.peak == (std::size_t{4} << 40) + 4096);
-        CHECK(seen.alive.empty());
+        CHECK(seen.live.empty());
     }
     SECTION("a pool, whose segments are what is seen") {
         usage_report const seen = dry_run([&](any_resource memory) {
@@ -175,7 +175,7 @@ TEST_CASE("a dry run takes buffers that nobody fills, and pools", "[guard][dry_r
         });
         CHECK(seen.peak == 10'240 + 50'176);
         CHECK(seen.allocations == 2);
-        CHECK(seen.alive.empty());
+        CHECK(seen.live.empty());
     }
 }
 
@@ -185,14 +185,16 @@ TEST_CASE("a dry run names what was not given back, which stays harmless", "[gua
     unsigned line = 0;
     usage_report const seen = dry_run([&](any_resource memory) {
         line = __LINE__ + 1;
-        kept.emplace_back(1000, stream, memory, no_init, cuota::tag{"weights"}, cuota::place::here());
-        kept.emplace_back(1000, stream, memory, no_init, cuota::tag{"weights"}, cuota::place{"train.cpp", 2});
+        kept.emplace_back(1000, stream, memory, no_init, cuota::tag{"weights"},
+                          cuota::source_location::current());
+        kept.emplace_back(1000, stream, memory, no_init, cuota::tag{"weights"},
+                          cuota::source_location{"train.cpp", 2});
         device_buffer<float> const gone{1000, stream, memory, no_init, "scratch"};
     });
-    REQUIRE(seen.alive.size() == 2);
-    CHECK(seen.alive_bytes() == 8192);
-    CHECK(seen.alive[0].name == cuota::tag{"weights"});
-    CHECK((seen.alive[0].where.line == line || seen.alive[1].where.line == line));
+    REQUIRE(seen.live.size() == 2);
+    CHECK(seen.live_bytes() == 8192);
+    CHECK(seen.live[0].name == cuota::tag{"weights"});
+    CHECK((seen.live[0].where.line == line || seen.live[1].where.line == line));
     CHECK(seen.allocations - seen.releases == 2);
     kept.clear();
 }
@@ -207,13 +209,13 @@ TEST_CASE("what a dry run throws passes through, and leaves nothing", "[guard][d
                         std::runtime_error);
     }
     SECTION("and can be looked at up to there") {
-        cuota::measured memory{addresses_only{}};
+        cuota::measured memory{dry_run_memory{}};
         try {
             device_buffer<float> const a{1000, stream, memory, no_init, "weights"};
             throw std::runtime_error{"no"};
         } catch (std::runtime_error const&) {}
         CHECK(memory.report().peak == 4096);
-        CHECK(memory.report().alive.empty());
+        CHECK(memory.report().live.empty());
     }
     SECTION("also when it asks for more than there are addresses") {
         CHECK_THROWS_AS(dry_run([&](any_resource memory) {
@@ -237,7 +239,7 @@ TEST_CASE("a dry run counts several threads exactly", "[guard][dry_run]") {
     });
     CHECK(seen.peak == 4 * 10'240);
     CHECK(seen.allocations == 4 * 201);
-    CHECK(seen.alive.empty());
+    CHECK(seen.live.empty());
 }
 
 TEST_CASE("a dry run on real memory runs the kernels, and sees the same peak", "[guard][dry_run]") {
@@ -253,9 +255,9 @@ TEST_CASE("a dry run on real memory runs the kernels, and sees the same peak", "
         result = a.to_vector(stream);
     });
     CHECK(support::has_pattern(result.data(), result.size(), 3));
-    CHECK(seen.granule == 512);
+    CHECK(seen.granularity == 512);
     CHECK(seen.peak == 10'240 + 5120);
-    CHECK(seen.alive.empty());
+    CHECK(seen.live.empty());
     usage_report const dry = dry_run([&](any_resource memory) {
         device_buffer<unsigned char> const a{10'000, stream, memory, no_init, "activations"};
         device_buffer<unsigned char> const b{5000, stream, memory, no_init, "scratch"};
@@ -265,13 +267,13 @@ TEST_CASE("a dry run on real memory runs the kernels, and sees the same peak", "
 }
 
 TEST_CASE("a dry run's footprint is checked against a budget", "[guard][dry_run]") {
-    usage_report const seen = dry_run([](auto& memory) { holding(5000, memory); });
+    usage_report const seen = dry_run([](auto& memory) { allocation_group(5000, memory); });
     budget b{"trainer", 5120};
     CHECK_NOTHROW(seen.footprint().check(b));
     b.charge(1);
     auto const refused = support::thrown<cuota::budget_exceeded>([&] { seen.footprint().check(b); });
-    CHECK(refused.facts().charged == 5120);
-    CHECK(refused.facts().cause == "untagged 5.0 KiB");
+    CHECK(refused.info().charged == 5120);
+    CHECK(refused.info().cause == "untagged 5.0 KiB");
     CHECK(b.held() == 1);
     b.refund(1);
 }
@@ -283,7 +285,7 @@ TEST_CASE("the largest batch that fits was run, and so was the one that does not
     for (std::size_t const largest : {std::size_t{1}, std::size_t{15}, std::size_t{16}, std::size_t{17},
                                       std::size_t{1000}, std::size_t{1} << 40, unlimited}) {
         tried.clear();
-        tried_fit const found =
+        measured_batch_fit const found =
             cuota::largest_batch_that_fits(b, 1, largest, [&](std::size_t batch, auto& memory) {
                 tried.push_back(batch);
                 void* const fixed = memory.allocate_sync(4000);  // rounded to 4096
@@ -293,7 +295,7 @@ TEST_CASE("the largest batch that fits was run, and so was the one that does not
                 memory.deallocate_sync(fixed, 4000);
             });
         INFO("up to " << largest);
-        CHECK(found.room == 99'000);
+        CHECK(found.available == 99'000);
         CHECK(found.is_monotone);
         CHECK(found.runs == tried.size());
         CHECK(found.runs <= 2 + 64);
@@ -308,7 +310,7 @@ TEST_CASE("the largest batch that fits was run, and so was the one that does not
             CHECK(found.bytes == 4096 + 512 + 90'112);
             CHECK(found.next == 16);
             CHECK(found.next_bytes == (found.runs == 2 ? 4096 + 512 + 96'256 : found.next_bytes));
-            CHECK(found.next_bytes > found.room);
+            CHECK(found.next_bytes > found.available);
             CHECK(std::count(tried.begin(), tried.end(), 16) == 1);
         }
     }
@@ -319,8 +321,8 @@ TEST_CASE("the largest batch that fits was run, and so was the one that does not
 
 TEST_CASE("a batch that fits nowhere is none", "[guard][dry_run]") {
     budget b{"b", 1000};
-    tried_fit const found = cuota::largest_batch_that_fits(
-        b, 4, 64, [](std::size_t batch, auto& memory) { holding(1000 * batch, memory); });
+    measured_batch_fit const found = cuota::largest_batch_that_fits(
+        b, 4, 64, [](std::size_t batch, auto& memory) { allocation_group(1000 * batch, memory); });
     CHECK(found.batch == 0);
     CHECK(found.bytes == 0);
     CHECK(found.next == 4);
@@ -328,8 +330,8 @@ TEST_CASE("a batch that fits nowhere is none", "[guard][dry_run]") {
     CHECK(found.runs == 1);
 
     auto const run = [](std::size_t, auto&) {};
-    CHECK_THROWS_AS(cuota::largest_batch_that_fits(b, 0, 4, run), cuota::misuse);
-    CHECK_THROWS_AS(cuota::largest_batch_that_fits(b, 5, 4, run), cuota::misuse);
+    CHECK_THROWS_AS(cuota::largest_batch_that_fits(b, 0, 4, run), cuota::usage_error);
+    CHECK_THROWS_AS(cuota::largest_batch_that_fits(b, 5, 4, run), cuota::usage_error);
     CHECK_THROWS_AS(
         cuota::largest_batch_that_fits(b, 1, 4, [](std::size_t, auto&) { throw std::runtime_error{"no"}; }),
         std::runtime_error);
@@ -337,17 +339,19 @@ TEST_CASE("a batch that fits nowhere is none", "[guard][dry_run]") {
 
 TEST_CASE("a run that is refused memory does not fit, even without a limit", "[guard][dry_run]") {
     budget endless{"endless", unlimited};
-    tried_fit const found = cuota::largest_batch_that_fits(
-        endless, 1, 1'000'000, [](std::size_t batch, auto& memory) { holding(batch << 50, memory); });
+    measured_batch_fit const found =
+        cuota::largest_batch_that_fits(endless, 1, 1'000'000, [](std::size_t batch, auto& memory) {
+            allocation_group(batch << 50, memory);
+        });
     CHECK(found.batch == 31);  // PiB; a dry run has 32 PiB of addresses
     CHECK(found.next == 32);
     CHECK(found.next_bytes == unlimited);
     CHECK(found.is_monotone);
 }
 
-TEST_CASE("the largest batch follows the granule that is named", "[guard][dry_run]") {
+TEST_CASE("the largest batch follows the granularity that is named", "[guard][dry_run]") {
     budget b{"b", 10_MiB};
-    tried_fit const found = cuota::largest_batch_that_fits(
+    measured_batch_fit const found = cuota::largest_batch_that_fits(
         b, 1, 100,
         [](std::size_t batch, any_resource memory) {
             std::vector<void*> taken(batch);
@@ -363,8 +367,8 @@ TEST_CASE("the largest batch follows the granule that is named", "[guard][dry_ru
 TEST_CASE("a larger batch that takes less is told, and the answer still fits", "[guard][dry_run]") {
     budget b{"b", 10'240};
     auto const check = [&](auto peak) {
-        tried_fit const found = cuota::largest_batch_that_fits(
-            b, 1, 100, [&](std::size_t batch, auto& memory) { holding(peak(batch), memory); }, 128);
+        measured_batch_fit const found = cuota::largest_batch_that_fits(
+            b, 1, 100, [&](std::size_t batch, auto& memory) { allocation_group(peak(batch), memory); }, 128);
         CHECK(!found.is_monotone);
         CHECK(peak(found.batch) <= 10'240);
         CHECK(found.bytes == peak(found.batch));
@@ -382,8 +386,8 @@ TEST_CASE("a larger batch that takes less is told, and the answer still fits", "
 
 TEST_CASE("a largest batch that takes less than the smallest is told, too", "[guard][dry_run]") {
     budget b{"b", 10'240};
-    tried_fit const found = cuota::largest_batch_that_fits(
-        b, 1, 10, [](std::size_t batch, auto& memory) { holding(5120 / batch, memory); }, 128);
+    measured_batch_fit const found = cuota::largest_batch_that_fits(
+        b, 1, 10, [](std::size_t batch, auto& memory) { allocation_group(5120 / batch, memory); }, 128);
     CHECK(found.batch == 10);
     CHECK(found.bytes == 512);
     CHECK(found.next == 0);

@@ -36,7 +36,8 @@ void churn(any_resource memory, unsigned seed) {
         if (live.empty() || random() % 5 < 3) {
             std::size_t const bytes = random() % 20'000;
             live.emplace_back(bytes, streams[random() % 2], memory, no_init,
-                              random() % 2 ? cuota::tag{"weights"} : cuota::tag{"scratch"}, cuota::place{});
+                              random() % 2 ? cuota::tag{"weights"} : cuota::tag{"scratch"},
+                              cuota::source_location{});
         } else {
             std::swap(live[random() % live.size()], live.back());
             live.pop_back();
@@ -94,7 +95,7 @@ TEST_CASE("a pool takes the same segments dry as on the device", "[guard][dry_ru
     usage_report const dry = dry_run(in_a_pool);
     usage_report const real = cuota::dry_run_on(cuota::device_memory{}, in_a_pool);
     CHECK(dry.text() == real.text());
-    CHECK(dry.alive.empty());
+    CHECK(dry.live.empty());
 }
 
 TEST_CASE("filling addresses without memory fails as an error of CUDA's, and leaves nothing",
@@ -118,7 +119,7 @@ TEST_CASE("a dry run on a device that is too small ends with its refusal, and no
             device_buffer<char> const b{1_MiB, stream, memory, "activations"};
         });
     });
-    CHECK(refused.facts().request.name == cuota::tag{"activations"});
+    CHECK(refused.info().request.name == cuota::tag{"activations"});
     CHECK(cuota::simulator::live().device_bytes == 0);
 }
 

@@ -15,11 +15,11 @@
 #include "support/failing_heap.hpp"
 
 using cuota::detail::call_order;
-using cuota::detail::fence;
-using cuota::detail::fence_keeper;
+using cuota::detail::guard_bytes;
+using cuota::detail::guard_keeper;
 
-TEST_CASE("a fence is measured out by zone and alignment", "[guard][fence_keeper]") {
-    fence_keeper keeper{{.zone = 100}, false, {}};
+TEST_CASE("a fence is measured out by zone and alignment", "[guard][guard_keeper]") {
+    guard_keeper keeper{{.redzone_bytes = 100}, false, {}};
     auto const measure = [&](std::size_t bytes, std::size_t alignment) {
         auto const f = keeper.acquire(bytes, alignment, {});
         return std::vector<std::size_t>{f->front, f->total};
@@ -31,8 +31,8 @@ TEST_CASE("a fence is measured out by zone and alignment", "[guard][fence_keeper
     CHECK(measure(cuota::unlimited - 150, 1)[1] == 0);
 }
 
-TEST_CASE("rooms for fences are apart, and used again", "[guard][fence_keeper]") {
-    fence_keeper keeper{{.zone = 1000}, false, {}};
+TEST_CASE("rooms for fences are apart, and used again", "[guard][guard_keeper]") {
+    guard_keeper keeper{{.redzone_bytes = 1000}, false, {}};
     unsigned char* first = nullptr;
     {
         auto const a = keeper.acquire(1, 1, {});
@@ -47,9 +47,9 @@ TEST_CASE("rooms for fences are apart, and used again", "[guard][fence_keeper]")
 }
 
 TEST_CASE("without host memory there are no more fences, and those there were stay",
-          "[guard][fence_keeper]") {
+          "[guard][guard_keeper]") {
     // The zone is so large that records are allocated one by one.
-    fence_keeper keeper{{.zone = std::size_t{1} << 16}, false, {}};
+    guard_keeper keeper{{.redzone_bytes = std::size_t{1} << 16}, false, {}};
     auto const first = keeper.acquire(1, 1, {});
     // The number of host allocations per record depends on the runtime: the simulated one allocates host memory, too.
     std::size_t allowed = 0;
@@ -63,9 +63,9 @@ TEST_CASE("without host memory there are no more fences, and those there were st
     CHECK(keeper.acquire(1, 1, {})->seen != first->seen);
 }
 
-TEST_CASE("fences are put up and taken down in order of a stream, or at once", "[guard][fence_keeper]") {
+TEST_CASE("fences are put up and taken down in order of a stream, or at once", "[guard][guard_keeper]") {
     cuota::stream const s;
-    fence_keeper keeper{{}, false, {}};
+    guard_keeper keeper{{}, false, {}};
     cuota::device_memory memory;
     auto const order = GENERATE(0, 1) == 0 ? call_order{} : call_order{s};
     auto f = keeper.acquire(100, 256, {});
@@ -77,6 +77,6 @@ TEST_CASE("fences are put up and taken down in order of a stream, or at once", "
     s.synchronize();
     keeper.take_down(*f.keep(), order);
     s.synchronize();
-    CHECK_THROWS_AS(keeper.verify(s, nullptr, {}), cuota::fence_broken);
+    CHECK_THROWS_AS(keeper.verify(s, nullptr, {}), cuota::guard_bytes_error);
     memory.deallocate_sync(base, total);
 }

@@ -29,7 +29,7 @@
 #include "support/thrown.hpp"
 
 using namespace cuota::literals;
-using cuota::fenced;
+using cuota::guarded;
 
 namespace {
 
@@ -43,7 +43,7 @@ struct ready_block {
     }
     void* allocate_sync(std::size_t, std::size_t) { return *is_taken = true, block; }
     void deallocate_sync(void*, std::size_t, std::size_t) noexcept { *is_taken = false; }
-    std::size_t granule() const { return 256; }
+    std::size_t granularity() const { return 256; }
     cuota::memory_kind kind() const { return cuota::memory_kind::device; }
     bool operator==(ready_block const&) const = default;
 };
@@ -52,10 +52,10 @@ struct ready_block {
 
 TEST_CASE("fenced leaves nothing behind", "[guard][fenced]") {
     support::machine const sim;
-    SECTION("of device memory") { support::behaves_as_a_resource(fenced<>{}); }
-    SECTION("of async memory") { support::behaves_as_a_resource(fenced<cuota::async_memory>{}); }
-    SECTION("of managed memory") { support::behaves_as_a_resource(fenced<cuota::managed_memory>{}); }
-    SECTION("of pinned memory") { support::behaves_as_a_resource(fenced<cuota::pinned_memory>{}); }
+    SECTION("of device memory") { support::behaves_as_a_resource(guarded<>{}); }
+    SECTION("of async memory") { support::behaves_as_a_resource(guarded<cuota::async_memory>{}); }
+    SECTION("of managed memory") { support::behaves_as_a_resource(guarded<cuota::managed_memory>{}); }
+    SECTION("of pinned memory") { support::behaves_as_a_resource(guarded<cuota::pinned_memory>{}); }
 }
 
 TEST_CASE("fenced survives every failure of its calls", "[guard][fenced]") {
@@ -64,7 +64,7 @@ TEST_CASE("fenced survives every failure of its calls", "[guard][fenced]") {
     cuota::budget b{"b", 1_MiB};
     auto const seen = support::survives_every_failure(sim, [&] {
         REQUIRE(b.held() == 0);
-        fenced memory{cuota::budgeted<cuota::async_memory>{b}};
+        guarded memory{cuota::budgeted<cuota::async_memory>{b}};
         void* const p = memory.allocate(s, 1000);
         try {
             memory.deallocate_sync(memory.allocate_sync(3000), 3000);
@@ -93,8 +93,8 @@ TEST_CASE("a release that cannot look gives the memory back all the same, and sa
         CHECK(b.held() == 0);
         CHECK_NOTHROW(memory.verify(s));
     };
-    gives_back(fenced{cuota::budgeted<cuota::async_memory>{b}}, "cuota_simulator_launch");
-    gives_back(fenced{cuota::budgeted<cuota::managed_memory>{b}}, "cudaMemcpyAsync");
+    gives_back(guarded{cuota::budgeted<cuota::async_memory>{b}}, "cuota_simulator_launch");
+    gives_back(guarded{cuota::budgeted<cuota::managed_memory>{b}}, "cudaMemcpyAsync");
 }
 
 TEST_CASE("many blocks are looked at by a few kernels, and those that the host can reach by copies",
@@ -112,24 +112,24 @@ TEST_CASE("many blocks are looked at by a few kernels, and those that the host c
         memory.close(s);
         return seen;
     };
-    CHECK(looks_at_forty(fenced<>{}) == std::pair<std::uint64_t, std::uint64_t>{3, 0});
-    CHECK(looks_at_forty(fenced<cuota::managed_memory>{}) == std::pair<std::uint64_t, std::uint64_t>{0, 80});
+    CHECK(looks_at_forty(guarded<>{}) == std::pair<std::uint64_t, std::uint64_t>{3, 0});
+    CHECK(looks_at_forty(guarded<cuota::managed_memory>{}) == std::pair<std::uint64_t, std::uint64_t>{0, 80});
 }
 
 TEST_CASE("each of many blocks is looked at", "[guard][fenced]") {
     support::machine const sim;
     cuota::stream const s;
-    fenced<> memory;
+    guarded<> memory;
     std::vector<unsigned char*> blocks;
     for (int i = 0; i != 40; ++i) blocks.push_back(static_cast<unsigned char*>(memory.allocate(s, 100)));
     for (std::size_t const broken : {0u, 15u, 16u, 39u}) {
         cuota::rt::fill_bytes(blocks[broken] - 1, 7, 1, s);
         cuota::rt::fill_bytes(blocks[broken] + 355, 9, 1, s);
-        auto const found = support::thrown<cuota::fence_broken>([&] { memory.verify(s); });
-        CHECK(found.damage().size() == 1);
-        CHECK(found.damage()[0].at == blocks[broken]);
-        CHECK(found.damage()[0].offset == -1);
-        CHECK(found.damage()[0].count == 2);
+        auto const found = support::thrown<cuota::guard_bytes_error>([&] { memory.verify(s); });
+        CHECK(found.violations().size() == 1);
+        CHECK(found.violations()[0].at == blocks[broken]);
+        CHECK(found.violations()[0].offset == -1);
+        CHECK(found.violations()[0].count == 2);
         cuota::rt::fill_bytes(blocks[broken] - 1, 0xFD, 1, s);
         cuota::rt::fill_bytes(blocks[broken] + 355, 0xFD, 1, s);
     }
@@ -143,7 +143,7 @@ TEST_CASE("without host memory fenced takes nothing", "[guard][fenced]") {
     void* const block = cuota::rt::device_allocate(4096);
     bool is_taken = false;
     {
-        fenced memory{ready_block{block, &is_taken}};
+        guarded memory{ready_block{block, &is_taken}};
         memory.deallocate(s, memory.allocate(s, 100),
                           100);  // the simulator needs host memory to lock pages
         // Allows 0, 1, 2, ... host allocations until the request succeeds.
@@ -172,7 +172,7 @@ TEST_CASE("a release does not wait, and nor does the allocation after it", "[gua
     support::machine const sim;
     cuota::stream const s;
     cuota::scoped_pool pool{cuota::budget{"b", 64_MiB}};
-    fenced memory{pool.resource()};
+    guarded memory{pool.resource()};
     memory.deallocate(s, memory.allocate(s, 100), 100);
     s.synchronize();
     support::calls_since const streams{"cudaStreamSynchronize"};
@@ -186,9 +186,9 @@ TEST_CASE("a release does not wait, and nor does the allocation after it", "[gua
 TEST_CASE("a stream that is being captured is refused", "[guard][fenced]") {
     support::machine sim;
     cuota::stream const s;
-    fenced<cuota::async_memory> memory;
+    guarded<cuota::async_memory> memory;
     REQUIRE(cudaStreamBeginCapture(s.get(), cudaStreamCaptureModeThreadLocal) == cudaSuccess);
-    CHECK_THROWS_AS(memory.allocate(s, 100), cuota::misuse);
+    CHECK_THROWS_AS(memory.allocate(s, 100), cuota::usage_error);
     cudaGraph_t graph = nullptr;
     REQUIRE(cudaStreamEndCapture(s.get(), &graph) == cudaSuccess);
     REQUIRE(cudaGraphDestroy(graph) == cudaSuccess);
@@ -198,7 +198,7 @@ TEST_CASE("a stream that is being captured is refused", "[guard][fenced]") {
 
 TEST_CASE("memory of another device is fenced there", "[guard][fenced]") {
     support::machine const sim{{2, 64_MiB}};
-    fenced memory{cuota::device_memory{cuota::device{1}}};
+    guarded memory{cuota::device_memory{cuota::device{1}}};
     void* const p = memory.allocate_sync(100);
     CHECK_NOTHROW(memory.verify(cudaStreamPerThread));
     memory.deallocate_sync(p, 100);
@@ -211,13 +211,13 @@ TEST_CASE("a block is looked at on the device of the stream that gives it back",
     std::optional<cuota::device_scope> other{std::in_place, cuota::device{1}};
     cuota::stream const there;
     other.reset();
-    fenced<> memory;
+    guarded<> memory;
     void* const p = memory.allocate(here, 100);
     cuota::rt::fill_bytes(static_cast<char*>(p) + 100, 1, 1, here);
     there.wait(cuota::event{here});
     memory.deallocate(there, p, 100);
     CHECK(sim.errors.count() == 0);
-    CHECK_THROWS_AS(memory.close(), cuota::fence_broken);
+    CHECK_THROWS_AS(memory.close(), cuota::guard_bytes_error);
     memory.deallocate(here, memory.allocate(here, 100), 100);
     CHECK_NOTHROW(memory.close());
 }
@@ -225,7 +225,7 @@ TEST_CASE("a block is looked at on the device of the stream that gives it back",
 TEST_CASE("a call that fails does not lose what was found", "[guard][fenced]") {
     support::machine const sim;
     cuota::stream const s;
-    fenced<cuota::async_memory> memory;
+    guarded<cuota::async_memory> memory;
     void* const damaged = memory.allocate(s, 100);
     void* const sound = memory.allocate(s, 100);
     void* const alive = memory.allocate(s, 100);
@@ -235,7 +235,7 @@ TEST_CASE("a call that fails does not lose what was found", "[guard][fenced]") {
     char const* const fails = GENERATE("cudaEventSynchronize", "cudaStreamSynchronize", "cudaMemcpyAsync");
     cuota::simulator::fail_call(fails, std::string{fails} == "cudaEventSynchronize" ? 2 : 1,
                                 cudaErrorUnknown);
-    CHECK_THROWS_AS(memory.verify(s), cuota::fence_broken);
+    CHECK_THROWS_AS(memory.verify(s), cuota::guard_bytes_error);
     CHECK_NOTHROW(memory.verify(s));
     memory.deallocate(s, alive, 100);
     CHECK_NOTHROW(memory.close(s));
@@ -244,7 +244,7 @@ TEST_CASE("a call that fails does not lose what was found", "[guard][fenced]") {
 TEST_CASE("threads use fenced memory, and look at it", "[guard][fenced]") {
     support::machine const sim;
     cuota::scoped_pool pool{cuota::budget{"b", 64_MiB}};
-    fenced memory{pool.resource()};
+    guarded memory{pool.resource()};
     std::atomic<int> found = 0;
     std::vector<std::thread> threads;
     for (std::size_t t = 0; t != 4; ++t)
@@ -256,7 +256,7 @@ TEST_CASE("threads use fenced memory, and look at it", "[guard][fenced]") {
                 cuota::for_each_index(s, bytes, support::write_pattern{static_cast<unsigned char*>(p), 1});
                 try {
                     if (i % 16 == 0) memory.verify(s);
-                } catch (cuota::fence_broken const&) { ++found; }
+                } catch (cuota::guard_bytes_error const&) { ++found; }
                 memory.deallocate(s, p, bytes);
             }
             s.synchronize();
@@ -269,7 +269,7 @@ TEST_CASE("threads use fenced memory, and look at it", "[guard][fenced]") {
 TEST_CASE("fenced memory is usable while it is looked at, and a block may be freed", "[guard][fenced]") {
     support::machine const machine;
     cuota::scoped_pool pool{cuota::budget{"b", 64_MiB}};
-    fenced memory{pool.resource()};
+    guarded memory{pool.resource()};
     cuota::stream const a;
     cuota::stream const b;
     void* const p = memory.allocate(a, 1000);
@@ -290,5 +290,5 @@ TEST_CASE("fenced memory is usable while it is looked at, and a block may be fre
     }
     memory.deallocate(a, q, 2000);
     CHECK_NOTHROW(memory.close());
-    CHECK(cuota::simulator::order_reports().empty());
+    CHECK(cuota::simulator::race_reports().empty());
 }

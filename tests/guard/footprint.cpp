@@ -19,13 +19,13 @@
 #include "support/thrown.hpp"
 
 using namespace cuota::literals;
-using cuota::batch_fit;
 using cuota::budget;
 using cuota::copies;
 using cuota::footprint;
+using cuota::planned_batch_fit;
 using cuota::unlimited;
 
-// A number does not convert to copies implicitly, nor a granule to a plan.
+// A number does not convert to copies implicitly, nor a granularity to a plan.
 static_assert(!std::is_convertible_v<std::size_t, copies> &&
               !std::is_constructible_v<footprint, std::size_t>);
 static_assert(noexcept(std::declval<footprint const&>().largest_batch(std::declval<budget const&>())));
@@ -35,19 +35,19 @@ namespace {
 __extension__ typedef unsigned __int128 wide;  // no sum in this test overflows it
 
 // Computes a plan's bytes in 128-bit integers, without the library's arithmetic.
-[[nodiscard]] wide rounded(wide bytes, std::size_t granule) {
-    wide const rest = bytes % granule;
-    return rest == 0 ? bytes : bytes + (granule - rest);
+[[nodiscard]] wide rounded(wide bytes, std::size_t granularity) {
+    wide const rest = bytes % granularity;
+    return rest == 0 ? bytes : bytes + (granularity - rest);
 }
 [[nodiscard]] wide bytes_by_hand(footprint const& plan, std::size_t batch) {
     wide sum = 0;
     for (footprint::part const& p : plan.parts())
-        sum += rounded(wide{p.count} * (p.per_sample ? batch : 1) * p.unit_bytes, p.granule) * p.copies;
+        sum += rounded(wide{p.count} * (p.per_sample ? batch : 1) * p.unit_bytes, p.granularity) * p.copies;
     return sum;
 }
-[[nodiscard]] bool fits_by_hand(footprint const& plan, std::size_t batch, std::size_t room) {
+[[nodiscard]] bool fits_by_hand(footprint const& plan, std::size_t batch, std::size_t available) {
     wide const bytes = bytes_by_hand(plan, batch);
-    return bytes < unlimited && bytes <= room;
+    return bytes < unlimited && bytes <= available;
 }
 
 class plans {
@@ -73,7 +73,7 @@ public:
                       .unit_bytes = std::size_t{1} << up_to(3),
                       .copies = up_to(3),
                       .per_sample = up_to(1) != 0,
-                      .granule = std::size_t{1} << up_to(granule_bits)});
+                      .granularity = std::size_t{1} << up_to(granule_bits)});
         return plan;
     }
 
@@ -91,9 +91,9 @@ TEST_CASE("a footprint adds up its parts, each allocation rounded up by itself",
 
     REQUIRE(plan.parts().size() == 3);
     CHECK(plan.parts()[0].bytes(7) == 4096);
-    CHECK(plan.parts()[0].asked(7) == 4000);
+    CHECK(plan.parts()[0].requested(7) == 4000);
     CHECK(plan.parts()[1].bytes(7) == 2 * 4096);  // not 8192, which one allocation of 8000 would take
-    CHECK(plan.parts()[1].asked(7) == 8000);
+    CHECK(plan.parts()[1].requested(7) == 8000);
     CHECK(plan.parts()[2].bytes(1) == 512);
     CHECK(plan.parts()[2].bytes(7) == 3072);  // 2800 in one allocation
     CHECK(plan.bytes(0) == 3 * 4096);
@@ -112,7 +112,7 @@ TEST_CASE("a part knows what it is, and where it was planned", "[guard][footprin
     CHECK(p.copies == 3);
     CHECK(std::string{p.unit} == "floats");
     CHECK(p.where.line == line);
-    CHECK(p.granule == 512);
+    CHECK(p.granularity == 512);
     CHECK(!p.per_sample);
 }
 
@@ -122,27 +122,27 @@ TEST_CASE("a plan of nothing takes nothing and fits everywhere", "[guard][footpr
     CHECK(plan.bytes() == 0);
     CHECK(plan.fits(full));
     CHECK_NOTHROW(plan.check(full));
-    CHECK(plan.largest_batch(full).is_any());
+    CHECK(plan.largest_batch(full).is_unbounded());
     CHECK(plan.reserve(full).bytes() == 0);
 
     plan.add<float>("no elements", 0).add<float>("no copies", unlimited, copies(0));
     plan.per_sample<float>("no elements", 0).per_sample<float>("no copies", unlimited, copies(0));
     plan.add({.name = "of nothing", .count = unlimited, .unit_bytes = 0, .per_sample = true});
-    CHECK(!plan.grows());
+    CHECK(!plan.depends_on_batch());
     CHECK(plan.bytes() == 0);
     CHECK(plan.bytes(unlimited) == 0);
-    CHECK(plan.largest_batch(full).is_any());
+    CHECK(plan.largest_batch(full).is_unbounded());
 }
 
-TEST_CASE("parts are rounded to the granule of the source they come from", "[guard][footprint]") {
+TEST_CASE("parts are rounded to the granularity of the source they come from", "[guard][footprint]") {
     cuota::scoped_pool pool{budget{"b", 1_MiB}};
     CHECK(footprint{}.add<char>("x", 1).bytes() == 512);
     CHECK(footprint{cuota::device_memory{}}.add<char>("x", 1).bytes() == 512);
     CHECK(footprint{cuota::pinned_memory{}}.add<char>("x", 1).bytes() == 1);
     CHECK(footprint{pool}.add<char>("x", 1).bytes() == 256);
     CHECK(footprint{cuota::any_resource{pool}}.add<char>("x", 1).bytes() == 256);
-    CHECK(footprint::with_granule(1).add<char>("x", 3).bytes() == 3);
-    CHECK(footprint::with_granule(2_MiB).add<char>("x", 3, copies(2)).bytes() == 4_MiB);
+    CHECK(footprint::with_granularity(1).add<char>("x", 3).bytes() == 3);
+    CHECK(footprint::with_granularity(2_MiB).add<char>("x", 3, copies(2)).bytes() == 4_MiB);
 
     SECTION("also in a plan of several sources") {
         footprint plan{cuota::pinned_memory{}};
@@ -155,7 +155,7 @@ TEST_CASE("parts are rounded to the granule of the source they come from", "[gua
     }
     SECTION("and part by part, for sizes that are known when it runs") {
         footprint plan;
-        plan.add({.name = "labels", .count = 10, .unit_bytes = 3, .copies = 2, .granule = 16});
+        plan.add({.name = "labels", .count = 10, .unit_bytes = 3, .copies = 2, .granularity = 16});
         plan.add({.name = "labels", .count = 10, .unit_bytes = 3});
         CHECK(plan.bytes() == 64 + 512);
         CHECK(support::has(plan.text(0), "2 x 10 elements of 3 B"));
@@ -163,13 +163,13 @@ TEST_CASE("parts are rounded to the granule of the source they come from", "[gua
     }
 }
 
-TEST_CASE("a granule is a power of two", "[guard][footprint]") {
+TEST_CASE("a granularity is a power of two", "[guard][footprint]") {
     footprint plan;
-    for (std::size_t const granule : {std::size_t{0}, std::size_t{3}, unlimited})
-        CHECK_THROWS_AS(footprint::with_granule(granule), cuota::misuse);
+    for (std::size_t const granularity : {std::size_t{0}, std::size_t{3}, unlimited})
+        CHECK_THROWS_AS(footprint::with_granularity(granularity), cuota::usage_error);
     unsigned const line = __LINE__ + 2;
-    auto const refused = support::thrown<cuota::misuse>(
-        [&] { plan.add({.count = 1, .granule = 3, .where = cuota::place::here()}); });
+    auto const refused = support::thrown<cuota::usage_error>(
+        [&] { plan.add({.count = 1, .granularity = 3, .where = cuota::source_location::current()}); });
     CHECK(refused.where().line == line);
     CHECK(plan.parts().empty());
 }
@@ -181,11 +181,11 @@ TEST_CASE("a sum that no address space holds is unlimited and fits nowhere, not 
         CHECK(plan.bytes() == unlimited);
         CHECK(!plan.fits(endless));
         auto const refused = support::thrown<cuota::budget_exceeded>([&] { plan.check(endless); });
-        CHECK(refused.facts().charged == unlimited);
+        CHECK(refused.info().charged == unlimited);
         CHECK_THROWS_AS(plan.reserve(endless), cuota::budget_exceeded);
         CHECK(endless.held() == 0);
         CHECK(endless.peak() == 0);
-        batch_fit const fit = plan.largest_batch(endless);
+        planned_batch_fit const fit = plan.largest_batch(endless);
         CHECK(!fit.fixed_part_fits());
         CHECK(fit.batch == 0);
     };
@@ -198,9 +198,9 @@ TEST_CASE("a sum that no address space holds is unlimited and fits nowhere, not 
         has_no_end(plan);
         CHECK(support::has(plan.text(0), "footprint: 16 EiB or more"));
     }
-    SECTION("to the very last byte") { has_no_end(footprint::with_granule(1).add<char>("x", unlimited)); }
+    SECTION("to the very last byte") { has_no_end(footprint::with_granularity(1).add<char>("x", unlimited)); }
     SECTION("but one byte less is a number") {
-        auto const plan = footprint::with_granule(1).add<char>("x", unlimited - 1);
+        auto const plan = footprint::with_granularity(1).add<char>("x", unlimited - 1);
         CHECK(plan.bytes() == unlimited - 1);
         CHECK(plan.fits(endless));
         CHECK(plan.reserve(endless).bytes() == unlimited - 1);
@@ -220,11 +220,11 @@ TEST_CASE("a plan that grows with the batch is not asked without one", "[guard][
     footprint plan;
     plan.per_sample<char>("x", 1);
     unsigned const line = __LINE__ + 1;
-    auto const refused = support::thrown<cuota::misuse>([&] { (void)plan.bytes(); });
+    auto const refused = support::thrown<cuota::usage_error>([&] { (void)plan.bytes(); });
     CHECK(refused.where().line == line);
-    CHECK_THROWS_AS(plan.fits(b), cuota::misuse);
-    CHECK_THROWS_AS(plan.check(b), cuota::misuse);
-    CHECK_THROWS_AS(plan.reserve(b), cuota::misuse);
+    CHECK_THROWS_AS(plan.fits(b), cuota::usage_error);
+    CHECK_THROWS_AS(plan.check(b), cuota::usage_error);
+    CHECK_THROWS_AS(plan.reserve(b), cuota::usage_error);
     CHECK(plan.bytes(0) == 0);
 }
 
@@ -251,16 +251,16 @@ TEST_CASE("a refused check tells everything and charges nothing", "[guard][footp
 
     unsigned const line = __LINE__ + 1;
     auto const refused = support::thrown<cuota::budget_exceeded>([&] { plan.check(b, 256); });
-    cuota::refusal const& facts = refused.facts();
-    CHECK(facts.asked == 4000 + 8000 + 256 * 4000);
+    cuota::refusal const& facts = refused.info();
+    CHECK(facts.requested == 4000 + 8000 + 256 * 4000);
     CHECK(facts.charged == 4096 + 8192 + 256 * 4000);
-    CHECK(facts.granule == 512);
+    CHECK(facts.granularity == 512);
     CHECK(facts.request.name == cuota::tag{"plan"});
     CHECK(facts.request.where.line == line);
     CHECK(facts.budgets.size() == 2);
     CHECK(facts.budgets[facts.refused_by].name == "gpu");
-    CHECK(facts.would_fit == 1_MiB - 100 * 1024);
-    CHECK(facts.missing() == facts.charged - facts.would_fit);
+    CHECK(facts.max_fit == 1_MiB - 100 * 1024);
+    CHECK(facts.shortfall() == facts.charged - facts.max_fit);
     CHECK(facts.holders.size() == 1);
     CHECK(facts.reclaimed == 0);
     CHECK(facts.cause == "activations 1000.0 KiB + adam 8.0 KiB + 1 more at a batch of 256; the largest "
@@ -276,13 +276,13 @@ TEST_CASE("the cause of a refused check is short, and says when no batch would h
     SECTION("the fixed part is too large") {
         auto const plan = footprint{}.add<char>("weights", 2049).per_sample<char>("x", 1);
         auto const refused = support::thrown<cuota::budget_exceeded>([&] { plan.check(b, 3); });
-        CHECK(refused.facts().cause ==
+        CHECK(refused.info().cause ==
               "weights 2.5 KiB + x 512 B at a batch of 3; the fixed part alone does not fit");
     }
     SECTION("no sample fits") {
         auto const plan = footprint{}.add<char>("weights", 2048).per_sample<char>("x", 1000);
         auto const refused = support::thrown<cuota::budget_exceeded>([&] { plan.check(b, 3); });
-        CHECK(refused.facts().cause ==
+        CHECK(refused.info().cause ==
               "x 3.0 KiB + weights 2.0 KiB at a batch of 3; not even a batch of 1 fits");
     }
     SECTION("there is no batch") {
@@ -290,21 +290,22 @@ TEST_CASE("the cause of a refused check is short, and says when no batch would h
         for (int i = 0; i != 9; ++i) plan.add<char>("x", 1);
         plan.add<char>({}, 513);
         auto const refused = support::thrown<cuota::budget_exceeded>([&] { plan.check(b); });
-        CHECK(refused.facts().cause == "untagged 1.0 KiB + x 512 B + 8 more");
+        CHECK(refused.info().cause == "untagged 1.0 KiB + x 512 B + 8 more");
     }
-    SECTION("the smallest granule is what room is counted in") {
-        auto const plan = footprint{}.add<char>("x", 2048).add(footprint::with_granule(4).add<char>("y", 1));
+    SECTION("the smallest granularity is what room is counted in") {
+        auto const plan =
+            footprint{}.add<char>("x", 2048).add(footprint::with_granularity(4).add<char>("y", 1));
         auto const refused = support::thrown<cuota::budget_exceeded>([&] { plan.check(b); });
-        CHECK(refused.facts().granule == 4);
-        CHECK(refused.facts().would_fit == 2048);
-        CHECK(refused.facts().missing() == 4);
+        CHECK(refused.info().granularity == 4);
+        CHECK(refused.info().max_fit == 2048);
+        CHECK(refused.info().shortfall() == 4);
     }
     CHECK(b.peak() == 0);
 }
 
 TEST_CASE("a check asks no cache to give back, a reservation does", "[guard][footprint]") {
     budget b{"b", 1_MiB};
-    cuota::scoped_pool pool{b, {.initial = 1_MiB}};
+    cuota::scoped_pool pool{b, {.initial_size = 1_MiB}};
     auto const plan = footprint{}.add<char>("x", 512_KiB);
     CHECK(!plan.fits(b));
     CHECK_THROWS_AS(plan.check(b), cuota::budget_exceeded);
@@ -331,8 +332,8 @@ TEST_CASE("a reservation of a plan holds what the plan takes", "[guard][footprin
     CHECK(b.reserve(plan.bytes(2), "plan").bytes() == 1024 + 2048);
     unsigned const line = __LINE__ + 1;
     auto const refused = support::thrown<cuota::budget_exceeded>([&] { (void)plan.reserve(b, 10); });
-    CHECK(refused.facts().request.where.line == line);
-    CHECK(refused.facts().charged == 1024 + 10'240);
+    CHECK(refused.info().request.where.line == line);
+    CHECK(refused.info().charged == 1024 + 10'240);
     CHECK(b.held() == 0);
 }
 
@@ -347,9 +348,9 @@ TEST_CASE("a pool that takes a plan at once serves all of its parts", "[guard][f
                       .count = random.up_to(5000),
                       .copies = random.up_to(3),
                       .per_sample = random.up_to(1) != 0,
-                      .granule = std::size_t{512} << random.up_to(3)});
+                      .granularity = std::size_t{512} << random.up_to(3)});
         std::size_t const batch = random.up_to(9);
-        cuota::scoped_pool pool{b, {.initial = plan.bytes(batch)}};
+        cuota::scoped_pool pool{b, {.initial_size = plan.bytes(batch)}};
         CHECK(b.held() == plan.bytes(batch));
         std::vector<std::pair<void*, std::size_t>> taken;
         for (footprint::part const& p : plan.parts())
@@ -372,23 +373,23 @@ TEST_CASE("the largest batch is what trying every batch finds", "[guard][footpri
     std::size_t disagreements = 0;
     for (int round = 0; round != 120'000; ++round) {
         footprint const plan = random.with(4, 6, [](plans& r) { return r.up_to(12); });
-        std::size_t const room = random.up_to(round % 4 == 0 ? 20 : 400);
-        batch_fit const fit = plan.largest_batch_in(room);
+        std::size_t const available = random.up_to(round % 4 == 0 ? 20 : 400);
+        planned_batch_fit const fit = plan.largest_batch_in(available);
 
         // A sample that needs memory needs at least a byte: if the batch of room + 1 samples fits, all batches fit.
         std::size_t fitting = 0;
         std::size_t fitted = 0;
-        for (std::size_t batch = 0; batch <= room + 1; ++batch)
-            if (fits_by_hand(plan, batch, room)) {
+        for (std::size_t batch = 0; batch <= available + 1; ++batch)
+            if (fits_by_hand(plan, batch, available)) {
                 fitting = batch;
                 ++fitted;
             }
-        bool const is_any = fitted == room + 2;
-        bool agrees = fit.room == room && fit.fixed_part_fits() == (fitted != 0) && fit.is_any() == is_any &&
-                      fit.bytes == bytes_by_hand(plan, is_any ? 0 : fitting);
+        bool const is_any = fitted == available + 2;
+        bool agrees = fit.available == available && fit.fixed_part_fits() == (fitted != 0) &&
+                      fit.is_unbounded() == is_any && fit.bytes == bytes_by_hand(plan, is_any ? 0 : fitting);
         if (!is_any)
             agrees = agrees && fit.batch == fitting && fit.next_bytes == bytes_by_hand(plan, fitting + 1) &&
-                     fit.next_bytes > room && fitted == (fit.fixed_part_fits() ? fitting + 1 : 0);
+                     fit.next_bytes > available && fitted == (fit.fixed_part_fits() ? fitting + 1 : 0);
         disagreements += !agrees;
         ++(is_any ? any : fitted == 0 ? none : some);
     }
@@ -403,15 +404,17 @@ TEST_CASE("the largest batch of a plan of any size comes with its proof", "[guar
     std::size_t found = 0;
     for (int round = 0; round != 100'000; ++round) {
         footprint const plan = random.with(4, 63, [](plans& r) { return r.of_any_size() >> r.up_to(40); });
-        std::size_t const room = random.of_any_size();
-        batch_fit const fit = plan.largest_batch_in(room);
-        bool right = fit.room == room;
-        if (!fits_by_hand(plan, 0, room)) right = right && fit.batch == 0 && !fit.fixed_part_fits();
-        else if (!plan.grows()) right = right && fit.is_any() && fits_by_hand(plan, unlimited, room);
+        std::size_t const available = random.of_any_size();
+        planned_batch_fit const fit = plan.largest_batch_in(available);
+        bool right = fit.available == available;
+        if (!fits_by_hand(plan, 0, available)) right = right && fit.batch == 0 && !fit.fixed_part_fits();
+        else if (!plan.depends_on_batch())
+            right = right && fit.is_unbounded() && fits_by_hand(plan, unlimited, available);
         else {
             wide const next = bytes_by_hand(plan, fit.batch + 1);
-            right = right && fits_by_hand(plan, fit.batch, room) &&
-                    !fits_by_hand(plan, fit.batch + 1, room) && fit.bytes == bytes_by_hand(plan, fit.batch) &&
+            right = right && fits_by_hand(plan, fit.batch, available) &&
+                    !fits_by_hand(plan, fit.batch + 1, available) &&
+                    fit.bytes == bytes_by_hand(plan, fit.batch) &&
                     fit.next_bytes == (next < unlimited ? static_cast<std::size_t>(next) : unlimited);
             found += fit.batch != 0;
         }
@@ -440,14 +443,14 @@ TEST_CASE("the largest batch asks the budget and all its ancestors", "[guard][fo
     budget root{"gpu", 100};
     budget middle{"model", 80, root};
     budget leaf{"layer", unlimited, middle};
-    auto const plan = footprint::with_granule(1).add<char>("w", 5).per_sample<char>("x", 10);
+    auto const plan = footprint::with_granularity(1).add<char>("w", 5).per_sample<char>("x", 10);
     CHECK(plan.largest_batch(leaf).batch == 7);
     root.charge(30);
-    batch_fit const fit = plan.largest_batch(leaf);
+    planned_batch_fit const fit = plan.largest_batch(leaf);
     CHECK(fit.batch == 6);
     CHECK(fit.bytes == 65);
     CHECK(fit.next_bytes == 75);
-    CHECK(fit.room == 70);
+    CHECK(fit.available == 70);
     CHECK(plan.fits(leaf, 6));
     CHECK(!plan.fits(leaf, 7));
     CHECK_THROWS_AS(plan.check(leaf, 7), cuota::budget_exceeded);
@@ -455,31 +458,32 @@ TEST_CASE("the largest batch asks the budget and all its ancestors", "[guard][fo
 }
 
 TEST_CASE("what is not one batch is told apart", "[guard][footprint]") {
-    auto const plan = footprint::with_granule(1).add<char>("w", 50).per_sample<char>("x", 10);
-    batch_fit const too_large = plan.largest_batch_in(49);
+    auto const plan = footprint::with_granularity(1).add<char>("w", 50).per_sample<char>("x", 10);
+    planned_batch_fit const too_large = plan.largest_batch_in(49);
     CHECK(too_large.batch == 0);
     CHECK(!too_large.fixed_part_fits());
     CHECK(too_large.text() == "not even the fixed part fits: 50 B of 49 B");
 
-    batch_fit const no_sample = plan.largest_batch_in(59);
+    planned_batch_fit const no_sample = plan.largest_batch_in(59);
     CHECK(no_sample.batch == 0);
     CHECK(no_sample.fixed_part_fits());
     CHECK(no_sample.next_bytes == 60);
     CHECK(no_sample.text() ==
           "no sample fits: the fixed part takes 50 B of 59 B, and a batch of 1 would take 60 B");
 
-    batch_fit const one = plan.largest_batch_in(60);
+    planned_batch_fit const one = plan.largest_batch_in(60);
     CHECK(one.batch == 1);
     CHECK(one.text() == "a batch of 1 fits: 60 B of 60 B, and 2 would take 70 B");
 
-    batch_fit const any = footprint{}.add<char>("w", 50).largest_batch_in(unlimited);
+    planned_batch_fit const any = footprint{}.add<char>("w", 50).largest_batch_in(unlimited);
     CHECK(any.batch == unlimited);
-    CHECK(any.is_any());
+    CHECK(any.is_unbounded());
     CHECK(any.text() == "any batch fits: 512 B, no limit");
 
-    batch_fit const most = footprint::with_granule(1).per_sample<char>("x", 1).largest_batch_in(unlimited);
+    planned_batch_fit const most =
+        footprint::with_granularity(1).per_sample<char>("x", 1).largest_batch_in(unlimited);
     CHECK(most.batch == unlimited - 1);
-    CHECK(!most.is_any());
+    CHECK(!most.is_unbounded());
     CHECK(most.bytes == unlimited - 1);
     CHECK(most.next_bytes == unlimited);
     CHECK(support::has(most.text(), "18'446'744'073'709'551'615 would take 16 EiB or more"));
@@ -515,7 +519,7 @@ TEST_CASE("a plan reads on one screen, the largest part first", "[guard][footpri
 
 TEST_CASE("a check beside other threads is refused only by what did not fit", "[guard][footprint]") {
     budget b{"b", 100};
-    auto const plan = footprint::with_granule(1).add<char>("x", 50);
+    auto const plan = footprint::with_granularity(1).add<char>("x", 50);
     std::atomic<bool> is_over = false;
     std::thread other{[&] {
         while (!is_over)
@@ -526,7 +530,7 @@ TEST_CASE("a check beside other threads is refused only by what did not fit", "[
         try {
             plan.check(b);
         } catch (cuota::budget_exceeded const& refused) {
-            wrong += refused.facts().missing() != 10 || refused.facts().would_fit != 40;
+            wrong += refused.info().shortfall() != 10 || refused.info().max_fit != 40;
         }
     }
     is_over = true;

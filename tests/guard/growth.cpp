@@ -10,17 +10,17 @@
 #include "support/catch.hpp"
 
 using namespace std::chrono_literals;
-using cuota::detail::growth;
+using cuota::detail::growth_rate;
 
 namespace {
 
-constexpr growth::time_point start{1h};
+constexpr growth_rate::time_point start{1h};
 
 bool is_near(double a, double b) { return std::abs(a - b) <= 1e-9 * std::abs(b); }
 
 // Returns the observed rate after `time` of steady growth by 1000 bytes per second in steps of 1 ms.
 double seen_after(std::chrono::milliseconds time) {
-    growth g{1s};
+    growth_rate g{1s};
     for (auto t = 0ms; t <= time; t += 1ms) g.see(5'000'000 + static_cast<std::size_t>(t.count()), start + t);
     return g.per_second();
 }
@@ -28,7 +28,7 @@ double seen_after(std::chrono::milliseconds time) {
 }  // namespace
 
 TEST_CASE("what is held at the start is no growth", "[guard][growth]") {
-    growth g{1s};
+    growth_rate g{1s};
     REQUIRE(g.per_second() == 0);
     g.see(1'000'000, start);
     g.see(1'000'000, start + 10s);
@@ -45,7 +45,7 @@ TEST_CASE("steady growth is seen in full in the end, and half of it after 2.4 ha
 
 TEST_CASE("one change shows most 1.4 half-lives later, and then fades", "[guard][growth]") {
     auto const shows = [](std::chrono::milliseconds after) {
-        growth g{1s};
+        growth_rate g{1s};
         g.see(0, start);
         g.see(1000, start);
         g.see(1000, start + after);
@@ -59,8 +59,8 @@ TEST_CASE("one change shows most 1.4 half-lives later, and then fades", "[guard]
 }
 
 TEST_CASE("it does not matter how often one looks", "[guard][growth]") {
-    growth once{1s};
-    growth often{1s};
+    growth_rate once{1s};
+    growth_rate often{1s};
     once.see(0, start);
     often.see(0, start);
     once.see(4096, start + 1s);
@@ -71,7 +71,7 @@ TEST_CASE("it does not matter how often one looks", "[guard][growth]") {
 }
 
 TEST_CASE("what comes and goes at every step is hardly growth, at its peaks neither", "[guard][growth]") {
-    growth g{1s};
+    growth_rate g{1s};
     double most = 0;
     for (auto t = 0ms; t <= 20s; t += 100ms) {
         g.see(1'000'000, start + t);
@@ -82,7 +82,7 @@ TEST_CASE("what comes and goes at every step is hardly growth, at its peaks neit
 }
 
 TEST_CASE("shrinking is negative growth, and never reaches a limit", "[guard][growth]") {
-    growth g{1s};
+    growth_rate g{1s};
     g.see(1000, start);
     g.see(0, start);
     g.see(0, start + 1s);
@@ -91,7 +91,7 @@ TEST_CASE("shrinking is negative growth, and never reaches a limit", "[guard][gr
 }
 
 TEST_CASE("the time to a limit is what is free by what it grows", "[guard][growth]") {
-    growth g{1s};
+    growth_rate g{1s};
     g.see(0, start);
     g.see(1000, start);
     g.see(1000, start + 1s);
@@ -102,7 +102,7 @@ TEST_CASE("the time to a limit is what is free by what it grows", "[guard][growt
 }
 
 TEST_CASE("a clock that goes back, and the largest sizes, do no harm", "[guard][growth]") {
-    growth g{1ns};
+    growth_rate g{1ns};
     g.see(0, start);
     g.see(cuota::unlimited, start - 1h);
     g.see(0, start + 1h);

@@ -17,7 +17,7 @@
 
 using cuota::unlimited;
 using cuota::detail::ledger;
-using node = cuota::shared<ledger>;
+using node = cuota::detail::intrusive_ptr<ledger>;
 using support::worker;
 
 namespace {
@@ -48,10 +48,10 @@ struct naive {
         for (naive* n = this; n; n = n->parent) n->held -= bytes;
         return true;
     }
-    std::size_t room() const {
-        std::size_t room = unlimited;
-        for (naive const* n = this; n; n = n->parent) room = std::min(room, n->limit - n->held);
-        return room;
+    std::size_t available() const {
+        std::size_t available = unlimited;
+        for (naive const* n = this; n; n = n->parent) available = std::min(available, n->limit - n->held);
+        return available;
     }
 };
 
@@ -66,8 +66,8 @@ TEST_CASE("a thread that gave back charges again without a lock", "[guard][ledge
     REQUIRE(n->try_charge_alone(30));
     REQUIRE(n->try_charge_alone(20));
     REQUIRE(!n->try_charge_alone(1));
-    REQUIRE(n->now().held == 60);
-    REQUIRE(n->now().peak == 60);
+    REQUIRE(n->info().held == 60);
+    REQUIRE(n->info().peak == 60);
     REQUIRE(n->try_refund(60));
 }
 
@@ -81,11 +81,11 @@ TEST_CASE("what one thread holds ready is another's for the asking", "[guard][le
     });
     REQUIRE(n->try_charge(99));
     REQUIRE(!n->try_charge(1));
-    REQUIRE(n->now().held == 100);
-    REQUIRE(n->now().peak == 100);
+    REQUIRE(n->info().held == 100);
+    REQUIRE(n->info().peak == 100);
     REQUIRE(n->try_refund(99));
     REQUIRE(n->try_refund(1));
-    REQUIRE(n->now().held == 0);
+    REQUIRE(n->info().held == 0);
 }
 
 TEST_CASE("what one thread holds ready at a child is another's at the root", "[guard][ledger]") {
@@ -102,19 +102,19 @@ TEST_CASE("what one thread holds ready at a child is another's at the root", "[g
         REQUIRE(right->try_charge(70));
         REQUIRE(right->try_refund(40));
     });
-    REQUIRE(root->now().peak == 90);
+    REQUIRE(root->info().peak == 90);
     REQUIRE(root->try_charge(70));
     REQUIRE(!root->try_charge(1));
     REQUIRE(!left->try_charge(1));
     REQUIRE(root->try_refund(20));
     REQUIRE(!right->try_charge(51));
     REQUIRE(right->try_charge(20));
-    REQUIRE(root->now().held == 100);
+    REQUIRE(root->info().held == 100);
     REQUIRE(root->try_refund(50));
     REQUIRE(!right->try_charge(31));  // refused by its own limit
     REQUIRE(right->try_charge(30));
     REQUIRE(right->try_refund(80));
-    REQUIRE(root->now().held == 0);
+    REQUIRE(root->info().held == 0);
 }
 
 TEST_CASE("a peak is what was held at one moment, not what threads held ready", "[guard][ledger]") {
@@ -125,13 +125,13 @@ TEST_CASE("a peak is what was held at one moment, not what threads held ready", 
             REQUIRE(n->try_charge(10 * i));
             REQUIRE(n->try_refund(10 * i));
         });
-        REQUIRE(n->now().held == 0);
-        REQUIRE(n->now().peak == 10 * i);
+        REQUIRE(n->info().held == 0);
+        REQUIRE(n->info().peak == 10 * i);
     }
     n->reset_peak();
-    REQUIRE(n->now().peak == 0);
+    REQUIRE(n->info().peak == 0);
     REQUIRE(n->try_charge(7));
-    REQUIRE(n->now().peak == 7);
+    REQUIRE(n->info().peak == 7);
     REQUIRE(n->try_refund(7));
 }
 
@@ -144,9 +144,9 @@ TEST_CASE("bytes charged by one thread are refunded by another", "[guard][ledger
         charges.run([&] { REQUIRE(n->try_charge(100)); });
         refunds.run([&] { REQUIRE(n->try_refund(50)); });
         REQUIRE(!n->try_refund(51));
-        REQUIRE(n->now().held == 50);
+        REQUIRE(n->info().held == 50);
         REQUIRE(n->try_refund(50));
-        REQUIRE(root->now().held == 0);
+        REQUIRE(root->info().held == 0);
         REQUIRE(!n->try_refund(1));
     }
 }
@@ -159,7 +159,7 @@ TEST_CASE("a node that ends gives back what threads held ready of it", "[guard][
         REQUIRE(n->try_charge(100));
         REQUIRE(n->try_refund(100));
     });
-    REQUIRE(root->now().held == 0);
+    REQUIRE(root->info().held == 0);
     REQUIRE(root->try_charge(100));
     REQUIRE(root->try_refund(100));
 }
@@ -196,9 +196,10 @@ TEST_CASE("a ledger agrees with a naive one in every number, over random trees",
                 agrees &= real[at]->try_refund(bytes) == model[at]->refund(bytes);
             }
             for (std::size_t i = 0; i != real.size() && number % 7 == 0; ++i) {
-                cuota::budget_facts const now = real[i]->now();
+                cuota::budget_info const now = real[i]->info();
                 agrees &= now.held == model[i]->held && now.peak == model[i]->peak &&
-                          real[i]->room() == model[i]->room() && real[i]->charged_here() == model[i]->own;
+                          real[i]->available() == model[i]->available() &&
+                          real[i]->charged_here() == model[i]->own;
             }
         };
         for (int done = 0; done < steps;) {
@@ -210,15 +211,15 @@ TEST_CASE("a ledger agrees with a naive one in every number, over random trees",
         }
         REQUIRE(agrees);
         for (std::size_t i = 0; i != real.size(); ++i) {
-            REQUIRE(real[i]->now().held == model[i]->held);
-            REQUIRE(real[i]->now().peak == model[i]->peak);
+            REQUIRE(real[i]->info().held == model[i]->held);
+            REQUIRE(real[i]->info().peak == model[i]->peak);
             while (model[i]->own != 0) {
                 std::size_t const some = 1 + below(model[i]->own);
                 REQUIRE(real[i]->try_refund(some));
                 REQUIRE(model[i]->refund(some));
             }
         }
-        REQUIRE(real[0]->now().held == 0);
+        REQUIRE(real[0]->info().held == 0);
     }
 }
 
@@ -245,7 +246,7 @@ TEST_CASE("charges that always fit are never refused beside those that never do"
                     if (!mine.try_refund(held)) ++wrongly;
                     held = 0;
                 }
-                if (root->now().peak > 800) over = true;
+                if (root->info().peak > 800) over = true;
             }
             if (!mine.try_refund(held)) ++wrongly;
         });
@@ -260,7 +261,7 @@ TEST_CASE("charges that always fit are never refused beside those that never do"
     REQUIRE(falsely == 0);
     REQUIRE(wrongly == 0);
     REQUIRE(!over);
-    REQUIRE(root->now().held == 0);
+    REQUIRE(root->info().held == 0);
 }
 
 TEST_CASE("threads that fill a budget to the last byte never pass it", "[guard][ledger]") {
@@ -296,8 +297,8 @@ TEST_CASE("threads that fill a budget to the last byte never pass it", "[guard][
         });
     for (std::thread& t : threads) t.join();
     REQUIRE(!over);
-    REQUIRE(root->now().peak <= 100);
-    REQUIRE(n->now().peak <= 90);
-    REQUIRE(root->now().held == 0);
-    REQUIRE(n->now().held == 0);
+    REQUIRE(root->info().peak <= 100);
+    REQUIRE(n->info().peak <= 90);
+    REQUIRE(root->info().held == 0);
+    REQUIRE(n->info().held == 0);
 }

@@ -17,7 +17,7 @@
 using cuota::unlimited;
 using cuota::detail::ledger;
 using cuota::detail::ledger_node;
-using node = cuota::shared<ledger>;
+using node = cuota::detail::intrusive_ptr<ledger>;
 using support::worker;
 
 namespace {
@@ -28,9 +28,9 @@ node child_of(node const& parent, std::size_t limit = unlimited) {
 }
 
 // Records all notifications.
-class notebook final : public cuota::detail::onlooker {
+class notebook final : public cuota::detail::usage_observer {
 public:
-    [[nodiscard]] bool note(cuota::detail::sight const& now) noexcept override {
+    [[nodiscard]] bool note(cuota::detail::usage_sample const& now) noexcept override {
         held.push_back(now.held);
         limits.push_back(now.limit);
         return false;
@@ -50,7 +50,7 @@ TEST_CASE("what a child holds is not its parent's to refund", "[guard][ledger_no
     REQUIRE(root->try_charge(10));
     REQUIRE(root->charged_here() == 10);
     REQUIRE(!root->try_refund(11));
-    REQUIRE(root->now().held == 70);
+    REQUIRE(root->info().held == 70);
     REQUIRE(root->try_refund(10));
     REQUIRE(n->try_refund(60));
 }
@@ -58,13 +58,13 @@ TEST_CASE("what a child holds is not its parent's to refund", "[guard][ledger_no
 TEST_CASE("what is set apart for a prepaid node is not its parent's to refund", "[guard][ledger_node]") {
     node const root = root_of(100);
     REQUIRE(root->try_charge(10));
-    node const prepaid = ledger::prepaid("prepaid", root);
+    node const prepaid = ledger::prepaid("reservation", root);
     REQUIRE(!prepaid->fund(50).refuser);
     REQUIRE(!root->try_refund(11));
     auto const refused = prepaid->fund(41);
     REQUIRE(refused.refuser == root.get());
     REQUIRE(refused.missing == 1);
-    REQUIRE(prepaid->now().limit == 50);
+    REQUIRE(prepaid->info().limit == 50);
     worker first;
     worker second;
     first.run([&] { REQUIRE(prepaid->try_charge(30)); });
@@ -72,14 +72,14 @@ TEST_CASE("what is set apart for a prepaid node is not its parent's to refund", 
     first.run([&] { REQUIRE(prepaid->try_refund(40)); });
     REQUIRE(!prepaid->try_unfund(41));
     REQUIRE(prepaid->try_unfund(40));
-    REQUIRE(root->now().held == 20);
+    REQUIRE(root->info().held == 20);
     prepaid->settle();
     REQUIRE(prepaid->try_refund(5));
-    REQUIRE(root->now().held == 15);
+    REQUIRE(root->info().held == 15);
     REQUIRE(!prepaid->try_charge(1));
     REQUIRE(prepaid->try_refund(5));
     REQUIRE(root->try_refund(10));
-    REQUIRE(root->now().held == 0);
+    REQUIRE(root->info().held == 0);
 }
 
 TEST_CASE("a refusal of the largest sizes does not wrap", "[guard][ledger_node]") {
@@ -101,7 +101,7 @@ TEST_CASE("a refusal of the largest sizes does not wrap", "[guard][ledger_node]"
     REQUIRE(n->try_charge(10));
     REQUIRE(!n->try_charge(1));
     REQUIRE(n->try_refund(unlimited - 1));
-    REQUIRE(root->now().held == 0);
+    REQUIRE(root->info().held == 0);
 }
 
 TEST_CASE("a refusal is the same whichever level it comes from, and ends when there is room",
@@ -120,26 +120,26 @@ TEST_CASE("a refusal is the same whichever level it comes from, and ends when th
     REQUIRE(middle->try_refund(20));
     REQUIRE(leaf->try_charge(10));
     REQUIRE(leaf->try_refund(60));
-    REQUIRE(root->now().held == 0);
+    REQUIRE(root->info().held == 0);
 }
 
 TEST_CASE("what is refunded goes up to a prepaid node, and past it once that has ended",
           "[guard][ledger_node]") {
     node const root = root_of(100);
-    node const prepaid = ledger::prepaid("prepaid", root);
+    node const prepaid = ledger::prepaid("reservation", root);
     node const leaf = child_of(prepaid);
     REQUIRE(!prepaid->fund(50).refuser);
 
     CHECK(leaf->is_under(*root));
     CHECK(leaf->refunds_to(*prepaid));
     CHECK_FALSE(leaf->refunds_to(*root));
-    CHECK(leaf->makes_room_in(*prepaid));
-    CHECK_FALSE(leaf->makes_room_in(*root));
+    CHECK(leaf->refunds_in(*prepaid));
+    CHECK_FALSE(leaf->refunds_in(*root));
     CHECK_FALSE(root->is_under(*leaf));
 
     prepaid->settle();
-    CHECK_FALSE(leaf->makes_room_in(*prepaid));
-    CHECK(leaf->makes_room_in(*root));
+    CHECK_FALSE(leaf->refunds_in(*prepaid));
+    CHECK(leaf->refunds_in(*root));
 }
 
 TEST_CASE("a look up the tree sees all of it at one instant, and who would refuse then",
@@ -153,7 +153,7 @@ TEST_CASE("a look up the tree sees all of it at one instant, and who would refus
         REQUIRE(leaf->try_refund(30));  // cached in that thread's stock
     });
     std::vector<std::pair<ledger_node const*, std::size_t>> seen;
-    auto const see = [&](ledger_node const& at, cuota::budget_facts const& now) {
+    auto const see = [&](ledger_node const& at, cuota::budget_info const& now) {
         seen.emplace_back(&at, now.held);
     };
 
@@ -162,8 +162,8 @@ TEST_CASE("a look up the tree sees all of it at one instant, and who would refus
                       {leaf.get(), 20}, {middle.get(), 20}, {root.get(), 20}});
     CHECK(leaf->look_up(61, see) == middle.get());
     CHECK(leaf->look_up(81, see) == leaf.get());  // the first refusing node on the way up
-    CHECK(leaf->room() == 60);
-    CHECK(middle->missing_for(70) == 10);
+    CHECK(leaf->available() == 60);
+    CHECK(middle->shortfall_for(70) == 10);
     other.run([&] { REQUIRE(leaf->try_refund(20)); });
 }
 
@@ -171,7 +171,7 @@ TEST_CASE("who looks on is told what is, and of each change here and below", "[g
     node const root = root_of(100);
     node const leaf = child_of(root);
     REQUIRE(leaf->try_charge(30));
-    REQUIRE(leaf->try_refund(10));  // kept in this thread's stock, but not while an onlooker is joined
+    REQUIRE(leaf->try_refund(10));  // kept in this thread's stock, but not while a usage_observer is joined
     notebook notes;
     root->join(notes);
     REQUIRE(leaf->try_charge(5));
@@ -190,9 +190,9 @@ TEST_CASE("a limit under what is held refuses all, and takes nothing away", "[gu
     node const root = root_of(100);
     REQUIRE(root->try_charge(60));
     CHECK_FALSE(root->set_limit(50));
-    CHECK(root->now().held == 60);
-    CHECK(root->room() == 0);
-    CHECK(root->missing_for(5) == 15);
+    CHECK(root->info().held == 60);
+    CHECK(root->available() == 0);
+    CHECK(root->shortfall_for(5) == 15);
     CHECK_FALSE(root->try_charge(1));
     REQUIRE(root->try_refund(11));
     CHECK(root->try_charge(1));
@@ -211,7 +211,7 @@ TEST_CASE("a node counts what each of its threads has in use as charged here", "
         });
     CHECK(left->charged_here() == 45);
     CHECK(root->charged_here() == 0);
-    CHECK(root->now().held == 45);
+    CHECK(root->info().held == 45);
     REQUIRE(left->try_refund(45));
     CHECK(left->charged_here() == 0);
 }

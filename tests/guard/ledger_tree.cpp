@@ -5,16 +5,16 @@
 
 #include "support/catch.hpp"
 
-using cuota::shared;
 using cuota::detail::figure;
+using cuota::detail::intrusive_ptr;
 using cuota::detail::ledger_change;
 using cuota::detail::ledger_tree;
 
 namespace {
 
-struct looker final : cuota::detail::onlooker {
-    explicit looker(shared<ledger_tree> of) : tree{std::move(of)} {}
-    bool note(cuota::detail::sight const&) noexcept override { return true; }
+struct looker final : cuota::detail::usage_observer {
+    explicit looker(intrusive_ptr<ledger_tree> of) : tree{std::move(of)} {}
+    bool note(cuota::detail::usage_sample const&) noexcept override { return true; }
     void deliver() noexcept override {
         version = tree->version.now();
         was_free = tree->guard.try_lock();
@@ -22,7 +22,7 @@ struct looker final : cuota::detail::onlooker {
         tree = {};
     }
 
-    shared<ledger_tree> tree;
+    intrusive_ptr<ledger_tree> tree;
     std::size_t version = 0;
     bool was_free = false;
 };
@@ -39,7 +39,7 @@ TEST_CASE("a figure reads as the number it is", "[guard][ledger_tree]") {
 }
 
 TEST_CASE("the version of a tree is odd while it changes, and new afterwards", "[guard][ledger_tree]") {
-    auto const tree = shared<ledger_tree>::make();
+    auto const tree = intrusive_ptr<ledger_tree>::make();
     std::size_t const before = tree->version.now();
     REQUIRE(before % 2 == 0);
     {
@@ -52,7 +52,7 @@ TEST_CASE("the version of a tree is odd while it changes, and new afterwards", "
 
 TEST_CASE("who is due is delivered for when the change is over, though the tree ends with it",
           "[guard][ledger_tree]") {
-    auto tree = shared<ledger_tree>::make();
+    auto tree = intrusive_ptr<ledger_tree>::make();
     ledger_tree& shared_by_nodes = *tree;
     looker o{std::move(tree)};  // the last owner of the tree
     {

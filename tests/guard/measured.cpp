@@ -24,18 +24,18 @@
 #include "support/thrown.hpp"
 
 using namespace cuota::literals;
-using cuota::addresses_only;
 using cuota::budget;
+using cuota::dry_run_memory;
 using cuota::measured;
 using cuota::tag;
 using cuota::usage_report;
 
 // Its memory kind is its upstream's, as far as the type determines it.
-static_assert(cuota::device_resource<measured<>> && !cuota::host_resource<measured<>>);
-static_assert(cuota::host_resource<measured<cuota::pinned_memory>> &&
-              !cuota::device_resource<measured<cuota::pinned_memory>>);
-static_assert(cuota::host_resource<measured<cuota::any_resource>> &&
-              cuota::device_resource<measured<cuota::any_resource>>);
+static_assert(cuota::device_accessible_resource<measured<>> && !cuota::host_accessible_resource<measured<>>);
+static_assert(cuota::host_accessible_resource<measured<cuota::pinned_memory>> &&
+              !cuota::device_accessible_resource<measured<cuota::pinned_memory>>);
+static_assert(cuota::host_accessible_resource<measured<cuota::any_resource>> &&
+              cuota::device_accessible_resource<measured<cuota::any_resource>>);
 static_assert(sizeof(measured<cuota::any_resource>) == sizeof(void*));
 template <class R>
 concept has_device = requires(R const& r) {
@@ -68,20 +68,20 @@ TEST_CASE("measured behaves as a resource", "[guard][measured]") {
 }
 
 TEST_CASE("nothing was seen at first", "[guard][measured]") {
-    usage_report const seen = measured<addresses_only>{}.report();
-    CHECK(seen.granule == 512);
+    usage_report const seen = measured<dry_run_memory>{}.report();
+    CHECK(seen.granularity == 512);
     CHECK(seen.peak == 0);
     CHECK(seen.allocations == 0);
     CHECK(seen.releases == 0);
     CHECK(seen.by_tag.empty());
-    CHECK(seen.alive.empty());
-    CHECK(seen.alive_bytes() == 0);
+    CHECK(seen.live.empty());
+    CHECK(seen.live_bytes() == 0);
     CHECK(seen.footprint().bytes() == 0);
     CHECK(seen.text() == "peak 0 B; 0 allocations, 0 not freed");
 }
 
 TEST_CASE("the peak is of what is alive together, rounded one by one", "[guard][measured]") {
-    measured<addresses_only> memory;
+    measured<dry_run_memory> memory;
     void* const a = memory.allocate_sync(1);
     void* const b = memory.allocate_sync(513);
     CHECK(memory.report().peak == 512 + 1024);
@@ -95,14 +95,14 @@ TEST_CASE("the peak is of what is alive together, rounded one by one", "[guard][
     CHECK(seen.peak == 2048);
     CHECK(seen.allocations == 4);
     CHECK(seen.releases == 3);
-    CHECK(seen.alive_bytes() == 2048);
+    CHECK(seen.live_bytes() == 2048);
     memory.deallocate(cudaStreamPerThread, d, 1537);
-    CHECK(memory.report().alive_bytes() == 0);
+    CHECK(memory.report().live_bytes() == 0);
     CHECK(memory.report().peak == 2048);
 }
 
 TEST_CASE("zero bytes are no allocation", "[guard][measured]") {
-    measured<addresses_only> memory;
+    measured<dry_run_memory> memory;
     CHECK(memory.allocate_sync(0) == nullptr);
     CHECK(memory.allocate(cudaStreamPerThread, 0) == nullptr);
     memory.deallocate_sync(nullptr, 0);
@@ -111,7 +111,7 @@ TEST_CASE("zero bytes are no allocation", "[guard][measured]") {
 }
 
 TEST_CASE("tags are told apart, at the peak of all and at their own", "[guard][measured]") {
-    measured<addresses_only> memory;
+    measured<dry_run_memory> memory;
     void* const weights = memory.allocate_sync(1000, 256, as("weights"));
     void* const early = memory.allocate_sync(3000, 256, as("scratch"));
     memory.deallocate_sync(early, 3000);
@@ -137,10 +137,10 @@ TEST_CASE("tags are told apart, at the peak of all and at their own", "[guard][m
     CHECK(of(seen, "scratch").peak == 3072);
     CHECK(of(seen, "scratch").allocations == 2);
 
-    REQUIRE(seen.alive.size() == 3);
-    CHECK(seen.alive[0].name == tag{"activations"});
-    CHECK(seen.alive[0].bytes == 2048);
-    CHECK(seen.alive_bytes() == 1024 + 2048 + 2048);
+    REQUIRE(seen.live.size() == 3);
+    CHECK(seen.live[0].name == tag{"activations"});
+    CHECK(seen.live[0].bytes == 2048);
+    CHECK(seen.live_bytes() == 1024 + 2048 + 2048);
     CHECK(seen.text() == "peak 6.0 KiB; 6 allocations, 3 not freed\n"
                          "  tag           at peak     own peak    allocations\n"
                          "  activations   4.5 KiB     4.5 KiB     2\n"
@@ -150,11 +150,11 @@ TEST_CASE("tags are told apart, at the peak of all and at their own", "[guard][m
                          "weights 1.0 KiB (train.cpp:1)");
     for (auto const& [p, bytes] : {std::pair{weights, 1000}, {first, 2000}, {more, 2000}})
         memory.deallocate_sync(p, static_cast<std::size_t>(bytes));
-    CHECK(memory.report().alive.empty());
+    CHECK(memory.report().live.empty());
 }
 
 TEST_CASE("of equal peaks the first is told", "[guard][measured]") {
-    measured<addresses_only> memory;
+    measured<dry_run_memory> memory;
     void* p = memory.allocate_sync(1000, 256, as("first"));
     memory.deallocate_sync(p, 1000);
     p = memory.allocate_sync(1000, 256, as("second"));
@@ -166,7 +166,7 @@ TEST_CASE("of equal peaks the first is told", "[guard][measured]") {
 }
 
 TEST_CASE("one tag is one tag, wherever its text lies", "[guard][measured]") {
-    measured<addresses_only> memory;
+    measured<dry_run_memory> memory;
     void* const p = memory.allocate_sync(1, 256, as("weights"));
     void* const q = memory.allocate_sync(1, 256, as(tag::named("weights")));
     void* const r = memory.allocate_sync(1, 256, as({}));
@@ -179,7 +179,7 @@ TEST_CASE("one tag is one tag, wherever its text lies", "[guard][measured]") {
 }
 
 TEST_CASE("a report of many tags reads on one screen", "[guard][measured]") {
-    measured<addresses_only> memory;
+    measured<dry_run_memory> memory;
     std::vector<void*> taken;
     for (int i = 0; i != 30; ++i)
         taken.push_back(memory.allocate_sync(1, 256, as(tag::named("part " + std::to_string(i)))));
@@ -191,7 +191,7 @@ TEST_CASE("a report of many tags reads on one screen", "[guard][measured]") {
 }
 
 TEST_CASE("a report's footprint is its peak, tag by tag", "[guard][measured]") {
-    measured<addresses_only> memory{addresses_only{4096}};
+    measured<dry_run_memory> memory{dry_run_memory{4096}};
     void* const p = memory.allocate_sync(1000, 256, as("weights"));
     void* const q = memory.allocate_sync(5000, 256, as("scratch"));
     memory.deallocate_sync(q, 5000);
@@ -209,11 +209,11 @@ TEST_CASE("a report's footprint is its peak, tag by tag", "[guard][measured]") {
 
 TEST_CASE("what upstream refuses was never alive", "[guard][measured]") {
     budget b{"b", 2048};
-    measured memory{cuota::budgeted<addresses_only>{b, addresses_only{}}};
+    measured memory{cuota::budgeted<dry_run_memory>{b, dry_run_memory{}}};
     void* const p = memory.allocate_sync(1000, 256, as("weights"));
     auto const refused = support::thrown<cuota::budget_exceeded>(
         [&] { (void)memory.allocate_sync(1025, 256, as("activations", 9)); });
-    CHECK(refused.facts().request.where.line == 9);
+    CHECK(refused.info().request.where.line == 9);
     usage_report const seen = memory.report();
     CHECK(seen.peak == 1024);
     CHECK(seen.allocations == 1);
@@ -224,7 +224,7 @@ TEST_CASE("what upstream refuses was never alive", "[guard][measured]") {
 
 TEST_CASE("a host without memory for the books leaves nothing behind", "[guard][measured]") {
     budget b{"b", 1_MiB};
-    measured memory{cuota::budgeted<addresses_only>{b, addresses_only{}}};
+    measured memory{cuota::budgeted<dry_run_memory>{b, dry_run_memory{}}};
     std::size_t refused = 0;
     for (std::size_t allowed = 0;; ++allowed) {
         void* p = nullptr;
@@ -250,21 +250,22 @@ TEST_CASE("a host without memory for the books leaves nothing behind", "[guard][
 TEST_CASE("measured reports a wrong size, a second release and a foreign pointer, and releases nothing",
           "[guard][measured]") {
     support::captured_errors errors;
-    measured<addresses_only> memory;
-    measured<addresses_only> other;
+    measured<dry_run_memory> memory;
+    measured<dry_run_memory> other;
     void* const p = memory.allocate_sync(100, 16, as("weights", 4));
     void* const foreign = other.allocate_sync(4);
     void* const theirs = other.allocate_sync(4);  // an address that `memory` has not allocated
 
     memory.deallocate_sync(p, 99);
-    CHECK(errors.take() == std::vector<std::string>{"cuota::misuse: measured memory: deallocate with the "
-                                                    "wrong size: 99 B, allocated 100 B (train.cpp:4)"});
+    CHECK(errors.take() ==
+          std::vector<std::string>{"cuota::usage_error: measured memory: deallocate with the "
+                                   "wrong size: 99 B, allocated 100 B (train.cpp:4)"});
     memory.deallocate(cudaStreamPerThread, theirs, 4);
     auto told = errors.take();
     REQUIRE(told.size() == 1);
     CHECK(support::has(told[0], "deallocate of an unknown pointer"));
     CHECK(memory.report().releases == 0);
-    CHECK(memory.report().alive_bytes() == 512);
+    CHECK(memory.report().live_bytes() == 512);
 
     memory.deallocate_sync(p, 100);
     memory.deallocate_sync(p, 100);
@@ -276,10 +277,10 @@ TEST_CASE("measured reports a wrong size, a second release and a foreign pointer
 }
 
 TEST_CASE("copies of measured are one, two made alike are not", "[guard][measured]") {
-    measured<addresses_only> const a;
-    measured<addresses_only> copy{a};
+    measured<dry_run_memory> const a;
+    measured<dry_run_memory> copy{a};
     CHECK(a == copy);
-    CHECK(!(a == measured<addresses_only>{}));
+    CHECK(!(a == measured<dry_run_memory>{}));
     void* const p = copy.allocate_sync(1);
     CHECK(a.report().peak == 512);
     copy.deallocate_sync(p, 1);
@@ -321,7 +322,7 @@ TEST_CASE(
         std::size_t peak = 0;
         std::size_t at_peak[4] = {};
         std::size_t peaks[4] = {};
-        measured<addresses_only> memory;
+        measured<dry_run_memory> memory;
         trace(memory, [&](std::vector<live_block> const& live) {
             std::size_t now[4] = {};
             for (live_block const& b : live) now[b.tag] += (b.bytes + 511) / 512 * 512;
@@ -333,7 +334,7 @@ TEST_CASE(
         usage_report const seen = memory.report();
         INFO("seed " << seed);
         REQUIRE(seen.peak == peak);
-        REQUIRE(seen.alive.empty());
+        REQUIRE(seen.live.empty());
         REQUIRE(seen.footprint().bytes() == peak);
         for (std::size_t t = 0; t != 4; ++t) {
             REQUIRE(of(seen, names[t]).at_peak == at_peak[t]);
@@ -341,17 +342,17 @@ TEST_CASE(
         }
 
         budget enough{"enough", peak};
-        cuota::budgeted<addresses_only> under{enough, addresses_only{}};
+        cuota::budgeted<dry_run_memory> under{enough, dry_run_memory{}};
         REQUIRE_NOTHROW(trace(under, [](auto&) {}));
         budget short_of_one{"short of one", peak - 1};
-        cuota::budgeted<addresses_only> too_little{short_of_one, addresses_only{}};
+        cuota::budgeted<dry_run_memory> too_little{short_of_one, dry_run_memory{}};
         REQUIRE_THROWS_AS(trace(too_little, [](auto&) {}), cuota::budget_exceeded);
         REQUIRE(enough.held() + short_of_one.held() == 0);
     }
 }
 
 TEST_CASE("threads are counted exactly", "[guard][measured]") {
-    measured<addresses_only> memory;
+    measured<dry_run_memory> memory;
     constexpr std::size_t threads = 4;
     std::atomic<std::size_t> ready = 0;
     std::vector<std::thread> workers;
@@ -375,29 +376,30 @@ TEST_CASE("threads are counted exactly", "[guard][measured]") {
     CHECK(of(seen, "even").peak == threads / 2 * 4096);
     CHECK(seen.allocations == threads * 1001);
     CHECK(seen.releases == threads * 1001);
-    CHECK(seen.alive.empty());
+    CHECK(seen.live.empty());
 }
 
 TEST_CASE("under a pool measured counts its segments, over a pool what its users hold", "[guard][measured]") {
     measured<> below;
     cuota::scoped_pool pool{cuota::any_resource{below}};
     measured over{pool.resource()};
-    CHECK(over.granule() == 256);
+    CHECK(over.granularity() == 256);
     void* const p = over.allocate_sync(10'000, 256, as("weights"));
     void* const q = over.allocate_sync(100, 256, as("weights"));
     over.deallocate_sync(p, 10'000);
     over.deallocate_sync(q, 100);
     CHECK(over.report().peak == 10'240 + 256);
     CHECK(below.report().peak == pool.stats().peak_reserved);
-    CHECK(below.report().alive_bytes() == pool.stats().reserved);
+    CHECK(below.report().live_bytes() == pool.stats().reserved);
     pool.close();
-    CHECK(below.report().alive.empty());
+    CHECK(below.report().live.empty());
 }
 
 TEST_CASE("memory may be given back by a pool in the middle of a request", "[guard][measured]") {
     budget b{"b", 1_MiB};
     measured below{cuota::budgeted<>{b}};
-    cuota::scoped_pool idle{b, cuota::any_resource{measured<cuota::pinned_memory>{}}, {.initial = 1_MiB}};
+    cuota::scoped_pool idle{
+        b, cuota::any_resource{measured<cuota::pinned_memory>{}}, {.initial_size = 1_MiB}};
     void* const p = below.allocate_sync(1_MiB);  // the pool releases its segment, through measured memory
     CHECK(below.report().peak == 1_MiB);
     CHECK(idle.stats().reserved == 0);

@@ -11,13 +11,13 @@
 #include "support/catch.hpp"
 
 using cuota::detail::deliver;
-using cuota::detail::onlooker;
+using cuota::detail::usage_observer;
 
 namespace {
 
-struct listener final : onlooker {
+struct listener final : usage_observer {
     listener(std::string& heard, char name) : heard_{heard}, name_{name} {}
-    bool note(cuota::detail::sight const&) noexcept override { return true; }
+    bool note(cuota::detail::usage_sample const&) noexcept override { return true; }
     void deliver() noexcept override {
         heard_ += name_;
         if (then) std::exchange(then, nullptr)();
@@ -32,7 +32,7 @@ private:
 
 }  // namespace
 
-TEST_CASE("who is due is delivered for in order, once", "[guard][onlooker]") {
+TEST_CASE("who is due is delivered for in order, once", "[guard][usage_observer]") {
     std::string heard;
     listener a{heard, 'a'}, b{heard, 'b'}, c{heard, 'c'};
     a.next_due = &b;
@@ -41,7 +41,7 @@ TEST_CASE("who is due is delivered for in order, once", "[guard][onlooker]") {
     REQUIRE(heard == "abc");
 }
 
-TEST_CASE("what comes due within a delivery waits for those before it", "[guard][onlooker]") {
+TEST_CASE("what comes due within a delivery waits for those before it", "[guard][usage_observer]") {
     std::string heard;
     listener a{heard, 'a'}, b{heard, 'b'}, c{heard, 'c'}, d{heard, 'd'};
     a.next_due = &b;
@@ -61,7 +61,7 @@ TEST_CASE("what comes due within a delivery waits for those before it", "[guard]
     REQUIRE(heard == "a(bcdab");
 }
 
-TEST_CASE("an onlooker may end in its own delivery", "[guard][onlooker]") {
+TEST_CASE("an usage_observer may end in its own delivery", "[guard][usage_observer]") {
     std::string heard;
     auto a = std::make_unique<listener>(heard, 'a');
     listener b{heard, 'b'};

@@ -58,11 +58,11 @@ TEST_CASE("a registered cache gives what is missing, and no more", "[guard][recl
     REQUIRE(images.calls == 1);
     auto const refused = support::thrown<cuota::budget_exceeded>([&] { b.charge(31); });
     REQUIRE(images.calls == 1);  // releasing 30 would not suffice
-    REQUIRE(refused.facts().reclaimable == 30);
-    REQUIRE(refused.facts().would_fit == 30);
-    REQUIRE(refused.facts().holders.size() == 2);
-    REQUIRE(refused.facts().holders[1].name == cuota::tag{"images"});
-    REQUIRE(refused.facts().holders[1].is_cached);
+    REQUIRE(refused.info().reclaimable == 30);
+    REQUIRE(refused.info().max_fit == 30);
+    REQUIRE(refused.info().holders.size() == 2);
+    REQUIRE(refused.info().holders[1].name == cuota::tag{"images"});
+    REQUIRE(refused.info().holders[1].is_cached);
     b.charge(30);
     REQUIRE(images.bytes == 0);
     b.refund(100);
@@ -118,7 +118,7 @@ namespace {
 // Reports that it released the requested bytes, but releases nothing.
 struct false_cache {
     int calls = 0;
-    cuota::place where = cuota::place::here();
+    cuota::source_location where = cuota::source_location::current();
 
     reclaimer registered(budget const& b, std::size_t could, int priority = 0) {
         auto const give = [this](std::size_t wanted) {
@@ -128,7 +128,7 @@ struct false_cache {
         return reclaimer{b, "entries in use", [could](std::size_t) { return could; }, give, priority, where};
     }
     std::string report(std::string const& claimed) const {
-        return "cuota::misuse: reclaimer entries in use: it returned " + claimed +
+        return "cuota::usage_error: reclaimer entries in use: it returned " + claimed +
                ", but 0 B were refunded to budget b; it is not called again for this request "
                "(reclaimer.cpp:" +
                std::to_string(where.line) + ")";
@@ -147,11 +147,11 @@ TEST_CASE("a cache that says it gave and did not is asked once for a request, an
     auto const refused = support::thrown<cuota::budget_exceeded>([&] { b.charge(50); });
     REQUIRE(liar.calls == 1);
     REQUIRE(errors.take() == std::vector{liar.report("10 B")});
-    REQUIRE(refused.facts().reclaimed == 0);
-    REQUIRE(refused.facts().reclaimers->at(0).asked == 10);
-    REQUIRE(refused.facts().reclaimers->at(0).given == 0);
-    REQUIRE(refused.facts().reclaimable == 0);  // its estimate is not included in any figure
-    REQUIRE(refused.facts().would_fit == 40);
+    REQUIRE(refused.info().reclaimed == 0);
+    REQUIRE(refused.info().reclaimers->at(0).requested == 10);
+    REQUIRE(refused.info().reclaimers->at(0).released == 0);
+    REQUIRE(refused.info().reclaimable == 0);  // its estimate is not included in any figure
+    REQUIRE(refused.info().max_fit == 40);
     REQUIRE_THROWS_AS(b.charge(50), cuota::budget_exceeded);  // another request
     REQUIRE(liar.calls == 2);
     REQUIRE(errors.take().size() == 1);
@@ -180,8 +180,8 @@ TEST_CASE("a cache that gives a part of what it says counts for that part", "[gu
                       [&](std::size_t wanted) { return images.give(wanted / 2), wanted; }};
     auto const refused = support::thrown<cuota::budget_exceeded>([&] { b.charge(60); });
     REQUIRE(images.calls == 1);
-    REQUIRE(refused.facts().reclaimed == 10);
-    REQUIRE(refused.facts().would_fit == 50);
+    REQUIRE(refused.info().reclaimed == 10);
+    REQUIRE(refused.info().max_fit == 50);
     REQUIRE(errors.take().size() == 1);
 }
 

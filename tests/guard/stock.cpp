@@ -8,15 +8,16 @@
 #include "support/catch.hpp"
 
 using cuota::detail::stock;
-using cuota::detail::thread_record;
+using cuota::detail::thread_slot;
 
 namespace {
 
 struct shelf {
-    cuota::shared<cuota::detail::ledger> node =
-        cuota::shared<cuota::detail::ledger>::make("node", 100u, cuota::shared<cuota::detail::ledger>{});
-    thread_record me;
-    thread_record other;
+    cuota::detail::intrusive_ptr<cuota::detail::ledger> node =
+        cuota::detail::intrusive_ptr<cuota::detail::ledger>::make(
+            "node", 100u, cuota::detail::intrusive_ptr<cuota::detail::ledger>{});
+    thread_slot me;
+    thread_slot other;
     stock ready;
 };
 

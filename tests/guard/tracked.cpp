@@ -32,17 +32,17 @@
 #include "support/thrown.hpp"
 
 using namespace cuota::literals;
-using cuota::addresses_only;
 using cuota::budget;
+using cuota::dry_run_memory;
 using cuota::tracked;
 using cuota::tracked_order;
 
 // Its memory kind is its upstream's, as far as the type determines it.
-static_assert(cuota::device_resource<tracked<>> && !cuota::host_resource<tracked<>>);
-static_assert(cuota::host_resource<tracked<cuota::pinned_memory>> &&
-              !cuota::device_resource<tracked<cuota::pinned_memory>>);
-static_assert(cuota::host_resource<tracked<cuota::any_resource>> &&
-              cuota::device_resource<tracked<cuota::any_resource>>);
+static_assert(cuota::device_accessible_resource<tracked<>> && !cuota::host_accessible_resource<tracked<>>);
+static_assert(cuota::host_accessible_resource<tracked<cuota::pinned_memory>> &&
+              !cuota::device_accessible_resource<tracked<cuota::pinned_memory>>);
+static_assert(cuota::host_accessible_resource<tracked<cuota::any_resource>> &&
+              cuota::device_accessible_resource<tracked<cuota::any_resource>>);
 static_assert(sizeof(tracked<cuota::any_resource>) == sizeof(void*));
 static_assert(!std::is_copy_constructible_v<cuota::growth_check>);
 
@@ -62,7 +62,7 @@ struct fussy {
         return n == 14 ? nullptr : ::operator new(n);
     }
     void deallocate_sync(void* p, std::size_t, std::size_t) noexcept { ::operator delete(p); }
-    std::size_t granule() const { return 64; }
+    std::size_t granularity() const { return 64; }
     cuota::memory_kind kind() const { return cuota::memory_kind::pinned; }
     bool operator==(fussy const&) const = default;
 };
@@ -90,7 +90,7 @@ TEST_CASE("tracked behaves as a resource", "[guard][tracked]") {
 
 TEST_CASE("tracked knows tag, place, stream, size and age of what is alive", "[guard][tracked]") {
     cuota::stream const s;
-    tracked memory{addresses_only{}};
+    tracked memory{dry_run_memory{}};
     CHECK(memory.live().is_empty());
     CHECK(memory.leaks().empty());
     void* const a = memory.allocate(s, 1000, 256, as("weights", 7));
@@ -119,14 +119,14 @@ TEST_CASE("tracked knows tag, place, stream, size and age of what is alive", "[g
 }
 
 TEST_CASE("zero bytes are nothing to track", "[guard][tracked]") {
-    tracked memory{addresses_only{}};
+    tracked memory{dry_run_memory{}};
     CHECK(memory.allocate_sync(0) == nullptr);
     CHECK(memory.live().is_empty());
     memory.deallocate_sync(nullptr, 0);
 }
 
 TEST_CASE("a diff tells what was taken since and stayed, and what went", "[guard][tracked]") {
-    tracked memory{addresses_only{}};
+    tracked memory{dry_run_memory{}};
     void* const old = memory.allocate_sync(100, 256, as("old"));
     void* const stays = memory.allocate_sync(200, 256, as("stays"));
     auto const before = memory.snapshot();
@@ -137,22 +137,22 @@ TEST_CASE("a diff tells what was taken since and stayed, and what went", "[guard
     void* const fresh = memory.allocate_sync(300, 256, as("new"));  // possibly at the old block's address
     memory.deallocate_sync(memory.allocate_sync(400), 400);
     auto const changed = memory.diff(before);
-    REQUIRE(changed.taken.count() == 1);
-    CHECK(changed.taken.blocks[0].name == cuota::tag{"new"});
-    REQUIRE(changed.gone.count() == 1);
-    CHECK(changed.gone.blocks[0].name == cuota::tag{"old"});
+    REQUIRE(changed.allocated.count() == 1);
+    CHECK(changed.allocated.blocks[0].name == cuota::tag{"new"});
+    REQUIRE(changed.freed.count() == 1);
+    CHECK(changed.freed.blocks[0].name == cuota::tag{"old"});
     CHECK(memory.diff(memory.snapshot()).is_empty());
 
-    tracked other{addresses_only{}};
-    CHECK_THROWS_AS(other.diff(before), cuota::misuse);
+    tracked other{dry_run_memory{}};
+    CHECK_THROWS_AS(other.diff(before), cuota::usage_error);
     memory.deallocate_sync(stays, 200);
     memory.deallocate_sync(fresh, 300);
-    CHECK(memory.diff(before).gone.count() == 2);
+    CHECK(memory.diff(before).freed.count() == 2);
 }
 
 TEST_CASE("a step that leaves something behind is reported by name", "[guard][tracked]") {
     support::captured_errors errors;
-    tracked memory{addresses_only{}, "trainer"};
+    tracked memory{dry_run_memory{}, "trainer"};
     void* const weights = memory.allocate_sync(1000, 256, as("weights"));
     void* left = nullptr;
     {
@@ -160,10 +160,9 @@ TEST_CASE("a step that leaves something behind is reported by name", "[guard][tr
         memory.deallocate_sync(memory.allocate_sync(100, 256, as("batch")), 100);
         left = memory.allocate_sync(300, 256, as("loss", 9));
     }
-    CHECK(
-        errors.take() ==
-        texts{"cuota::misuse: step of tracked memory trainer ended with more memory in use: 1 allocation is "
-              "still alive: loss 300 B (train.cpp:9) (loop.cpp:3)"});
+    CHECK(errors.take() == texts{"cuota::usage_error: step of tracked memory trainer ended with more memory "
+                                 "in use: 1 allocation is "
+                                 "still alive: loss 300 B (train.cpp:9) (loop.cpp:3)"});
     auto const check = memory.expect_no_growth();
     memory.deallocate_sync(left, 300);
     memory.deallocate_sync(weights, 1000);
@@ -171,7 +170,7 @@ TEST_CASE("a step that leaves something behind is reported by name", "[guard][tr
 
 TEST_CASE("what takes the place of another of its tag is no growth, what is larger is", "[guard][tracked]") {
     support::captured_errors errors;
-    tracked memory{addresses_only{}, "trainer"};
+    tracked memory{dry_run_memory{}, "trainer"};
     void* weights = memory.allocate_sync(1000, 256, as("weights"));
     void* nameless = memory.allocate_sync(1000, 256, as({}, 4));
     {
@@ -199,14 +198,14 @@ TEST_CASE("what takes the place of another of its tag is no growth, what is larg
 
 TEST_CASE("a check that is closed throws, and says nothing at its end", "[guard][tracked]") {
     support::captured_errors errors;
-    tracked memory{addresses_only{}, "trainer"};
+    tracked memory{dry_run_memory{}, "trainer"};
     void* left = nullptr;
     {
         auto check = memory.expect_no_growth();
         auto inner = memory.expect_no_growth("inner");
         inner.close();
         left = memory.allocate_sync(300, 256, as("loss", 9));
-        auto const grew = support::thrown<cuota::misuse>([&] { check.close(); });
+        auto const grew = support::thrown<cuota::usage_error>([&] { check.close(); });
         CHECK(support::has(
             grew.what(), "a step of tracked memory trainer ended with more memory in use: 1 allocation is"));
         CHECK(grew.where().line != 0);
@@ -222,16 +221,18 @@ TEST_CASE("a wrong size, a second release and a foreign pointer name the block, 
     void* const p = memory.allocate_sync(100, 16, as("weights", 4));
     memory.deallocate_sync(p, 99);
     memory.deallocate(cudaStreamPerThread, static_cast<char*>(p) + 8, 100);
-    CHECK(errors.take() ==
-          texts{"cuota::misuse: tracked memory x: deallocate with the wrong size: 99 bytes, allocated 100: "
-                "weights 100 B (train.cpp:4)",
-                "cuota::misuse: tracked memory x: deallocate of an interior pointer, 8 bytes inside "
-                "weights 100 B (train.cpp:4)"});
+    CHECK(
+        errors.take() ==
+        texts{
+            "cuota::usage_error: tracked memory x: deallocate with the wrong size: 99 bytes, allocated 100: "
+            "weights 100 B (train.cpp:4)",
+            "cuota::usage_error: tracked memory x: deallocate of an interior pointer, 8 bytes inside "
+            "weights 100 B (train.cpp:4)"});
     CHECK(memory.live().bytes == 100);
     memory.deallocate_sync(p, 100);
     memory.deallocate_sync(p, 100);
     CHECK(errors.take() ==
-          texts{"cuota::misuse: tracked memory x: double free: weights 100 B (train.cpp:4)"});
+          texts{"cuota::usage_error: tracked memory x: double free: weights 100 B (train.cpp:4)"});
     int none = 0;
     memory.deallocate_sync(&none, sizeof none);
     CHECK(errors.take().size() == 1);
@@ -248,7 +249,7 @@ TEST_CASE("what upstream refuses was never there", "[guard][tracked]") {
 TEST_CASE("without host memory tracked refuses before upstream is asked, and gives everything back",
           "[guard][tracked]") {
     support::captured_errors errors;
-    tracked memory{addresses_only{}};
+    tracked memory{dry_run_memory{}};
     std::vector<std::pair<void*, std::size_t>> blocks;
     blocks.reserve(200);
     std::size_t refusals = 0;
@@ -272,28 +273,28 @@ TEST_CASE("without host memory tracked refuses before upstream is asked, and giv
 }
 
 TEST_CASE("tracked names what is alive when it is closed, and serves nobody after", "[guard][tracked]") {
-    tracked memory{addresses_only{}, "trainer"};
+    tracked memory{dry_run_memory{}, "trainer"};
     void* const p = memory.allocate_sync(100, 256, as("weights"));
-    auto const alive = support::thrown<cuota::misuse>([&] { memory.close(); });
+    auto const alive = support::thrown<cuota::usage_error>([&] { memory.close(); });
     CHECK(
         support::has(alive.what(), "tracked memory trainer: cannot close while 1 allocation is still alive"));
     memory.deallocate_sync(memory.allocate_sync(1), 1);
     memory.deallocate_sync(p, 100);
     memory.close();
-    CHECK_THROWS_AS(memory.allocate_sync(1), cuota::misuse);
+    CHECK_THROWS_AS(memory.allocate_sync(1), cuota::usage_error);
     CHECK(memory.allocate_sync(0) == nullptr);
 }
 
 TEST_CASE("what is alive when the last copy is gone is reported", "[guard][tracked]") {
     support::captured_errors errors;
-    std::optional<tracked<addresses_only>> memory{std::in_place, addresses_only{}, cuota::tag{"trainer"}};
+    std::optional<tracked<dry_run_memory>> memory{std::in_place, dry_run_memory{}, cuota::tag{"trainer"}};
     (void)memory->allocate_sync(100, 256, as("weights", 3));
     std::optional copy{*memory};
     memory.reset();
     CHECK(errors.count() == 0);
     copy.reset();
     CHECK(errors.take() ==
-          texts{"cuota::misuse: tracked memory trainer destroyed while 1 allocation is still alive: "
+          texts{"cuota::usage_error: tracked memory trainer destroyed while 1 allocation is still alive: "
                 "weights 100 B (train.cpp:3)"});
 }
 
@@ -330,11 +331,11 @@ TEST_CASE("tracked below a pool has its segments, above it what its users have",
 
 // Run by the next test in a process of its own.
 TEST_CASE("a program that forgets an owner", "[.][tracked-at-exit]") {
-    static auto& forgotten = *new tracked{addresses_only{}, "forgotten"};
+    static auto& forgotten = *new tracked{dry_run_memory{}, "forgotten"};
     (void)forgotten.allocate_sync(100, 256, as("weights", 3));
-    static tracked static_memory{addresses_only{}, cuota::tag::named("sta" + std::string{"tic"})};
+    static tracked static_memory{dry_run_memory{}, cuota::tag::named("sta" + std::string{"tic"})};
     (void)static_memory.allocate_sync(200, 256, as(cuota::tag::named("ids " + std::to_string(4)), 5));
-    static auto& without_blocks = *new tracked{addresses_only{}, "empty"};
+    static auto& without_blocks = *new tracked{dry_run_memory{}, "empty"};
     (void)without_blocks;
 }
 

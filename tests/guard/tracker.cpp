@@ -17,16 +17,16 @@
 #include "support/sink.hpp"
 #include "support/thrown.hpp"
 
-using cuota::misuse;
+using cuota::usage_error;
 using cuota::detail::live_record;
 using cuota::detail::tracker;
 
 namespace {
 
 void track(tracker& in, char* at, std::size_t bytes, cuota::tag name = {}) {
-    auto room = in.reserve({});
+    auto available = in.reserve({});
     live_record r{at, bytes, 0, live_record::no_stream, name, {"a.cpp", 1}, nullptr};
-    room.enter(r);
+    available.enter(r);
 }
 std::size_t count_of(tracker const& t) {
     return t.survivors_of([](live_record const&) { return true; }).count();
@@ -67,18 +67,18 @@ TEST_CASE("a tracker names the block that a mistake is about", "[guard][tracker]
     char heap[4096];
     track(t, heap, 1000, "weights");
     auto const what = [&](void* p, std::size_t bytes) {
-        return std::string{support::thrown<misuse>([&] { (void)t.take_out(p, bytes); }).what()};
+        return std::string{support::thrown<usage_error>([&] { (void)t.take_out(p, bytes); }).what()};
     };
     CHECK(what(heap, 1001) ==
-          "cuota::misuse: memory x: deallocate with the wrong size: 1'001 bytes, allocated 1'000: "
+          "cuota::usage_error: memory x: deallocate with the wrong size: 1'001 bytes, allocated 1'000: "
           "weights 1000 B (a.cpp:1)");
     CHECK(what(heap + 16, 1000) ==
-          "cuota::misuse: memory x: deallocate of an interior pointer, 16 bytes inside "
+          "cuota::usage_error: memory x: deallocate of an interior pointer, 16 bytes inside "
           "weights 1000 B (a.cpp:1)");
     CHECK(support::has(what(heap + 1000, 1), "deallocate of an unknown pointer, 1 byte"));
     CHECK(count_of(t) == 1);
     (void)t.take_out(heap, 1000);
-    CHECK(what(heap, 1000) == "cuota::misuse: memory x: double free: weights 1000 B (a.cpp:1)");
+    CHECK(what(heap, 1000) == "cuota::usage_error: memory x: double free: weights 1000 B (a.cpp:1)");
 }
 
 TEST_CASE("a tracker that has no host memory keeps what it has, and gives it back", "[guard][tracker]") {
@@ -100,7 +100,7 @@ TEST_CASE("a tracker that has no host memory keeps what it has, and gives it bac
 TEST_CASE("room that is not used is given back", "[guard][tracker]") {
     tracker t{"memory", {}};
     char heap[64];
-    for (int i = 0; i != 1000; ++i) auto const room = t.reserve({});
+    for (int i = 0; i != 1000; ++i) auto const available = t.reserve({});
     std::size_t refused = 0;
     {
         support::failing_heap const none{0};
@@ -116,16 +116,16 @@ TEST_CASE("a tracker that is closed takes nothing more, and is not closed while 
     tracker t{"memory", "x"};
     char heap[64];
     track(t, heap, 64, "weights");
-    auto const alive = support::thrown<misuse>([&] { t.close({"b.cpp", 2}); });
+    auto const alive = support::thrown<usage_error>([&] { t.close({"b.cpp", 2}); });
     CHECK(std::string{alive.what()} ==
-          "cuota::misuse: memory x: cannot close while 1 allocation is still alive: "
+          "cuota::usage_error: memory x: cannot close while 1 allocation is still alive: "
           "weights 64 B (a.cpp:1) (b.cpp:2)");
     track(t, heap + 1, 1);
     (void)t.take_out(heap + 1, 1);
     (void)t.take_out(heap, 64);
     t.close({});
-    CHECK_THROWS_AS(t.reserve({}), misuse);
-    std::thread{[&] { CHECK_THROWS_AS(t.reserve({}), misuse); }}.join();
+    CHECK_THROWS_AS(t.reserve({}), usage_error);
+    std::thread{[&] { CHECK_THROWS_AS(t.reserve({}), usage_error); }}.join();
 }
 
 TEST_CASE("a tracker reports at its end what is alive", "[guard][tracker]") {
@@ -136,7 +136,7 @@ TEST_CASE("a tracker reports at its end what is alive", "[guard][tracker]") {
     track(*t, heap, 64, "weights");
     t.reset();
     CHECK(errors.take() ==
-          std::vector<std::string>{"cuota::misuse: memory x destroyed while 1 allocation is still "
+          std::vector<std::string>{"cuota::usage_error: memory x destroyed while 1 allocation is still "
                                    "alive: weights 64 B (a.cpp:1)"});
 }
 

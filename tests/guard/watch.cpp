@@ -26,43 +26,43 @@
 #include "support/thrown.hpp"
 
 using namespace std::chrono_literals;
+using cuota::alert_event;
+using cuota::alert_options;
+using cuota::alert_signal;
+using cuota::alert_threshold;
 using cuota::budget;
+using cuota::budget_alert;
 using cuota::unlimited;
-using cuota::watch;
-using cuota::watch_event;
-using cuota::watch_level;
-using cuota::watch_options;
-using cuota::watch_signal;
 using support::thrown;
 
 namespace {
 
-using levels = std::vector<watch_level>;
+using levels = std::vector<alert_threshold>;
 
 // "+1@60" means that threshold 1 was reached with 60 bytes held; "-" means that it was left again, "T" stands for the time to the limit.
-std::string text_of(watch_event const& e) {
+std::string text_of(alert_event const& e) {
     return (e.rising ? "+" : "-") +
-           (e.signal == watch_signal::threshold ? std::to_string(e.index) : std::string{"T"}) + '@' +
+           (e.signal == alert_signal::threshold ? std::to_string(e.index) : std::string{"T"}) + '@' +
            std::to_string(e.held);
 }
 
 // Events of a watch; read by one thread.
 struct notes {
-    std::vector<watch_event> events{};
+    std::vector<alert_event> events{};
 
     [[nodiscard]] auto callback() {
-        return [this](watch_event const& e) { events.push_back(e); };
+        return [this](alert_event const& e) { events.push_back(e); };
     }
     [[nodiscard]] std::string take() {
         std::string all;
-        for (watch_event const& e : events) all += (all.empty() ? "" : " ") + text_of(e);
+        for (alert_event const& e : events) all += (all.empty() ? "" : " ") + text_of(e);
         events.clear();
         return all;
     }
 };
 
-constexpr watch_options with_falling() {
-    watch_options options;
+constexpr alert_options with_falling() {
+    alert_options options;
     options.falling = true;
     return options;
 }
@@ -78,7 +78,7 @@ void on_another_thread(Action action) {
     std::thread{action}.join();
 }
 
-void nothing(watch_event const&) {}
+void nothing(alert_event const&) {}
 
 }  // namespace
 
@@ -87,18 +87,18 @@ TEST_CASE("a charge that reaches a threshold calls once, with all figures of tha
     fake_now = 5'000'000'000;
     budget b{"b", 100};
     notes seen;
-    watch_options options;
+    alert_options options;
     options.clock = fake_clock;
-    watch const w{b, {60, 80}, 10, seen.callback(), options};
+    budget_alert const w{b, {60, 80}, 10, seen.callback(), options};
     b.charge(50);
     b.refund(20);
     REQUIRE(seen.events.empty());
     b.charge(31, "weights", {"train.cpp", 17});
     b.charge(1);
     REQUIRE(seen.events.size() == 1);
-    watch_event const& e = seen.events[0];
+    alert_event const& e = seen.events[0];
     REQUIRE(e.budget == "b");
-    REQUIRE(e.signal == watch_signal::threshold);
+    REQUIRE(e.signal == alert_signal::threshold);
     REQUIRE(e.rising);
     REQUIRE(e.index == 0);
     REQUIRE(e.threshold == 60);
@@ -111,16 +111,16 @@ TEST_CASE("a charge that reaches a threshold calls once, with all figures of tha
     REQUIRE(e.time == fake_clock());
     REQUIRE(e.growth == 0);
     REQUIRE(!e.time_to_limit);
-    REQUIRE(e.charged_as == cuota::tag{"weights"});
-    REQUIRE(std::string{e.charged_at.file} == "train.cpp");
-    REQUIRE(e.charged_at.line == 17);
+    REQUIRE(e.charge_tag == cuota::tag{"weights"});
+    REQUIRE(std::string{e.charge_site.file} == "train.cpp");
+    REQUIRE(e.charge_site.line == 17);
     b.refund(62);
 }
 
 TEST_CASE("a threshold is reached at its byte, and re-armed at the hysteresis' byte", "[guard][watch]") {
     budget b{"b", 100};
     notes seen;
-    watch const w{b, {60}, 10, seen.callback(), with_falling()};
+    budget_alert const w{b, {60}, 10, seen.callback(), with_falling()};
     b.charge(59);
     REQUIRE(seen.take().empty());
     b.charge(1);
@@ -139,7 +139,7 @@ TEST_CASE("a threshold is reached at its byte, and re-armed at the hysteresis' b
 TEST_CASE("the all-clear is said only to who asked for it", "[guard][watch]") {
     budget b{"b", 100};
     notes seen;
-    watch const w{b, {60}, 10, seen.callback()};
+    budget_alert const w{b, {60}, 10, seen.callback()};
     for (int i = 0; i != 3; ++i) {
         b.charge(60);
         b.refund(60);
@@ -150,7 +150,7 @@ TEST_CASE("the all-clear is said only to who asked for it", "[guard][watch]") {
 TEST_CASE("one charge that crosses three thresholds makes three calls, from the lowest", "[guard][watch]") {
     budget b{"b", 100};
     notes seen;
-    watch const w{b, {1, 50, 100}, 1, seen.callback(), with_falling()};
+    budget_alert const w{b, {1, 50, 100}, 1, seen.callback(), with_falling()};
     b.charge(100);
     REQUIRE(seen.take() == "+0@100 +1@100 +2@100");
     b.refund(100);
@@ -161,7 +161,7 @@ TEST_CASE("what is crossed already is told when a watch begins", "[guard][watch]
     budget b{"b", 100};
     b.charge(70);
     notes seen;
-    watch const w{b, {50, 70, 90}, 10, seen.callback()};
+    budget_alert const w{b, {50, 70, 90}, 10, seen.callback()};
     REQUIRE(seen.take() == "+0@70 +1@70");
     b.refund(70);
 }
@@ -170,7 +170,7 @@ TEST_CASE("a refused charge crosses nothing", "[guard][watch]") {
     budget root{"root", 100};
     budget b{"b", 1000, root};
     notes seen;
-    watch const w{b, {1}, 1, seen.callback(), with_falling()};
+    budget_alert const w{b, {1}, 1, seen.callback(), with_falling()};
     REQUIRE(!b.try_charge(101));
     REQUIRE_THROWS_AS(b.charge(101), cuota::budget_exceeded);
     REQUIRE(seen.take().empty());
@@ -181,7 +181,7 @@ TEST_CASE("shares are of the limit of the moment", "[guard][watch]") {
     cuota::reservation r = b.reserve(100);
     budget inside = r.as_budget();
     notes seen;
-    watch const w{inside, {0.5, 1.0}, 0.07, seen.callback(), with_falling()};
+    budget_alert const w{inside, {0.5, 1.0}, 0.07, seen.callback(), with_falling()};
     inside.charge(50);
     REQUIRE(seen.events.at(0).threshold == 50);
     REQUIRE(seen.take() == "+0@50");
@@ -198,7 +198,7 @@ TEST_CASE("shares are of the limit of the moment", "[guard][watch]") {
 TEST_CASE("a share of nothing is never reached", "[guard][watch]") {
     budget b{"b", 0};
     notes seen;
-    watch const w{b, {0.001, 1.0}, 0.001, seen.callback()};
+    budget_alert const w{b, {0.001, 1.0}, 0.001, seen.callback()};
     REQUIRE(b.try_charge(0));
     REQUIRE(!b.try_charge(1));
     REQUIRE(seen.take().empty());
@@ -207,7 +207,7 @@ TEST_CASE("a share of nothing is never reached", "[guard][watch]") {
 TEST_CASE("a limit that moves crosses too", "[guard][watch]") {
     budget b{"b", 100};
     notes seen;
-    watch const w{b, {0.8}, 0.1, seen.callback(), with_falling()};
+    budget_alert const w{b, {0.8}, 0.1, seen.callback(), with_falling()};
     b.charge(50);
     cuota::budget_access::node(b).set_limit(60);
     REQUIRE(seen.take() == "+0@50");
@@ -222,7 +222,7 @@ TEST_CASE("a limit that moves crosses too", "[guard][watch]") {
 TEST_CASE("the largest sizes are thresholds like others", "[guard][watch]") {
     budget b{"b", unlimited};
     notes seen;
-    watch const w{b, {unlimited - 1, unlimited}, unlimited - 1, seen.callback(), with_falling()};
+    budget_alert const w{b, {unlimited - 1, unlimited}, unlimited - 1, seen.callback(), with_falling()};
     b.charge(unlimited);
     REQUIRE(seen.events.size() == 2);
     REQUIRE(seen.events[1].threshold == unlimited);
@@ -235,7 +235,7 @@ TEST_CASE("the largest sizes are thresholds like others", "[guard][watch]") {
 
     budget huge{"huge", unlimited - 1};
     notes shares;
-    watch const s{huge, {1.0}, 0.5, shares.callback()};
+    budget_alert const s{huge, {1.0}, 0.5, shares.callback()};
     huge.charge(unlimited - 2);
     REQUIRE(shares.events.empty());
     huge.charge(1);
@@ -245,16 +245,19 @@ TEST_CASE("the largest sizes are thresholds like others", "[guard][watch]") {
 
 TEST_CASE("thresholds that are none are misuse that names them", "[guard][watch]") {
     budget const b{"b", 100};
-    auto const refused = [&](levels thresholds, watch_level hysteresis, watch_options const& options = {}) {
-        return std::string{thrown<cuota::misuse>([&] {
-                               (void)watch{b, std::move(thresholds), hysteresis, nothing, options};
+    auto const refused = [&](levels thresholds, alert_threshold hysteresis,
+                             alert_options const& options = {}) {
+        return std::string{thrown<cuota::usage_error>([&] {
+                               (void)budget_alert{b, std::move(thresholds), hysteresis, nothing, options};
                            }).what()};
     };
     double const nan = std::numeric_limits<double>::quiet_NaN();
     REQUIRE(refused({}, 1) ==
-            "cuota::misuse: watch of budget b: no threshold; pass one, or set time_to_limit");
-    REQUIRE(refused({0}, 1) == "cuota::misuse: watch of budget b: threshold 0 bytes: must be at least 1");
-    REQUIRE(refused({0.0}, 0.1) == "cuota::misuse: watch of budget b: threshold 0 is out of range (0, 1]");
+            "cuota::usage_error: watch of budget b: no threshold; pass one, or set time_to_limit");
+    REQUIRE(refused({0}, 1) ==
+            "cuota::usage_error: watch of budget b: threshold 0 bytes: must be at least 1");
+    REQUIRE(refused({0.0}, 0.1) ==
+            "cuota::usage_error: watch of budget b: threshold 0 is out of range (0, 1]");
     REQUIRE(support::has(refused({nan}, 0.1), "threshold nan is out of range"));
     REQUIRE(support::has(refused({0.5, nan}, 0.1), "threshold nan is out of range"));
     REQUIRE(support::has(refused({0.5, 1.5}, 0.1), "threshold 1.5 is out of range"));
@@ -267,9 +270,9 @@ TEST_CASE("thresholds that are none are misuse that names them", "[guard][watch]
     REQUIRE(support::has(refused({50}, 0), "hysteresis 0 bytes: must be"));
     REQUIRE(support::has(refused({0.5}, nan), "hysteresis nan is out of range"));
     REQUIRE(support::has(refused({50, 60}, 51), "hysteresis 51 bytes exceeds threshold 50"));
-    REQUIRE(support::has(thrown<cuota::misuse>([] { (void)watch_level{-5}; }).what(), "-5"));
+    REQUIRE(support::has(thrown<cuota::usage_error>([] { (void)alert_threshold{-5}; }).what(), "-5"));
 
-    watch_options options;
+    alert_options options;
     options.half_life = 0s;
     REQUIRE(support::has(refused({50}, 1, options), "half_life must be positive"));
     options = {};
@@ -278,25 +281,25 @@ TEST_CASE("thresholds that are none are misuse that names them", "[guard][watch]
     options = {};
     options.time_to_limit = 0s;
     REQUIRE(support::has(refused({}, 1, options), "time_to_limit must be positive"));
-    REQUIRE(support::has(thrown<cuota::misuse>([&] {
-                             (void)watch{b, {50}, 1, nullptr};
+    REQUIRE(support::has(thrown<cuota::usage_error>([&] {
+                             (void)budget_alert{b, {50}, 1, nullptr};
                          }).what(),
                          "callback is empty"));
 
-    REQUIRE_NOTHROW(watch{b, {50}, 50, nothing});
-    REQUIRE_NOTHROW(watch{b, {1.0}, 1.0, nothing});
+    REQUIRE_NOTHROW(budget_alert{b, {50}, 50, nothing});
+    REQUIRE_NOTHROW(budget_alert{b, {1.0}, 1.0, nothing});
 }
 
 TEST_CASE("shares of no limit are misuse", "[guard][watch]") {
     budget const b{"b", unlimited};
-    REQUIRE(support::has(thrown<cuota::misuse>([&] {
-                             (void)watch{b, {0.5}, 0.1, nothing};
+    REQUIRE(support::has(thrown<cuota::usage_error>([&] {
+                             (void)budget_alert{b, {0.5}, 0.1, nothing};
                          }).what(),
                          "threshold 0.5 is relative, but the budget has no limit"));
-    watch_options options;
+    alert_options options;
     options.time_to_limit = 1s;
-    REQUIRE(support::has(thrown<cuota::misuse>([&] {
-                             (void)watch{b, {50}, 1, nothing, options};
+    REQUIRE(support::has(thrown<cuota::usage_error>([&] {
+                             (void)budget_alert{b, {50}, 1, nothing, options};
                          }).what(),
                          "time_to_limit requires a budget with a limit"));
 }
@@ -309,8 +312,8 @@ TEST_CASE("a watch sees charges at every depth below, and reservations when they
     budget aside{"aside", unlimited, root};
     notes at_root;
     notes at_middle;
-    watch const w{root, {100}, 50, at_root.callback(), with_falling()};
-    watch const v{middle, {100}, 50, at_middle.callback(), with_falling()};
+    budget_alert const w{root, {100}, 50, at_root.callback(), with_falling()};
+    budget_alert const v{middle, {100}, 50, at_middle.callback(), with_falling()};
     leaf.charge(100);
     REQUIRE(at_middle.take() == "+0@100");
     REQUIRE(at_root.take() == "+0@100");
@@ -322,7 +325,7 @@ TEST_CASE("a watch sees charges at every depth below, and reservations when they
     REQUIRE(at_root.take() == "-0@0");
     {
         cuota::reservation const r = leaf.reserve(100, "ahead", {"train.cpp", 3});
-        REQUIRE(at_root.events.at(0).charged_as == cuota::tag{"ahead"});
+        REQUIRE(at_root.events.at(0).charge_tag == cuota::tag{"ahead"});
         REQUIRE(at_root.take() == "+0@100");
         r.as_budget().charge(100);
         r.as_budget().refund(100);
@@ -335,7 +338,7 @@ TEST_CASE("a watch sees charges at every depth below, and reservations when they
 TEST_CASE("what a reservation spent counts until it is refunded", "[guard][watch]") {
     budget b{"b", 100};
     notes seen;
-    watch const w{b, {10, 90}, 10, seen.callback(), with_falling()};
+    budget_alert const w{b, {10, 90}, 10, seen.callback(), with_falling()};
     std::optional<cuota::reservation> r = b.reserve(90);
     budget inside = r->as_budget();
     inside.charge(30);
@@ -362,7 +365,7 @@ TEST_CASE("what threads hold ready is called in when a watch begins, and they ma
     REQUIRE(node.try_charge_alone(5));
     notes seen;
     {
-        watch const w{root, {6}, 1, seen.callback()};
+        budget_alert const w{root, {6}, 1, seen.callback()};
         REQUIRE(seen.events.empty());
         REQUIRE(!node.try_charge_alone(0));
         on_another_thread([&] {
@@ -384,7 +387,7 @@ TEST_CASE("what threads hold ready is called in when a watch begins, and they ma
 TEST_CASE("no charge and no refund allocates for a watch", "[guard][watch]") {
     budget b{"b", 100};
     std::size_t calls = 0;
-    watch const w{b, {50}, 10, [&](watch_event const&) { ++calls; }, with_falling()};
+    budget_alert const w{b, {50}, 10, [&](alert_event const&) { ++calls; }, with_falling()};
     b.charge(1);
     std::size_t refused = 0;
     {
@@ -405,14 +408,14 @@ TEST_CASE("what a callback throws goes to the error sink, and the next crossing 
     support::captured_errors errors;
     budget b{"b", 100};
     int calls = 0;
-    watch const w{b,
-                  {50},
-                  10,
-                  [&](watch_event const& e) {
-                      if (++calls == 1) throw std::runtime_error{"no"};
-                      if (e.rising) throw 7;
-                  },
-                  with_falling()};
+    budget_alert const w{b,
+                         {50},
+                         10,
+                         [&](alert_event const& e) {
+                             if (++calls == 1) throw std::runtime_error{"no"};
+                             if (e.rising) throw 7;
+                         },
+                         with_falling()};
     REQUIRE(b.try_charge(50));
     REQUIRE(errors.take() == std::vector<std::string>{"no"});
     b.refund(50);
@@ -427,24 +430,24 @@ TEST_CASE("a callback may do anything to budgets and watches", "[guard][watch]")
     budget root{"root", 1000};
     budget b{"b", 100, root};
     std::string log;
-    watch const w{b, {50}, 10, [&](watch_event const& e) {
-                      log += text_of(e) + ' ' + std::to_string(b.held()) + '/' + std::to_string(root.held()) +
-                             ' ';
-                      budget inner{"inner", 10, b};
-                      notes seen;
-                      {
-                          watch const v{inner, {5}, 5, seen.callback()};
-                          inner.charge(5);
-                          inner.refund(5);
-                          cuota::reservation r = b.reserve(5);
-                          r.grow(1);
-                          r.shrink(2);
-                          REQUIRE(!b.try_charge(100));
-                          REQUIRE_THROWS_AS(b.charge(100), cuota::budget_exceeded);
-                          b.reset_peak();
-                      }
-                      REQUIRE(seen.events.empty());  // it was destroyed before its turn
-                  }};
+    budget_alert const w{b, {50}, 10, [&](alert_event const& e) {
+                             log += text_of(e) + ' ' + std::to_string(b.held()) + '/' +
+                                    std::to_string(root.held()) + ' ';
+                             budget inner{"inner", 10, b};
+                             notes seen;
+                             {
+                                 budget_alert const v{inner, {5}, 5, seen.callback()};
+                                 inner.charge(5);
+                                 inner.refund(5);
+                                 cuota::reservation r = b.reserve(5);
+                                 r.grow(1);
+                                 r.shrink(2);
+                                 REQUIRE(!b.try_charge(100));
+                                 REQUIRE_THROWS_AS(b.charge(100), cuota::budget_exceeded);
+                                 b.reset_peak();
+                             }
+                             REQUIRE(seen.events.empty());  // it was destroyed before its turn
+                         }};
     b.charge(60);
     REQUIRE(log == "+0@60 60/60 ");
     b.refund(60);
@@ -463,15 +466,15 @@ TEST_CASE("what a callback crosses itself is told after it returned", "[guard][w
         --depth;
         log += depth == 0 ? ". " : "!";
     };
-    watch const w{b, {50}, 10, [&](watch_event const& e) {
-                      within(text_of(e), [&] {
-                          b.refund(60);
-                          root.charge(100);
-                          b.charge(60);
-                      });
-                  }};
-    watch const v{
-        root, {100}, 10, [&](watch_event const& e) { within('r' + text_of(e), [&] { root.refund(100); }); }};
+    budget_alert const w{b, {50}, 10, [&](alert_event const& e) {
+                             within(text_of(e), [&] {
+                                 b.refund(60);
+                                 root.charge(100);
+                                 b.charge(60);
+                             });
+                         }};
+    budget_alert const v{
+        root, {100}, 10, [&](alert_event const& e) { within('r' + text_of(e), [&] { root.refund(100); }); }};
     b.charge(60);
     REQUIRE(log == "+0@60. +0@60. +0@60. +0@60. +0@60. +0@60. r+0@100. ");
     b.refund(60);
@@ -486,7 +489,7 @@ TEST_CASE("watches of several budgets are called one after the other by one thre
     bool is_in = false;
     bool was_nested = false;
     auto const plays = [&](char name, budget& mine, budget& other) {
-        return [&, name](watch_event const&) {
+        return [&, name](alert_event const&) {
             was_nested |= std::exchange(is_in, true);
             log += name;
             mine.refund(10);
@@ -494,8 +497,8 @@ TEST_CASE("watches of several budgets are called one after the other by one thre
             is_in = false;
         };
     };
-    watch const w{a, {10}, 10, plays('a', a, b)};
-    watch const v{b, {10}, 10, plays('b', b, a)};
+    budget_alert const w{a, {10}, 10, plays('a', a, b)};
+    budget_alert const v{b, {10}, 10, plays('b', b, a)};
     a.charge(10);
     std::string turns;
     for (int i = 0; i != 500; ++i) turns += "ab";
@@ -505,14 +508,14 @@ TEST_CASE("watches of several budgets are called one after the other by one thre
 
 TEST_CASE("what waits is bounded, and the next call tells how much is missed", "[guard][watch]") {
     budget b{"b", 100};
-    std::vector<watch_event> seen;
-    watch const w{b, {50}, 10, [&](watch_event const& e) {
-                      seen.push_back(e);
-                      for (int i = 0; e.number == 1 && i != 100; ++i) {
-                          b.refund(50);
-                          b.charge(50);
-                      }
-                  }};
+    std::vector<alert_event> seen;
+    budget_alert const w{b, {50}, 10, [&](alert_event const& e) {
+                             seen.push_back(e);
+                             for (int i = 0; e.number == 1 && i != 100; ++i) {
+                                 b.refund(50);
+                                 b.charge(50);
+                             }
+                         }};
     b.charge(50);
     REQUIRE(seen.size() == 65);
     REQUIRE(seen[1].missed == 36);
@@ -533,7 +536,7 @@ TEST_CASE("a watch that ends is not called any more", "[guard][watch]") {
     budget b{"b", 100};
     notes seen;
     {
-        watch const w{b, {50}, 10, seen.callback(), with_falling()};
+        budget_alert const w{b, {50}, 10, seen.callback(), with_falling()};
         b.charge(50);
         REQUIRE(seen.take() == "+0@50");
     }
@@ -547,8 +550,8 @@ TEST_CASE("watches of one budget end in any order", "[guard][watch]") {
     budget b{"b", 100};
     std::vector<notes> seen(3);
     for (std::size_t const last : {0U, 1U, 2U}) {
-        std::vector<std::unique_ptr<watch>> all;
-        for (notes& n : seen) all.push_back(std::make_unique<watch>(b, levels{50}, 10, n.callback()));
+        std::vector<std::unique_ptr<budget_alert>> all;
+        for (notes& n : seen) all.push_back(std::make_unique<budget_alert>(b, levels{50}, 10, n.callback()));
         all[(last + 1) % 3].reset();
         b.charge(50);
         REQUIRE(seen[last].take() == "+0@50");
@@ -564,16 +567,17 @@ TEST_CASE("watches of one budget end in any order", "[guard][watch]") {
 }
 
 TEST_CASE("a moved watch goes on, and one that is assigned to ends", "[guard][watch]") {
-    static_assert(!std::is_copy_constructible_v<watch> && std::is_nothrow_move_constructible_v<watch>);
+    static_assert(!std::is_copy_constructible_v<budget_alert> &&
+                  std::is_nothrow_move_constructible_v<budget_alert>);
     budget b{"b", 100};
     notes first;
     notes second;
-    watch w{b, {50}, 10, first.callback()};
-    watch moved{std::move(w)};
+    budget_alert w{b, {50}, 10, first.callback()};
+    budget_alert moved{std::move(w)};
     b.charge(50);
     b.refund(50);
     REQUIRE(first.take() == "+0@50");
-    watch other{b, {50}, 10, second.callback()};
+    budget_alert other{b, {50}, 10, second.callback()};
     moved = std::move(other);
     b.charge(50);
     b.refund(50);
@@ -584,7 +588,7 @@ TEST_CASE("a moved watch goes on, and one that is assigned to ends", "[guard][wa
 TEST_CASE("a watch keeps its budget", "[guard][watch]") {
     notes seen;
     std::optional<budget> b{std::in_place, "b", 100};
-    watch const w{*b, {50}, 10, seen.callback()};
+    budget_alert const w{*b, {50}, 10, seen.callback()};
     b->charge(50);
     b.reset();
     REQUIRE(seen.events.at(0).budget == "b");
@@ -592,12 +596,12 @@ TEST_CASE("a watch keeps its budget", "[guard][watch]") {
 
 TEST_CASE("a callback may end its own watch, and goes after it returned", "[guard][watch]") {
     budget b{"b", 100};
-    std::optional<watch> w;
+    std::optional<budget_alert> w;
     auto captured = std::make_shared<int>(0);
     std::weak_ptr<int> const alive = captured;
     int calls = 0;
     bool was_alive = false;
-    w.emplace(b, levels{10, 20}, 10, [&, mine = std::move(captured)](watch_event const&) {
+    w.emplace(b, levels{10, 20}, 10, [&, mine = std::move(captured)](alert_event const&) {
         ++calls;
         w.reset();
         b.refund(50);
@@ -617,8 +621,8 @@ TEST_CASE("a callback may end another's watch before its turn", "[guard][watch]"
     budget root{"root", 100};
     budget b{"b", 100, root};
     notes seen;
-    std::optional<watch> v;
-    watch const w{b, {50}, 10, [&](watch_event const&) { v.reset(); }};
+    std::optional<budget_alert> v;
+    budget_alert const w{b, {50}, 10, [&](alert_event const&) { v.reset(); }};
     v.emplace(root, levels{50}, 10, seen.callback());
     b.charge(50);
     REQUIRE(seen.events.empty());
@@ -630,8 +634,8 @@ TEST_CASE("a watch's end waits for the call that is under way in another thread"
     cuota::detail::ledger& node = cuota::budget_access::node(b);
     std::atomic<bool> is_in = false;
     std::atomic<bool> has_returned = false;
-    std::optional<watch> w;
-    w.emplace(b, levels{50}, 10, [&](watch_event const&) {
+    std::optional<budget_alert> w;
+    w.emplace(b, levels{50}, 10, [&](alert_event const&) {
         is_in = true;
         is_in.notify_all();
         // Threads get stocks again once no watch is attached, which shows that the destructor has begun.
@@ -655,11 +659,11 @@ TEST_CASE("the time to the limit is a signal of its own, re-armed at twice the t
     fake_now = 0;
     budget b{"b", 10'000};
     notes seen;
-    watch_options options = with_falling();
+    alert_options options = with_falling();
     options.clock = fake_clock;
     options.half_life = 1s;
     options.time_to_limit = 30s;
-    watch const w{b, {}, 1, seen.callback(), options};
+    budget_alert const w{b, {}, 1, seen.callback(), options};
     auto const grows = [&](std::size_t by, int seconds) {
         for (int i = 0; i != seconds; ++i) {
             b.charge(by);
@@ -670,7 +674,7 @@ TEST_CASE("the time to the limit is a signal of its own, re-armed at twice the t
     REQUIRE(seen.take().empty());
     grows(200, 10);  // at most 25 seconds
     REQUIRE(seen.events.size() == 1);
-    REQUIRE(seen.events[0].signal == watch_signal::time_to_limit);
+    REQUIRE(seen.events[0].signal == alert_signal::time_to_limit);
     REQUIRE(seen.events[0].rising);
     REQUIRE(seen.events[0].threshold == 10'000);
     REQUIRE(seen.events[0].growth > 100);
@@ -695,11 +699,11 @@ TEST_CASE("a watch may have both signals, thresholds first", "[guard][watch]") {
     fake_now = 0;
     budget b{"b", 1000};
     notes seen;
-    watch_options options;
+    alert_options options;
     options.clock = fake_clock;
     options.half_life = 1s;
     options.time_to_limit = 100s;
-    watch const w{b, {0.2}, 0.1, seen.callback(), options};
+    budget_alert const w{b, {0.2}, 0.1, seen.callback(), options};
     b.charge(100);
     pass(1s);
     b.charge(100);
@@ -791,7 +795,7 @@ TEST_CASE("watches say what a naive one says, over random trees, threads and res
         std::shared_ptr<naive::teller> model;
         naive* at;
         std::unique_ptr<std::string> said;
-        std::unique_ptr<watch> real;
+        std::unique_ptr<budget_alert> real;
     };
     struct ahead {
         cuota::reservation real;
@@ -820,7 +824,7 @@ TEST_CASE("watches say what a naive one says, over random trees, threads and res
         auto const begin_watch = [&] {
             pair const& on = nodes[below(nodes.size())];
             naive::teller model{{}, 1 + below(50), {}, {}};
-            std::vector<watch_level> thresholds;
+            std::vector<alert_threshold> thresholds;
             for (std::size_t at = model.hysteresis + below(100); at < 1000; at += 1 + below(150)) {
                 model.thresholds.push_back(at);
                 thresholds.emplace_back(at);
@@ -829,9 +833,9 @@ TEST_CASE("watches say what a naive one says, over random trees, threads and res
             model.reached.resize(thresholds.size());
             watched w{std::make_shared<naive::teller>(std::move(model)), on.model.get(),
                       std::make_unique<std::string>(), nullptr};
-            w.real = std::make_unique<watch>(
+            w.real = std::make_unique<budget_alert>(
                 on.real, std::move(thresholds), w.model->hysteresis,
-                [to = w.said.get()](watch_event const& e) { *to += text_of(e) + ' '; }, with_falling());
+                [to = w.said.get()](alert_event const& e) { *to += text_of(e) + ' '; }, with_falling());
             on.model->watches.push_back(w.model);
             naive::teller& first = *w.model;
             for (std::size_t i = 0; i != first.thresholds.size(); ++i)
@@ -929,20 +933,20 @@ TEST_CASE("threads that cross back and forth: each crossing is told once and in 
     bool is_in_order = true;
     std::atomic<int> inside = 0;
     {
-        watch const w{root,
-                      {15},
-                      5,
-                      [&](watch_event const& e) {
-                          is_in_order &= inside.fetch_add(1) == 0;
-                          ++calls;
-                          missed += e.missed;
-                          is_in_order &= e.number == last + 1 + e.missed;
-                          is_in_order &= e.rising == (e.number % 2 == 1);
-                          is_in_order &= e.rising ? e.held >= 15 : e.held <= 10;
-                          last = e.number;
-                          inside.fetch_sub(1);
-                      },
-                      with_falling()};
+        budget_alert const w{root,
+                             {15},
+                             5,
+                             [&](alert_event const& e) {
+                                 is_in_order &= inside.fetch_add(1) == 0;
+                                 ++calls;
+                                 missed += e.missed;
+                                 is_in_order &= e.number == last + 1 + e.missed;
+                                 is_in_order &= e.rising == (e.number % 2 == 1);
+                                 is_in_order &= e.rising ? e.held >= 15 : e.held <= 10;
+                                 last = e.number;
+                                 inside.fetch_sub(1);
+                             },
+                             with_falling()};
         std::vector<std::thread> threads;
         for (std::size_t t = 0; t != 4; ++t)
             threads.emplace_back([&, t] {
@@ -970,14 +974,14 @@ TEST_CASE("every crossing of two threads that take turns is told", "[guard][watc
     std::uint64_t calls = 0;
     std::uint64_t missed = 0;
     {
-        watch const w{b,
-                      {20},
-                      20,
-                      [&](watch_event const& e) {
-                          ++calls;
-                          missed += e.missed;
-                      },
-                      with_falling()};
+        budget_alert const w{b,
+                             {20},
+                             20,
+                             [&](alert_event const& e) {
+                                 ++calls;
+                                 missed += e.missed;
+                             },
+                             with_falling()};
         auto const turns = [&](int mine) {
             for (int i = 0; i != 5000; ++i) {
                 support::look_until([&] { return turn.load() == mine; });
@@ -1015,14 +1019,14 @@ TEST_CASE("watches begin and end while others cross", "[guard][watch]") {
         std::atomic<std::uint64_t> count = 0;
         std::uint64_t const wanted = static_cast<std::uint64_t>(i % 3);
         {
-            watch const w{root,
-                          {10},
-                          10,
-                          [&](watch_event const&) {
-                              was_called_after |= is_over.load();
-                              ++count;
-                          },
-                          with_falling()};
+            budget_alert const w{root,
+                                 {10},
+                                 10,
+                                 [&](alert_event const&) {
+                                     was_called_after |= is_over.load();
+                                     ++count;
+                                 },
+                                 with_falling()};
             support::look_until([&] { return count >= wanted; });
         }
         is_over = true;

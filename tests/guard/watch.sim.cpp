@@ -17,12 +17,13 @@ using namespace std::chrono_literals;
 
 TEST_CASE("a watch tells when others take the device's memory from a budget", "[guard][watch]") {
     support::machine const sim{{1, 64_MiB}};
-    cuota::budget const b = cuota::budget::of_device(cuota::device{0}, 1.0, 0, 0ns);
+    cuota::budget const b = cuota::budget::for_device(cuota::device{0}, 1.0, 0, 0ns);
     cuota::budgeted<> memory{b};
-    std::vector<cuota::watch_event> seen;
-    cuota::watch_options options;
+    std::vector<cuota::alert_event> seen;
+    cuota::alert_options options;
     options.falling = true;
-    cuota::watch const w{b, {0.9}, 0.1, [&](cuota::watch_event const& e) { seen.push_back(e); }, options};
+    cuota::budget_alert const w{
+        b, {0.9}, 0.1, [&](cuota::alert_event const& e) { seen.push_back(e); }, options};
 
     void* const p = memory.allocate_sync(32_MiB);
     cuota::simulator::set_other_programs(0, 30_MiB);
@@ -46,11 +47,11 @@ TEST_CASE("a watch learns the tag and the place of an allocation", "[guard][watc
     support::machine const sim{{1, 64_MiB}};
     cuota::budget const b{"b", 64_MiB};
     cuota::budgeted<> memory{b};
-    std::vector<cuota::watch_event> seen;
-    cuota::watch const w{b, {0.5}, 0.1, [&](cuota::watch_event const& e) { seen.push_back(e); }};
+    std::vector<cuota::alert_event> seen;
+    cuota::budget_alert const w{b, {0.5}, 0.1, [&](cuota::alert_event const& e) { seen.push_back(e); }};
     void* const p = memory.allocate_sync(32_MiB, 256, {"weights", {"train.cpp", 7}});
     REQUIRE(seen.size() == 1);
-    REQUIRE(seen[0].charged_as == cuota::tag{"weights"});
-    REQUIRE(cuota::place_text(seen[0].charged_at) == "train.cpp:7");
+    REQUIRE(seen[0].charge_tag == cuota::tag{"weights"});
+    REQUIRE(cuota::source_location_text(seen[0].charge_site) == "train.cpp:7");
     memory.deallocate_sync(p, 32_MiB);
 }

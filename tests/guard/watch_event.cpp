@@ -19,8 +19,8 @@ using namespace std::chrono_literals;
 
 namespace {
 
-cuota::watch_event full() {
-    cuota::watch_event e;
+cuota::alert_event full() {
+    cuota::alert_event e;
     e.budget = "step \"7\"";
     e.index = 1;
     e.threshold = 80;
@@ -32,8 +32,8 @@ cuota::watch_event full() {
     e.time += 5s;
     e.growth = -12.7;
     e.time_to_limit = 1500ms;
-    e.charged_as = "weights";
-    e.charged_at = {"/home/me/train.cpp", 17};
+    e.charge_tag = "weights";
+    e.charge_site = {"/home/me/train.cpp", 17};
     return e;
 }
 
@@ -63,39 +63,39 @@ bool is_pending(int signal) {
 
 }  // namespace
 
-TEST_CASE("a watch's event is one line of JSON", "[guard][watch_event]") {
+TEST_CASE("a watch's event is one line of JSON", "[guard][alert_event]") {
     REQUIRE(
-        cuota::watch_json(full()) ==
+        cuota::alert_json(full()) ==
         R"({"event":"watch","budget":"step \"7\"","signal":"threshold","rising":true,"index":1,"threshold":80,)"
         R"("held":90,"limit":100,"free":10,"peak":95,"number":3,"missed":2,"growth":-12,"time_to_limit_ms":1500,)"
-        R"("tag":"weights","place":{"file":"/home/me/train.cpp","line":17},"steady_ns":5000000000})");
+        R"("tag":"weights","location":{"file":"/home/me/train.cpp","line":17},"steady_ns":5000000000})");
 }
 
-TEST_CASE("an event with no limit, no growth and no name is JSON too", "[guard][watch_event]") {
-    cuota::watch_event e;
-    e.signal = cuota::watch_signal::time_to_limit;
+TEST_CASE("an event with no limit, no growth and no name is JSON too", "[guard][alert_event]") {
+    cuota::alert_event e;
+    e.signal = cuota::alert_signal::time_to_limit;
     e.rising = false;
     e.limit = cuota::unlimited;
     REQUIRE(
-        cuota::watch_json(e) ==
+        cuota::alert_json(e) ==
         R"({"event":"watch","budget":"","signal":"time_to_limit","rising":false,"index":0,"threshold":0,)"
         R"("held":0,"limit":null,"free":null,"peak":0,"number":0,"missed":0,"growth":0,"time_to_limit_ms":null,)"
-        R"("tag":"","place":null,"steady_ns":0})");
+        R"("tag":"","location":null,"steady_ns":0})");
     e.growth = 1e300;
-    REQUIRE(cuota::watch_json(e).find(R"("growth":9000000000000000000,)") != std::string::npos);
+    REQUIRE(cuota::alert_json(e).find(R"("growth":9000000000000000000,)") != std::string::npos);
 }
 
-TEST_CASE("what is free is never less than nothing", "[guard][watch_event]") {
-    cuota::watch_event e = full();
+TEST_CASE("what is free is never less than nothing", "[guard][alert_event]") {
+    cuota::alert_event e = full();
     REQUIRE(e.free() == 10);
     e.held = 101;
     REQUIRE(e.free() == 0);
 }
 
-TEST_CASE("lines of several threads on standard error do not mix", "[guard][watch_event]") {
+TEST_CASE("lines of several threads on standard error do not mix", "[guard][alert_event]") {
     int ends[2];
     REQUIRE(::pipe(ends) == 0);
-    std::string const line = cuota::watch_json(full()) + '\n';
+    std::string const line = cuota::alert_json(full()) + '\n';
     constexpr int threads = 3;
     constexpr int lines = 40;
     std::string all;
@@ -120,7 +120,7 @@ TEST_CASE("lines of several threads on standard error do not mix", "[guard][watc
     REQUIRE(is_whole);
 }
 
-TEST_CASE("a closed standard error does no harm", "[guard][watch_event]") {
+TEST_CASE("a closed standard error does no harm", "[guard][alert_event]") {
     {
         other_stderr const here{-1};
         cuota::log_to_stderr()(full());
@@ -128,7 +128,7 @@ TEST_CASE("a closed standard error does no harm", "[guard][watch_event]") {
     REQUIRE(!is_pending(SIGPIPE));
 }
 
-TEST_CASE("a standard error that nobody reads does no harm", "[guard][watch_event]") {
+TEST_CASE("a standard error that nobody reads does no harm", "[guard][alert_event]") {
     int ends[2];
     REQUIRE(::pipe(ends) == 0);
     ::close(ends[0]);
@@ -141,7 +141,7 @@ TEST_CASE("a standard error that nobody reads does no harm", "[guard][watch_even
     REQUIRE(!is_pending(SIGPIPE));
 }
 
-TEST_CASE("a file that may not grow does no harm as standard error", "[guard][watch_event]") {
+TEST_CASE("a file that may not grow does no harm as standard error", "[guard][alert_event]") {
     std::FILE* const file = std::tmpfile();
     REQUIRE(file);
     ::rlimit before{};
@@ -159,7 +159,7 @@ TEST_CASE("a file that may not grow does no harm as standard error", "[guard][wa
     std::fclose(file);
 }
 
-TEST_CASE("a signal that was pending before a line was written still is", "[guard][watch_event]") {
+TEST_CASE("a signal that was pending before a line was written still is", "[guard][alert_event]") {
     ::sigset_t one;
     ::sigset_t before;
     ::sigemptyset(&one);

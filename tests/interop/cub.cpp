@@ -53,14 +53,14 @@ TEST_CASE("a call in two phases runs with scratch of the size it asked for", "[i
         auto const turn = [&](void* scratch, std::size_t& bytes) {
             return support::reverse(scratch, bytes, all.span(), s);
         };
-        CHECK(cuota::cub_bytes(s, turn) == scratch_of_count);
+        CHECK(cuota::cub_temp_storage_bytes(s, turn) == scratch_of_count);
         cuota::run_cub(s, memory, turn);
     }
     CHECK(x.to_vector(s) == reversed(one_to(count)));
     auto const seen = memory.report();
     CHECK(seen.allocations == 1);
     CHECK(seen.releases == 1);
-    CHECK(seen.peak == cuota::round_up(scratch_of_count, seen.granule));
+    CHECK(seen.peak == cuota::round_up(scratch_of_count, seen.granularity));
     CHECK(seen.by_tag.front().name == cuota::tag{"cub"});
 }
 
@@ -91,10 +91,10 @@ TEST_CASE("a call that wants no scratch runs all the same", "[interop][cub][gpu]
         else ++runs;
         return cudaSuccess;
     };
-    CHECK(cuota::cub_bytes(s, wants_nothing) == 1);
+    CHECK(cuota::cub_temp_storage_bytes(s, wants_nothing) == 1);
     cuota::run_cub(s, memory, wants_nothing);
     CHECK(runs == 1);
-    CHECK(memory.report().alive_bytes() == 0);
+    CHECK(memory.report().live_bytes() == 0);
 }
 
 TEST_CASE("scratch beyond the budget is refused, and the call is not run", "[interop][cub][gpu]") {
@@ -109,9 +109,9 @@ TEST_CASE("scratch beyond the budget is refused, and the call is not run", "[int
         unsigned const line = __LINE__ + 1;
         auto const call = [&] { cuota::run_cub(s, cuota::budgeted<cuota::async_memory>{small}, turn); };
         auto const error = thrown<cuota::budget_exceeded>(call);
-        CHECK(error.facts().asked == scratch_of_count);
-        CHECK(error.facts().request.name == cuota::tag{"cub"});
-        CHECK(error.facts().request.where.line == line);
+        CHECK(error.info().requested == scratch_of_count);
+        CHECK(error.info().request.name == cuota::tag{"cub"});
+        CHECK(error.info().request.where.line == line);
         CHECK(small.held() == 0);
     }
     CHECK(x.to_vector(s) == one_to(count));
@@ -131,7 +131,7 @@ TEST_CASE("an error that the call returns is a cuda_error of the caller's line, 
     CHECK(error.code() == cudaErrorInvalidValue);
     CHECK(error.where().line == line);
     CHECK(memory.report().allocations == (fails_at_once ? 0 : 1));
-    CHECK(memory.report().alive_bytes() == 0);
+    CHECK(memory.report().live_bytes() == 0);
     CHECK(support::last_error() == cudaSuccess);
 }
 
@@ -145,7 +145,7 @@ TEST_CASE("an exception of the call passes, and scratch is given back", "[intero
     };
     CHECK_THROWS_AS(cuota::run_cub(s, memory, throws), std::runtime_error);
     CHECK(memory.report().allocations == 1);
-    CHECK(memory.report().alive_bytes() == 0);
+    CHECK(memory.report().live_bytes() == 0);
 }
 
 TEST_CASE("scratch of the host's memory is refused", "[interop][cub][gpu]") {
@@ -157,7 +157,7 @@ TEST_CASE("scratch of the host's memory is refused", "[interop][cub][gpu]") {
         return cudaSuccess;
     };
     cuota::any_resource const erased{cuota::pinned_memory{}};
-    CHECK_THROWS_AS(cuota::run_cub(s, erased, call), cuota::misuse);
+    CHECK_THROWS_AS(cuota::run_cub(s, erased, call), cuota::usage_error);
     CHECK(runs == 0);
 }
 

@@ -20,7 +20,7 @@ TEST_CASE("CUB swallows a refusal of its scratch, and the budget tells what it w
     CHECK(cub_sum(nullptr, nullptr, 1 << 20, s.get(), pool) == cudaErrorMemoryAllocation);
     auto const last = account.last_refusal();
     REQUIRE(last);
-    CHECK(last->facts().asked != 0);
-    CHECK(last->facts().request.name == cuota::tag{"cub"});
+    CHECK(last->info().requested != 0);
+    CHECK(last->info().request.name == cuota::tag{"cub"});
     CHECK(account.held() == 0);
 }

@@ -172,16 +172,16 @@ TEST_CASE("a cuda_mr honours an alignment or refuses it", "[interop][cuda_mr][gp
     void* const p = mr.allocate(on.theirs(), 100, 512);  // a pool supports larger alignments
     CHECK(reinterpret_cast<std::uintptr_t>(p) % 512 == 0);
     mr.deallocate(on.theirs(), p, 100, 512);
-    CHECK_THROWS_AS(mr.allocate_sync(100, 24), cuota::misuse);
+    CHECK_THROWS_AS(mr.allocate_sync(100, 24), cuota::usage_error);
     auto const direct = cuota::to_cuda_mr(cuota::device_memory{});  // the driver guarantees 256 bytes only
-    CHECK_THROWS_AS(direct.allocate(on.theirs(), 100, 512), cuota::misuse);
-    CHECK_THROWS_AS(direct.allocate_sync(100, 512), cuota::misuse);
+    CHECK_THROWS_AS(direct.allocate(on.theirs(), 100, 512), cuota::usage_error);
+    CHECK_THROWS_AS(direct.allocate_sync(100, 512), cuota::usage_error);
     CHECK(on.pool.stats().requested == 0);
 }
 
 TEST_CASE("the kind that was promised is looked at", "[interop][cuda_mr][gpu]") {
     cuota::any_resource const pinned{cuota::pinned_memory{}};
-    auto const refused = thrown<cuota::misuse>([&] { (void)cuota::to_cuda_mr(pinned); });
+    auto const refused = thrown<cuota::usage_error>([&] { (void)cuota::to_cuda_mr(pinned); });
     CHECK(std::string{refused.what()}.find(
               "declared as device memory, but the resource provides pinned memory") != std::string::npos);
     CHECK(refused.where().line != 0);
@@ -189,7 +189,7 @@ TEST_CASE("the kind that was promised is looked at", "[interop][cuda_mr][gpu]") 
     void* const p = mr.allocate_sync(8);
     *static_cast<int*>(p) = 7;
     mr.deallocate_sync(p, 8);
-    CHECK_THROWS_AS(cuota::to_cuda_mr<memory_kind::managed>(pinned), cuota::misuse);
+    CHECK_THROWS_AS(cuota::to_cuda_mr<memory_kind::managed>(pinned), cuota::usage_error);
 }
 
 TEST_CASE("a refusal passes through as it is, with the name and the place of its cuda_mr",
@@ -199,11 +199,11 @@ TEST_CASE("a refusal passes through as it is, with the name and the place of its
     unsigned const line = __LINE__ - 1;
     void* const p = mr.allocate_sync(5000);
     auto const refused = thrown<cuota::budget_exceeded>([&] { (void)mr.allocate_sync(1_MiB); });
-    CHECK(refused.facts().asked == 1_MiB);
-    CHECK(refused.facts().request.name == cuota::tag{"scratch"});
-    CHECK(refused.facts().request.where.line == line);
-    REQUIRE(refused.facts().holders.size() == 1);
-    CHECK(refused.facts().holders[0].name == cuota::tag{"scratch"});
+    CHECK(refused.info().requested == 1_MiB);
+    CHECK(refused.info().request.name == cuota::tag{"scratch"});
+    CHECK(refused.info().request.where.line == line);
+    REQUIRE(refused.info().holders.size() == 1);
+    CHECK(refused.info().holders[0].name == cuota::tag{"scratch"});
     mr.deallocate_sync(p, 5000);
     CHECK(account.held() == 0);
 }
@@ -218,6 +218,6 @@ TEST_CASE("a refusal that a caller swallows, as CUB does, is the budget's last",
     CHECK(told == cudaErrorMemoryAllocation);
     auto const last = on.account.last_refusal();
     REQUIRE(last);
-    CHECK(last->facts().asked == 5_MiB);
-    CHECK(last->facts().request.name == cuota::tag{"cub"});
+    CHECK(last->info().requested == 5_MiB);
+    CHECK(last->info().request.name == cuota::tag{"cub"});
 }

@@ -25,12 +25,13 @@ using cuota::to_cuda_mr;
 
 namespace {
 
-static_assert(cuota::any_cuda_mr<theirs::at_once> && !cuota::detail::cuda_mr_in_order<theirs::at_once>);
-static_assert(cuota::any_cuda_mr<theirs::in_order> && cuota::detail::cuda_mr_in_order<theirs::in_order>);
+static_assert(cuota::any_cuda_mr<theirs::at_once> && !cuota::detail::cuda_mr_stream_ordered<theirs::at_once>);
+static_assert(cuota::any_cuda_mr<theirs::in_order> &&
+              cuota::detail::cuda_mr_stream_ordered<theirs::in_order>);
 static_assert(!cuota::any_cuda_mr<int>);
 
 using their_device_memory = cuota::cuda_mr_upstream<theirs::in_order>;
-static_assert(cuota::labelled_resource<their_device_memory>);
+static_assert(cuota::labeled_resource<their_device_memory>);
 static_assert(cuota::device_only_resource<their_device_memory>);
 static_assert(sizeof(their_device_memory) == sizeof(void*));
 
@@ -85,18 +86,18 @@ TEST_CASE("a resource of CCCL's shape is one of ours", "[interop][cuda_mr][gpu]"
     }
 }
 
-TEST_CASE("a budget over CCCL's memory charges by the granule that was said", "[interop][cuda_mr][gpu]") {
+TEST_CASE("a budget over CCCL's memory charges by the granularity that was said", "[interop][cuda_mr][gpu]") {
     cuota::stream const s;
     cuota::budget const account{"theirs", 10_KiB};
     cuota::budgeted limited{account, from_cuda_mr(theirs::in_order{}, 4096)};
     void* const p = limited.allocate(s, 1);
     CHECK(account.held() == 4096);
     auto const refused = support::thrown<cuota::budget_exceeded>([&] { (void)limited.allocate(s, 8193); });
-    CHECK(refused.facts().charged == 12'288);
+    CHECK(refused.info().charged == 12'288);
     limited.deallocate(s, p, 1);
     CHECK(account.held() == 0);
-    CHECK_THROWS_AS(from_cuda_mr(theirs::in_order{}, 1000), cuota::misuse);
-    CHECK_THROWS_AS(from_cuda_mr(theirs::in_order{}, 0), cuota::misuse);
+    CHECK_THROWS_AS(from_cuda_mr(theirs::in_order{}, 1000), cuota::usage_error);
+    CHECK_THROWS_AS(from_cuda_mr(theirs::in_order{}, 0), cuota::usage_error);
 }
 
 TEST_CASE("buffers stand on CCCL's memory", "[interop][cuda_mr][gpu]") {
@@ -113,11 +114,11 @@ TEST_CASE("one that went out and comes in again says who asked, and remains what
     cuota::budget const account{"small", 1_KiB};
     auto back = from_cuda_mr(to_cuda_mr(cuota::budgeted<>{account}, "through CCCL"));
     auto const anonymous = support::thrown<cuota::budget_exceeded>([&] { (void)back.allocate_sync(5000); });
-    CHECK(anonymous.facts().request.name == cuota::tag{"through CCCL"});
+    CHECK(anonymous.info().request.name == cuota::tag{"through CCCL"});
     auto const named = support::thrown<cuota::budget_exceeded>([&] {
         (void)back.allocate_sync(5000, 256, {"weights", {"train.cpp", 17}});
     });
-    CHECK(named.facts().request.name == cuota::tag{"weights"});
-    CHECK(named.facts().asked == 5000);
-    CHECK(named.facts().refuser()->name == "small");
+    CHECK(named.info().request.name == cuota::tag{"weights"});
+    CHECK(named.info().requested == 5000);
+    CHECK(named.info().refusing_budget()->name == "small");
 }

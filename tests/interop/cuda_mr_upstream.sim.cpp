@@ -52,12 +52,12 @@ Error error_of(Take take) {
 TEST_CASE("their bad_alloc is a refusal with facts", "[interop][cuda_mr]") {
     support::machine const machine;
     auto const refused = error_of<cuota::out_of_memory>([](std::size_t) -> void* { throw std::bad_alloc{}; });
-    CHECK(refused.facts().asked == 1000);
-    CHECK(refused.facts().charged == 1024);
-    CHECK(refused.facts().request.name == cuota::tag{"weights"});
-    CHECK(has(refused.facts().cause, "std::bad_alloc"));
-    REQUIRE(refused.facts().device);
-    CHECK(refused.facts().device->ours == 0);  // the charge was undone
+    CHECK(refused.info().requested == 1000);
+    CHECK(refused.info().charged == 1024);
+    CHECK(refused.info().request.name == cuota::tag{"weights"});
+    CHECK(has(refused.info().cause, "std::bad_alloc"));
+    REQUIRE(refused.info().device);
+    CHECK(refused.info().device->own == 0);  // the charge was undone
     CHECK(has(refused.what(), "train.cpp:17"));
 }
 
@@ -69,13 +69,13 @@ TEST_CASE("their error of CUDA is ours, and one for lack of memory is a refusal"
     CHECK(has(error.what(), "asked the driver"));
     auto const refused = error_of<cuota::out_of_memory>(
         [](std::size_t) -> void* { throw their_cuda_error(cudaErrorMemoryAllocation); });
-    CHECK(has(refused.facts().cause, "asked the driver"));
+    CHECK(has(refused.info().cause, "asked the driver"));
 }
 
 TEST_CASE("their invalid_argument is misuse, null is a refusal, and what neither knows stays",
           "[interop][cuda_mr]") {
     support::machine const machine;
-    auto const error = error_of<cuota::misuse>(
+    auto const error = error_of<cuota::usage_error>(
         [](std::size_t) -> void* { throw std::invalid_argument{"such an alignment"}; });
     CHECK(has(error.what(), "such an alignment"));
     CHECK(error.where().line == 17);
@@ -92,7 +92,7 @@ TEST_CASE("memory of theirs that is not aligned as asked goes back, and is refus
     };
     auto const unshifted = [](void* p) { (void)cudaFree(static_cast<char*>(p) - 8); };
     auto memory = from_cuda_mr(theirs::told{shifted, unshifted});
-    auto const error = thrown<cuota::misuse>([&] { (void)memory.allocate_sync(1000, 16, who); });
+    auto const error = thrown<cuota::usage_error>([&] { (void)memory.allocate_sync(1000, 16, who); });
     CHECK(has(error.what(), "not aligned to the requested 16"));
     CHECK(cuota::simulator::live().device_allocations == 0);
     void* const p = memory.allocate_sync(1000, 8, who);  // an alignment that the resource provides succeeds
@@ -150,7 +150,7 @@ TEST_CASE("a size beyond all machines is refused before theirs is asked", "[inte
 
 TEST_CASE("a budget of the device counts what theirs holds as its own", "[interop][cuda_mr]") {
     support::machine const machine{{.capacity = 64_MiB}};
-    auto account = cuota::budget::of_device(cuota::device{0}, 1.0, 0, std::chrono::nanoseconds{0});
+    auto account = cuota::budget::for_device(cuota::device{0}, 1.0, 0, std::chrono::nanoseconds{0});
     std::size_t const before = account.limit();
     cuota::budgeted limited{account, from_cuda_mr(theirs::at_once{})};
     void* const p = limited.allocate_sync(32_MiB);
@@ -214,7 +214,7 @@ TEST_CASE("in a child CCCL's resources and ours give nothing back, and refuse re
     int const requests = support::status_of_requests_in_child([&](support::requests_in_child& ask) {
         ask.refuses("theirs, in order", [&] { (void)theirs_in_order->allocate(s, 1000); });
         ask.refuses("theirs, at once", [&] { (void)theirs_at_once->allocate_sync(1000); });
-        ask.refuses("ours", [&] { (void)ours->allocate(cuda::stream_ref{s.get()}, 1000); });
+        ask.refuses("own", [&] { (void)ours->allocate(cuda::stream_ref{s.get()}, 1000); });
     });
     CHECK(requests == 0);
     give_all();

@@ -19,7 +19,7 @@ namespace {
 constexpr std::size_t total = 8_GiB;
 
 std::size_t limit(std::string const& text, int device = 0) {
-    return cuota::device_limits{text}.of(device, total);
+    return cuota::device_limits{text}.bytes_for(device, total);
 }
 
 }  // namespace
@@ -41,13 +41,13 @@ TEST_CASE("a text limits devices by bytes or by share, one by one or all others"
     CHECK(limit("0=1GiB,50%", 1) == 4_GiB);
     CHECK(limit("50%,1=unlimited", 1) == cuota::unlimited);
     CHECK(limit("2=1GiB", 1) == cuota::unlimited);  // device 1 has no entry
-    CHECK(cuota::device_limits{}.of(0, total) == cuota::unlimited);
+    CHECK(cuota::device_limits{}.bytes_for(0, total) == cuota::unlimited);
 }
 
 TEST_CASE("a share of what a device has does not overflow, and is rounded down", "[interop][device_limits]") {
-    CHECK(cuota::device_limits{"99%"}.of(0, cuota::unlimited) == cuota::unlimited / 100 * 99 + 14);
-    CHECK(cuota::device_limits{"33%"}.of(0, 10) == 3);
-    CHECK(cuota::device_limits{"100%"}.of(0, 12'345) == 12'345);
+    CHECK(cuota::device_limits{"99%"}.bytes_for(0, cuota::unlimited) == cuota::unlimited / 100 * 99 + 14);
+    CHECK(cuota::device_limits{"33%"}.bytes_for(0, 10) == 3);
+    CHECK(cuota::device_limits{"100%"}.bytes_for(0, 12'345) == 12'345);
 }
 
 TEST_CASE("a text that is wrong is refused with the item that is, and where it is from",
@@ -77,30 +77,32 @@ TEST_CASE("a text that is wrong is refused with the item that is, and where it i
                                    "\x01",
                                    "Unlimited"}) {
         INFO("'" << item << "'");
-        auto const error = thrown<cuota::misuse>([&] {
+        auto const error = thrown<cuota::usage_error>([&] {
             (void)cuota::device_limits{"3=1GiB," + item, "CUOTA_BUDGET"};
         });
         CHECK(has(error.what(), "CUOTA_BUDGET: '" + (item == "\x01" ? "?" : item) + "'"));
     }
-    CHECK_THROWS_AS(cuota::device_limits{"1GiB,"}, cuota::misuse);
-    CHECK_THROWS_AS(cuota::device_limits{""}, cuota::misuse);
+    CHECK_THROWS_AS(cuota::device_limits{"1GiB,"}, cuota::usage_error);
+    CHECK_THROWS_AS(cuota::device_limits{""}, cuota::usage_error);
 }
 
 TEST_CASE("a second limit for the same devices is refused", "[interop][device_limits]") {
-    CHECK(has(thrown<cuota::misuse>([] { (void)cuota::device_limits{"1GiB,2GiB"}; }).what(),
+    CHECK(has(thrown<cuota::usage_error>([] { (void)cuota::device_limits{"1GiB,2GiB"}; }).what(),
               "'2GiB' repeats the limit of all other devices"));
-    CHECK(has(thrown<cuota::misuse>([] { (void)cuota::device_limits{"1=1GiB,1=2GiB"}; }).what(),
+    CHECK(has(thrown<cuota::usage_error>([] { (void)cuota::device_limits{"1=1GiB,1=2GiB"}; }).what(),
               "'1=2GiB' repeats the limit of this device"));
 }
 
 TEST_CASE("the environment's limits are those of the variable, and none without it",
           "[interop][device_limits]") {
     REQUIRE(setenv("CUOTA_TEST_BUDGET", "1=2GiB,10%", 1) == 0);
-    CHECK(cuota::device_limits::of_environment("CUOTA_TEST_BUDGET").of(1, total) == 2_GiB);
+    CHECK(cuota::device_limits::from_environment("CUOTA_TEST_BUDGET").bytes_for(1, total) == 2_GiB);
     REQUIRE(setenv("CUOTA_TEST_BUDGET", "1=2GB", 1) == 0);
-    CHECK(has(
-        thrown<cuota::misuse>([] { (void)cuota::device_limits::of_environment("CUOTA_TEST_BUDGET"); }).what(),
-        "CUOTA_TEST_BUDGET: '1=2GB'"));
+    CHECK(has(thrown<cuota::usage_error>([] {
+                  (void)cuota::device_limits::from_environment("CUOTA_TEST_BUDGET");
+              }).what(),
+              "CUOTA_TEST_BUDGET: '1=2GB'"));
     REQUIRE(unsetenv("CUOTA_TEST_BUDGET") == 0);
-    CHECK(cuota::device_limits::of_environment("CUOTA_TEST_BUDGET").of(1, total) == cuota::unlimited);
+    CHECK(cuota::device_limits::from_environment("CUOTA_TEST_BUDGET").bytes_for(1, total) ==
+          cuota::unlimited);
 }

@@ -54,6 +54,6 @@ TEST_CASE("pinned memory that goes out comes back as host memory", "[interop][dl
     auto const back = cuota::from_dlpack_on_host<int>(cuota::to_dlpack(std::move(x), {2, 3}).release());
     CHECK(std::vector<int>(back.read().begin(), back.read().end()) == std::vector{1, 2, 3, 4, 5, 6});
     auto const plain = cuota::from_dlpack_on_host<int const>(
-        cuota::to_dlpack(cuota::pinned_buffer<int>{6}, {6}, cuota::dlpack_host::plain).release_old());
+        cuota::to_dlpack(cuota::pinned_buffer<int>{6}, {6}, cuota::dlpack_host::plain).release_unversioned());
     CHECK(plain.size() == 6);
 }

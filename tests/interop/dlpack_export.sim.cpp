@@ -63,15 +63,16 @@ TEST_CASE("memory goes back after the consumer's work, and the host does not wai
 
 TEST_CASE("a tensor outlives its pool, its streams and the buffer's names", "[interop][dlpack]") {
     support::machine machine;
-    cuota::dlpack::managed_tensor* tensor = nullptr;
-    cuota::dlpack::old_managed_tensor* old = nullptr;
+    cuota::dlpack::managed_tensor_versioned* tensor = nullptr;
+    cuota::dlpack::managed_tensor* old = nullptr;
     {
         cuota::stream const home;
         cuota::stream const consumer;
         cuota::budget const budget{"all", 8_MiB};
         cuota::scoped_pool pool{budget};
         tensor = cuota::to_dlpack(cuota::device_buffer<float>{6, home, pool}, {2, 3}, consumer).release();
-        old = cuota::to_dlpack(cuota::device_buffer<float>{6, home, pool}, {3, 2}, consumer).release_old();
+        old = cuota::to_dlpack(cuota::device_buffer<float>{6, home, pool}, {3, 2}, consumer)
+                  .release_unversioned();
         cuota::rt::fill_bytes(tensor->dl_tensor.data, 2, 24, consumer, {});
     }
     CHECK(machine.errors.take().size() == 1);  // the pool reports the block that outlives it

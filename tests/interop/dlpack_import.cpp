@@ -21,7 +21,7 @@
 #include "support/sink.hpp"
 #include "support/thrown.hpp"
 
-using cuota::dlpack::old_managed_tensor;
+using cuota::dlpack::managed_tensor;
 using interop_tests::address;
 using interop_tests::made_tensor;
 using support::has;
@@ -44,7 +44,7 @@ struct on_device {
     std::string refusal(std::function<void(made_tensor<>&)> const& wrong) {
         made_tensor made{data, {2, 3, 4}};
         wrong(made);
-        auto const error = thrown<cuota::misuse>([&] { (void)cuota::from_dlpack<T>(made.get(), s); });
+        auto const error = thrown<cuota::usage_error>([&] { (void)cuota::from_dlpack<T>(made.get(), s); });
         CHECK(made.deleted() == 1);
         return error.what();
     }
@@ -69,7 +69,7 @@ TEST_CASE("a tensor that comes in is read and written through leases, and ends o
         CHECK(x.extents() == std::vector<std::int64_t>{2, 3, 4});
         {
             auto const out = x.write(other);
-            CHECK_THROWS_AS(x.read(memory.s), cuota::misuse);
+            CHECK_THROWS_AS(x.read(memory.s), cuota::usage_error);
             cuota::for_each_index(other, 24, support::write_value{out.span().data(), 7});
         }
         auto moved = std::move(x);
@@ -83,11 +83,11 @@ TEST_CASE("a tensor that comes in is read and written through leases, and ends o
 
 TEST_CASE("the structure of before 1.0 is taken over as well", "[interop][dlpack]") {
     on_device memory;
-    made_tensor<old_managed_tensor> made{memory.data, {24}};
+    made_tensor<managed_tensor> made{memory.data, {24}};
     { CHECK(cuota::from_dlpack<int>(made.get(), memory.s).size() == 24); }
     CHECK(made.deleted() == 1);
-    made_tensor<old_managed_tensor> wrong{memory.data, {24}};
-    CHECK_THROWS_AS(cuota::from_dlpack<float>(wrong.get(), memory.s), cuota::misuse);
+    made_tensor<managed_tensor> wrong{memory.data, {24}};
+    CHECK_THROWS_AS(cuota::from_dlpack<float>(wrong.get(), memory.s), cuota::usage_error);
     CHECK(wrong.deleted() == 1);
 }
 
@@ -175,7 +175,7 @@ TEST_CASE("a read-only tensor is one of const elements", "[interop][dlpack]") {
     made_tensor made{memory.data, {24}};
     auto const x = cuota::from_dlpack<int const>(made.get(), memory.s);
     CHECK(x.read(memory.s).size() == 24);
-    static_assert(writable<cuota::foreign_buffer<int>> && !writable<cuota::foreign_buffer<int const>>);
+    static_assert(writable<cuota::imported_buffer<int>> && !writable<cuota::imported_buffer<int const>>);
 }
 
 TEST_CASE("of another major version nothing but the deleter is looked at", "[interop][dlpack]") {
@@ -186,10 +186,10 @@ TEST_CASE("of another major version nothing but the deleter is looked at", "[int
     }),
               "DLPack tensor: version 2 is not supported; supported: 1"));
     CHECK(memory.count([](auto& t) { t->version.minor = 99; }) == 24);
-    cuota::dlpack::managed_tensor* const none = nullptr;
-    CHECK_THROWS_AS(cuota::from_dlpack<int>(none, memory.s), cuota::misuse);
-    CHECK_THROWS_AS(cuota::from_dlpack_on_host<int>(static_cast<old_managed_tensor*>(nullptr)),
-                    cuota::misuse);
+    cuota::dlpack::managed_tensor_versioned* const none = nullptr;
+    CHECK_THROWS_AS(cuota::from_dlpack<int>(none, memory.s), cuota::usage_error);
+    CHECK_THROWS_AS(cuota::from_dlpack_on_host<int>(static_cast<managed_tensor*>(nullptr)),
+                    cuota::usage_error);
 }
 
 TEST_CASE("a tensor without a deleter ends without one", "[interop][dlpack]") {
@@ -198,9 +198,9 @@ TEST_CASE("a tensor without a deleter ends without one", "[interop][dlpack]") {
 }
 
 TEST_CASE("a tensor in host memory comes in as a span", "[interop][dlpack]") {
-    using cuota::dlpack::place_of;
+    using cuota::dlpack::device_type;
     std::vector<double> values{1, 2, 3, 4, 5, 6};
-    for (place_of const where : {place_of::cpu, place_of::cuda_host}) {
+    for (device_type const where : {device_type::cpu, device_type::cuda_host}) {
         made_tensor made{values.data(), {2, 3}, where};
         {
             auto x = cuota::from_dlpack_on_host<double>(made.get());
@@ -214,18 +214,19 @@ TEST_CASE("a tensor in host memory comes in as a span", "[interop][dlpack]") {
         CHECK(made.deleted() == 1);
     }
     CHECK(values[0] == 9);
-    made_tensor wrong{values.data(), {6}, place_of::cuda};
-    CHECK(has(thrown<cuota::misuse>([&] { (void)cuota::from_dlpack_on_host<double>(wrong.get()); }).what(),
-              "in CUDA device 0, not in host memory"));
+    made_tensor wrong{values.data(), {6}, device_type::cuda};
+    CHECK(
+        has(thrown<cuota::usage_error>([&] { (void)cuota::from_dlpack_on_host<double>(wrong.get()); }).what(),
+            "in CUDA device 0, not in host memory"));
     CHECK(wrong.deleted() == 1);
 }
 
-TEST_CASE("a foreign_buffer that was moved from has no elements", "[interop][dlpack][moved_from]") {
+TEST_CASE("a imported_buffer that was moved from has no elements", "[interop][dlpack][moved_from]") {
     on_device memory;
     made_tensor<> made{memory.data, {24}};
     {
-        cuota::foreign_buffer<int> first = cuota::from_dlpack<int>(made.get(), memory.s);
-        cuota::foreign_buffer<int> const second{std::move(first)};
+        cuota::imported_buffer<int> first = cuota::from_dlpack<int>(made.get(), memory.s);
+        cuota::imported_buffer<int> const second{std::move(first)};
         CHECK(first.is_empty());
         CHECK(first.read(memory.s).size() == 0);
         CHECK(second.read(memory.s).size() == 24);

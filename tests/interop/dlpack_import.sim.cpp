@@ -53,7 +53,7 @@ TEST_CASE("the deleter is called after all that the leases did, by the host's wa
     cuota::stream const mine;
     cuota::device_buffer<int> x{100, ready, cuota::device_memory{}};
     made_tensor made{address(x.write(ready)), {100}};
-    std::optional<cuota::foreign_buffer<int>> tensor{cuota::from_dlpack<int>(made.get(), ready)};
+    std::optional<cuota::imported_buffer<int>> tensor{cuota::from_dlpack<int>(made.get(), ready)};
     support::gate gate{mine};
     cuota::rt::fill_bytes(address(tensor->write(mine)), 1, 400, mine, {});
     std::thread ends{[&] { tensor.reset(); }};
@@ -137,10 +137,10 @@ TEST_CASE("in a child others' tensors end without their deleters, and refuse lea
     made_tensor given_back{data, {100}};
     made_tensor fresh{data, {100}};
     std::vector<int> on_host(100);
-    made_tensor of_host{on_host.data(), {100}, cuota::dlpack::place_of::cpu};
+    made_tensor of_host{on_host.data(), {100}, cuota::dlpack::device_type::cpu};
     struct tensors {
-        cuota::foreign_buffer<int> used, given_back, fresh;
-        cuota::foreign_host_buffer<int> of_host;
+        cuota::imported_buffer<int> used, given_back, fresh;
+        cuota::imported_host_buffer<int> of_host;
     };
     std::optional<tensors> all{tensors{cuota::from_dlpack<int>(used.get(), ready),
                                        cuota::from_dlpack<int>(given_back.get(), ready, producer),

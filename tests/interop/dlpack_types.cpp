@@ -47,7 +47,7 @@ TEST_CASE("places of tensors have names", "[interop][dlpack]") {
         cuota::dlpack::device of{};
         of.device_type = static_cast<decltype(of.device_type)>(type);
         of.device_id = id;
-        return cuota::detail::place_text(of);
+        return cuota::detail::device_text(of);
     };
     CHECK(text(1, 0) == "host memory");
     CHECK(text(2, 3) == "CUDA device 3");

@@ -34,10 +34,10 @@ struct owners {
     cuota::device_buffer<int> of_producer{100, home, cuota::device_memory{}};
     cuota::lease<int> lent = of_producer.write(home);
     interop_tests::made_tensor<> made{interop_tests::address(lent), {100}};
-    cuota::foreign_buffer<int> tensor{cuota::from_dlpack<int>(made.get(), home, cuota::stream_ref{used_on})};
+    cuota::imported_buffer<int> tensor{cuota::from_dlpack<int>(made.get(), home, cuota::stream_ref{used_on})};
     cuota::dlpack_tensor moved_out{
         cuota::to_dlpack(cuota::device_buffer<int>{100, home, cuota::device_memory{}}, used_on)};
-    cuota::pytorch_memory memory{cuota::device_limits{"8MiB"}};
+    cuota::pytorch_allocator memory{cuota::device_limits{"8MiB"}};
     void* block = memory.allocate(1_MiB, 0, home.get());
 };
 

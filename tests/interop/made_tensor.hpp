@@ -17,14 +17,15 @@
 namespace interop_tests {
 
 /// Holds a tensor's structure, shape and strides, and counts calls of its deleter. Managed: either of DLPack's structures.
-template <class Managed = cuota::dlpack::managed_tensor>
+template <class Managed = cuota::dlpack::managed_tensor_versioned>
 class made_tensor {
 public:
     template <class T>
     made_tensor(T* data, std::vector<std::int64_t> extents,
-                cuota::dlpack::place_of where = cuota::dlpack::place_of::cuda, int device = 0)
+                cuota::dlpack::device_type where = cuota::dlpack::device_type::cuda, int device = 0)
         : extents_{std::move(extents)} {
-        if constexpr (std::is_same_v<Managed, cuota::dlpack::managed_tensor>) managed_.version = {1, 1};
+        if constexpr (std::is_same_v<Managed, cuota::dlpack::managed_tensor_versioned>)
+            managed_.version = {1, 1};
         managed_.manager_ctx = this;
         managed_.deleter = [](Managed* self) noexcept {
             ++static_cast<made_tensor*>(self->manager_ctx)->deleted_;
@@ -67,6 +68,6 @@ struct four_floats {
 
 template <>
 struct cuota::dlpack_type_of<interop_tests::four_floats> {
-    static constexpr cuota::dlpack::data_type value{static_cast<std::uint8_t>(cuota::dlpack::kind_of::real),
+    static constexpr cuota::dlpack::data_type value{static_cast<std::uint8_t>(cuota::dlpack::type_code::real),
                                                     32, 4};
 };

@@ -38,13 +38,13 @@ extern "C" int MPI_Finalized(int* flag) {
 
 namespace {
 
-using cuota::agreement;
-using cuota::mpi_ranks;
-using cuota::mpi_sums;
+using cuota::mpi_all_reduce;
+using cuota::mpi_group;
+using cuota::rank_consensus;
 using namespace std::chrono_literals;
 
-static_assert(cuota::reduce_link<mpi_sums>);
-static_assert(!std::is_copy_constructible_v<mpi_sums>);
+static_assert(cuota::all_reduce_backend<mpi_all_reduce>);
+static_assert(!std::is_copy_constructible_v<mpi_all_reduce>);
 
 // Longer than the ranks are ever apart here, even on a busy machine.
 constexpr auto some_seconds = 6s;
@@ -71,7 +71,7 @@ void meet() { MPI_Barrier(MPI_COMM_WORLD); }
 // Returns the error text of `step` about a lost rank.
 template <class Step>
 std::string why_gone(std::size_t rank, Step step) {
-    auto const error = support::thrown<cuota::rank_gone>(step);
+    auto const error = support::thrown<cuota::rank_lost_error>(step);
     CHECK(error.rank() == rank);
     return error.what();
 }
@@ -79,61 +79,61 @@ std::string why_gone(std::size_t rank, Step step) {
 TEST_CASE("this is run by mpirun, as four processes", "[interop][mpi]") { REQUIRE(all_of_us() == 4); }
 
 TEST_CASE("processes agree round by round", "[interop][mpi]") {
-    mpi_ranks const group{MPI_COMM_WORLD, 1h};
+    mpi_group const group{MPI_COMM_WORLD, 1h};
     CHECK(group.rank() == me());
     CHECK(group.ranks() == all_of_us());
-    CHECK(group.part().rank == me());
-    CHECK(group.part().world == all_of_us());
+    CHECK(group.shard().rank == me());
+    CHECK(group.shard().world_size == all_of_us());
     {
-        agreement mine = group.join();
+        rank_consensus mine = group.join();
         bool is_right = true;
         for (std::uint64_t round = 0; round != 200; ++round) {
-            auto const all = mine.values(me() * 1000 + round, "v");
+            auto const all = mine.all_gather(me() * 1000 + round, "v");
             for (std::size_t i = 0; i != all.size(); ++i) is_right = is_right && all[i] == i * 1000 + round;
         }
         CHECK(is_right);
         CHECK(mine.rounds() == 200);
     }
     group.close();
-    CHECK_THROWS_AS(group.close(), cuota::misuse);
+    CHECK_THROWS_AS(group.close(), cuota::usage_error);
 }
 
 TEST_CASE("a rank that leaves is named to all others, whichever and however it goes", "[interop][mpi]") {
     for (std::size_t gone = 0; gone != all_of_us(); ++gone)
         for (bool const by_exception : {false, true}) {
             INFO("rank " << gone << (by_exception ? " fails" : " returns"));
-            mpi_ranks const group{MPI_COMM_WORLD, 1h};
+            mpi_group const group{MPI_COMM_WORLD, 1h};
             std::string text;
             try {
-                agreement mine = group.join();
-                CHECK(mine.largest(me(), "which") + 1 == all_of_us());
+                rank_consensus mine = group.join();
+                CHECK(mine.max(me(), "which") + 1 == all_of_us());
                 if (me() == gone && by_exception) throw std::runtime_error{"its own"};
                 if (me() != gone) {
-                    text = why_gone(gone, [&] { (void)mine.smallest(1, "q"); });
-                    text += why_gone(gone, [&] { (void)mine.smallest(1, "q"); });  // stays unusable
+                    text = why_gone(gone, [&] { (void)mine.min(1, "q"); });
+                    text += why_gone(gone, [&] { (void)mine.min(1, "q"); });  // stays unusable
                 }
             } catch (std::runtime_error const& error) { CHECK(std::string{error.what()} == "its own"); }
             if (me() != gone)
                 CHECK(support::has(text, by_exception ? "destroyed by an exception"
-                                                      : "its agreement was destroyed"));
+                                                      : "its rank_consensus was destroyed"));
         }
 }
 
 TEST_CASE("a rank that leaves ends the others' sums, in which it has no part", "[interop][mpi]") {
-    mpi_ranks const group{MPI_COMM_WORLD, 1h};
+    mpi_group const group{MPI_COMM_WORLD, 1h};
     auto const memory = std::make_shared<std::vector<float>>(5000, 1.0f);
     bool has_begun = false;
     {
-        agreement mine = group.join();
+        rank_consensus mine = group.join();
         if (me() != 1) {
-            mpi_sums sums{group};
+            mpi_all_reduce sums{group};
             std::span<float> const floats{*memory};
             std::size_t const count = 1000;
             (void)why_gone(1, [&] {
-                (void)sums.begin(floats.first(count), floats.subspan(count), memory, cudaStreamLegacy);
+                (void)sums.start(floats.first(count), floats.subspan(count), memory, cudaStreamLegacy);
                 has_begun = true;
                 for (;;) {
-                    if (sums.is_over(0)) throw std::logic_error{"a sum without a rank"};
+                    if (sums.test(0)) throw std::logic_error{"a sum without a rank"};
                     sums.check();
                 }
             });
@@ -144,28 +144,28 @@ TEST_CASE("a rank that leaves ends the others' sums, in which it has no part", "
 
 TEST_CASE("a rank that does not come is named when the deadline is over, and told so when it comes",
           "[interop][mpi]") {
-    mpi_ranks const group{MPI_COMM_WORLD, some_seconds};
-    agreement mine = group.join();
-    (void)mine.smallest(1, "q");
+    mpi_group const group{MPI_COMM_WORLD, some_seconds};
+    rank_consensus mine = group.join();
+    (void)mine.min(1, "q");
     if (me() != 2) {
-        auto const text = why_gone(2, [&] { (void)mine.smallest(1, "q"); });
+        auto const text = why_gone(2, [&] { (void)mine.min(1, "q"); });
         CHECK(support::has(text, "rank 2 of 4: timed out, after 1 round"));
     }
     meet();
-    if (me() == 2) (void)why_gone(2, [&] { (void)mine.smallest(1, "q"); });
+    if (me() == 2) (void)why_gone(2, [&] { (void)mine.min(1, "q"); });
 }
 
 TEST_CASE("a rank that does not come to a sum is named when the deadline is over", "[interop][mpi]") {
-    mpi_ranks const group{MPI_COMM_WORLD, some_seconds};
-    agreement const mine = group.join();
+    mpi_group const group{MPI_COMM_WORLD, some_seconds};
+    rank_consensus const mine = group.join();
     if (me() != 3) {
-        mpi_sums sums{group};
+        mpi_all_reduce sums{group};
         auto const memory = std::make_shared<std::vector<float>>(100'000);
         std::span<float> const floats{*memory};
         auto const number =
-            sums.begin(floats.first(40'000), floats.subspan(40'000), memory, cudaStreamLegacy);
+            sums.start(floats.first(40'000), floats.subspan(40'000), memory, cudaStreamLegacy);
         auto const text = why_gone(3, [&] {
-            while (!sums.is_over(number)) sums.check();
+            while (!sums.test(number)) sums.check();
         });
         CHECK(support::has(text, "did not contribute to a sum before the deadline"));
     }
@@ -176,12 +176,12 @@ TEST_CASE("ranks that are not all there make no group", "[interop][mpi]") {
     MPI_Comm own = MPI_COMM_NULL;
     MPI_Comm_dup(MPI_COMM_WORLD, &own);
     if (me() != 1) {
-        auto const error = support::thrown<cuota::mpi_error>([&] { mpi_ranks const group{own, 20ms}; });
-        CHECK(support::has(error.what(), "at least one of 4 ranks did not construct its mpi_ranks"));
+        auto const error = support::thrown<cuota::mpi_error>([&] { mpi_group const group{own, 20ms}; });
+        CHECK(support::has(error.what(), "at least one of 4 ranks did not construct its mpi_group"));
         CHECK(error.call() == "MPI_Comm_idup");
     }
     meet();
-    if (me() == 1) CHECK_NOTHROW(mpi_ranks{own, 1h});  // MPI completes what the other ranks have abandoned
+    if (me() == 1) CHECK_NOTHROW(mpi_group{own, 1h});  // MPI completes what the other ranks have abandoned
     meet();
 }
 
@@ -194,8 +194,8 @@ std::vector<float> part_of(std::size_t rank, std::size_t n, std::size_t count) {
 
 TEST_CASE("sums have the same bits on all ranks: those of adding up in the order of ranks",
           "[interop][mpi]") {
-    mpi_ranks const group{MPI_COMM_WORLD, 1h};
-    mpi_sums sums{group};
+    mpi_group const group{MPI_COMM_WORLD, 1h};
+    mpi_all_reduce sums{group};
     std::vector<std::size_t> const counts{1, 2, 3, 4, 5, 1000, 300'001, 17};
     struct open_sum {
         std::shared_ptr<std::vector<float>> memory;
@@ -206,12 +206,12 @@ TEST_CASE("sums have the same bits on all ranks: those of adding up in the order
         auto memory = std::make_shared<std::vector<float>>(part_of(me(), n, counts[n]));
         memory->resize(counts[n] + sums.scratch(counts[n]));
         std::span<float> const floats{*memory};
-        open.push_back({memory, sums.begin(floats.first(counts[n]), floats.subspan(counts[n]), memory,
+        open.push_back({memory, sums.start(floats.first(counts[n]), floats.subspan(counts[n]), memory,
                                            cudaStreamLegacy)});
     }
     std::vector<std::vector<float>> const right = support::sums_of_ranks(all_of_us(), counts);
     for (std::size_t n = counts.size(); n-- != 0;) {
-        while (!sums.is_over(open[n].number)) sums.check();
+        while (!sums.test(open[n].number)) sums.check();
         open[n].memory->resize(counts[n]);
         CHECK(*open[n].memory == right[n]);
         CHECK(open[n].memory.use_count() == 1);
@@ -220,22 +220,22 @@ TEST_CASE("sums have the same bits on all ranks: those of adding up in the order
 }
 
 TEST_CASE("sums without room beside them are refused", "[interop][mpi]") {
-    mpi_ranks const group{MPI_COMM_WORLD, 1h};
-    mpi_sums sums{group};
+    mpi_group const group{MPI_COMM_WORLD, 1h};
+    mpi_all_reduce sums{group};
     auto const memory = std::make_shared<std::vector<float>>(100);
     std::span<float> const floats{*memory};
-    CHECK_THROWS_AS(sums.begin(floats, floats.first(10), memory, cudaStreamLegacy), cuota::misuse);
+    CHECK_THROWS_AS(sums.start(floats, floats.first(10), memory, cudaStreamLegacy), cuota::usage_error);
     group.close();
-    CHECK_THROWS_AS(sums.begin(floats.first(10), floats.subspan(10), memory, cudaStreamLegacy),
-                    cuota::misuse);
+    CHECK_THROWS_AS(sums.start(floats.first(10), floats.subspan(10), memory, cudaStreamLegacy),
+                    cuota::usage_error);
 }
 
 TEST_CASE("gradients become their sums over processes, a refusal on one is all's, and the next step is right",
           "[interop][mpi][gradient_buckets]") {
     std::vector<std::size_t> const counts{5, 40'000, 1, 300, 64};
-    mpi_ranks const group{MPI_COMM_WORLD, 1h};
-    agreement mine = group.join();
-    cuota::gradient_buckets sums{mpi_sums{group}, counts, {.bytes = 16384, .slots = 3}};
+    mpi_group const group{MPI_COMM_WORLD, 1h};
+    rank_consensus mine = group.join();
+    cuota::gradient_buckets sums{mpi_all_reduce{group}, counts, {.bytes = 16384, .slots = 3}};
     support::gradient_set gradients{me(), counts};
     for (std::size_t step = 0; step != 6; ++step) {
         std::size_t const refused = step % 2 == 1 ? step % 4 : all_of_us();
@@ -261,34 +261,35 @@ TEST_CASE("gradients become their sums over processes, a refusal on one is all's
 }
 
 TEST_CASE("a group is told what it cannot be", "[interop][mpi]") {
-    CHECK_THROWS_AS((mpi_ranks{MPI_COMM_WORLD, 0s}), cuota::misuse);
-    mpi_ranks const group{MPI_COMM_WORLD, 1h};
-    agreement mine = group.join();
-    CHECK_THROWS_AS(group.join(), cuota::misuse);
-    mpi_ranks const same = group;
-    CHECK_THROWS_AS(same.join(), cuota::misuse);
+    CHECK_THROWS_AS((mpi_group{MPI_COMM_WORLD, 0s}), cuota::usage_error);
+    mpi_group const group{MPI_COMM_WORLD, 1h};
+    rank_consensus mine = group.join();
+    CHECK_THROWS_AS(group.join(), cuota::usage_error);
+    mpi_group const same = group;
+    CHECK_THROWS_AS(same.join(), cuota::usage_error);
     std::string text;
     std::thread other{[&] {
         try {
-            (void)mine.smallest(1, "q");
-        } catch (cuota::misuse const& error) { text = error.what(); }
+            (void)mine.min(1, "q");
+        } catch (cuota::usage_error const& error) { text = error.what(); }
     }};
     other.join();
     CHECK(support::has(text, "a thread other than the one that initialised it"));
-    CHECK(mine.smallest(me() + 3, "q") == 3);  // that thread sent nothing
+    CHECK(mine.min(me() + 3, "q") == 3);  // that thread sent nothing
 }
 
 TEST_CASE("a gather of other words than the others' names who has them", "[interop][mpi]") {
-    auto const line = std::make_shared<cuota::detail::mpi_line>(MPI_COMM_WORLD, 1h, cuota::place::here());
+    auto const line =
+        std::make_shared<cuota::detail::mpi_channel>(MPI_COMM_WORLD, 1h, cuota::source_location::current());
     std::vector<std::uint64_t> const mine(me() == 2 ? 3 : 2, me());
     std::vector<std::uint64_t> all(12);
-    auto const error = support::thrown<cuota::misuse>([&] { line->gather(mine, all); });
+    auto const error = support::thrown<cuota::usage_error>([&] { line->all_gather(mine, all); });
     CHECK(support::has(error.what(), me() == 2 ? "rank 0 sent 2" : "rank 2 sent 3"));
     line->close();
 }
 
 // Simulates rank 2 of a control channel: sends its words and its closing message, and receives nothing.
-void say_and_take_nothing(cuota::detail::mpi_line const& line, std::size_t words) {
+void say_and_take_nothing(cuota::detail::mpi_channel const& line, std::size_t words) {
     std::vector<std::uint64_t> const said(words + 1, 0);
     std::vector<std::uint64_t> const closed{2, 2, 1, 0, 0};
     for (auto const* message : {&said, &closed})
@@ -296,7 +297,7 @@ void say_and_take_nothing(cuota::detail::mpi_line const& line, std::size_t words
             if (r != 2) MPI_Send(message->data(), int(message->size()), MPI_UINT64_T, r, 0, line.native());
 }
 // Receives the remaining messages, so that MPI can finalize: the words, the closing and the abort message of each rank.
-void take_all_from(cuota::detail::mpi_line const& line, std::size_t words) {
+void take_all_from(cuota::detail::mpi_channel const& line, std::size_t words) {
     std::vector<std::uint64_t> taken(words + 1);
     for (int r = 0; r != program.ranks; ++r)
         for (int i = 0; i != 3 && r != 2; ++i)
@@ -306,11 +307,11 @@ void take_all_from(cuota::detail::mpi_line const& line, std::size_t words) {
 TEST_CASE("a rank that closes the group and takes nothing of what was sent to it is named",
           "[interop][mpi]") {
     constexpr std::size_t words = 1U << 16U;  // more than MPI sends before the receiver posts its receive
-    cuota::detail::mpi_line line{MPI_COMM_WORLD, some_seconds, cuota::place::here()};
+    cuota::detail::mpi_channel line{MPI_COMM_WORLD, some_seconds, cuota::source_location::current()};
     std::vector<std::uint64_t> all(words * all_of_us());
     if (me() == 2) say_and_take_nothing(line, words);
     else {
-        line.gather(std::span{all}.first(words), all);
+        line.all_gather(std::span{all}.first(words), all);
         CHECK(support::has(why_gone(2, [&] { line.close(); }),
                            "did not receive its messages before the deadline"));
     }
@@ -321,7 +322,7 @@ TEST_CASE("a rank that closes the group and takes nothing of what was sent to it
 
 TEST_CASE("an error of MPI has its code, its call and MPI's words", "[interop][mpi]") {
     auto const error = support::thrown<cuota::mpi_error>(
-        [] { cuota::detail::mpi_check(MPI_ERR_COUNT, "MPI_Isend", cuota::place::here()); });
+        [] { cuota::detail::mpi_check(MPI_ERR_COUNT, "MPI_Isend", cuota::source_location::current()); });
     CHECK(error.code() == MPI_ERR_COUNT);
     CHECK(error.call() == "MPI_Isend");
     CHECK(support::has(error.what(), "cuota::mpi_error: MPI_Isend failed: MPI_ERR_COUNT"));
@@ -330,47 +331,47 @@ TEST_CASE("an error of MPI has its code, its call and MPI's words", "[interop][m
 
 }  // namespace
 
-TEST_CASE("mpi_ranks that were moved from are still valid, and mpi_sums refuse",
+TEST_CASE("mpi_group that were moved from are still valid, and mpi_all_reduce refuse",
           "[interop][mpi][moved_from]") {
-    mpi_ranks first{MPI_COMM_WORLD, 1h};
-    mpi_ranks const second{std::move(first)};
+    mpi_group first{MPI_COMM_WORLD, 1h};
+    mpi_group const second{std::move(first)};
     CHECK(first.ranks() == second.ranks());
-    mpi_sums sums{first};
-    mpi_sums const others{std::move(sums)};
+    mpi_all_reduce sums{first};
+    mpi_all_reduce const others{std::move(sums)};
     CHECK(others.ranks() == all_of_us());
-    CHECK_THROWS_AS(sums.ranks(), cuota::misuse);
-    CHECK_THROWS_AS(sums.is_over(0), cuota::misuse);
-    CHECK_THROWS_AS(sums.check(), cuota::misuse);
-    sums = mpi_sums{second};
+    CHECK_THROWS_AS(sums.ranks(), cuota::usage_error);
+    CHECK_THROWS_AS(sums.test(0), cuota::usage_error);
+    CHECK_THROWS_AS(sums.check(), cuota::usage_error);
+    sums = mpi_all_reduce{second};
     CHECK(sums.ranks() == all_of_us());
     second.close();
 }
 
 TEST_CASE("in a child ranks and sums end without a call of MPI, and requests are misuse",
           "[interop][mpi][fork]") {
-    mpi_ranks const group{MPI_COMM_WORLD, 1h};
-    std::optional<agreement> mine{group.join()};
-    std::optional<mpi_sums> sums{group};
+    mpi_group const group{MPI_COMM_WORLD, 1h};
+    std::optional<rank_consensus> mine{group.join()};
+    std::optional<mpi_all_reduce> sums{group};
     auto const memory = std::make_shared<std::vector<float>>(100'000);
     std::span<float> const floats{*memory};
-    auto const number = sums->begin(floats.first(40'000), floats.subspan(40'000), memory, cudaStreamLegacy);
+    auto const number = sums->start(floats.first(40'000), floats.subspan(40'000), memory, cudaStreamLegacy);
     int const status = support::status_of_child([&] {
         calls_of_mpi = 0;
         int wrong = 0;
         auto const refuse = [&](auto f) { wrong += !support::is_refused_in_child(f); };
-        refuse([&] { (void)mine->smallest(1, "q"); });
+        refuse([&] { (void)mine->min(1, "q"); });
         refuse(
-            [&] { (void)sums->begin(floats.first(40), floats.subspan(40'000), memory, cudaStreamLegacy); });
-        refuse([&] { (void)sums->is_over(number); });
+            [&] { (void)sums->start(floats.first(40), floats.subspan(40'000), memory, cudaStreamLegacy); });
+        refuse([&] { (void)sums->test(number); });
         refuse([&] { sums->check(); });
-        refuse([&] { (void)mpi_sums{group}.is_over(0); });
+        refuse([&] { (void)mpi_all_reduce{group}.test(0); });
         refuse([&] { group.close(); });
-        refuse([&] { mpi_ranks const fresh{MPI_COMM_WORLD, 1s}; });
+        refuse([&] { mpi_group const fresh{MPI_COMM_WORLD, 1s}; });
         sums.reset();
         mine.reset();
         ::_exit(calls_of_mpi != 0 ? 100 : wrong);
     });
     CHECK(status == 0);
-    while (!sums->is_over(number)) sums->check();
+    while (!sums->test(number)) sums->check();
     group.close();
 }

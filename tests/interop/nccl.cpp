@@ -15,14 +15,14 @@
 
 namespace {
 
-static_assert(cuota::reduce_link<cuota::nccl_sums>);
-static_assert(!std::is_copy_constructible_v<cuota::nccl_sums>);
+static_assert(cuota::all_reduce_backend<cuota::nccl_all_reduce>);
+static_assert(!std::is_copy_constructible_v<cuota::nccl_all_reduce>);
 
 TEST_CASE("one rank's gradients are their own sums, on the device", "[interop][nccl][gpu]") {
     std::vector<std::size_t> const counts{5, 4000, 1, 300};
-    cuota::agreement alone;
+    cuota::rank_consensus alone;
     cuota::gradient_buckets sums{
-        cuota::nccl_sums{alone}, counts, {.bytes = 1024, .memory = cuota::device_memory{}}};
+        cuota::nccl_all_reduce{alone}, counts, {.bytes = 1024, .memory = cuota::device_memory{}}};
     support::gradient_set gradients{0, counts};
     for (std::size_t step = 0; step != 3; ++step) {
         sums.reduce(alone, [&] {

@@ -26,11 +26,11 @@
 
 namespace {
 
-using cuota::agreement;
-using cuota::nccl_sums;
+using cuota::nccl_all_reduce;
+using cuota::rank_consensus;
 using support::ended_rank;
 using support::gradient_set;
-using buckets = cuota::gradient_buckets<nccl_sums>;
+using buckets = cuota::gradient_buckets<nccl_all_reduce>;
 using namespace std::chrono_literals;
 
 std::vector<std::size_t> const counts{5, 1000, 1, 300, 64};
@@ -51,10 +51,10 @@ TEST_CASE("gradients are summed from device to device, in slots that are charged
     int const before = fake_nccl.sums;
     for (std::size_t slots = 1; slots != 3; ++slots) {
         auto const ends =
-            support::run_rank_threads(3, 1h, [&](std::size_t r, agreement& mine, ended_rank& end) {
+            support::run_rank_threads(3, 1h, [&](std::size_t r, rank_consensus& mine, ended_rank& end) {
                 cuota::budget device{"device", 1U << 20U};
                 {
-                    buckets sums{nccl_sums{mine, 1h},
+                    buckets sums{nccl_all_reduce{mine, 1h},
                                  counts,
                                  {.bytes = 512,
                                   .slots = slots,
@@ -81,24 +81,25 @@ TEST_CASE(
     "one rank refused in its backward run is a refusal on all, and the next step on the device is right",
     "[interop][nccl]") {
     support::machine const machine;
-    auto const ends = support::run_rank_threads(3, 1h, [&](std::size_t r, agreement& mine, ended_rank& end) {
-        buckets sums{nccl_sums{mine, 1h}, counts, {.bytes = 512, .memory = cuota::device_memory{}}};
-        gradient_set gradients{r, counts};
-        cuota::budget none{"none", 8};
-        std::string const why = support::thrown<cuota::out_of_memory>([&] {
-                                    sums.reduce(mine, [&] {
-                                        gradients.make(0);
-                                        sums.ready(0, gradients[0]);
-                                        if (r == 1) (void)none.reserve(100);
-                                        make_all(sums, gradients, 0, 1);
-                                    });
-                                }).what();
-        support::claim(
-            support::has(why, r == 1 ? "none" : "rank 1 was refused memory for the gradients of a step"),
-            why);
-        sums.reduce(mine, [&] { make_all(sums, gradients, 1); });
-        end.gradients = gradients.values();
-    });
+    auto const ends =
+        support::run_rank_threads(3, 1h, [&](std::size_t r, rank_consensus& mine, ended_rank& end) {
+            buckets sums{nccl_all_reduce{mine, 1h}, counts, {.bytes = 512, .memory = cuota::device_memory{}}};
+            gradient_set gradients{r, counts};
+            cuota::budget none{"none", 8};
+            std::string const why = support::thrown<cuota::out_of_memory>([&] {
+                                        sums.reduce(mine, [&] {
+                                            gradients.make(0);
+                                            sums.ready(0, gradients[0]);
+                                            if (r == 1) (void)none.reserve(100);
+                                            make_all(sums, gradients, 0, 1);
+                                        });
+                                    }).what();
+            support::claim(
+                support::has(why, r == 1 ? "none" : "rank 1 was refused memory for the gradients of a step"),
+                why);
+            sums.reduce(mine, [&] { make_all(sums, gradients, 1); });
+            end.gradients = gradients.values();
+        });
     for (ended_rank const& end : ends) {
         INFO(end.text);
         CHECK(end.gradients == support::sums_of_ranks(3, counts, 1));
@@ -106,13 +107,13 @@ TEST_CASE(
     CHECK(fake_nccl.alive == 0);
 }
 
-TEST_CASE("a rank that does not come to a sum ends it by the deadline, and the agreement names it",
+TEST_CASE("a rank that does not come to a sum ends it by the deadline, and the rank_consensus names it",
           "[interop][nccl]") {
     support::machine const machine;
     int const aborted = fake_nccl.aborted;
     std::latch over{2};
-    auto const ends = support::run_rank_threads(3, 6s, [&](std::size_t r, agreement& mine, ended_rank&) {
-        buckets sums{nccl_sums{mine, r == 2 ? std::chrono::nanoseconds{1h} : 1500ms},
+    auto const ends = support::run_rank_threads(3, 6s, [&](std::size_t r, rank_consensus& mine, ended_rank&) {
+        buckets sums{nccl_all_reduce{mine, r == 2 ? std::chrono::nanoseconds{1h} : 1500ms},
                      counts,
                      {.bytes = 512, .memory = cuota::device_memory{}}};
         gradient_set gradients{r, counts};
@@ -129,7 +130,7 @@ TEST_CASE("a rank that does not come to a sum ends it by the deadline, and the a
     });
     for (std::size_t r = 0; r != 2; ++r) {
         INFO(ends[r].text);
-        CHECK(says(ends, r, "rank_gone: rank 2 of 3: timed out"));
+        CHECK(says(ends, r, "rank_lost_error: rank 2 of 3: timed out"));
     }
     CHECK(fake_nccl.aborted == aborted + 2);
     CHECK(fake_nccl.alive == 0);
@@ -139,9 +140,10 @@ TEST_CASE("an error that NCCL finds later is typed, has NCCL's words, and ends t
           "[interop][nccl]") {
     support::machine const machine;
     fake_nccl.fails_rank = 1;
-    auto const ends = support::run_rank_threads(2, 1h, [&](std::size_t r, agreement& mine, ended_rank&) {
-        buckets sums{
-            nccl_sums{mine, r == 0 ? 50ms : 1h}, counts, {.bytes = 512, .memory = cuota::device_memory{}}};
+    auto const ends = support::run_rank_threads(2, 1h, [&](std::size_t r, rank_consensus& mine, ended_rank&) {
+        buckets sums{nccl_all_reduce{mine, r == 0 ? 50ms : 1h},
+                     counts,
+                     {.bytes = 512, .memory = cuota::device_memory{}}};
         gradient_set gradients{r, counts};
         sums.reduce(mine, [&] { make_all(sums, gradients); });
     });
@@ -149,7 +151,7 @@ TEST_CASE("an error that NCCL finds later is typed, has NCCL's words, and ends t
     CHECK((says(ends, 1,
                 "ncclAllReduce failed: remote process exited or there was a network error: a peer is "
                 "unreachable") ||
-           says(ends, 1, "rank_gone: rank 0")));
+           says(ends, 1, "rank_lost_error: rank 0")));
     CHECK(!ends[0].text.empty());
     CHECK(fake_nccl.alive == 0);
 }
@@ -158,33 +160,33 @@ TEST_CASE("ranks that are not all there get no communicator, and who made no ide
           "[interop][nccl]") {
     support::machine const machine;
     fake_nccl.id_error = ncclSystemError;
-    auto const none = support::run_rank_threads(2, 1h, [&](std::size_t, agreement& mine, ended_rank&) {
-        nccl_sums const sums{mine, 1h};
+    auto const none = support::run_rank_threads(2, 1h, [&](std::size_t, rank_consensus& mine, ended_rank&) {
+        nccl_all_reduce const sums{mine, 1h};
     });
     fake_nccl.id_error = ncclSuccess;
     CHECK(says(none, 0, "ncclGetUniqueId failed: an error of NCCL"));
     CHECK(says(none, 1, "rank 0 of 2: failed at: NCCL unique id"));
-    auto const late = support::run_rank_threads(2, 1h, [&](std::size_t r, agreement& mine, ended_rank&) {
+    auto const late = support::run_rank_threads(2, 1h, [&](std::size_t r, rank_consensus& mine, ended_rank&) {
         if (r == 0) {
-            nccl_sums const sums{mine, 20ms};
+            nccl_all_reduce const sums{mine, 20ms};
             return;
         }
         for (int question = 0; question != 17; ++question)  // takes part, but never calls NCCL
-            (void)mine.values(question == 0 ? 2 : 0, "NCCL unique id");
+            (void)mine.all_gather(question == 0 ? 2 : 0, "NCCL unique id");
     });
     CHECK(says(late, 0, "ncclCommInitRankConfig failed: timed out (rank 0 waited): at least one of 2 ranks"));
     CHECK(late[1].text.empty());
     CHECK(fake_nccl.alive == 0);
-    agreement alone;
-    CHECK_THROWS_AS((nccl_sums{alone, 0s}), cuota::misuse);
+    rank_consensus alone;
+    CHECK_THROWS_AS((nccl_all_reduce{alone, 0s}), cuota::usage_error);
 }
 
 TEST_CASE("a communicator that cannot be ended well is aborted, and that is reported", "[interop][nccl]") {
     support::machine machine;
     int const aborted = fake_nccl.aborted;
-    agreement alone;
+    rank_consensus alone;
     {
-        nccl_sums const sums{alone, 1h};
+        nccl_all_reduce const sums{alone, 1h};
         fake_nccl.finalize_error = ncclSystemError;
     }
     fake_nccl.finalize_error = ncclSuccess;
@@ -197,30 +199,31 @@ TEST_CASE("a communicator that cannot be ended well is aborted, and that is repo
 
 }  // namespace
 
-TEST_CASE("nccl_sums that were moved from refuse every use by their name", "[interop][nccl][moved_from]") {
+TEST_CASE("nccl_all_reduce that were moved from refuse every use by their name",
+          "[interop][nccl][moved_from]") {
     support::machine const machine;
-    agreement alone;
-    nccl_sums first{alone, 1h};
-    nccl_sums const second{std::move(first)};
+    rank_consensus alone;
+    nccl_all_reduce first{alone, 1h};
+    nccl_all_reduce const second{std::move(first)};
     CHECK(second.ranks() == 1);
-    CHECK_THROWS_AS(first.ranks(), cuota::misuse);
-    CHECK_THROWS_AS(first.is_over(0), cuota::misuse);
-    CHECK_THROWS_AS(first.check(), cuota::misuse);
-    first = nccl_sums{alone, 1h};
+    CHECK_THROWS_AS(first.ranks(), cuota::usage_error);
+    CHECK_THROWS_AS(first.test(0), cuota::usage_error);
+    CHECK_THROWS_AS(first.check(), cuota::usage_error);
+    first = nccl_all_reduce{alone, 1h};
     CHECK(first.ranks() == 1);
 }
 
 TEST_CASE("in a child sums of NCCL end without a call, and requests are misuse", "[interop][nccl][fork]") {
     if (support::under_thread_sanitizer) CUOTA_SKIP("it does not take a fork of a program with threads");
     support::machine const machine;
-    agreement alone;
-    std::optional<buckets> sums{std::in_place, nccl_sums{alone, 1h}, counts,
+    rank_consensus alone;
+    std::optional<buckets> sums{std::in_place, nccl_all_reduce{alone, 1h}, counts,
                                 cuota::bucket_options{.memory = cuota::device_memory{}}};
-    std::optional<nccl_sums> link{std::in_place, alone, 1h};
+    std::optional<nccl_all_reduce> link{std::in_place, alone, 1h};
     cuota::stream const s;
     cuota::device_buffer<float> x{100, 1.0F, s, cuota::device_memory{}};
     auto const floats = x.write(s);
-    (void)link->begin({floats.span().data(), 100}, {}, nullptr, s);
+    (void)link->start({floats.span().data(), 100}, {}, nullptr, s);
     int const alive = fake_nccl.alive;
     int const aborted = fake_nccl.aborted;
     CHECK(alive == 2);
@@ -231,23 +234,23 @@ TEST_CASE("in a child sums of NCCL end without a call, and requests are misuse",
     });
     CHECK(ends == 0);
     int const requests = support::status_of_requests_in_child([&](support::requests_in_child& ask) {
-        agreement own;
+        rank_consensus own;
         ask.refuses("gradient_buckets::reduce", [&] { sums->reduce(own, [] {}); });
-        ask.refuses("nccl_sums::is_over", [&] { (void)link->is_over(0); });
-        ask.refuses("nccl_sums::check", [&] { link->check(); });
-        ask.refuses("nccl_sums::begin", [&] { (void)link->begin({}, {}, nullptr, s); });
-        ask.refuses("nccl_sums, made anew", [&] { nccl_sums const fresh{own, 1h}; });
+        ask.refuses("nccl_all_reduce::test", [&] { (void)link->test(0); });
+        ask.refuses("nccl_all_reduce::check", [&] { link->check(); });
+        ask.refuses("nccl_all_reduce::start", [&] { (void)link->start({}, {}, nullptr, s); });
+        ask.refuses("nccl_all_reduce, made anew", [&] { nccl_all_reduce const fresh{own, 1h}; });
         ask.expect("no communicator is aborted", fake_nccl.aborted == aborted);
     });
     CHECK(requests == 0);
-    while (!link->is_over(0)) link->check();
+    while (!link->test(0)) link->check();
 }
 
 TEST_CASE("NCCL that a parent used before CUDA is not its child's", "[interop][nccl][fork]") {
     if (support::under_thread_sanitizer) CUOTA_SKIP("it does not take a fork of a program with threads");
     if (!support::is_alone("NCCL that a parent used before CUDA is not its child's")) return;
-    agreement alone;
-    std::optional<nccl_sums> link{std::in_place, alone, 1h};
+    rank_consensus alone;
+    std::optional<nccl_all_reduce> link{std::in_place, alone, 1h};
     int const status = support::status_of_child([&] {
         link.reset();
         ::_exit(fake_nccl.alive == 1 ? 0 : 1);

@@ -20,7 +20,7 @@ using support::thrown;
 
 TEST_CASE("memory for PyTorch is charged to its device's budget, and is back when it is given back",
           "[interop][pytorch]") {
-    cuota::pytorch_memory memory{cuota::device_limits{"64MiB"}};
+    cuota::pytorch_allocator memory{cuota::device_limits{"64MiB"}};
     cuota::stream const s;
     void* const p = memory.allocate(5_MiB, 0, s.get());
     REQUIRE(p);
@@ -40,7 +40,7 @@ TEST_CASE("memory for PyTorch is charged to its device's budget, and is back whe
 
 TEST_CASE("what goes beyond the limit is null or an exception, and what fits is served after it",
           "[interop][pytorch]") {
-    cuota::pytorch_memory memory{cuota::device_limits{"64MiB"}};
+    cuota::pytorch_allocator memory{cuota::device_limits{"64MiB"}};
     cuota::stream const s;
     void* const all = memory.try_allocate(64_MiB, 0, s.get());
     REQUIRE(all);
@@ -58,7 +58,7 @@ TEST_CASE("what goes beyond the limit is null or an exception, and what fits is 
 }
 
 TEST_CASE("the default streams' memory is served by their null and special handles", "[interop][pytorch]") {
-    cuota::pytorch_memory memory;
+    cuota::pytorch_allocator memory;
     for (cudaStream_t const s : {cudaStream_t{}, cudaStreamLegacy, cudaStreamPerThread}) {
         void* const p = memory.try_allocate(1_MiB, 0, s);
         CHECK(p);
@@ -71,7 +71,7 @@ TEST_CASE("the default streams' memory is served by their null and special handl
 
 TEST_CASE("a limit that is lowered gives back what nobody uses, and refuses until there is room",
           "[interop][pytorch]") {
-    cuota::pytorch_memory memory{cuota::device_limits{"64MiB"}};
+    cuota::pytorch_allocator memory{cuota::device_limits{"64MiB"}};
     cuota::stream const s;
     void* const kept = memory.allocate(8_MiB, 0, s.get());
     void* const gone = memory.allocate(32_MiB, 0, s.get());
@@ -87,21 +87,21 @@ TEST_CASE("a limit that is lowered gives back what nobody uses, and refuses unti
     memory.deallocate(next, 2_MiB, 0, s.get());
     memory.deallocate(kept, 8_MiB, 0, s.get());
 
-    memory.set_share(0, 0.5);
+    memory.set_fraction(0, 0.5);
     CHECK(memory.account(0).limit() == cuota::device{0}.memory().total / 2);
-    CHECK_THROWS_AS(memory.set_share(0, 1.5), cuota::misuse);
-    CHECK_THROWS_AS(memory.set_share(0, 0.0 / memory.account(0).name().empty()), cuota::misuse);
+    CHECK_THROWS_AS(memory.set_fraction(0, 1.5), cuota::usage_error);
+    CHECK_THROWS_AS(memory.set_fraction(0, 0.0 / memory.account(0).name().empty()), cuota::usage_error);
     CHECK(memory.account(0).limit() == cuota::device{0}.memory().total / 2);
 }
 
 TEST_CASE("a device that is not there is named, by null and by exception", "[interop][pytorch]") {
     support::captured_errors errors;
-    cuota::pytorch_memory memory;
+    cuota::pytorch_allocator memory;
     cuota::stream const s;
     for (int const device : {-1, cuota::device::count(), 127, 128, 1 << 30}) {
         CHECK(memory.try_allocate(1, device, s.get()) == nullptr);
         CHECK(has(memory.last_failure(), "device " + std::to_string(device)));
-        CHECK_THROWS_AS((void)memory.allocate(1, device, s.get()), cuota::misuse);
+        CHECK_THROWS_AS((void)memory.allocate(1, device, s.get()), cuota::usage_error);
     }
     CHECK(errors.take().size() == 5);
     int here = 0;
@@ -113,7 +113,7 @@ TEST_CASE("a device that is not there is named, by null and by exception", "[int
 TEST_CASE("what is given back twice, wrongly, or was never here is reported and changes nothing",
           "[interop][pytorch]") {
     support::captured_errors errors;
-    cuota::pytorch_memory memory;
+    cuota::pytorch_allocator memory;
     cuota::stream const s;
     void* const p = memory.allocate(3_MiB, 0, s.get());
     int foreign = 0;
@@ -131,8 +131,8 @@ TEST_CASE("what is given back twice, wrongly, or was never here is reported and 
 }
 
 TEST_CASE("limits can be told until a device is asked for", "[interop][pytorch]") {
-    cuota::pytorch_memory memory{cuota::device_limits{"1MiB"}};
-    CHECK_THROWS_AS(memory.configure("1MB"), cuota::misuse);
+    cuota::pytorch_allocator memory{cuota::device_limits{"1MiB"}};
+    CHECK_THROWS_AS(memory.configure("1MB"), cuota::usage_error);
     memory.configure("32MiB");
     CHECK(memory.account(0).limit() == 32_MiB);
     memory.configure("64MiB");
@@ -140,14 +140,14 @@ TEST_CASE("limits can be told until a device is asked for", "[interop][pytorch]"
 }
 
 TEST_CASE("summaries name the budget, the pool and what is live", "[interop][pytorch]") {
-    cuota::pytorch_memory memory{cuota::device_limits{"64MiB"}};
+    cuota::pytorch_allocator memory{cuota::device_limits{"64MiB"}};
     CHECK(memory.summary_text() == "no allocations on any device");
     CHECK(memory.summary_as_json() == "[]");
-    CHECK_FALSE(memory.is_open(0));
+    CHECK_FALSE(memory.is_initialized(0));
     cuota::stream const s;
     void* const p = memory.allocate(3_MiB, 0, s.get());
-    CHECK(memory.is_open(0));
-    CHECK_FALSE((memory.is_open(1) || memory.is_open(-1) || memory.is_open(1 << 20)));
+    CHECK(memory.is_initialized(0));
+    CHECK_FALSE((memory.is_initialized(1) || memory.is_initialized(-1) || memory.is_initialized(1 << 20)));
     CHECK(has(memory.summary_text(), "device 0"));
     CHECK(has(memory.summary_text(), "pytorch"));
     CHECK(has(memory.summary_text(), "64.0 MiB"));
@@ -175,11 +175,11 @@ TEST_CASE("what is recorded begins once, and has the devices that were there and
           "[interop][pytorch]") {
     cuota::stream const s;
     for (bool const was_there : {false, true}) {
-        cuota::pytorch_memory memory{cuota::device_limits{"64MiB"}};
-        CHECK_THROWS_AS(memory.recorded(), cuota::misuse);
+        cuota::pytorch_allocator memory{cuota::device_limits{"64MiB"}};
+        CHECK_THROWS_AS(memory.recorded(), cuota::usage_error);
         if (was_there) memory.deallocate(memory.allocate(1_MiB, 0, s.get()), 1_MiB, 0, s.get());
         memory.record({.capacity = 1024});
-        CHECK_THROWS_AS(memory.record(), cuota::misuse);
+        CHECK_THROWS_AS(memory.record(), cuota::usage_error);
         memory.deallocate(memory.allocate(3_MiB, 0, s.get()), 3_MiB, 0, s.get());
         CHECK(memory.try_allocate(65_MiB, 0, s.get()) == nullptr);
         std::size_t taken = 0;

@@ -31,7 +31,7 @@ namespace {
 // A block that is freed at the end of the scope.
 class taken {
 public:
-    taken(cuota::pytorch_memory& of, std::size_t bytes, cudaStream_t s)
+    taken(cuota::pytorch_allocator& of, std::size_t bytes, cudaStream_t s)
         : of_{of}, bytes_{bytes}, stream_{s}, p_{of.allocate(bytes, 0, s)} {}
     taken(taken const&) = delete;
     taken& operator=(taken const&) = delete;
@@ -39,7 +39,7 @@ public:
     [[nodiscard]] void* get() const noexcept { return p_; }
 
 private:
-    cuota::pytorch_memory& of_;
+    cuota::pytorch_allocator& of_;
     std::size_t bytes_;
     cudaStream_t stream_;
     void* p_;
@@ -52,7 +52,7 @@ TEST_CASE("memory that another stream uses serves nobody before that is over, an
     support::machine const machine;
     cuota::stream const home;
     cuota::stream const side;
-    cuota::pytorch_memory memory{cuota::device_limits{"2MiB"}};
+    cuota::pytorch_allocator memory{cuota::device_limits{"2MiB"}};
     support::gate gate{side};
     void* p = memory.allocate(2_MiB, 0, home.get());
     side.wait(cuota::event{home});
@@ -77,14 +77,14 @@ TEST_CASE("each CUDA call that fails is null or an exception, and leaves nothing
     cuota::stream const home;
     cuota::stream const side;
     auto const seen = support::survives_every_failure(machine, [&] {
-        cuota::pytorch_memory memory{cuota::device_limits{"50%"}};
+        cuota::pytorch_allocator memory{cuota::device_limits{"50%"}};
         taken const p{memory, 3_MiB, home.get()};
         {
             taken const q{memory, 1_MiB, home.get()};
             memory.record_stream(q.get(), side.get());
         }
         taken const r{memory, 1_MiB, side.get()};
-        memory.set_share(0, 0.25);
+        memory.set_fraction(0, 0.25);
     });
     CHECK(seen.thrown > 0);
     CHECK(seen.reported > 0);
@@ -100,7 +100,7 @@ TEST_CASE("each CUDA call that fails under a request for null is null, and says 
             auto const injected = cuota::simulator::faults_injected();
             bool was_used = false;
             {
-                cuota::pytorch_memory memory;
+                cuota::pytorch_allocator memory;
                 cuota::simulator::fail_call(nullptr, nth, code);
                 void* const p = memory.try_allocate(3_MiB, 0, home.get());
                 was_used = cuota::simulator::faults_injected() != injected;
@@ -121,7 +121,7 @@ TEST_CASE("each CUDA call that fails under a request for null is null, and says 
 TEST_CASE("what is no lack of memory is reported, because PyTorch will call it one", "[interop][pytorch]") {
     support::machine machine;
     cuota::stream const home;
-    cuota::pytorch_memory memory{cuota::device_limits{"2MiB"}};
+    cuota::pytorch_allocator memory{cuota::device_limits{"2MiB"}};
     CHECK(memory.try_allocate(4_MiB, 0, home.get()) == nullptr);
     CHECK(machine.errors.take().empty());
     cuota::simulator::fail_call("cudaGetDevice", 1, cudaErrorInitializationError);
@@ -134,7 +134,7 @@ TEST_CASE("when CUDA has unloaded, what comes back is left to the driver, withou
           "[interop][pytorch]") {
     support::machine machine;
     cuota::stream const home;
-    cuota::pytorch_memory memory;
+    cuota::pytorch_allocator memory;
     void* const p = memory.allocate(1_MiB, 0, home.get());
     cuota::simulator::fail_call("cudaGetDevice", 1, cudaErrorCudartUnloading);
     memory.deallocate(p, 1_MiB, 0, home.get());
@@ -147,7 +147,7 @@ TEST_CASE("when CUDA has unloaded, what comes back is left to the driver, withou
 
 TEST_CASE("each device has its budget, and memory of one is given back there only", "[interop][pytorch]") {
     support::machine machine{{.devices = 2}};
-    cuota::pytorch_memory memory{cuota::device_limits{"1=4MiB,50%"}};
+    cuota::pytorch_allocator memory{cuota::device_limits{"1=4MiB,50%"}};
     void* const first = memory.allocate(1_MiB, 0, nullptr);
     void* const second = memory.allocate(1_MiB, 1, nullptr);
     CHECK(memory.account(0).limit() == 4_GiB);
@@ -165,7 +165,7 @@ TEST_CASE("each device has its budget, and memory of one is given back there onl
 
 TEST_CASE("to ask for the same memory again takes no more of the driver", "[interop][pytorch]") {
     support::machine const machine;
-    cuota::pytorch_memory memory;
+    cuota::pytorch_allocator memory;
     cuota::stream const s;
     memory.deallocate(memory.allocate(1_MiB, 0, s.get()), 1_MiB, 0, s.get());
     support::calls_since const created{"cuMemCreate"};
@@ -180,7 +180,7 @@ TEST_CASE("a capture as torch.cuda.graph makes it: memory is asked for in it, by
     cuota::simulator::set_capture_checks(cuota::simulator::capture_checks::every_slow_call);
     support::native_stream const side;
     support::native_stream const main;
-    cuota::pytorch_memory memory;
+    cuota::pytorch_allocator memory;
     memory.deallocate(memory.allocate(1_MiB, 0, main), 1_MiB, 0, main);
     void* const input = memory.allocate(1_MiB, 0, main);
     support::foreign_capture capture{side};  // global mode, as that of torch.cuda.graph
@@ -207,14 +207,14 @@ TEST_CASE("a capture as torch.cuda.graph makes it: memory is asked for in it, by
     CHECK(memory.stats(0).live_blocks == 1);  // the input, which the graph keeps
     CHECK(machine.errors.take().empty());
     CHECK(cuota::simulator::misuse_reports().empty());
-    CHECK(cuota::simulator::order_reports().empty());
+    CHECK(cuota::simulator::race_reports().empty());
 }
 
 TEST_CASE("a forked child that gives back its parent's memory for PyTorch does nothing",
           "[interop][pytorch][fork]") {
     if (support::under_thread_sanitizer) CUOTA_SKIP("it does not take a fork of a program with threads");
     support::machine const on;
-    cuota::pytorch_memory memory;
+    cuota::pytorch_allocator memory;
     cuota::stream const s;
     taken const part{memory, 1_MiB, s.get()};
     int const status =
@@ -226,7 +226,7 @@ TEST_CASE("in a child memory for PyTorch ends, and requests are refused, whateve
           "[interop][pytorch][fork]") {
     if (support::under_thread_sanitizer) CUOTA_SKIP("it does not take a fork of a program with threads");
     support::machine const on;
-    std::optional<cuota::pytorch_memory> memory{cuota::device_limits{"8MiB"}};
+    std::optional<cuota::pytorch_allocator> memory{cuota::device_limits{"8MiB"}};
     cuota::stream const s;
     cuota::stream const other;
     std::optional<taken> part{std::in_place, *memory, 1_MiB, s.get()};
@@ -267,7 +267,7 @@ TEST_CASE("in a child memory for PyTorch ends, and requests are refused, whateve
 TEST_CASE("memory for PyTorch that was only configured serves a child", "[interop][pytorch][fork]") {
     if (support::under_thread_sanitizer) CUOTA_SKIP("it does not take a fork of a program with threads");
     if (!support::is_alone("memory for PyTorch that was only configured serves a child")) return;
-    cuota::pytorch_memory memory;
+    cuota::pytorch_allocator memory;
     memory.configure("2MiB");
     std::atomic<bool> stop = false;
     std::thread beside{[&] {

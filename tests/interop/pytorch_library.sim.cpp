@@ -243,7 +243,7 @@ TEST_CASE("the library serves random requests of four threads, and its figures a
     char const* const told = std::getenv("CUOTA_STRESS");
     std::uint64_t const requests = told ? std::strtoull(told, nullptr, 10) : 20'000;
     simulator::reset({});  // no support::machine: the library keeps events and addresses of its pool
-    simulator::set_order_checks(simulator::order_checks::report);
+    simulator::set_race_checks(simulator::race_checks::report);
     library const pytorch;
     REQUIRE(pytorch.configure("48MiB") == 0);
     std::vector<cuota::stream> const streams(5);

@@ -99,9 +99,9 @@ TEST_CASE("a refusal is RMM's out_of_memory with our text, and ours inside", "[i
     CHECK(text.find("out_of_memory") != std::string::npos);
     CHECK(text.find("cuota::budget_exceeded: cannot allocate 100.0 MiB") != std::string::npos);
     CHECK(text.find("activations") != std::string::npos);
-    CHECK(refused.refused().facts().asked == 100_MiB);
+    CHECK(refused.refused().info().requested == 100_MiB);
     CHECK_THROWS_AS(std::rethrow_if_nested(refused), cuota::budget_exceeded);
-    CHECK(on.account.last_refusal()->facts().asked == 100_MiB);
+    CHECK(on.account.last_refusal()->info().requested == 100_MiB);
 
     auto mr = to_rmm(on.pool);
     CHECK_THROWS_AS(mr.allocate_sync(100_MiB), rmm::out_of_memory);
@@ -123,7 +123,7 @@ TEST_CASE("RMM's adaptors stand on a budget of ours", "[interop][rmm][gpu]") {
         rmm::device_buffer const y{1000, on.theirs(), pool};
         CHECK(on.account.held() == 1024 + 1_MiB);
         CHECK_THROWS_AS(rmm::device_buffer(8_MiB, on.theirs(), pool), rmm::out_of_memory);
-        CHECK(on.account.last_refusal()->facts().asked == 8_MiB);  // RMM's pool does not pass this on
+        CHECK(on.account.last_refusal()->info().requested == 8_MiB);  // RMM's pool does not pass this on
     }
     CHECK(on.account.held() == 0);
 }
@@ -144,7 +144,7 @@ TEST_CASE("RMM's resources are resources of ours", "[interop][rmm][gpu]") {
         support::behaves_as_a_resource(pool.resource());
     }
     SECTION("ours, there and back") {
-        cuota::scoped_pool const pool{cuota::budget{"ours", 64_MiB}};
+        cuota::scoped_pool const pool{cuota::budget{"own", 64_MiB}};
         support::behaves_as_a_resource(from_rmm(to_rmm(pool)));
     }
 }
@@ -153,9 +153,9 @@ TEST_CASE("what RMM refuses is a refusal of ours with RMM's words", "[interop][r
     auto limited = from_rmm(rmm::mr::limiting_resource_adaptor{rmm::mr::cuda_memory_resource{}, 1_MiB});
     auto const refused =
         thrown<cuota::out_of_memory>([&] { (void)limited.allocate_sync(2_MiB, 256, {"weights"}); });
-    CHECK(refused.facts().asked == 2_MiB);
-    CHECK(refused.facts().request.name == cuota::tag{"weights"});
-    CHECK(refused.facts().cause.find("Exceeded memory limit") != std::string::npos);
+    CHECK(refused.info().requested == 2_MiB);
+    CHECK(refused.info().request.name == cuota::tag{"weights"});
+    CHECK(refused.info().cause.find("Exceeded memory limit") != std::string::npos);
 }
 
 TEST_CASE("a refusal of ours that comes back through RMM is what it was", "[interop][rmm][gpu]") {
@@ -163,6 +163,6 @@ TEST_CASE("a refusal of ours that comes back through RMM is what it was", "[inte
     auto back = from_rmm(to_rmm(cuota::budgeted<>{account}));
     auto const refused =
         thrown<cuota::budget_exceeded>([&] { (void)back.allocate_sync(1_MiB, 256, {"weights"}); });
-    CHECK(refused.facts().request.name == cuota::tag{"weights"});
-    CHECK(refused.facts().refuser()->name == "small");
+    CHECK(refused.info().request.name == cuota::tag{"weights"});
+    CHECK(refused.info().refusing_budget()->name == "small");
 }

@@ -41,18 +41,18 @@ TEST_CASE("RMM's errors are ours, each with RMM's words", "[interop][rmm]") {
         [](std::size_t) -> void* { throw rmm::cuda_error{"cudaErrorInvalidDevice invalid device ordinal"}; });
     CHECK(cuda.code() == cudaErrorUnknown);
     CHECK(has(cuda.what(), "invalid device ordinal"));
-    auto const logic = error_of<cuota::misuse>(
+    auto const logic = error_of<cuota::usage_error>(
         [](std::size_t) -> void* { throw rmm::logic_error{"Invalid allocation size"}; });
     CHECK(has(logic.what(), "Invalid allocation size"));
     CHECK(logic.where().line == 17);
     auto const bad = error_of<cuota::out_of_memory>(
         [](std::size_t) -> void* { throw rmm::bad_alloc{"CUDA error (failed to allocate)"}; });
-    CHECK(has(bad.facts().cause, "failed to allocate"));
-    CHECK(bad.facts().asked == 1000);
+    CHECK(has(bad.info().cause, "failed to allocate"));
+    CHECK(bad.info().requested == 1000);
     auto const full = error_of<cuota::out_of_memory>(
         [](std::size_t) -> void* { throw rmm::out_of_memory{"Maximum pool size exceeded"}; });
-    CHECK(has(full.facts().cause, "out_of_memory: Maximum pool size exceeded"));
-    CHECK(full.facts().charged == 1024);
+    CHECK(has(full.info().cause, "out_of_memory: Maximum pool size exceeded"));
+    CHECK(full.info().charged == 1024);
 }
 
 TEST_CASE("RMM's containers on a pool of ours leave nothing when they are refused", "[interop][rmm]") {

@@ -71,7 +71,7 @@ TEST_CASE("scratch that is refused passes through Thrust as it is, and leaves no
     auto const before = some;
     auto const error = thrown<cuota::budget_exceeded>(
         [&] { thrust::stable_sort(thrust::cpp::par(scratch), some.begin(), some.end()); });
-    CHECK(error.facts().asked >= 5000 * sizeof(int));
+    CHECK(error.info().requested >= 5000 * sizeof(int));
     CHECK(small.held() == 0);
     CHECK(some == before);
 

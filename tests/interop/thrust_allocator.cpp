@@ -72,10 +72,10 @@ TEST_CASE("a device_vector has its memory of a resource, by its tag, and gives i
     {
         vector const v(1000, 7, allocator{s, memory, "keys"});
         CHECK(sum_of(v, s, memory) == 7000);
-        CHECK(memory.report().alive.at(0).bytes == cuota::round_up(4000, memory.granule()));
-        CHECK(memory.report().alive.at(0).name == cuota::tag{"keys"});
+        CHECK(memory.report().live.at(0).bytes == cuota::round_up(4000, memory.granularity()));
+        CHECK(memory.report().live.at(0).name == cuota::tag{"keys"});
     }
-    CHECK(memory.report().alive.empty());
+    CHECK(memory.report().live.empty());
 }
 
 TEST_CASE("a device_vector without a value is of zeros, and of what its type begins with",
@@ -128,12 +128,12 @@ TEST_CASE("a device_vector takes its allocator along when it is moved, swapped a
         a = std::move(b);
         CHECK(a.size() == 100);
         CHECK(a.get_allocator() == allocator{s, first});
-        CHECK(second.report().alive.empty());
+        CHECK(second.report().live.empty());
         vector const copy = a;
         CHECK(copy.get_allocator() == a.get_allocator());
         CHECK(sum_of(copy, s, first) == 100);
     }
-    CHECK(first.report().alive.empty());
+    CHECK(first.report().live.empty());
 }
 
 TEST_CASE("a device_vector beyond the budget is refused, and one that grows beyond it stays as it was",
@@ -144,9 +144,9 @@ TEST_CASE("a device_vector beyond the budget is refused, and one that grows beyo
     unsigned const line = __LINE__ + 1;
     allocator const ours{s, memory, "keys"};
     auto const error = thrown<cuota::budget_exceeded>([&] { vector const v(3000, ours); });
-    CHECK(error.facts().asked == 12000);
-    CHECK(error.facts().request.name == cuota::tag{"keys"});
-    CHECK(error.facts().request.where.line == line);
+    CHECK(error.info().requested == 12000);
+    CHECK(error.info().request.name == cuota::tag{"keys"});
+    CHECK(error.info().request.where.line == line);
     CHECK(small.held() == 0);
 
     vector v(1000, 7, ours);
@@ -177,7 +177,7 @@ TEST_CASE("no elements take no memory", "[interop][thrust][gpu]") {
 TEST_CASE("no container is made of host memory", "[interop][thrust][gpu]") {
     cuota::stream const s;
     cuota::any_resource const erased{cuota::pinned_memory{}};
-    CHECK_THROWS_AS((allocator{s, erased}), cuota::misuse);
+    CHECK_THROWS_AS((allocator{s, erased}), cuota::usage_error);
 }
 
 TEST_CASE("allocators of one stream and one resource are equal, for whatever type",

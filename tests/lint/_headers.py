@@ -22,7 +22,7 @@ def options_of(form):
     """The compiler's options for a form."""
     if form == "in place":
         return []
-    return ["-DCUOTA_SEPARATE=1", *[f"-DCUOTA_PART_{form.upper()}=1"] * (form in PARTS)]
+    return ["-DCUOTA_SEPARATE_COMPILATION=1", *[f"-DCUOTA_PART_{form.upper()}=1"] * (form in PARTS)]
 
 
 BEGINS = re.compile(r"[^\s#/]")  # the first declaration; comments and directives may stand before it

@@ -59,7 +59,7 @@ def compile_line():
     for word in words:
         if word in ("-o", "-x", "-c", "-MF", "-MT"):
             next(words)
-        elif word not in ("-MD", "-DCUOTA_SEPARATE=1", own):
+        elif word not in ("-MD", "-DCUOTA_SEPARATE_COMPILATION=1", own):
             line.append(word)
     return line
 

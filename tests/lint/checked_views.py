@@ -17,11 +17,11 @@ import _lint
 
 PROBE = """#include <cuota/all.hpp>
 auto one(cuota::batch const& b, cuota::stream_ref s) { return b.row_offsets(s).size(); }
-auto two(cuota::transform_job const& j) { return j.row_offsets().size(); }
+auto two(cuota::transform_context const& j) { return j.row_offsets().size(); }
 auto three(cuota::detail::slot_contents const& c) { return c.row_offsets(0, "", {}).size(); }
 auto four(cuota::scratch_arena& a, cuota::stream_ref s) { return a.needed(s); }
 """
-VIEWS = "device_span|device_matrix|lease|device_buffer|device_scalar|device_appender|append_buffer|host_device|foreign_buffer|pruned"
+VIEWS = "device_span|device_matrix|lease|device_buffer|device_scalar|device_appender|append_buffer|host_device|imported_buffer|pruned"
 MEMBER = re.compile(rf"^ {{4,}}(?:mutable )?(?!using |return |auto |friend |static |typedef |//)[\w:<>, *]*\b(?:{VIEWS})<[^;()=]*>+\s*[*&]?\s*\w+(?:{{}})?;")
 OPENED = re.compile(r"^(?:inline )?namespace (.*?) *{")
 CLOSED = re.compile(r"^}  // namespace")
@@ -58,7 +58,7 @@ with tempfile.TemporaryDirectory() as folder:
         for where, what in sorted(set(re.findall(rf'include/cuota/(\S+?:\d+):\d+: warning: (.*?) does not have the "{tag}" ABI tag', told.stdout))):
             if f"{tag}::" not in what:
                 findings.append(f"include/cuota/{where}: {what} has a view as a member, outside of CUOTA_VIEWS")
-        made = subprocess.run([*line, f"-DCUOTA_CHECKED={checked}", "-DCUOTA_SEPARATE=1", "-c", probe, "-o", f"{folder}/{tag}.o"],
+        made = subprocess.run([*line, f"-DCUOTA_CHECKED={checked}", "-DCUOTA_SEPARATE_COMPILATION=1", "-c", probe, "-o", f"{folder}/{tag}.o"],
                               text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         if made.returncode:
             sys.exit(made.stdout)

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-FileCopyrightText: 2026 The cuota authors
 # SPDX-License-Identifier: Apache-2.0
-"""A message's pattern has as many "{}" as the call has values: message, append_message, throw_misuse and throw_data_error."""
+"""A message's pattern has as many "{}" as the call has values: message, append_message, throw_usage_error and throw_data_error."""
 import re
 
 import _lint
 
-CALL = re.compile(r"\b(?:append_message|message|throw_misuse|throw_data_error)\(")
+CALL = re.compile(r"\b(?:append_message|message|throw_usage_error|throw_data_error)\(")
 TOKEN = re.compile(r'"(?:\\.|[^"\\])*"|\'(?:\\.|[^\'\\])\'|//[^\n]*|[()\[\]{},]|[^"\'()\[\]{},/]+|.', re.S)
 
 

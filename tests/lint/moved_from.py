@@ -9,7 +9,7 @@ import _lint
 
 # Tested only where the library that it needs is there, or what it needs cannot be made twice in a test.
 ELSEWHERE = {"numa_node": "a number, and needs libnuma", "numa_memory": "a handle without state, and needs libnuma",
-             "pytorch_memory": "is not moved", "device_limits": "is not moved", "transform_job": "the loader makes it, for one call",
+             "pytorch_allocator": "is not moved", "device_limits": "is not moved", "transform_context": "the loader makes it, for one call",
              "mpi_error": "as cuda_error", "nccl_error": "as cuda_error"}
 
 root = _lint.root()

@@ -26,7 +26,7 @@ if _lint.option("system"):  # where Thrust is found
 
 
 def check(source):
-    form = ["-DCUOTA_SEPARATE=1"] if source.parent.name == "examples" else []
+    form = ["-DCUOTA_SEPARATE_COMPILATION=1"] if source.parent.name == "examples" else []
     run = subprocess.run([*by_other, *form, f"-I{root}/include", "-fsyntax-only", source], text=True, stdout=subprocess.PIPE,
                          stderr=subprocess.STDOUT)
     return f"{source.relative_to(root)} does not compile by {other}:\n{run.stdout}" if run.returncode else None

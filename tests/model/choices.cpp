@@ -45,7 +45,7 @@ private:
         fiber const& f = at(of);
         std::size_t least = 0;
         if (of == thread_ && needs_empty_buffer(op_)) least = f.stored;
-        if (of != thread_ && op_.what == act::heavy_fence && how->asymmetric) least = f.fenced;
+        if (of != thread_ && op_.what == act::asymmetric_fence_heavy && how->asymmetric) least = f.fenced;
         auto& here = count(of);
         for (here = least; here <= f.stored; ++here)
             if (here == least || may_be_needed(of, f.buffer[here - 1])) choose(of + 1);

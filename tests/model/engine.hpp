@@ -28,7 +28,7 @@ struct entry {
     std::byte* at;
     std::size_t size;
     word value;
-    std::size_t fenced;  // number of earlier stores that preceded a light_fence when it was made
+    std::size_t fenced;  // number of earlier stores that preceded an asymmetric_fence_light when it was made
     bool release;
 };
 
@@ -72,10 +72,10 @@ struct fiber {
     bool done = false;
     operation next{};
     std::size_t stored = 0, fenced = 0,
-                to_fence = 0;  // entries; those before a light_fence; those before a pending one
+                to_fence = 0;  // entries; those before an asymmetric_fence_light; those before a pending one
     std::size_t arrived = 0;   // number of its stores that have arrived
     std::array<entry, buffer_size> buffer{};
-    cuota::detail::thread_record* record = nullptr;
+    cuota::detail::thread_slot* record = nullptr;
     void (*late)(void*) = nullptr;  // deferred action, see just_before_next()
     std::array<word, late_size / sizeof(word)> late_for{};
     std::size_t late_from = 0;          // first store after it
@@ -85,7 +85,7 @@ struct fiber {
 struct shared_state {
     std::array<std::size_t, most_threads + 1> allocated{};  // of each heap; the last: outside the threads
     std::array<std::size_t, most_threads + 1> latest{};     // its topmost block
-    cuota::detail::thread_record* outside_record = nullptr;
+    cuota::detail::thread_slot* outside_record = nullptr;
     int last = -1;  // latest thread; this and the number of preemptions count with options::preemptions only
     std::size_t preempted = 0;
     std::array<fiber, most_threads> fibers{};
@@ -197,7 +197,7 @@ inline word seen_by(fiber const& by, std::byte const* at, std::size_t size) {
     return in_memory(at, size);
 }
 
-inline std::uint16_t* known_of(std::byte const* place) {
+inline std::uint16_t* known_of(std::byte const* source_location) {
     return world().has(place) ? &known[static_cast<std::size_t>(place - world().heaps)] : nullptr;
 }
 
@@ -205,7 +205,7 @@ inline bool is_shared(std::uint16_t known_here) {
     return (known_here & is_written) != 0 && std::popcount(known_here & (is_written - 1U)) > 1;
 }
 
-inline bool is_shared(std::byte const* place) {
+inline bool is_shared(std::byte const* source_location) {
     auto const* const here = known_of(place);
     return !here || is_shared(*here);
 }

@@ -21,9 +21,9 @@
 #include "support/catch.hpp"
 
 using cuota::detail::block;
-using cuota::detail::front;
-using cuota::detail::fronts;
-using cuota::detail::thread_record;
+using cuota::detail::thread_cache;
+using cuota::detail::thread_caches;
+using cuota::detail::thread_slot;
 using model::tally;
 
 namespace {
@@ -74,7 +74,7 @@ struct books {
     friend auto operator<=>(books const&, books const&) = default;
 };
 
-// Works like block_pool: the fronts first, then a lock over everything.
+// Works like block_pool: the thread_caches first, then a lock over everything.
 class small_pool {
 public:
     explicit small_pool(bool alike) : alike_{alike} {
@@ -89,7 +89,7 @@ public:
     }
 
     // Returns the number of the block, from 1 up, or 0.
-    long take(thread_record& me, std::size_t wanted) {
+    long take(thread_slot& me, std::size_t wanted) {
         std::size_t const size = size_of(wanted);
         long ready = 0;
         auto const write = [&](block& b) {
@@ -98,7 +98,7 @@ public:
             ready = static_cast<long>(number_of(b));
             b.stand_at(address_of(number_of(b) - 1), block::state::live);
         };
-        if (fronts_.of(me).try_take(me, stream, size, size, write)) return ready;
+        if (thread_caches_.of(me).try_take(me, stream, size, size, write)) return ready;
         std::scoped_lock const lock{guard_};
         block* b = find(wanted);
         if (!b) {
@@ -111,17 +111,17 @@ public:
         requested_ += b->requested = size;
         b->note->stream = stream;
         b->stand_at(address_of(number - 1), block::state::live);
-        if (fronts_.of(me).is_of(me)) fronts_.of(me).remember(*b);
+        if (thread_caches_.of(me).is_of(me)) thread_caches_.of(me).remember(*b);
         return static_cast<long>(number);
     }
-    bool give(thread_record& me, std::size_t i) {
-        if (fronts_.of(me).try_put(me, address_of(i), stream, size_of(i), size_of(i))) return true;
+    bool give(thread_slot& me, std::size_t i) {
+        if (thread_caches_.of(me).try_put(me, address_of(i), stream, size_of(i), size_of(i))) return true;
         std::scoped_lock const lock{guard_};
         if (free_[i]) return false;
         block& b = *at_[i];
         if (!b.claim(address_of(i))) return false;
-        front* const mine = fronts_.open_for(me);
-        if (!mine || !mine->put(b, [this](block& other) { put_away(other); })) put_away(b);
+        thread_cache* const mine = thread_caches_.open_for(me);
+        if (!mine || !mine->put(b, [this](block& other) { flush_block(other); })) flush_block(b);
         return true;
     }
     long count() {
@@ -150,7 +150,7 @@ private:
     static constexpr std::uint64_t stream = 1;
 
     [[nodiscard]] std::size_t size_of(std::size_t i) const {
-        return alike_ ? block::granule : (i + 1) * block::granule;
+        return alike_ ? block::granularity : (i + 1) * block::granularity;
     }
     // Does not read the block's atomic word, which would add a step.
     [[nodiscard]] std::size_t number_of(block const& b) const { return &b == at_[0] ? 1 : 2; }
@@ -160,15 +160,15 @@ private:
         return nullptr;
     }
     [[nodiscard]] static void* address_of(std::size_t i) { return reinterpret_cast<void*>((i + 1) << 20); }
-    void put_away(block& b) {
+    void flush_block(block& b) {
         requested_ -= std::exchange(b.requested, 0);
         b.stand_at(address_of(number_of(b) - 1), block::state::free);
         free_[number_of(b) - 1] = true;
     }
     void collect() {
-        requested_ -= fronts_.collect([this](block& b) {
+        requested_ -= thread_caches_.collect([this](block& b) {
             is_emptied_ = true;
-            put_away(b);
+            flush_block(b);
         });
         is_emptied_ = false;
     }
@@ -176,9 +176,9 @@ private:
     bool const alike_;
     bool is_emptied_ = false;
     cuota::detail::mutex guard_;
-    fronts fronts_;
+    thread_caches thread_caches_;
     std::array<block, blocks> records_;
-    std::array<cuota::detail::block_note, blocks> notes_;
+    std::array<cuota::detail::block_metadata, blocks> notes_;
     std::array<block*, blocks> at_{};
     std::array<bool, blocks> free_{};
     std::size_t requested_ = 0;
@@ -196,12 +196,12 @@ struct several_threads : model::scenario {
                 long const answer = carry_out(enter(t), o);
                 model::check(answer == state.apply(o), "one thing at a time, it does as it should");
             }
-        cuota::detail::this_thread_record() = &records.back();
+        cuota::detail::this_thread_slot() = &records.back();
         history = model::linear<books, operation>{state};
     }
 
     void thread(int number) override {
-        thread_record& me = enter(static_cast<std::size_t>(number));
+        thread_slot& me = enter(static_cast<std::size_t>(number));
         for (operation o : run[static_cast<std::size_t>(number)]) {
             o.who = number;
             history.call(number, o);
@@ -222,11 +222,11 @@ struct several_threads : model::scenario {
     }
 
 private:
-    thread_record& enter(std::size_t t) {
-        cuota::detail::this_thread_record() = &records[t];
+    thread_slot& enter(std::size_t t) {
+        cuota::detail::this_thread_slot() = &records[t];
         return records[t];
     }
-    long carry_out(thread_record& me, operation const& o) {
+    long carry_out(thread_slot& me, operation const& o) {
         switch (o.what) {
             case act::take: return pool.take(me, o.which);
             case act::give: return pool.give(me, o.which);
@@ -237,7 +237,7 @@ private:
     }
 
     program run;
-    std::array<thread_record, 4> records;
+    std::array<thread_slot, 4> records;
     std::array<cuota::detail::atomic<int>, 4> told{};
     small_pool pool;
     model::linear<books, operation> history;

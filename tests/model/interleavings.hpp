@@ -19,7 +19,7 @@
 #include <vector>
 
 namespace cuota::inline v0::detail {
-struct thread_record;
+struct thread_slot;
 }
 
 namespace model {
@@ -82,7 +82,7 @@ enum class act : std::uint8_t {
     try_lock,
     unlock,
     fence,
-    heavy_fence,
+    asymmetric_fence_heavy,
     wait,
     step
 };
@@ -108,12 +108,12 @@ void before(operation const& next);  // a point where other threads may run; ret
 void stored(operation const& op);    // stores into the thread's buffer
 word seen(std::byte const* at, std::size_t size);  // the thread's own buffer comes first
 void told(operation const& op, word value);        // the result, for the text of a failure
-void light_fence(site where);
+void asymmetric_fence_light(site where);
 constexpr std::size_t late_size = 64;
 void do_later(void (*act)(void*), void const* what, std::size_t size);
 void forced_step();  // does the deferred action
 [[nodiscard]] bool asymmetric();
-[[nodiscard]] cuota::detail::thread_record*& record();
+[[nodiscard]] cuota::detail::thread_slot*& record();
 [[nodiscard]] int self();  // -1 outside the threads
 [[nodiscard]] result explore(options const& how, int threads, std::function<scenario*()> const& make);
 }  // namespace detail

@@ -17,7 +17,7 @@
 #include "support/catch.hpp"
 
 using cuota::detail::ledger;
-using node = cuota::shared<ledger>;
+using node = cuota::detail::intrusive_ptr<ledger>;
 using model::tally;
 
 namespace {
@@ -76,7 +76,7 @@ struct two_levels : model::scenario {
         for (std::size_t t = 0; t != records.size(); ++t) records[t].index = static_cast<unsigned>(t);
         for (std::size_t t = 0; t != before.size(); ++t)
             for (operation const& o : before[t]) {
-                cuota::detail::this_thread_record() = &records[t];
+                cuota::detail::this_thread_slot() = &records[t];
                 operation const first = first_of(o);
                 bool const done = carry_out(first);
                 model::check(done == (state.apply(first) != 0), "one thing at a time, it does as it should");
@@ -84,12 +84,12 @@ struct two_levels : model::scenario {
                 (void)carry_out(o);
                 state.apply(o);
             }
-        cuota::detail::this_thread_record() = &records.back();
+        cuota::detail::this_thread_slot() = &records.back();
         history = model::linear<account, operation>{state};
     }
 
     void thread(int me) override {
-        cuota::detail::this_thread_record() = &records[static_cast<std::size_t>(me)];
+        cuota::detail::this_thread_slot() = &records[static_cast<std::size_t>(me)];
         for (operation const& o : run[static_cast<std::size_t>(me)]) {
             operation const first = first_of(o);
             history.call(me, first);
@@ -102,8 +102,8 @@ struct two_levels : model::scenario {
         }
     }
     void at_end() override {
-        cuota::budget_facts const at_root = root->now();
-        cuota::budget_facts const at_child = child->now();
+        cuota::budget_info const at_root = root->info();
+        cuota::budget_info const at_child = child->info();
         auto const is = [&](account const& a) {
             return at_root.held == static_cast<std::size_t>(a.held(0)) &&
                    at_child.held == static_cast<std::size_t>(a.held(1)) &&
@@ -115,7 +115,7 @@ struct two_levels : model::scenario {
         model::check(history.any(is), "held and peak are what one order of the answers makes them");
         // The rest can be refunded, and nothing remains.
         model::check(child->try_refund(child->charged_here()) && root->try_refund(root->charged_here()) &&
-                         root->now().held == 0 && child->now().held == 0,
+                         root->info().held == 0 && child->info().held == 0,
                      "no refund is lost");
     }
 
@@ -136,7 +136,7 @@ private:
     }
 
     program run;
-    std::array<cuota::detail::thread_record, 4> records;
+    std::array<cuota::detail::thread_slot, 4> records;
     node root;
     node child;
     model::linear<account, operation> history;

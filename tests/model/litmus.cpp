@@ -33,11 +33,14 @@ struct store_buffering : model::scenario {
         if (between == fence::full) place[me].exchange(1);
         else place[me].store(1, relaxed);
         if (between == fence::asymmetric || between == fence::light_only)
-            me == 0 ? stepping::light_fence() : heavy();
-        if (between == fence::heavy_only && me == 1) stepping::heavy_fence();
+            me == 0 ? stepping::asymmetric_fence_light() : heavy();
+        if (between == fence::heavy_only && me == 1) stepping::asymmetric_fence_heavy();
         saw[me] = place[1 - me].load(relaxed);
     }
-    void heavy() const { between == fence::asymmetric ? stepping::heavy_fence() : stepping::light_fence(); }
+    void heavy() const {
+        between == fence::asymmetric ? stepping::asymmetric_fence_heavy()
+                                     : stepping::asymmetric_fence_light();
+    }
     void at_end() override { model::check(saw[0] != 0 || saw[1] != 0, "one of two sees the other's store"); }
 
     fence between;
@@ -50,9 +53,10 @@ struct dekker : model::scenario {
     explicit dekker(fence f) : between{f} {}
     void thread(int me) override {
         wants[me].store(true, relaxed);
-        if (between == fence::asymmetric) me == 0 ? stepping::light_fence() : stepping::heavy_fence();
-        if (between == fence::light_only) stepping::light_fence();
-        if (between == fence::heavy_only && me == 1) stepping::heavy_fence();
+        if (between == fence::asymmetric)
+            me == 0 ? stepping::asymmetric_fence_light() : stepping::asymmetric_fence_heavy();
+        if (between == fence::light_only) stepping::asymmetric_fence_light();
+        if (between == fence::heavy_only && me == 1) stepping::asymmetric_fence_heavy();
         if (!wants[1 - me].load(acquire)) {
             model::step([&] { ++inside; });
             model::step([&] { --inside; });
@@ -373,7 +377,7 @@ struct writer : model::scenario {
         history.returned(me, me == 0 ? 1 : place.load(relaxed));
     }
     bool fenced;
-    stepping::atomic<int> place{0}, own{0};
+    stepping::atomic<int> source_location{0}, own{0};
     model::linear<last_written, int> history{last_written{}};
 };
 }  // namespace
@@ -538,8 +542,8 @@ struct random_program : model::scenario {
                 case 4:
                 case 5: saw[self] = saw[self] * 4 + static_cast<unsigned>(place.load(relaxed)); break;
                 case 6: saw[self] = saw[self] * 4 + static_cast<unsigned>(place.exchange(s.value)); break;
-                case 7: stepping::light_fence(); break;
-                case 8: stepping::heavy_fence(); break;
+                case 7: stepping::asymmetric_fence_light(); break;
+                case 8: stepping::asymmetric_fence_heavy(); break;
                 case 9: model::step([&] { counter = counter * 4 + static_cast<unsigned>(me); }); break;
                 default: locked(self, place, s.value); break;
             }
@@ -565,7 +569,7 @@ struct random_program : model::scenario {
 
     struct one {
         int what;
-        std::size_t place;
+        std::size_t source_location;
         int value;
     };
     bool watched;

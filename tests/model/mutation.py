@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-FileCopyrightText: 2026 The cuota authors
 # SPDX-License-Identifier: Apache-2.0
-"""Takes one step after another out of the ledger, of what threads keep ready of a pool, and of tenured_lock, and wants the
+"""Takes one step after another out of the ledger, of what threads keep ready of a pool, and of biased_lock, and wants the
 model checker to notice.
 
     mutation.py --commands=build/dev/compile_commands.json [WORD...]
@@ -20,7 +20,7 @@ import tempfile
 
 from mutations import FRONT_MUTATIONS, LEDGER_MUTATIONS, TENURED_LOCK_MUTATIONS
 
-ALL = {"ledger": LEDGER_MUTATIONS, "front": FRONT_MUTATIONS, "tenured_lock": TENURED_LOCK_MUTATIONS}
+ALL = {"ledger": LEDGER_MUTATIONS, "front": FRONT_MUTATIONS, "biased_lock": TENURED_LOCK_MUTATIONS}
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests" / "support"))
 from mutating import apply  # noqa: E402

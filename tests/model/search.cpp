@@ -5,13 +5,14 @@
 // continues. It is depth-first, restores saved bytes to try the next choice, and continues from no state twice (compared by a 128-bit hash
 // over all bytes: stacks in use with the saved registers, allocations, store buffers).
 //
-// A step that needs an empty store buffer (a locked instruction, a fence) waits for that. heavy_fence waits until no other buffer has
-// stores from before its owner's latest light_fence, and no longer, so that a missing light fence is found although the code runs in
-// program order here. light_fence is not a step: it only delays others, so it can be combined with its thread's next step.
+// A step that needs an empty store buffer (a locked instruction, a fence) waits for that. asymmetric_fence_heavy waits until no other
+// buffer has stores from before its owner's latest asymmetric_fence_light, and no longer, so that a missing light fence is found although
+// the code runs in program order here. asymmetric_fence_light is not a step: it only delays others, so it can be combined with its thread's
+// next step.
 //
 // Besides the omissions of choices.cpp, with options::reduce a step is done immediately, together with the step before it, if it commutes
 // with all steps that others may do before it and always() cannot observe it. These are
-//   - a store into the thread's own buffer: others cannot see it, and it delays no fence unless a light_fence follows;
+//   - a store into the thread's own buffer: others cannot see it, and it delays no fence unless an asymmetric_fence_light follows;
 //   - any access to a place that one thread alone uses, and a load from a place that is never changed. These places are learnt while
 //     exploring, from random walks at first: when a place turns out to be used otherwise, the exploration starts again. The first use
 //     that contradicts the assumption does not depend on the step that was done early, so the reduced search still reaches and detects it;

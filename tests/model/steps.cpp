@@ -42,7 +42,7 @@ void fail(char const* what) {
 }
 
 namespace {
-bool is_saved(std::byte const* place) {
+bool is_saved(std::byte const* source_location) {
     auto const names = [&](auto const& more) {
         return place >= more.data() && place < more.data() + more.size();
     };
@@ -65,7 +65,7 @@ bool can(fiber const& f, operation const& op) {
         case act::step: return true;
         case act::wait: return op.may_go_on(seen_by(f, op.at, op.size));
         case act::lock: return f.stored == 0 && in_memory(op.at, op.size) == 0;
-        case act::heavy_fence: return f.stored == 0 && !(how->asymmetric && others_have_fenced(f));
+        case act::asymmetric_fence_heavy: return f.stored == 0 && !(how->asymmetric && others_have_fenced(f));
         default: return f.stored == 0;
     }
 }
@@ -88,14 +88,15 @@ void learn(operation const& op) {
 
 bool is_nobodys_business(fiber const& f, operation const& op) {
     if (op.what == act::fence) return can(f, op);
-    if (!reducing || op.what == act::step || op.what == act::heavy_fence || !can(f, op)) return false;
+    if (!reducing || op.what == act::step || op.what == act::asymmetric_fence_heavy || !can(f, op))
+        return false;
     if (op.what == act::unlock) return known_of(op.at) && (*known_of(op.at) & is_tried) == 0 && !f.late;
     return !is_shared(op.at);
 }
 
 // ---- The text of a failure.
 
-std::string name_of(std::byte const* place) {
+std::string name_of(std::byte const* source_location) {
     static std::map<std::byte const*, std::size_t> names;
     if (text.empty()) names.clear();
     return "#" + std::to_string(names.emplace(place, names.size() + 1).first->second);
@@ -273,7 +274,7 @@ void told(operation const& op, word value) {
     tell(running, -1, op, value);
 }
 
-void light_fence(site where) {
+void asymmetric_fence_light(site where) {
     if (running < 0) return;
     operation const op{.what = act::fence, .where = where};
     if (how->asymmetric) at(running).to_fence = at(running).stored;
@@ -282,7 +283,7 @@ void light_fence(site where) {
 }
 
 bool asymmetric() { return how->asymmetric; }
-cuota::detail::thread_record*& record() { return running < 0 ? state.outside_record : at(running).record; }
+cuota::detail::thread_slot*& record() { return running < 0 ? state.outside_record : at(running).record; }
 int self() { return running; }
 
 }  // namespace detail

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Explores every order of the atomic steps by which a tenured_lock passes from thread to thread, in the text of the header: critical
+// Explores every order of the atomic steps by which a biased_lock passes from thread to thread, in the text of the header: critical
 // sections do not overlap, and each sees all earlier ones.
 
 #include <cuota/core/tenured_lock.hpp>
@@ -14,7 +14,7 @@
 #include "model/tally.hpp"
 #include "support/catch.hpp"
 
-using cuota::detail::thread_record;
+using cuota::detail::thread_slot;
 using model::tally;
 
 namespace {
@@ -27,14 +27,14 @@ using program = std::vector<std::vector<act>>;
 struct several_threads : model::scenario {
     several_threads(program const& all, program const& before) : run{all} {
         for (std::size_t t = 0; t != before.size(); ++t) {
-            cuota::detail::this_thread_record() = &records[t];
+            cuota::detail::this_thread_slot() = &records[t];
             for (act const what : before[t]) carry_out(what);
         }
-        cuota::detail::this_thread_record() = &records.back();
+        cuota::detail::this_thread_slot() = &records.back();
     }
     void thread(int number) override {
         auto const t = static_cast<std::size_t>(number);
-        cuota::detail::this_thread_record() = &records[t];
+        cuota::detail::this_thread_slot() = &records[t];
         for (act const what : run[t]) carry_out(what);
     }
     void at_end() override {
@@ -55,8 +55,8 @@ private:
     }
 
     program run;
-    std::array<thread_record, 4> records;
-    cuota::detail::tenured_lock lock;
+    std::array<thread_slot, 4> records;
+    cuota::detail::biased_lock lock;
     cuota::detail::atomic<int> inside = 0, count = 0, calls = 0;
 };
 
@@ -78,8 +78,8 @@ model::options any_machine() {
 
 }  // namespace
 
-TEST_CASE("a tenured_lock is called in while its holder runs something, or begins to",
-          "[model][tenured_lock]") {
+TEST_CASE("a biased_lock is called in while its holder runs something, or begins to",
+          "[model][biased_lock]") {
     tally sum;
     model::options const how = any_machine();
     for (program const& before : {by_the_first, by_one_who_is_gone, by_two, program{}}) {
@@ -90,7 +90,7 @@ TEST_CASE("a tenured_lock is called in while its holder runs something, or begin
     tell(sum);
 }
 
-TEST_CASE("a tenured_lock goes to and fro between threads", "[model][tenured_lock]") {
+TEST_CASE("a biased_lock goes to and fro between threads", "[model][biased_lock]") {
     tally sum;
     model::options const how = any_machine();
     std::mt19937 random{1};

@@ -15,7 +15,7 @@
 #include "support/failing_heap.hpp"
 
 using cuota::detail::block;
-using cuota::detail::block_note;
+using cuota::detail::block_metadata;
 using cuota::detail::block_store;
 using cuota::detail::wait_point;
 using cuota::detail::wait_set;
@@ -63,19 +63,19 @@ TEST_CASE("a live block is claimed once, by its first byte", "[pool][block]") {
         CHECK_FALSE(b.claim(address(off)));
     CHECK_FALSE(b.claim(nullptr));
     CHECK(b.claim(address(512)));
-    CHECK(b.has_state(block::state::held));
+    CHECK(b.has_state(block::state::in_transition));
     CHECK_FALSE(b.claim(address(512)));
     CHECK_FALSE(b.may_merge());
 }
 
 TEST_CASE("a block keeps its address whatever its state", "[pool][block]") {
     block b;
-    for (auto const now : {block::state::live, block::state::held, block::state::hole, block::state::growing,
-                           block::state::free}) {
+    for (auto const now : {block::state::live, block::state::in_transition, block::state::hole,
+                           block::state::growing, block::state::free}) {
         b.stand_at(address(768), now);
         CHECK(b.at() == address(768));
         CHECK(b.has_state(now));
-        b.become(block::state::held);
+        b.become(block::state::in_transition);
         CHECK(b.at() == address(768));
     }
     b.size = 512;
@@ -247,24 +247,24 @@ TEST_CASE("a record is found by its number, however many there are", "[pool][blo
 
 TEST_CASE("notes are each of one's own, and used again without the host's heap", "[pool][block]") {
     block_store store;
-    std::set<block_note*> first;
+    std::set<block_metadata*> first;
     for (std::size_t i = 0; i != 300; ++i) {
         store.reserve_note();
         REQUIRE(first.insert(&store.make_note()).second);
     }
 
-    std::vector<block_note*> again;
+    std::vector<block_metadata*> again;
     again.reserve(first.size());
     {
         support::failing_heap const heap{0};
-        for (block_note* note : first) store.drop_note(*note);
+        for (block_metadata* note : first) store.drop_note(*note);
         for (std::size_t i = 0; i != first.size(); ++i) {
             store.reserve_note();
             again.push_back(&store.make_note());
         }
         CHECK(heap.refused() == 0);
     }
-    CHECK(std::set<block_note*>(again.begin(), again.end()) == first);
+    CHECK(std::set<block_metadata*>(again.begin(), again.end()) == first);
 }
 
 TEST_CASE("a host without memory gets no note, and loses none", "[pool][block]") {
@@ -274,7 +274,7 @@ TEST_CASE("a host without memory gets no note, and loses none", "[pool][block]")
         CHECK_THROWS_AS(store.reserve_note(), std::bad_alloc);
     }
     store.reserve_note();
-    block_note& made = store.make_note();
+    block_metadata& made = store.make_note();
     store.drop_note(made);
     CHECK(&store.make_note() == &made);
 }

@@ -120,17 +120,17 @@ TEST_CASE("sixteen blocks are looked at", "[pool][block_choice]") {
 
 TEST_CASE("what stays is put beside what stays, whatever else would fit more tightly",
           "[pool][block_choice]") {
-    using cuota::lifespan;
+    using cuota::lifetime_hint;
     block_index blocks;
     CHECK(!choose_block_to_keep(blocks, {1}));
-    auto const take = [&](block& from, std::size_t size, lifespan meant) -> block& {
-        return blocks.take(from, size, size, {}, {0, meant});
+    auto const take = [&](block& from, std::size_t size, lifetime_hint lifetime) -> block& {
+        return blocks.take(from, size, size, {}, {0, lifetime});
     };
     block& segment = blocks.add_segment(reinterpret_cast<void*>(1 << 20), 1_MiB);
-    block& first = take(segment, 4_KiB, lifespan::persistent);
-    block& other = take(*first.after, 4_KiB, lifespan::scratch);
-    block& hole = take(*other.after, 8_KiB, lifespan::scratch);
-    block& stays = take(*hole.after, 4_KiB, lifespan::persistent);
+    block& first = take(segment, 4_KiB, lifetime_hint::persistent);
+    block& other = take(*first.after, 4_KiB, lifetime_hint::scratch);
+    block& hole = take(*other.after, 8_KiB, lifetime_hint::scratch);
+    block& stays = take(*hole.after, 4_KiB, lifetime_hint::persistent);
     block& rest = *stays.after;
     blocks.release(hole, {});
 

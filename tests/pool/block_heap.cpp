@@ -18,7 +18,7 @@
 #include "support/machine.hpp"
 
 using namespace cuota::literals;
-using cuota::lifespan;
+using cuota::lifetime_hint;
 using cuota::detail::block;
 using cuota::detail::block_heap;
 using cuota::detail::block_request;
@@ -32,10 +32,10 @@ using pool_tests::offset_of;
 
 namespace {
 
-block* take(block_heap& heap, std::size_t bytes, std::size_t alignment = block::granule,
-            lifespan meant = lifespan::scratch, block_user const& user = {}) {
-    block_request const r{bytes, {}, meant, alignment};
-    block* const b = heap.find(r, user.lane);
+block* take(block_heap& heap, std::size_t bytes, std::size_t alignment = block::granularity,
+            lifetime_hint lifetime = lifetime_hint::scratch, block_user const& user = {}) {
+    block_request const r{bytes, {}, lifetime, alignment};
+    block* const b = heap.find(r, user.stream_index);
     if (!b) return nullptr;
     host_waits left;
     block& taken = heap.take(*b, r, user, left);
@@ -74,7 +74,7 @@ TEST_CASE("a block_heap counts what is live, what it has, and the most of both",
     CHECK(now.segments == 1);
 }
 
-TEST_CASE("sizes are multiples of a block_heap's granule", "[pool][block_heap]") {
+TEST_CASE("sizes are multiples of a block_heap's granularity", "[pool][block_heap]") {
     block_heap heap{4096};
     heap.add({address(0), 64_KiB});
     block* const b = take(heap, 1, 4096);
@@ -87,9 +87,10 @@ TEST_CASE("sizes are multiples of a block_heap's granule", "[pool][block_heap]")
 TEST_CASE("an aligned block skips what comes before, and that stays free", "[pool][block_heap]") {
     block_heap heap;
     heap.add({address(256), 1_MiB});
-    lifespan const meant = GENERATE(lifespan::scratch, lifespan::step, lifespan::persistent);
+    lifetime_hint const lifetime =
+        GENERATE(lifetime_hint::scratch, lifetime_hint::step, lifetime_hint::persistent);
     heap.steps().go_on();
-    block* const b = take(heap, 1000, 4096, meant);
+    block* const b = take(heap, 1000, 4096, lifetime);
     REQUIRE(b);
     CHECK(offset_of(*b) % 4096 == 0);
     CHECK(b->size == 1024);
@@ -135,7 +136,7 @@ TEST_CASE("what is left on both sides of an aligned block waits for what the who
     {
         support::gate gate{a};
         heap.give(*whole, wait_set{heap.order().release_on(of_a)});
-        block* const middle = take(heap, 4096, 16_KiB, lifespan::scratch, {&s, of_b});
+        block* const middle = take(heap, 4096, 16_KiB, lifetime_hint::scratch, {&s, of_b});
         REQUIRE(middle);
         CHECK(heap.stats().stream_waits == 1);
         CHECK(middle->waits.is_empty());
@@ -193,8 +194,8 @@ TEST_CASE("a walk of aligned requests: each is served where it fits, and all com
         if (random() % 2 == 0 || live.empty()) {
             std::size_t const alignment = std::size_t{1} << random() % 18;
             std::size_t const bytes = 1 + random() % 20'000;
-            auto const meant = static_cast<lifespan>(random() % 3);
-            block* const b = take(heap, bytes, alignment, meant);
+            auto const lifetime = static_cast<lifetime_hint>(random() % 3);
+            block* const b = take(heap, bytes, alignment, lifetime);
             if (!b) {
                 REQUIRE(heap.stats().largest_free < cuota::round_up(bytes, 256) + alignment);
                 continue;

@@ -129,13 +129,13 @@ TEST_CASE(
     void* const p = take(pool, s, 512);
     void* const ready = take(pool, s, 512);
     give(pool, s, ready, 512);
-    void* const keeps[]{pool.try_take(&in_order, {512, {}, cuota::lifespan::scratch, 256, true}),
-                        pool.try_take(&in_order, {512, {}, cuota::lifespan::scratch, 256, true})};
+    void* const keeps[]{pool.try_take(&in_order, {512, {}, cuota::lifetime_hint::scratch, 256, true}),
+                        pool.try_take(&in_order, {512, {}, cuota::lifetime_hint::scratch, 256, true})};
 
     CHECK(pool.close());
     CHECK_FALSE(pool.close());  // already closed
 
-    CHECK(has(thrown<cuota::misuse>([&] {
+    CHECK(has(thrown<cuota::usage_error>([&] {
                   (void)pool.try_take(&in_order, {512, {{}, {"late.cpp", 3}}});
               }).what(),
               "pool main: allocation after close()"));
@@ -186,7 +186,7 @@ TEST_CASE("a wrong release is reported, and changes nothing", "[pool][block_pool
 }
 
 TEST_CASE("what stays gets its bytes also for a new stream, for which what is held ready comes in",
-          "[pool][block_pool][lifespan]") {
+          "[pool][block_pool][lifetime_hint]") {
     cuota::stream const s;
     cuota::stream const fresh;
     cuota::stream_ref const in_order = fresh;
@@ -195,8 +195,8 @@ TEST_CASE("what stays gets its bytes also for a new stream, for which what is he
     give(pool, s, take(pool, s, 2_MiB), 2_MiB);  // so that the requests below set no peak
     void* const small = take(pool, s, 4096);
     give(pool, s, small, 4096);  // in the thread cache; the rest is one free block
-    CHECK(pool.try_take(&in_order, {1_MiB, {}, cuota::lifespan::persistent}) == small);
-    CHECK(pool.stats().taken_again == 0);
+    CHECK(pool.try_take(&in_order, {1_MiB, {}, cuota::lifetime_hint::persistent}) == small);
+    CHECK(pool.stats().thread_cache_hits == 0);
     CHECK(pool.stats().free_blocks == 1);
     CHECK(pool.largest_free() == 63_MiB);
     give(pool, fresh, small, 1_MiB);

@@ -19,7 +19,7 @@ namespace pool_tests {
 using namespace cuota::literals;
 
 /// Counts mapped bytes; `most` is the capacity.
-class fake_pages final : public cuota::detail::page_range {
+class fake_pages final : public cuota::detail::mapped_range {
 public:
     fake_pages(std::size_t& mapped, std::size_t most) : mapped_{&mapped}, most_{most} {}
     [[nodiscard]] std::byte* at() const noexcept override {
@@ -57,7 +57,7 @@ public:
     void deallocate(cuota::stream_ref, void*, std::size_t bytes, std::size_t) noexcept { give(bytes); }
     void* allocate_sync(std::size_t bytes, std::size_t) { return take(bytes); }
     void deallocate_sync(void*, std::size_t bytes, std::size_t) noexcept { give(bytes); }
-    static constexpr std::size_t granule() noexcept { return 256; }
+    static constexpr std::size_t granularity() noexcept { return 256; }
     static constexpr cuota::memory_kind kind() noexcept { return cuota::memory_kind::device; }
     bool operator==(recorded_source const&) const noexcept = default;
 
@@ -90,12 +90,12 @@ struct empty_source {
     void deallocate(cuota::stream_ref, void*, std::size_t, std::size_t) noexcept {}
     void* allocate_sync(std::size_t, std::size_t) { throw cuota::out_of_memory{cuota::refusal{}}; }
     void deallocate_sync(void*, std::size_t, std::size_t) noexcept {}
-    std::size_t granule() const noexcept { return 256; }
+    std::size_t granularity() const noexcept { return 256; }
     static constexpr cuota::memory_kind kind() noexcept { return cuota::memory_kind::device; }
     bool operator==(empty_source const&) const noexcept { return true; }
 };
 
-using shared_pool = cuota::shared<cuota::detail::pool_state>;
+using shared_pool = cuota::detail::intrusive_ptr<cuota::detail::pool_state>;
 
 [[nodiscard]] inline shared_pool pool_of_segments(cuota::budget const& budget,
                                                   recorded_source const& source) {
@@ -104,12 +104,12 @@ using shared_pool = cuota::shared<cuota::detail::pool_state>;
 [[nodiscard]] inline shared_pool pool_of(cuota::budget const& budget, recorded_source const& source,
                                          std::size_t& mapped, std::size_t most) {
     return shared_pool::make(budget, source, std::nullopt, cuota::tag{"main"}, 0,
-                             cuota::sole<fake_pages>::make(mapped, most));
+                             cuota::detail::light_unique_ptr<fake_pages>::make(mapped, most));
 }
 [[nodiscard]] inline shared_pool pool_of_pages(cuota::budget const& budget, std::size_t& mapped,
                                                std::size_t most) {
     return shared_pool::make(budget, empty_source{}, std::nullopt, cuota::tag{"main"}, 0,
-                             cuota::sole<fake_pages>::make(mapped, most));
+                             cuota::detail::light_unique_ptr<fake_pages>::make(mapped, most));
 }
 
 /// Makes a pool's memory that has such pages only.
@@ -119,8 +119,8 @@ using shared_pool = cuota::shared<cuota::detail::pool_state>;
             empty_source{},
             std::nullopt,
             "main",
-            cuota::sole<fake_pages>::make(mapped, most),
-            cuota::detail::block::granule};
+            cuota::detail::light_unique_ptr<fake_pages>::make(mapped, most),
+            cuota::detail::block::granularity};
 }
 
 }  // namespace pool_tests

@@ -95,7 +95,7 @@ TEST_CASE("a pool serves a stream that others capture, whatever the mode and the
     on.pool.close();
     CHECK(on.account.held() == 0);
     CHECK(simulator::misuse_reports().empty());
-    CHECK(simulator::order_reports().empty());
+    CHECK(simulator::race_reports().empty());
 }
 
 TEST_CASE("the host waits for the earlier use of a block that a stream takes while others capture it",
@@ -115,7 +115,7 @@ TEST_CASE("the host waits for the earlier use of a block that a stream takes whi
     }
     on.pool.deallocate(on.native.ref(), p, much);
     CHECK(simulator::misuse_reports().empty());
-    CHECK(simulator::order_reports().empty());
+    CHECK(simulator::race_reports().empty());
 }
 
 TEST_CASE(
@@ -172,7 +172,7 @@ TEST_CASE("a pool ends though graphs of others had blocks of it, and close says 
         foreign_capture capture{captured};
         use(pool, captured, much);
         (void)capture.end();
-        CHECK_THROWS_AS(pool.close(), cuota::misuse);
+        CHECK_THROWS_AS(pool.close(), cuota::usage_error);
         CHECK(pool.stats().live_blocks == 2);
         pool.deallocate(captured.ref(), alive, 64);
         if (is_closed) pool.close();
@@ -207,7 +207,7 @@ TEST_CASE("a `stream` that is captured by CUDA's own calls: its freed blocks wai
     on.pool.deallocate(other, again, much);
     on.pool.close();
     CHECK(simulator::misuse_reports().empty());
-    CHECK(simulator::order_reports().empty());
+    CHECK(simulator::race_reports().empty());
 }
 
 TEST_CASE("a `stream` that is captured by CUDA's own calls takes blocks of others after a wait of the host",
@@ -223,7 +223,7 @@ TEST_CASE("a `stream` that is captured by CUDA's own calls takes blocks of other
     on.pool.deallocate(on.owned, p, much);
     on.owned.synchronize();
     CHECK(simulator::misuse_reports().empty());
-    CHECK(simulator::order_reports().empty());
+    CHECK(simulator::race_reports().empty());
 }
 
 TEST_CASE("threads use a pool, trim it and make it grow while another thread captures",
@@ -259,7 +259,7 @@ TEST_CASE("threads use a pool, trim it and make it grow while another thread cap
     for (std::thread& t : threads) t.join();
     simulator::set_capture_checks(simulator::capture_checks::named);
     CHECK(simulator::misuse_reports().empty());
-    CHECK(simulator::order_reports().empty());
+    CHECK(simulator::race_reports().empty());
 }
 
 TEST_CASE("memory of other resources that is freed on a stream that others capture stays allocated, and is "
@@ -302,10 +302,11 @@ TEST_CASE("what a step or a frame would reuse is refused on a stream that others
     step(on.captured);
     auto frame = on.pool.frame();
     foreign_capture capture{on.captured};
-    CHECK(has(support::thrown<cuota::misuse>([&] { step(on.captured); }).what(),
+    CHECK(has(support::thrown<cuota::usage_error>([&] { step(on.captured); }).what(),
               "captured outside cuota::capture"));
-    CHECK(has(support::thrown<cuota::misuse>([&] { (void)frame.allocate(on.captured.ref(), 64); }).what(),
-              "captured outside cuota::capture"));
+    CHECK(
+        has(support::thrown<cuota::usage_error>([&] { (void)frame.allocate(on.captured.ref(), 64); }).what(),
+            "captured outside cuota::capture"));
     CHECK(capture.is_intact());
     (void)capture.end();
     step(on.captured);

@@ -52,7 +52,8 @@ struct owners {
     cuota::stream stream{};
     cuota::event event{stream};
     cuota::reservation ahead = account.reserve(1_MiB, "ahead");
-    cuota::watch watched{account, {cuota::watch_level{0.5}}, 0.1, [](cuota::watch_event const&) {}};
+    cuota::budget_alert watched{
+        account, {cuota::alert_threshold{0.5}}, 0.1, [](cuota::alert_event const&) {}};
     cuota::reclaimer cache{account, "cache", [](std::size_t) { return std::size_t{0}; },
                            [](std::size_t) { return std::size_t{0}; }};
     cuota::frame frame = pool.frame();
@@ -78,7 +79,7 @@ auto user_of(owners& of) {
         of.pool.deallocate(*s, p, bytes);
         of.account.charge(64);
         of.account.refund(64);
-        if (i % 16 == 0) (void)of.pool.stats(), (void)of.account.now();
+        if (i % 16 == 0) (void)of.pool.stats(), (void)of.account.info();
         if (i % 64 == 0) of.tracked.deallocate(*s, of.tracked.allocate(*s, 512), 512);
         (void)cuota::tag::named("t" + std::to_string(i % 100));
     };
@@ -164,7 +165,7 @@ TEST_CASE("in a child requests of what its parent made are misuse that says so",
                 if (wrong != 0) ::_exit(wrong);
                 // Functions that cannot throw report an error and return 0.
                 wrong += all.account.try_charge(64);
-                wrong += all.account.room() != 0;
+                wrong += all.account.available() != 0;
                 wrong += all.pool.stats().live_blocks != 0;
                 wrong += all.pool.largest_free() != 0;
                 wrong += all.pool.trim() != 0;

@@ -47,7 +47,7 @@ TEST_CASE("a frame behaves as a resource", "[pool][frame][resource]") {
 TEST_CASE("what is allocated in a frame stands side by side, and goes back with it", "[pool][frame]") {
     support::captured_errors errors;
     cuota::stream const s;
-    cuota::scoped_pool pool{cuota::budget{"trainer", 64_MiB}, {.initial = 8_MiB}};
+    cuota::scoped_pool pool{cuota::budget{"trainer", 64_MiB}, {.initial_size = 8_MiB}};
     {
         auto frame = pool.frame();
         auto* const first = bytes_at(frame.allocate(s, 1000));
@@ -66,7 +66,7 @@ TEST_CASE("what is allocated in a frame stands side by side, and goes back with 
 
 TEST_CASE("the last of a frame can be taken again, and with it what was given back before", "[pool][frame]") {
     cuota::stream const s;
-    cuota::scoped_pool pool{cuota::budget{"trainer", 64_MiB}, {.initial = 8_MiB}};
+    cuota::scoped_pool pool{cuota::budget{"trainer", 64_MiB}, {.initial_size = 8_MiB}};
     auto frame = pool.frame();
     void* const first = frame.allocate(s, 256);
     void* const second = frame.allocate(s, 256);
@@ -81,14 +81,14 @@ TEST_CASE("the last of a frame can be taken again, and with it what was given ba
 
 TEST_CASE("a frame takes few chunks, and no more than a 16th of its pool ahead", "[pool][frame]") {
     cuota::stream const s;
-    cuota::scoped_pool pool{cuota::budget{"trainer", 64_MiB}, {.initial = 32_MiB}};
+    cuota::scoped_pool pool{cuota::budget{"trainer", 64_MiB}, {.initial_size = 32_MiB}};
     auto frame = pool.frame();
-    std::size_t asked = 0;
+    std::size_t requested = 0;
     for (int i = 0; i != 10'000; ++i) {
         (void)frame.allocate(s, 1024);
-        asked += 1024;
-        REQUIRE(pool.stats().allocated <= std::max(2 * asked, asked + 64_KiB));
-        REQUIRE(pool.stats().allocated <= asked + 2_MiB);
+        requested += 1024;
+        REQUIRE(pool.stats().allocated <= std::max(2 * requested, requested + 64_KiB));
+        REQUIRE(pool.stats().allocated <= requested + 2_MiB);
     }
     CHECK(pool.stats().live_blocks < 20);
     CHECK(pool.stats().reserved == 32_MiB);
@@ -107,7 +107,7 @@ TEST_CASE("a frame asks no source for more than the request", "[pool][frame]") {
     auto const refused = thrown<cuota::budget_exceeded>([&] {
         (void)frame.allocate(s, 1000, 256, "rows", {"train.cpp", 9});
     });
-    CHECK(refused.facts().asked == 1000);
+    CHECK(refused.info().requested == 1000);
     CHECK(has(refused.what(), "train.cpp:9"));
 }
 
@@ -115,13 +115,13 @@ TEST_CASE("frames inside one another are apart: an outer one goes on while an in
           "[pool][frame]") {
     support::captured_errors errors;
     cuota::stream const s;
-    cuota::scoped_pool pool{cuota::budget{"trainer", 64_MiB}, {.initial = 8_MiB}};
+    cuota::scoped_pool pool{cuota::budget{"trainer", 64_MiB}, {.initial_size = 8_MiB}};
     auto outer = pool.frame();
     void* const before = outer.allocate(s, 4096);
     void* between = nullptr;
     support::write_words(s, before, 4096, 1);
     {
-        auto inner = outer.inner();
+        auto inner = outer.nested();
         void* const own = inner.allocate(s, 4096);
         between = outer.allocate(s, 4096);
         support::write_words(s, own, 4096, 2);
@@ -169,7 +169,7 @@ TEST_CASE("a buffer that outlives its frame is reported, and keeps its memory", 
     auto memory = cuota::any_resource{pool.frame()};
     texts = errors.take();
     CHECK(texts.empty());
-    CHECK(has(thrown<cuota::misuse>([&] {
+    CHECK(has(thrown<cuota::usage_error>([&] {
                   (void)memory.allocate(s, 1, 256, {{}, {"late.cpp", 3}});
               }).what(),
               "allocation after its destruction (late.cpp:3)"));
@@ -196,7 +196,7 @@ TEST_CASE("releases in a frame that cannot be right are reported with both place
           "[pool][frame]") {
     support::captured_errors errors;
     cuota::stream const s;
-    cuota::scoped_pool pool{cuota::budget{"trainer", 64_MiB}, {.name = "main", .initial = 8_MiB}};
+    cuota::scoped_pool pool{cuota::budget{"trainer", 64_MiB}, {.name = "main", .initial_size = 8_MiB}};
     auto frame = pool.frame({"train.cpp", 20});
     void* const p = frame.allocate(s, 1000, 256, "rows", {"train.cpp", 21});
     void* const top = frame.allocate(s, 1000);
@@ -225,11 +225,11 @@ TEST_CASE("releases in a frame that cannot be right are reported with both place
 
 TEST_CASE("a frame refuses bad requests by type, and is none the worse for it", "[pool][frame]") {
     cuota::stream const s;
-    cuota::scoped_pool pool{cuota::budget{"trainer", 64_MiB}, {.initial = 1_MiB}};
+    cuota::scoped_pool pool{cuota::budget{"trainer", 64_MiB}, {.initial_size = 1_MiB}};
     auto frame = pool.frame();
     CHECK(frame.allocate(s, 0) == nullptr);
-    CHECK_THROWS_AS(frame.allocate(s, 1, 3), cuota::misuse);
-    CHECK_THROWS_AS(frame.allocate(s, 1, std::size_t{1} << 40), cuota::misuse);
+    CHECK_THROWS_AS(frame.allocate(s, 1, 3), cuota::usage_error);
+    CHECK_THROWS_AS(frame.allocate(s, 1, std::size_t{1} << 40), cuota::usage_error);
     CHECK_THROWS_AS(frame.allocate(s, cuota::unlimited), cuota::out_of_memory);
     CHECK_THROWS_AS(frame.allocate(s, cuota::unlimited - 100), cuota::out_of_memory);
     CHECK(pool.stats().live_blocks == 0);
@@ -248,7 +248,7 @@ TEST_CASE("a frame may end after its pool", "[pool][frame]") {
         auto const texts = errors.take();
         REQUIRE(texts.size() == 1);
         CHECK(has(texts[0], "rows 1000 B (train.cpp:21)"));
-        CHECK_THROWS_AS(frame.allocate(s, 1_MiB), cuota::misuse);
+        CHECK_THROWS_AS(frame.allocate(s, 1_MiB), cuota::usage_error);
     }
     CHECK(budget.held() == 0);
     CHECK(errors.take().empty());
@@ -260,7 +260,7 @@ TEST_CASE(
     support::captured_errors errors;
     cuota::stream const a;
     cuota::stream const b;
-    cuota::scoped_pool pool{cuota::budget{"trainer", 64_MiB}, {.initial = 16_MiB}};
+    cuota::scoped_pool pool{cuota::budget{"trainer", 64_MiB}, {.initial_size = 16_MiB}};
     {
         auto frame = pool.frame();
         auto memory = frame.resource();
@@ -278,7 +278,7 @@ TEST_CASE(
 }
 
 TEST_CASE("threads may fill one frame at once", "[pool][frame][threads]") {
-    cuota::scoped_pool pool{cuota::budget{"trainer", 64_MiB}, {.initial = 16_MiB}};
+    cuota::scoped_pool pool{cuota::budget{"trainer", 64_MiB}, {.initial_size = 16_MiB}};
     std::vector<cuota::stream> streams(4);
     std::vector<char> right(4, 0);
     {
@@ -304,14 +304,14 @@ TEST_CASE("threads may fill one frame at once", "[pool][frame][threads]") {
 TEST_CASE("a frame honours alignments up to 2 MiB, in chunks of its own and beside others", "[pool][frame]") {
     cuota::stream const s;
     cuota::budget budget{"trainer", 256_MiB};
-    cuota::scoped_pool pool{budget, {.initial = 64_MiB}};
+    cuota::scoped_pool pool{budget, {.initial_size = 64_MiB}};
     cuota::frame frame = pool.frame();
     for (int round = 0; round != 2; ++round)
         for (std::size_t alignment = 1; alignment <= 2_MiB; alignment *= 2) {
             void* const p = frame.allocate(s, 100, alignment);
             CHECK(reinterpret_cast<std::uintptr_t>(p) % alignment == 0);
         }
-    CHECK_THROWS_AS(frame.allocate(s, 100, 4_MiB), cuota::misuse);
-    CHECK_THROWS_AS(frame.allocate(s, 100, 3), cuota::misuse);
+    CHECK_THROWS_AS(frame.allocate(s, 100, 4_MiB), cuota::usage_error);
+    CHECK_THROWS_AS(frame.allocate(s, 100, 3), cuota::usage_error);
     CHECK(pool.stats().reserved == budget.held());
 }

@@ -28,7 +28,7 @@ namespace simulator = cuota::simulator;
 TEST_CASE("a warm frame makes no CUDA call on one stream", "[pool][frame]") {
     support::machine const machine;
     cuota::stream const s;
-    cuota::scoped_pool pool{cuota::budget{"trainer", 64_MiB}, {.initial = 16_MiB}};
+    cuota::scoped_pool pool{cuota::budget{"trainer", 64_MiB}, {.initial_size = 16_MiB}};
     { (void)pool.frame().allocate(s, 1000); }
     calls_since const calls;
     for (int step = 0; step != 10; ++step) {
@@ -40,10 +40,10 @@ TEST_CASE("a warm frame makes no CUDA call on one stream", "[pool][frame]") {
 
 TEST_CASE("a frame's end does not wait, and its memory reaches another stream in order", "[pool][frame]") {
     support::machine const machine;
-    simulator::set_order_checks(simulator::order_checks::report);
+    simulator::set_race_checks(simulator::race_checks::report);
     cuota::stream const a;
     cuota::stream const b;
-    cuota::scoped_pool pool{cuota::budget{"trainer", 1_MiB}, {.initial = 1_MiB}};
+    cuota::scoped_pool pool{cuota::budget{"trainer", 1_MiB}, {.initial_size = 1_MiB}};
     support::gate gate{a};
     {
         auto frame = pool.frame();
@@ -61,11 +61,11 @@ TEST_CASE("a frame's end does not wait, and its memory reaches another stream in
 
 TEST_CASE("a chunk goes back after the work of another stream that gave some of it back", "[pool][frame]") {
     support::machine const machine;
-    simulator::set_order_checks(simulator::order_checks::report);
+    simulator::set_race_checks(simulator::race_checks::report);
     cuota::stream const a;
     cuota::stream const b;
     cuota::stream const c;
-    cuota::scoped_pool pool{cuota::budget{"trainer", 1_MiB}, {.initial = 1_MiB}};
+    cuota::scoped_pool pool{cuota::budget{"trainer", 1_MiB}, {.initial_size = 1_MiB}};
     std::optional<support::gate> gate;
     bool const is_kept = GENERATE(false, true);
     bool const is_native = GENERATE(false, true);
@@ -101,9 +101,9 @@ TEST_CASE("a chunk goes back after the work of another stream that gave some of 
 
 TEST_CASE("memory that outlives its frame goes back in order of what used it", "[pool][frame]") {
     support::machine machine;
-    simulator::set_order_checks(simulator::order_checks::report);
+    simulator::set_race_checks(simulator::race_checks::report);
     cuota::stream const b;
-    cuota::scoped_pool pool{cuota::budget{"trainer", 1_MiB}, {.initial = 1_MiB}};
+    cuota::scoped_pool pool{cuota::budget{"trainer", 1_MiB}, {.initial_size = 1_MiB}};
     std::optional<cuota::frame_resource> memory;
     void* late = nullptr;
     {
@@ -130,11 +130,11 @@ TEST_CASE("memory that outlives its frame goes back in order of what used it", "
 TEST_CASE("what a stream without a known id gives back to a frame is given back, after its work",
           "[pool][frame]") {
     support::machine machine;
-    simulator::set_order_checks(simulator::order_checks::report);
+    simulator::set_race_checks(simulator::race_checks::report);
     cudaStream_t native = nullptr;
     REQUIRE(cudaStreamCreate(&native) == cudaSuccess);
     cuota::stream const other;
-    cuota::scoped_pool pool{cuota::budget{"trainer", 1_MiB}, {.initial = 1_MiB}};
+    cuota::scoped_pool pool{cuota::budget{"trainer", 1_MiB}, {.initial_size = 1_MiB}};
     {
         auto frame = pool.frame();
         auto memory = frame.resource();
@@ -158,10 +158,10 @@ TEST_CASE("what a stream without a known id gives back to a frame is given back,
 
 TEST_CASE("frames of random sizes, streams and depths are in order, and leave nothing", "[pool][frame]") {
     support::machine const machine;
-    simulator::set_order_checks(simulator::order_checks::report);
+    simulator::set_race_checks(simulator::race_checks::report);
     std::mt19937 random{5};
     std::vector<cuota::stream> streams(4);
-    cuota::scoped_pool pool{cuota::budget{"trainer", 32_MiB}, {.initial = 2_MiB}};
+    cuota::scoped_pool pool{cuota::budget{"trainer", 32_MiB}, {.initial_size = 2_MiB}};
     auto const any_stream = [&]() -> cuota::stream& { return streams[random() % streams.size()]; };
     auto const fill = [&](auto&& self, cuota::frame& frame, int depth) -> void {
         struct held {
@@ -181,7 +181,7 @@ TEST_CASE("frames of random sizes, streams and depths are in order, and leave no
                 cuota::rt::fill_bytes(owned.back().p, 2, bytes, s);
             }
             if (depth != 0 && i % 6 == 5) {
-                auto inner = frame.inner();
+                auto inner = frame.nested();
                 self(self, inner, depth - 1);
             }
             while (!owned.empty() && (i == 11 || random() % 3 == 0)) {

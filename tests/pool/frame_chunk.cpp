@@ -19,8 +19,8 @@ namespace {
 std::byte* address(std::size_t offset) {
     return reinterpret_cast<std::byte*>((std::uintptr_t{1} << 40) + offset);
 }
-void* take(frame_chunk& c, std::size_t bytes, std::size_t alignment = 256, state born = state::owned) {
-    return c.try_take(bytes, alignment, {}, born);
+void* take(frame_chunk& c, std::size_t bytes, std::size_t alignment = 256, state epoch = state::owned) {
+    return c.try_take(bytes, alignment, {}, epoch);
 }
 
 }  // namespace
@@ -33,7 +33,7 @@ TEST_CASE("a frame_chunk is filled to its last byte, and no further", "[pool][fr
     CHECK(take(c, 488) == address(512));
     CHECK(!take(c, 1));
     CHECK(!take(c, 1, 1));
-    CHECK(c.room() == 0);
+    CHECK(c.available() == 0);
     CHECK(c.has(address(999)));
     CHECK_FALSE(c.has(address(1000)));
 }
@@ -50,7 +50,7 @@ TEST_CASE("what a frame_chunk takes back is the run of its last ones that are ov
     c.give(*c.find(address(512)), true);
     CHECK(c.entries().size() == 1);
     CHECK_FALSE(c.is_owned());
-    CHECK(c.room() == 4096 - 256);
+    CHECK(c.available() == 4096 - 256);
     CHECK_FALSE(c.find(address(0))->is_live());
     CHECK(!c.find(address(256)));
 }
@@ -61,7 +61,7 @@ TEST_CASE("a frame_chunk is as it was when the host has no memory", "[pool][fram
         support::failing_heap const heap{0};
         CHECK_THROWS_AS(take(c, 256), std::bad_alloc);
     }
-    CHECK(c.room() == 4096);
+    CHECK(c.available() == 4096);
     CHECK_FALSE(c.is_owned());
     CHECK(take(c, 256) == address(0));
 }

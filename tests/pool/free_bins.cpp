@@ -20,7 +20,7 @@ using cuota::detail::free_bins;
 
 namespace {
 
-constexpr std::size_t granule = block::granule;
+constexpr std::size_t granularity = block::granularity;
 constexpr std::size_t most = std::numeric_limits<std::size_t>::max();
 
 // The bins never access the memory, so any addresses will do.
@@ -64,18 +64,19 @@ TEST_CASE("empty free_bins offer nothing", "[pool][free_bins]") {
 
     CHECK(bins.count() == 0);
     CHECK(bins.largest() == 0);
-    for (std::size_t size : {std::size_t{0}, std::size_t{1}, granule, free_bins::largest_of_one_size, most})
+    for (std::size_t size :
+         {std::size_t{0}, std::size_t{1}, granularity, free_bins::largest_of_one_size, most})
         CHECK(fits(bins, size).empty());
     CHECK(from_largest(bins).empty());
 }
 
 TEST_CASE("free_bins offer the smallest block that fits, whatever the size", "[pool][free_bins]") {
-    // Sizes on both sides of every power of two, in whole granules, which include the edges of every octave of bins.
+    // Sizes on both sides of every power of two, in whole units of granularity, which include the edges of every octave of bins.
     std::vector<std::size_t> sizes;
-    for (std::size_t power = granule; power <= (most >> 1) + 1 && power != 0; power *= 2)
-        for (std::size_t size : {power - granule, power, power + granule})
+    for (std::size_t power = granularity; power <= (most >> 1) + 1 && power != 0; power *= 2)
+        for (std::size_t size : {power - granularity, power, power + granularity})
             if (size != 0) sizes.push_back(size);
-    sizes.push_back(most / granule * granule);
+    sizes.push_back(most / granularity * granularity);
     std::ranges::sort(sizes);
     sizes.erase(std::unique(sizes.begin(), sizes.end()), sizes.end());
     std::vector<block> blocks = blocks_of(sizes);
@@ -86,7 +87,7 @@ TEST_CASE("free_bins offer the smallest block that fits, whatever the size", "[p
 
     for (std::size_t i = 0; i != sizes.size(); ++i) {
         INFO("size " << sizes[i]);
-        for (std::size_t wanted : {sizes[i], sizes[i] - 1, sizes[i] - granule + 1}) {
+        for (std::size_t wanted : {sizes[i], sizes[i] - 1, sizes[i] - granularity + 1}) {
             REQUIRE(fits(bins, wanted).size() == sizes.size() - i);
             REQUIRE(fits(bins, wanted, 1).front() == &blocks[i]);
         }
@@ -125,10 +126,11 @@ TEST_CASE("a block that is made smaller in free_bins is found by its new size an
     static constexpr std::size_t edge = free_bins::largest_of_one_size;
     static constexpr std::size_t huge = std::size_t{1} << 40;
     using sizes = std::pair<std::size_t, std::size_t>;
-    auto const [from, to] = GENERATE(sizes{4096, granule}, sizes{edge, edge - granule},  // from list to list
-                                     sizes{edge + granule, edge},          // from a tree to a list
-                                     sizes{2 * edge, edge + 2 * granule},  // to another tree
-                                     sizes{huge + granule, huge});         // in its tree
+    auto const [from, to] =
+        GENERATE(sizes{4096, granularity}, sizes{edge, edge - granularity},  // from list to list
+                 sizes{edge + granularity, edge},                            // from a tree to a list
+                 sizes{2 * edge, edge + 2 * granularity},                    // to another tree
+                 sizes{huge + granularity, huge});                           // in its tree
     bool const is_alone = GENERATE(true, false);
     std::vector<block> blocks = blocks_of({from, from, from});
     free_bins bins;
@@ -136,9 +138,9 @@ TEST_CASE("a block that is made smaller in free_bins is found by its new size an
     if (!is_alone) bins.insert(blocks[0]);
     if (!is_alone) bins.insert(blocks[2]);
 
-    bins.resize(blocks[1], address(granule), to);
+    bins.resize(blocks[1], address(granularity), to);
 
-    CHECK(blocks[1].at() == address(granule));
+    CHECK(blocks[1].at() == address(granularity));
     CHECK(blocks[1].size == to);
     CHECK(blocks[1].may_merge());
     CHECK(bins.count() == (is_alone ? 1 : 3));
@@ -150,7 +152,7 @@ TEST_CASE("a block that is made smaller in free_bins is found by its new size an
 
 TEST_CASE("of larger blocks of one size the one at the lowest address goes first", "[pool][free_bins]") {
     std::size_t const size =
-        GENERATE(free_bins::largest_of_one_size + granule, std::size_t{1} << 23, std::size_t{1} << 42);
+        GENERATE(free_bins::largest_of_one_size + granularity, std::size_t{1} << 23, std::size_t{1} << 42);
     std::vector<block> blocks = blocks_of({size, size, size, size});
     free_bins bins;
     for (std::size_t i : {2u, 0u, 3u, 1u}) bins.insert(blocks[i]);
@@ -164,8 +166,9 @@ TEST_CASE("of larger blocks of one size the one at the lowest address goes first
 }
 
 TEST_CASE("what free_bins visit ends when the visitor says so", "[pool][free_bins]") {
-    std::vector<block> blocks = blocks_of({granule, granule, 64 * granule, 64 * granule, 65 * granule,
-                                           65 * granule, 65 * granule, std::size_t{1} << 40});
+    std::vector<block> blocks =
+        blocks_of({granularity, granularity, 64 * granularity, 64 * granularity, 65 * granularity,
+                   65 * granularity, 65 * granularity, std::size_t{1} << 40});
     free_bins bins;
     for (block& b : blocks) bins.insert(b);
     auto const all = fits(bins, 0);
@@ -182,7 +185,7 @@ TEST_CASE("what free_bins visit ends when the visitor says so", "[pool][free_bin
 
 TEST_CASE("free_bins take nothing from the host's heap, and leave nothing in a record", "[pool][free_bins]") {
     std::vector<std::size_t> sizes;
-    for (std::size_t i = 0; i != 300; ++i) sizes.push_back(granule * (1 + i * i % 200));
+    for (std::size_t i = 0; i != 300; ++i) sizes.push_back(granularity * (1 + i * i % 200));
     std::vector<block> blocks = blocks_of(sizes);
     free_bins bins;
     {
@@ -201,10 +204,10 @@ namespace {
 // Returns random sizes: many of a few small ones, many near the edges of bins, some up to terabytes.
 std::size_t random_size(std::mt19937_64& random) {
     switch (random() % 4) {
-        case 0: return granule * (1 + random() % 8);
-        case 1: return granule * (56 + random() % 80);
-        case 2: return granule * (1 + random() % (std::size_t{1} << (1 + random() % 34)));
-        default: return (std::size_t{1} << (14 + random() % 30)) + granule * (random() % 3);
+        case 0: return granularity * (1 + random() % 8);
+        case 1: return granularity * (56 + random() % 80);
+        case 2: return granularity * (1 + random() % (std::size_t{1} << (1 + random() % 34)));
+        default: return (std::size_t{1} << (14 + random() % 30)) + granularity * (random() % 3);
     }
 }
 
@@ -287,9 +290,10 @@ TEST_CASE("free_bins agree with an ordered set over a million random steps", "[p
         bool const inserts = !out.empty() && (in.empty() || random() % 100 < (in.size() < goal ? 70 : 30));
         if (!in.empty() && random() % 4 == 0) {
             block& b = *in[random() % in.size()];
-            std::size_t const size = b.size - random() % (b.size / granule) / (1 + random() % 100) * granule;
+            std::size_t const size =
+                b.size - random() % (b.size / granularity) / (1 + random() % 100) * granularity;
             expected.erase(b);
-            bins.resize(b, b.at() + random() % 3 * granule, size);
+            bins.resize(b, b.at() + random() % 3 * granularity, size);
             expected.insert(b);
         } else if (inserts) {
             block& b = *take_one(out);
@@ -307,7 +311,7 @@ TEST_CASE("free_bins agree with an ordered set over a million random steps", "[p
         std::size_t const largest = in.empty() ? 0 : expected.entries().rbegin()->size;
         if (bins.largest() != largest || bins.count() != in.size())
             FAIL("the largest or the count differs after step " << step);
-        std::size_t wanted = random_size(random) - random() % granule;
+        std::size_t wanted = random_size(random) - random() % granularity;
         if (step % 64 == 0) wanted = std::vector<std::size_t>{0, most, largest, largest + 1}[random() % 4];
         if (!agree(bins, expected, wanted, 4))
             FAIL("what fits " << wanted << " bytes differs after step " << step);
@@ -337,9 +341,9 @@ int height_of(std::vector<block> const& blocks) {
 TEST_CASE("the tree of a bin stays low when blocks of one size lie at regular distances",
           "[pool][free_bins]") {
     // A random tree of 50,000 nodes has an average depth of about 2 ln n = 22 and a height of about 40; a list has 50,000.
-    static constexpr std::size_t size = free_bins::largest_of_one_size + granule;
-    std::size_t const distance = GENERATE(as<std::size_t>{}, size, size + granule, std::size_t{1} << 21,
-                                          std::size_t{3} << 20, std::size_t{1} << 26, 6765 * granule);
+    static constexpr std::size_t size = free_bins::largest_of_one_size + granularity;
+    std::size_t const distance = GENERATE(as<std::size_t>{}, size, size + granularity, std::size_t{1} << 21,
+                                          std::size_t{3} << 20, std::size_t{1} << 26, 6765 * granularity);
     std::vector<block> blocks(50'000);
     for (std::size_t i = 0; i != blocks.size(); ++i) {
         blocks[i].stand_at(address(i * distance), block::state::free);

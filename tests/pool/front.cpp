@@ -19,10 +19,10 @@
 #include "support/thrown.hpp"
 
 using cuota::detail::block;
-using cuota::detail::block_note;
-using cuota::detail::front;
-using cuota::detail::fronts;
-using cuota::detail::thread_record;
+using cuota::detail::block_metadata;
+using cuota::detail::thread_cache;
+using cuota::detail::thread_caches;
+using cuota::detail::thread_slot;
 using namespace cuota::literals;
 using support::has;
 using support::thrown;
@@ -36,7 +36,7 @@ std::byte* address(std::size_t offset) {
 // Records of adjacent live blocks of 512 bytes, all of stream 7.
 struct row {
     std::vector<block> blocks = std::vector<block>(64);
-    std::vector<block_note> notes = std::vector<block_note>(64);
+    std::vector<block_metadata> notes = std::vector<block_metadata>(64);
     row() {
         for (std::size_t i = 0; i != blocks.size(); ++i) {
             block& b = blocks[i];
@@ -52,10 +52,10 @@ struct row {
 
 // Requests 500 bytes, which is the requested size of those blocks.
 template <class Write>
-block* take(front& from, thread_record& me, std::uint64_t stream, std::size_t size, Write write) {
+block* take(thread_cache& from, thread_slot& me, std::uint64_t stream, std::size_t size, Write write) {
     return from.try_take(me, stream, 500, size, write);
 }
-block* take(front& from, thread_record& me, std::uint64_t stream, std::size_t size) {
+block* take(thread_cache& from, thread_slot& me, std::uint64_t stream, std::size_t size) {
     return take(from, me, stream, size, [](block& b) { b.requested = 500; });
 }
 
@@ -71,7 +71,7 @@ public:
     void deallocate(cuota::stream_ref, void*, std::size_t, std::size_t) noexcept {}
     void* allocate_sync(std::size_t bytes, std::size_t) { return take(bytes); }
     void deallocate_sync(void*, std::size_t, std::size_t) noexcept {}
-    static constexpr std::size_t granule() noexcept { return 256; }
+    static constexpr std::size_t granularity() noexcept { return 256; }
     static constexpr cuota::memory_kind kind() noexcept { return cuota::memory_kind::device; }
     friend bool operator==(addresses, addresses) noexcept { return true; }
 
@@ -88,9 +88,9 @@ private:
 
 TEST_CASE("a front gives its owner the block that he put there last", "[pool][front]") {
     row r;
-    thread_record me;
-    thread_record other;
-    auto const f = std::make_unique<front>();
+    thread_slot me;
+    thread_slot other;
+    auto const f = std::make_unique<thread_cache>();
     REQUIRE(!f->try_put(me, r[0].at(), 7, 500, cuota::round_up(500, 256)));  // not open
     f->open(me);
     f->remember(r[0]);
@@ -99,7 +99,7 @@ TEST_CASE("a front gives its owner the block that he put there last", "[pool][fr
     CHECK(!f->try_put(other, r[0].at(), 7, 500, cuota::round_up(500, 256)));
     REQUIRE(f->try_put(me, r[0].at(), 7, 500, cuota::round_up(500, 256)));
     REQUIRE(f->try_put(me, r[1].at(), 7, 500, cuota::round_up(500, 256)));
-    CHECK(r[1].has_state(block::state::held));
+    CHECK(r[1].has_state(block::state::in_transition));
     CHECK(!take(*f, other, 7, 512));
     CHECK(!take(*f, me, 8, 512));
     CHECK(!take(*f, me, 7, 768));
@@ -113,8 +113,8 @@ TEST_CASE("a front gives its owner the block that he put there last", "[pool][fr
 
 TEST_CASE("a front takes in only what it knows to be right", "[pool][front]") {
     row r;
-    thread_record me;
-    auto const f = std::make_unique<front>();
+    thread_slot me;
+    auto const f = std::make_unique<thread_cache>();
     f->open(me);
     f->remember(r[0]);
 
@@ -149,8 +149,8 @@ TEST_CASE("a front takes in only what it knows to be right", "[pool][front]") {
 
 TEST_CASE("a front keeps a few of a kind, and makes place for what its owner uses now", "[pool][front]") {
     row r;
-    thread_record me;
-    auto const f = std::make_unique<front>();
+    thread_slot me;
+    auto const f = std::make_unique<thread_cache>();
     f->open(me);
     gathered away;
     std::size_t kept = 0;
@@ -177,8 +177,8 @@ TEST_CASE("a front keeps a few of a kind, and makes place for what its owner use
 
 TEST_CASE("a front's owner asks for no more bytes than were given back to it, or lent", "[pool][front]") {
     row r;
-    thread_record me;
-    auto const f = std::make_unique<front>();
+    thread_slot me;
+    auto const f = std::make_unique<thread_cache>();
     f->open(me);
     f->remember(r[0]);
     auto const take_for = [&](std::size_t bytes) {
@@ -201,7 +201,7 @@ TEST_CASE("a front's owner asks for no more bytes than were given back to it, or
     REQUIRE(r[1].claim(r[1].at()));
     gathered away;
     REQUIRE(f->put(r[1], std::ref(away)));  // with its 500 requested bytes
-    front::account const left = f->clear(std::ref(away));
+    thread_cache::account const left = f->clear(std::ref(away));
     CHECK(away.blocks == std::vector<block*>{&r[1]});
     CHECK(r[1].requested == 0);  // they are part of the front's credit
     CHECK(left.credit == 500);
@@ -209,11 +209,11 @@ TEST_CASE("a front's owner asks for no more bytes than were given back to it, or
     CHECK(f->credit() == 0);
 }
 
-TEST_CASE("fronts are collected with all that is in them", "[pool][front]") {
+TEST_CASE("thread_caches are collected with all that is in them", "[pool][front]") {
     row r;
-    auto const all = std::make_unique<fronts>();
-    thread_record& me = *cuota::detail::this_thread();
-    front* const mine = all->open_for(me);
+    auto const all = std::make_unique<thread_caches>();
+    thread_slot& me = *cuota::detail::this_thread();
+    thread_cache* const mine = all->open_for(me);
     REQUIRE(mine);
     mine->remember(r[0]);
     REQUIRE(mine->try_put(me, r[0].at(), 7, 500, cuota::round_up(500, 256)));
@@ -233,7 +233,7 @@ TEST_CASE("a thread takes again what it gave back, and its statistics are those 
     support::captured_errors errors;
     cuota::budget budget{"trainer", 64_MiB};
     cuota::stream const stream;
-    cuota::scoped_pool pool{budget, {.initial = 4_MiB}};
+    cuota::scoped_pool pool{budget, {.initial_size = 4_MiB}};
     void* const warm = pool.allocate(stream, 1000);
     pool.deallocate(stream, warm, 1000);
     for (std::size_t i = 0; i != 100; ++i) {
@@ -244,7 +244,7 @@ TEST_CASE("a thread takes again what it gave back, and its statistics are those 
             CHECK(pool.stats().requested == 1000 + i % 20);
             CHECK(pool.stats().allocated == 1024);
             CHECK(pool.stats().live_blocks == 1);
-            CHECK(has(thrown<cuota::misuse>([&] { pool.close(); }).what(), "step.cpp:3"));
+            CHECK(has(thrown<cuota::usage_error>([&] { pool.close(); }).what(), "step.cpp:3"));
         }
         pool.deallocate(stream, p, 1000 + i % 20);
         if (i % 5 == 0) CHECK(pool.largest_free() == 4_MiB);  // the query flushes the thread cache
@@ -259,25 +259,26 @@ TEST_CASE("a warm pair takes no lock, up to sizes that are little of the pool",
     cuota::budget budget{"trainer", 256_MiB};
     cuota::stream const stream;
     std::size_t const bytes = GENERATE(1u, 512u, 4096u, 65'536u, 65'537u);
-    cuota::scoped_pool pool{budget, addresses{}, {.initial = 128_MiB}};
+    cuota::scoped_pool pool{budget, addresses{}, {.initial_size = 128_MiB}};
     for (int i = 0; i != 51; ++i) pool.deallocate(stream, pool.allocate(stream, bytes), bytes);
-    CHECK(pool.stats().taken_again == (bytes <= 65'536 ? 50 : 0));
+    CHECK(pool.stats().thread_cache_hits == (bytes <= 65'536 ? 50 : 0));
     for (int i = 0; i != 11; ++i)
         pool.deallocate(cudaStreamPerThread, pool.allocate(cudaStreamPerThread, bytes), bytes);
-    CHECK(pool.stats().taken_again == (bytes <= 65'536 ? 50 : 0));  // blocks of native streams are not cached
+    CHECK(pool.stats().thread_cache_hits ==
+          (bytes <= 65'536 ? 50 : 0));  // blocks of native streams are not cached
 }
 
 TEST_CASE("a thread takes again for more bytes than it gave back, while that is no peak",
           "[pool][front][scoped_pool]") {
     cuota::budget budget{"trainer", 64_MiB};
     cuota::stream const stream;
-    cuota::scoped_pool pool{budget, addresses{}, {.initial = 16_MiB}};
+    cuota::scoped_pool pool{budget, addresses{}, {.initial_size = 16_MiB}};
     pool.deallocate(stream, pool.allocate(stream, 1_MiB), 1_MiB);
     for (std::size_t i = 0; i != 100; ++i) {
         std::size_t const bytes = 400 + i;  // rounded to 512
         pool.deallocate(stream, pool.allocate(stream, bytes), bytes);
     }
-    CHECK(pool.stats().taken_again >= 97);
+    CHECK(pool.stats().thread_cache_hits >= 97);
     CHECK(pool.stats().requested == 0);
     CHECK(pool.stats().peak_requested == 1_MiB);
 
@@ -293,7 +294,7 @@ TEST_CASE("what a thread holds ready is in nobody's way", "[pool][front][scoped_
     support::captured_errors errors;
     cuota::budget budget{"trainer", 16_MiB};
     cuota::stream const stream;
-    cuota::scoped_pool pool{budget, {.initial = 16_MiB}};
+    cuota::scoped_pool pool{budget, {.initial_size = 16_MiB}};
     std::array<void*, 4> blocks{};
     for (int round = 0; round != 50; ++round) {
         for (void*& p : blocks) p = pool.allocate(stream, 4096);
@@ -312,7 +313,7 @@ TEST_CASE("what a thread holds ready is in nobody's way", "[pool][front][scoped_
 TEST_CASE("a pool in which a block counts holds none ready", "[pool][front][scoped_pool]") {
     cuota::budget budget{"trainer", 128_KiB};
     cuota::stream const stream;
-    cuota::scoped_pool pool{budget, {.initial = 128_KiB}};
+    cuota::scoped_pool pool{budget, {.initial_size = 128_KiB}};
     void* const a = pool.allocate(stream, 1024);
     void* const b = pool.allocate(stream, 32_KiB);
     pool.deallocate(stream, a, 1024);
@@ -321,7 +322,7 @@ TEST_CASE("a pool in which a block counts holds none ready", "[pool][front][scop
     void* const d = pool.allocate(stream, 33_KiB);
 
     CHECK(d == a);
-    CHECK(pool.stats().taken_again == 0);
+    CHECK(pool.stats().thread_cache_hits == 0);
     pool.deallocate(stream, d, 33_KiB);
     pool.deallocate(stream, c, 64_KiB);
 }
@@ -330,7 +331,7 @@ TEST_CASE("a second release of what a thread holds ready is reported", "[pool][f
     support::captured_errors errors;
     cuota::budget budget{"trainer", 64_MiB};
     cuota::stream const stream;
-    cuota::scoped_pool pool{budget, {.initial = 4_MiB}};
+    cuota::scoped_pool pool{budget, {.initial_size = 4_MiB}};
     void* p = pool.allocate(stream, 512);
     for (int i = 0; i != 3; ++i) {
         pool.deallocate(stream, p, 512);
@@ -352,7 +353,7 @@ TEST_CASE("threads that take and give, also one another's, never have one byte t
     constexpr std::size_t granules = cap / 256;
     support::captured_errors errors;
     cuota::budget budget{"trainer", cap};
-    cuota::scoped_pool pool{budget, addresses{}, {.initial = cap}};
+    cuota::scoped_pool pool{budget, addresses{}, {.initial_size = cap}};
     void* const base = pool.allocate(cuota::stream{}, cap);
     pool.deallocate(cuota::stream{}, base, cap);
 

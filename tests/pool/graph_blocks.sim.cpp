@@ -37,7 +37,7 @@ constexpr std::size_t some = 10'000;  // bytes
 
 template <class Action>
 std::string why_refused(Action action) {
-    return support::thrown<cuota::misuse>(action).what();
+    return support::thrown<cuota::usage_error>(action).what();
 }
 
 struct scene {
@@ -73,7 +73,7 @@ TEST_CASE("what is taken in a capture is the graph's until that ends, also when 
     for (void* const p : others) on.pool.deallocate(on.other, p, some);
     on.pool.close();
     CHECK(on.account.held() == 0);
-    CHECK(simulator::order_reports().empty());
+    CHECK(simulator::race_reports().empty());
 }
 
 TEST_CASE("in a capture a stream has again what it gave back there, and another stream has not",
@@ -115,7 +115,7 @@ TEST_CASE("what a stream gave back before its capture it has without a wait, and
     });
     graph.launch(s);
     s.synchronize();
-    CHECK(simulator::order_reports().empty());
+    CHECK(simulator::race_reports().empty());
 }
 
 TEST_CASE("what was taken before a capture and is given back in it stays until the graph ends",
@@ -135,7 +135,7 @@ TEST_CASE("what was taken before a capture and is given back in it stays until t
     graph->launch(on.other);
     graph.reset();
     CHECK(on.pool.stats().live_blocks == 0);
-    CHECK(simulator::order_reports().empty());
+    CHECK(simulator::race_reports().empty());
 }
 
 TEST_CASE("what was taken in a capture outlives the graph while somebody has it", "[pool][graph]") {
@@ -195,7 +195,7 @@ TEST_CASE("a pool grows, is trimmed and makes its budget's others give back in a
     graph.launch(s);
     s.synchronize();
     CHECK(simulator::misuse_reports().empty());
-    CHECK(simulator::order_reports().empty());
+    CHECK(simulator::race_reports().empty());
 }
 
 TEST_CASE("other streams use the pool while one is captured, in f and in other threads", "[pool][graph]") {
@@ -224,7 +224,7 @@ TEST_CASE("other streams use the pool while one is captured, in f and in other t
     });
     use(s);
     CHECK(simulator::misuse_reports().empty());
-    CHECK(simulator::order_reports().empty());
+    CHECK(simulator::race_reports().empty());
 }
 
 TEST_CASE("captures begin and end while another thread wants what their stream has given back",
@@ -255,7 +255,7 @@ TEST_CASE("captures begin and end while another thread wants what their stream h
     other.join();
     CHECK(failed == 0);
     CHECK(simulator::misuse_reports().empty());
-    CHECK(simulator::order_reports().empty());
+    CHECK(simulator::race_reports().empty());
 }
 
 TEST_CASE("memory that no graph can have is refused before the capture is spoiled", "[pool][graph]") {
@@ -312,7 +312,7 @@ TEST_CASE("a pool that ends before a graph that uses it says so, and its memory 
 
 TEST_CASE("the end of a graph waits for its last launch, though one has failed since", "[pool][graph]") {
     support::machine const machine;
-    simulator::set_order_checks(simulator::order_checks::report);
+    simulator::set_race_checks(simulator::race_checks::report);
     scene on;
     void* p = nullptr;
     std::optional<cuota::graph_exec> graph{cuota::capture(on.s, [&] {
@@ -329,7 +329,7 @@ TEST_CASE("the end of a graph waits for its last launch, though one has failed s
     CHECK(next == p);
     cuota::rt::fill_bytes(next, 2, some, on.other);
     on.pool.deallocate(on.other, next, some);
-    CHECK(simulator::order_reports() == std::vector<std::string>{});
+    CHECK(simulator::race_reports() == std::vector<std::string>{});
 }
 
 TEST_CASE(

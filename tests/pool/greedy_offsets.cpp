@@ -87,14 +87,15 @@ TEST_CASE("greedy_offsets ends when it has enough, or when it is over, with a so
     std::mt19937_64 random{5};
     for (int round = 0; round != 500; ++round)
         for (detail::lifetime_part const& part : some_parts(random)) {
-            int asked = 0;
+            int requested = 0;
             auto const best = detail::greedy_offsets(part, part.most_alive, 12, [] { return false; });
-            auto const first = detail::greedy_offsets(part, part.most_alive, 12, [&] { return ++asked > 0; });
+            auto const first =
+                detail::greedy_offsets(part, part.most_alive, 12, [&] { return ++requested > 0; });
             REQUIRE(is_sound(part, best));
             REQUIRE(is_sound(part, first));
             REQUIRE(best.peak >= part.most_alive);
             REQUIRE(best.peak <= first.peak);
-            REQUIRE(asked <= 2);
+            REQUIRE(requested <= 2);
             auto const enough = detail::greedy_offsets(part, first.peak, 12, [] { return false; });
             REQUIRE(enough.offsets == first.offsets);
         }

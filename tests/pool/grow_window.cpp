@@ -17,8 +17,8 @@
 using namespace cuota::literals;
 using cuota::detail::block;
 using cuota::detail::block_index;
-using cuota::detail::grow_window;
 using cuota::detail::growth_aim;
+using cuota::detail::growth_candidate;
 using pool_tests::address;
 
 namespace {
@@ -29,19 +29,20 @@ constexpr std::size_t page = pool_tests::paged_blocks::page;
 struct pages : pool_tests::paged_blocks {
     using paged_blocks::paged_blocks;
 
-    [[nodiscard]] std::optional<grow_window> choose(std::size_t size,
-                                                    growth_aim aim = growth_aim::least_missing) const {
+    [[nodiscard]] std::optional<growth_candidate> choose(std::size_t size,
+                                                         growth_aim aim = growth_aim::least_missing) const {
         return cuota::detail::choose_window(index, size, aim);
     }
 };
 
-bool lies_at(std::optional<grow_window> const& w, std::size_t from, std::size_t until) {
+bool lies_at(std::optional<growth_candidate> const& w, std::size_t from, std::size_t until) {
     return w && w->at == address(from) && w->end == address(until);
 }
 
 }  // namespace
 
-TEST_CASE("a range begins as one hole, of which all but the last page can be had", "[pool][grow_window]") {
+TEST_CASE("a range begins as one hole, of which all but the last page can be had",
+          "[pool][growth_candidate]") {
     pages p{4};
     auto const one = p.choose(256);
     CHECK(lies_at(one, 0, page));
@@ -53,7 +54,7 @@ TEST_CASE("a range begins as one hole, of which all but the last page can be had
 }
 
 TEST_CASE("a window begins with what is free before a hole, and takes just the pages that lack",
-          "[pool][grow_window]") {
+          "[pool][growth_candidate]") {
     pages p{8};
     p.map(0, 2 * page);
     p.take(0, 512);
@@ -63,7 +64,8 @@ TEST_CASE("a window begins with what is free before a hole, and takes just the p
     CHECK(w->idle == page);
 }
 
-TEST_CASE("a window ends with what is free behind a hole, where that costs less", "[pool][grow_window]") {
+TEST_CASE("a window ends with what is free behind a hole, where that costs less",
+          "[pool][growth_candidate]") {
     pages p{16};
     p.map(0, page);
     p.take(0, page);
@@ -75,7 +77,7 @@ TEST_CASE("a window ends with what is free behind a hole, where that costs less"
     CHECK(w->missing == page);
 }
 
-TEST_CASE("a window goes over several holes, and around what is live", "[pool][grow_window]") {
+TEST_CASE("a window goes over several holes, and around what is live", "[pool][growth_candidate]") {
     pages p{16};
     p.map(page, 2 * page);
     p.map(3 * page, 4 * page);
@@ -90,7 +92,8 @@ TEST_CASE("a window goes over several holes, and around what is live", "[pool][g
     CHECK_FALSE(p.choose(10 * page));
 }
 
-TEST_CASE("the least in all counts the free pages that a window keeps from others", "[pool][grow_window]") {
+TEST_CASE("the least in all counts the free pages that a window keeps from others",
+          "[pool][growth_candidate]") {
     pages p{16};
     p.map(0, page);
     p.take(0, page / 2);  // half a page is free before the hole
@@ -104,7 +107,7 @@ TEST_CASE("the least in all counts the free pages that a window keeps from other
     CHECK(w->idle == 0);
 }
 
-TEST_CASE("what would fit beside what is free counts parts of pages", "[pool][grow_window]") {
+TEST_CASE("what would fit beside what is free counts parts of pages", "[pool][growth_candidate]") {
     pages p{16};
     CHECK(cuota::detail::largest_window(p.index, 4 * page + 1) == 4 * page);
     p.map(0, 2 * page);
@@ -114,7 +117,7 @@ TEST_CASE("what would fit beside what is free counts parts of pages", "[pool][gr
     CHECK(cuota::detail::largest_window(block_index{}, page) == 0);
 }
 
-TEST_CASE("a window that takes a part of a mapping keeps all of it from others", "[pool][grow_window]") {
+TEST_CASE("a window that takes a part of a mapping keeps all of it from others", "[pool][growth_candidate]") {
     pages p{32};
     p.map(0, 8 * page, 8 * page);
     p.take(0, page);
@@ -126,7 +129,7 @@ TEST_CASE("a window that takes a part of a mapping keeps all of it from others",
     CHECK(beside->idle == 8 * page);
 }
 
-TEST_CASE("what would fit is what can be chosen, and no granule more", "[pool][grow_window]") {
+TEST_CASE("what would fit is what can be chosen, and no granularity more", "[pool][growth_candidate]") {
     bool const has_large_mappings = GENERATE(false, true);
     std::mt19937 random{5};
     for (int round = 0; round != 300; ++round) {
@@ -153,7 +156,8 @@ TEST_CASE("what would fit is what can be chosen, and no granule more", "[pool][g
     }
 }
 
-TEST_CASE("a held window is nobody else's, and is what it was when it is given up", "[pool][grow_window]") {
+TEST_CASE("a held window is nobody else's, and is what it was when it is given up",
+          "[pool][growth_candidate]") {
     pages p{8};
     p.map(0, 2 * page);
     p.take(0, page);

@@ -62,7 +62,7 @@ struct user {
 };
 
 // Pages of a device. Calls `meanwhile` once, while the next pages are mapped.
-class pages_that_tell final : public cuota::detail::page_range {
+class pages_that_tell final : public cuota::detail::mapped_range {
 public:
     explicit pages_that_tell(std::function<void()>& meanwhile) : meanwhile_{meanwhile} {}
     [[nodiscard]] std::byte* at() const noexcept override { return pages_->at(); }
@@ -77,7 +77,7 @@ public:
 
 private:
     std::function<void()>& meanwhile_;
-    cuota::sole<page_range> const pages_ = device_pages::make(cuota::device{0}, 64_MiB);
+    cuota::detail::light_unique_ptr<mapped_range> const pages_ = device_pages::make(cuota::device{0}, 64_MiB);
 };
 
 // Mappings of one page each.
@@ -134,7 +134,7 @@ TEST_CASE("a pool takes a GiB of a large device by few calls, and gives it back 
           "[pool][growing_range]") {
     support::machine const machine{{1, 80_GiB}};
     simulator::set_memory_checks(simulator::memory_checks::off);  // nothing is written
-    cuota::budget const budget = cuota::budget::of_device(cuota::device{0});
+    cuota::budget const budget = cuota::budget::for_device(cuota::device{0});
     cuota::stream const stream;
     cuota::scoped_pool pool{budget};
     user u{pool, stream};
@@ -289,12 +289,12 @@ TEST_CASE("what a pool takes at once is no more than it was told", "[pool][growi
     cuota::budget budget{"trainer", 64_MiB};
     calls_since const mallocs{"cudaMalloc"};
     {
-        cuota::scoped_pool const pages{budget, {.initial = 6_MiB}};
+        cuota::scoped_pool const pages{budget, {.initial_size = 6_MiB}};
         CHECK(budget.held() == 6_MiB);
         CHECK(pages.largest_free() == 6_MiB);
         CHECK(mallocs.count() == 0);
     }
-    cuota::scoped_pool const segment{budget, {.initial = 5_MiB}};
+    cuota::scoped_pool const segment{budget, {.initial_size = 5_MiB}};
     CHECK(budget.held() == 5_MiB);
     CHECK(segment.largest_free() == 5_MiB);
     CHECK(mallocs.count() == 1);
@@ -328,7 +328,7 @@ TEST_CASE("free pages apart serve a request as large as all of them", "[pool][gr
     cuota::budget budget{"trainer", 64_MiB};
     cuota::stream const stream;
     std::size_t const cap = 16_MiB;
-    cuota::scoped_pool pool{budget, {.cap = cap}};
+    cuota::scoped_pool pool{budget, {.max_size = cap}};
     user u{pool, stream};
     for (int i = 0; i != 8; ++i) u.take(2_MiB);
     REQUIRE(budget.held() == cap);
@@ -357,9 +357,9 @@ TEST_CASE("free pages apart serve a request as large as all of them", "[pool][gr
         calls_since const unmapped{"cuMemUnmap"};
         auto const refused = thrown<cuota::budget_exceeded>([&] { (void)pool.allocate(stream, 8_MiB + 1); });
         CHECK(unmapped.count() == 0);
-        CHECK(refused.facts().largest_free == 2_MiB);
-        CHECK(refused.facts().would_fit == 8_MiB);
-        u.take(refused.facts().would_fit);
+        CHECK(refused.info().largest_free == 2_MiB);
+        CHECK(refused.info().max_fit == 8_MiB);
+        u.take(refused.info().max_fit);
     }
     u.give_all();
     CHECK(pool.trim() == cap);
@@ -389,7 +389,7 @@ TEST_CASE("what is left of pages serves beside what is mapped anew", "[pool][gro
     cuota::budget budget{"trainer", 64_MiB};
     cuota::stream const stream;
     std::size_t const cap = 8_MiB;
-    cuota::scoped_pool pool{budget, {.cap = cap}};
+    cuota::scoped_pool pool{budget, {.max_size = cap}};
     user u{pool, stream};
     u.take(6_MiB);
     u.take(512_KiB);
@@ -398,7 +398,7 @@ TEST_CASE("what is left of pages serves beside what is mapped anew", "[pool][gro
     // Three pages are free, and three quarters of the last one.
     auto const refused =
         thrown<cuota::budget_exceeded>([&] { (void)pool.allocate(stream, 7_MiB + 512_KiB + 1); });
-    CHECK(refused.facts().would_fit == 7_MiB + 512_KiB);
+    CHECK(refused.info().max_fit == 7_MiB + 512_KiB);
     u.take(7_MiB + 512_KiB);
     CHECK(budget.held() == cap);
     u.give_all();
@@ -409,7 +409,7 @@ TEST_CASE("a cap that is no multiple of the page is served to the last byte", "[
     std::size_t const cap = 5_MiB + 512;
     cuota::stream const stream;
     cuota::budget budget{"trainer", 64_MiB};
-    cuota::scoped_pool pool{budget, {.cap = cap}};
+    cuota::scoped_pool pool{budget, {.max_size = cap}};
     user u{pool, stream};
 
     SECTION("at once") { u.take(cap); }
@@ -514,13 +514,13 @@ TEST_CASE("who needs what another thread is giving back waits for it, and is not
 TEST_CASE("what is given back beside pages while they are mapped is used in its order",
           "[pool][growing_range]") {
     support::machine const machine;
-    simulator::set_order_checks(simulator::order_checks::report);
+    simulator::set_race_checks(simulator::race_checks::report);
     cuota::stream const a;
     cuota::stream const b;
     std::function<void()> meanwhile;
     cuota::scoped_pool pool =
         cuota::detail::pool_on_pages::make(cuota::budget{"trainer", 64_MiB}, cuota::device_memory{}, {},
-                                           cuota::sole<pages_that_tell>::make(meanwhile));
+                                           cuota::detail::light_unique_ptr<pages_that_tell>::make(meanwhile));
     void* const p = pool.allocate(a, 1_MiB);
     support::gate gate{a};
     cuota::rt::fill_bytes(p, 1, 1_MiB, a);
@@ -636,7 +636,7 @@ TEST_CASE("the life of a pool of pages survives the failure of any CUDA call", "
     auto const life = [&] {
         cuota::stream const a;
         cuota::stream const b;
-        cuota::scoped_pool pool{budget, {.initial = 2_MiB, .cap = 5_MiB}};
+        cuota::scoped_pool pool{budget, {.initial_size = 2_MiB, .max_size = 5_MiB}};
         user u{pool, a};
         try {
             u.take(2_MiB);
@@ -660,7 +660,7 @@ TEST_CASE("the life of a pool of pages survives the failure of any CUDA call", "
 
 TEST_CASE("a budget of a device counts mapped pages as its own", "[pool][growing_range]") {
     support::machine const machine{{1, 64_MiB}};
-    cuota::budget const budget = cuota::budget::of_device(cuota::device{0});
+    cuota::budget const budget = cuota::budget::for_device(cuota::device{0});
     cuota::stream const stream;
     std::size_t const limit = budget.limit();
     cuota::scoped_pool pool{budget};
@@ -668,10 +668,10 @@ TEST_CASE("a budget of a device counts mapped pages as its own", "[pool][growing
     u.take(20_MiB);
     u.take(2_MiB);
     CHECK(budget.limit() == limit);
-    u.take(cuota::round_down(budget.room(), 2_MiB));
+    u.take(cuota::round_down(budget.available(), 2_MiB));
     auto const refused = thrown<cuota::out_of_memory>([&] { (void)pool.allocate(stream, 4_MiB); });
-    REQUIRE(refused.facts().device);
-    CHECK(refused.facts().device->ours == pool.stats().reserved);
+    REQUIRE(refused.info().device);
+    CHECK(refused.info().device->own == pool.stats().reserved);
     u.give_all();
 }
 
@@ -680,7 +680,7 @@ TEST_CASE("a walk of a capped pool never refuses what the free pages hold", "[po
     support::machine const machine{shape};
     cuota::budget budget{"trainer", 64_MiB};
     std::size_t const cap = 32_MiB;
-    cuota::scoped_pool pool{budget, {.cap = cap}};
+    cuota::scoped_pool pool{budget, {.max_size = cap}};
     std::vector<cuota::stream> streams(3);
     std::vector<std::pair<allocation, std::uint32_t>> live;
     std::mt19937 random{7};
@@ -751,7 +751,7 @@ TEST_CASE("what a device that is short refuses says what would fit beside what l
 
     auto const refused = thrown<cuota::out_of_memory>([&] { (void)pool.allocate(stream, 4_MiB); });
 
-    CHECK(refused.facts().would_fit == 3_MiB);
+    CHECK(refused.info().max_fit == 3_MiB);
     u.take(3_MiB);
     CHECK_THROWS_AS(pool.allocate(stream, 1), cuota::out_of_memory);
     u.give_all();

@@ -27,7 +27,7 @@ struct scene {
     cuota::stream const a{};
     cuota::stream const b{};
     cuota::budget budget{"trainer", 1_MiB + 64_KiB};
-    cuota::scoped_pool pool{budget, {.initial = 1_MiB + 64_KiB, .growth = cuota::pool_growth::segments}};
+    cuota::scoped_pool pool{budget, {.initial_size = 1_MiB + 64_KiB, .growth = cuota::pool_growth::segments}};
     void* const large = pool.allocate(a, 1_MiB);
     support::gate gate{a};
 
@@ -93,7 +93,7 @@ TEST_CASE("the pool is usable while an allocation of a captured stream waits", "
         [&] { on.use_rest(); });
     graph->launch(captured);
     captured.synchronize();
-    CHECK(simulator::order_reports().empty());
+    CHECK(simulator::race_reports().empty());
 }
 
 TEST_CASE("the pool is usable while a free whose order cannot be recorded waits", "[pool][host_waits]") {
@@ -128,7 +128,7 @@ TEST_CASE("a step_plan is usable while the slab of an earlier plan is waited for
     step(1_MiB);
     REQUIRE(plan.stats().served == 1);
     while_waiting(
-        gate, "cudaEventSynchronize", [&] { plan.record_again(); },
+        gate, "cudaEventSynchronize", [&] { plan.rerecord(); },
         [&] {
             memory.deallocate(b, memory.allocate(b, 4_KiB), 4_KiB);
             CHECK(plan.stats().served == 1);
@@ -137,7 +137,7 @@ TEST_CASE("a step_plan is usable while the slab of an earlier plan is waited for
     plan.prepare();
     step(2_MiB);
     CHECK(plan.stats().served == 2);
-    CHECK(simulator::order_reports().empty());
+    CHECK(simulator::race_reports().empty());
 }
 
 TEST_CASE("a step_plan is usable while a planned allocation of a captured stream waits",
@@ -166,5 +166,5 @@ TEST_CASE("a step_plan is usable while a planned allocation of a captured stream
     CHECK(plan.stats().served == 2);
     graph->launch(captured);
     captured.synchronize();
-    CHECK(simulator::order_reports().empty());
+    CHECK(simulator::race_reports().empty());
 }

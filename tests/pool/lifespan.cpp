@@ -5,18 +5,19 @@
 
 #include "support/catch.hpp"
 
-using cuota::lifespan;
-using cuota::detail::birth;
+using cuota::lifetime_hint;
+using cuota::detail::allocation_epoch;
 using cuota::detail::step_clock;
 
-static_assert(sizeof(birth) == 4);
+static_assert(sizeof(allocation_epoch) == 4);
 
-TEST_CASE("a birth tells what was meant, and how many steps have begun since", "[pool][lifespan]") {
+TEST_CASE("a allocation_epoch tells what was meant, and how many steps have begun since",
+          "[pool][lifetime_hint]") {
     step_clock steps;
-    birth const before{steps.now(), lifespan::persistent};
+    allocation_epoch const before{steps.now(), lifetime_hint::persistent};
     CHECK_FALSE(steps.is_open());
     steps.go_on();
-    birth const in_first{steps.now(), lifespan::step};
+    allocation_epoch const in_first{steps.now(), lifetime_hint::step};
     CHECK(steps.is_open());
     CHECK(before.age(steps.now()) == 1);
     CHECK(in_first.age(steps.now()) == 0);
@@ -24,22 +25,23 @@ TEST_CASE("a birth tells what was meant, and how many steps have begun since", "
     CHECK_FALSE(steps.is_open());
     CHECK(in_first.age(steps.now()) == 0);
     steps.go_on();
-    birth const in_second{steps.now(), lifespan::step};
+    allocation_epoch const in_second{steps.now(), lifetime_hint::step};
 
     CHECK(before.age(steps.now()) == 2);
     CHECK(in_first.age(steps.now()) == 1);
     CHECK(in_second.age(steps.now()) == 0);
-    CHECK(before.meant() == lifespan::persistent);
-    CHECK(in_first.meant() == lifespan::step);
-    CHECK(birth{}.meant() == lifespan::scratch);
+    CHECK(before.lifetime() == lifetime_hint::persistent);
+    CHECK(in_first.lifetime() == lifetime_hint::step);
+    CHECK(allocation_epoch{}.lifetime() == lifetime_hint::scratch);
     CHECK_FALSE(in_first == in_second);
 }
 
-TEST_CASE("ages stay right when the steps of a pool are more than a birth can count", "[pool][lifespan]") {
+TEST_CASE("ages stay right when the steps of a pool are more than a allocation_epoch can count",
+          "[pool][lifetime_hint]") {
     // The largest value of 30 bits.
     cuota::detail::step_time const late = (cuota::detail::step_time{1} << 30) - 1;
-    birth const b{late, lifespan::step};
+    allocation_epoch const b{late, lifetime_hint::step};
     CHECK(b.age(late + 2) == 1);
     CHECK(b.age(late + 240) == 120);
-    CHECK(b.meant() == lifespan::step);
+    CHECK(b.lifetime() == lifetime_hint::step);
 }

@@ -33,7 +33,7 @@ TEST_CASE("lifetimes that make no sense are refused, and the row is named", "[po
 
     auto const refused = [](std::vector<lifetime> blocks, std::size_t alignment, char const* words) {
         INFO(words);
-        auto const error = support::thrown<cuota::misuse>(
+        auto const error = support::thrown<cuota::usage_error>(
             [&] { static_cast<void>(detail::checked_sizes(blocks, alignment, {})); });
         CHECK(std::string{error.what()}.find(words) != std::string::npos);
     };

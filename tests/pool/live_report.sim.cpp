@@ -53,7 +53,7 @@ TEST_CASE("what is freed counts as active until the work before has run", "[pool
     support::machine const machine;
     cuota::stream const a;
     cuota::stream const b;
-    cuota::scoped_pool pool{cuota::budget{"trainer", 64_MiB}, {.initial = 8_MiB}};
+    cuota::scoped_pool pool{cuota::budget{"trainer", 64_MiB}, {.initial_size = 8_MiB}};
     void* const p = pool.allocate(a, 1_MiB);
     void* const kept = pool.allocate(b, 1_MiB);
     void* const q = pool.allocate(b, 1_MiB);
@@ -78,7 +78,7 @@ TEST_CASE("to ask what is active changes nothing", "[pool][live_report]") {
     support::machine const machine;
     cuota::stream const a;
     cuota::stream const b;
-    cuota::scoped_pool pool{cuota::budget{"trainer", 1_MiB}, {.initial = 1_MiB}};
+    cuota::scoped_pool pool{cuota::budget{"trainer", 1_MiB}, {.initial_size = 1_MiB}};
     pool.deallocate(a, pool.allocate(a, 1_MiB), 1_MiB);
     a.synchronize();
     CHECK(pool.stats().active == 0);
@@ -92,7 +92,7 @@ TEST_CASE("to ask what is active changes nothing", "[pool][live_report]") {
 TEST_CASE("a stream that cannot be asked counts as busy, and is reported", "[pool][live_report]") {
     support::machine machine;
     cuota::stream const a;
-    cuota::scoped_pool pool{cuota::budget{"trainer", 1_MiB}, {.initial = 1_MiB}};
+    cuota::scoped_pool pool{cuota::budget{"trainer", 1_MiB}, {.initial_size = 1_MiB}};
     pool.deallocate(a, pool.allocate(a, 1_MiB), 1_MiB);
     a.synchronize();
     simulator::fail_call("cudaStreamQuery", 1, cudaErrorUnknown);
@@ -113,7 +113,7 @@ TEST_CASE("statistics agree with a shadow: requested <= allocated <= active <= r
     std::vector<cuota::stream> streams(3);
     cuota::tag const names[] = {"weights", "activations", "scratch"};
     cuota::scoped_pool pool{cuota::budget{"trainer", 64_MiB},
-                            {.initial = 512_KiB, .release_threshold = 2_MiB}};
+                            {.initial_size = 512_KiB, .release_threshold = 2_MiB}};
     std::vector<held> live;
     std::size_t requested = 0;
     std::size_t peak_requested = 0;

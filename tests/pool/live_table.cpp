@@ -30,7 +30,7 @@ struct records {
     std::vector<block*> blocks;
     explicit records(std::size_t count, std::size_t distance = 256) {
         for (std::size_t i = 0; i != count; ++i)
-            blocks.push_back(&store.make(address(i * distance), block::granule));
+            blocks.push_back(&store.make(address(i * distance), block::granularity));
     }
     block& operator[](std::size_t i) { return *blocks[i]; }
     [[nodiscard]] std::size_t size() const { return blocks.size(); }
@@ -159,7 +159,7 @@ TEST_CASE("a small live_table agrees with a map over many random steps", "[pool]
                 expected.erase(b.at());
                 gone.push_back(b.at());
             } else {
-                b.stand_at(address((random() % (1 << 20)) * block::granule), block::state::free);
+                b.stand_at(address((random() % (1 << 20)) * block::granularity), block::state::free);
                 if (expected.contains(b.at())) continue;
                 enter(table, b);
                 expected[b.at()] = &b;

@@ -110,11 +110,11 @@ TEST_CASE("edges are those of the mappings, whatever comes and goes", "[pool][ma
             t.join(address(at * page), (end - at) * page);
             for (std::size_t i = at; i != end; ++i) begins[i] = at;
         }
-        std::size_t const asked = random() % pages;
-        std::size_t next = asked + 1;
+        std::size_t const requested = random() % pages;
+        std::size_t next = requested + 1;
         while (next != pages && begins[next] != next) ++next;
-        REQUIRE(up_to(t, asked * page + random() % page) == begins[asked] * page);
-        REQUIRE(from(t, asked * page + 1 + random() % page) == next * page);
+        REQUIRE(up_to(t, requested * page + random() % page) == begins[requested] * page);
+        REQUIRE(from(t, requested * page + 1 + random() % page) == next * page);
     }
 }
 

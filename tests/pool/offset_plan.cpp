@@ -202,11 +202,11 @@ TEST_CASE("plan_offsets of awkward shapes", "[pool][offset_plan]") {
 
 TEST_CASE("plan_offsets refuses what lifetimes refuse", "[pool][offset_plan]") {
     std::vector<lifetime> const reversed{{4, 3, 1}}, too_much{{0, 1, cuota::unlimited}, {5, 6, 1}};
-    CHECK_THROWS_AS(plan_offsets(reversed), cuota::misuse);
-    CHECK_THROWS_AS(plan_offsets(too_much), cuota::misuse);
-    CHECK_THROWS_AS(plan_offsets(twelve, {.alignment = 3}), cuota::misuse);
-    CHECK_THROWS_AS(check_offsets(reversed, {{0}, 1, 1, 1, false}), cuota::misuse);
-    CHECK_THROWS_AS(check_offsets(twelve, {{0}, 12, 12, 1, false}), cuota::misuse);
+    CHECK_THROWS_AS(plan_offsets(reversed), cuota::usage_error);
+    CHECK_THROWS_AS(plan_offsets(too_much), cuota::usage_error);
+    CHECK_THROWS_AS(plan_offsets(twelve, {.alignment = 3}), cuota::usage_error);
+    CHECK_THROWS_AS(check_offsets(reversed, {{0}, 1, 1, 1, false}), cuota::usage_error);
+    CHECK_THROWS_AS(check_offsets(twelve, {{0}, 12, 12, 1, false}), cuota::usage_error);
 }
 
 TEST_CASE("check_offsets names the rows of a conflict", "[pool][offset_plan]") {

@@ -17,8 +17,8 @@
 namespace {
 
 using cuota::detail::lifetime_part;
-using cuota::detail::offset_preferences;
-using index = offset_preferences::index;
+using cuota::detail::search_order;
+using index = search_order::index;
 
 std::vector<index> numbers_below(std::size_t count) {
     std::vector<index> all(count);
@@ -34,7 +34,7 @@ lifetime_part many_blocks() {
 }
 
 /// Returns the fraction of pairs of blocks that have the same order in both.
-double agreement(std::vector<index> const& a, std::vector<index> const& b) {
+double rank_consensus(std::vector<index> const& a, std::vector<index> const& b) {
     std::size_t same = 0, pairs = 0;
     for (std::size_t i = 0; i != a.size(); ++i)
         for (std::size_t j = 0; j != i; ++j, ++pairs) same += (a[i] < a[j]) == (b[i] < b[j]);
@@ -47,7 +47,7 @@ std::vector<index> sorted(std::vector<index> ranks) {
 }
 
 /// Returns in how many of 300 newly drawn attempts block `first` has a lower rank than block `second`.
-int times_before(offset_preferences& preferences, index first, index second) {
+int times_before(search_order& preferences, index first, index second) {
     int count = 0;
     for (std::uint64_t attempt = 1; attempt != 601; attempt += 2) {
         preferences.begin(attempt);
@@ -58,7 +58,7 @@ int times_before(offset_preferences& preferences, index first, index second) {
 
 }  // namespace
 
-TEST_CASE("repeatable_numbers repeat themselves, and are even", "[pool][offset_preferences]") {
+TEST_CASE("repeatable_numbers repeat themselves, and are even", "[pool][search_order]") {
     cuota::detail::repeatable_numbers first, second;
     std::vector<int> tenths(10, 0);
     for (int i = 0; i != 10'000; ++i) {
@@ -71,11 +71,11 @@ TEST_CASE("repeatable_numbers repeat themselves, and are even", "[pool][offset_p
     CHECK(*std::max_element(tenths.begin(), tenths.end()) < 1'100);
 }
 
-TEST_CASE("offset_preferences gives every block a rank of its own, other ones in nearly every attempt",
-          "[pool][offset_preferences]") {
+TEST_CASE("search_order gives every block a rank of its own, other ones in nearly every attempt",
+          "[pool][search_order]") {
     lifetime_part const part = many_blocks();
     auto const all = numbers_below(part.blocks.size());
-    offset_preferences preferences{part}, same{part};
+    search_order preferences{part}, same{part};
     std::set<std::vector<index>> seen;
     for (std::uint64_t attempt = 1; attempt != 51; ++attempt) {
         preferences.begin(attempt);
@@ -89,10 +89,10 @@ TEST_CASE("offset_preferences gives every block a rank of its own, other ones in
     CHECK(seen.size() > 40);  // a repeated attempt may have the ranks of the best one
 }
 
-TEST_CASE("offset_preferences ranks some blocks anew, and as they were again", "[pool][offset_preferences]") {
+TEST_CASE("search_order ranks some blocks anew, and as they were again", "[pool][search_order]") {
     lifetime_part const part = many_blocks();
     auto const all = numbers_below(part.blocks.size());
-    offset_preferences preferences{part};
+    search_order preferences{part};
     preferences.begin(1);
     auto const before = preferences.ranks(all);
     std::vector<index> const some{3, 17, 5, 29, 30, 8, 11, 2};
@@ -107,11 +107,10 @@ TEST_CASE("offset_preferences ranks some blocks anew, and as they were again", "
     CHECK(preferences.ranks(all) == before);
 }
 
-TEST_CASE("offset_preferences tries what went furthest once more in every other attempt",
-          "[pool][offset_preferences]") {
+TEST_CASE("search_order tries what went furthest once more in every other attempt", "[pool][search_order]") {
     lifetime_part const part = many_blocks();
     auto const all = numbers_below(part.blocks.size());
-    offset_preferences preferences{part};
+    search_order preferences{part};
     preferences.begin(1);
     preferences.note_placed(40);
     preferences.note_placed(10);
@@ -119,7 +118,7 @@ TEST_CASE("offset_preferences tries what went furthest once more in every other 
     double repeated = 0, drawn = 0;
     for (std::uint64_t attempt = 2; attempt != 22; ++attempt) {
         preferences.begin(attempt);
-        (attempt % 2 == 0 ? repeated : drawn) += agreement(preferences.ranks(all), far) / 10;
+        (attempt % 2 == 0 ? repeated : drawn) += rank_consensus(preferences.ranks(all), far) / 10;
         preferences.note_placed(20);
     }
     INFO(repeated << ' ' << drawn);
@@ -132,29 +131,29 @@ TEST_CASE("offset_preferences tries what went furthest once more in every other 
         preferences.note_placed(20);
     }
     preferences.begin(122);
-    CHECK(agreement(preferences.ranks(all), far) < 0.9);
+    CHECK(rank_consensus(preferences.ranks(all), far) < 0.9);
 }
 
-TEST_CASE("offset_preferences prefers blocks that are large, or live long", "[pool][offset_preferences]") {
+TEST_CASE("search_order prefers blocks that are large, or live long", "[pool][search_order]") {
     auto const sizes = support::parts_of({{0, 2, 1}, {0, 2, 1'000'000}}).front();
-    offset_preferences by_size{sizes};
+    search_order by_size{sizes};
     CHECK(times_before(by_size, 1, 0) > 250);
 
     auto const durations = support::parts_of({{0, 1'000, 5}, {0, 1, 5}, {2, 3, 5}}).front();
     REQUIRE(durations.blocks[1].row == 0);
-    offset_preferences by_duration{durations};
+    search_order by_duration{durations};
     CHECK(times_before(by_duration, 1, 0) > 230);
 }
 
-TEST_CASE("offset_preferences prefers blocks where floors went too high", "[pool][offset_preferences]") {
+TEST_CASE("search_order prefers blocks where floors went too high", "[pool][search_order]") {
     auto const part =
         support::parts_of({{0, 2, 5}, {1, 4, 9}, {3, 5, 5}}).front();  // the last block is like the first
-    offset_preferences untroubled{part};
+    search_order untroubled{part};
     int const by_chance = times_before(untroubled, 2, 0);
     CHECK(by_chance > 110);
     CHECK(by_chance < 190);
 
-    offset_preferences preferences{part};
+    search_order preferences{part};
     for (int i = 0; i != 50; ++i) preferences.note_trouble(part.blocks[2].first);
     CHECK(times_before(preferences, 2, 0) > by_chance + 30);
 }

@@ -20,7 +20,7 @@ namespace {
 namespace detail = cuota::detail;
 using detail::search_result;
 
-/// Returns the smallest peak: some order of placing every block at its lowest offset yields it.
+/// Returns the smallest peak: some order of layer_partition every block at its lowest offset yields it.
 std::size_t least_peak(detail::lifetime_part const& part) {
     detail::block_order order(part.blocks.size());
     std::iota(order.begin(), order.end(), 0U);
@@ -71,19 +71,19 @@ std::vector<cuota::lifetime> cut_to_pieces(std::mt19937_64& random, std::size_t 
 
 }  // namespace
 
-TEST_CASE("luby counts 1 1 2 1 1 2 4", "[pool][offset_search]") {
+TEST_CASE("luby counts 1 1 2 1 1 2 4", "[pool][packing_search]") {
     std::vector<std::uint64_t> found;
     for (std::uint64_t n = 1; n <= 16; ++n) found.push_back(detail::luby(n));
     CHECK(found == std::vector<std::uint64_t>{1, 1, 2, 1, 1, 2, 4, 1, 1, 2, 1, 1, 2, 4, 8, 1});
 }
 
-TEST_CASE("offset_search finds the least peak, and that nothing is below it", "[pool][offset_search]") {
+TEST_CASE("packing_search finds the least peak, and that nothing is below it", "[pool][packing_search]") {
     std::mt19937_64 random{17};
     for (int round = 0; round != 3'000; ++round)
         for (detail::lifetime_part const& part :
              support::parts_of(support::random_lifetimes(random, support::pick(random, 3, 7), 6, 6))) {
             std::size_t const least = least_peak(part);
-            detail::offset_search search{part};
+            detail::packing_search search{part};
             for (std::size_t capacity = part.most_alive; capacity <= least + 1; ++capacity) {
                 REQUIRE(search.run(capacity, never) ==
                         (capacity < least ? search_result::none : search_result::found));
@@ -92,13 +92,13 @@ TEST_CASE("offset_search finds the least peak, and that nothing is below it", "[
         }
 }
 
-TEST_CASE("offset_search tells that a capacity cannot be met although no moment passes it",
-          "[pool][offset_search]") {
+TEST_CASE("packing_search tells that a capacity cannot be met although no moment passes it",
+          "[pool][packing_search]") {
     for (auto const& blocks : support::above_their_bound()) {
         std::size_t found = 0;
         for (detail::lifetime_part const& part : support::parts_of(blocks)) {
             std::size_t const bound = part.most_alive;
-            detail::offset_search search{part};
+            detail::packing_search search{part};
             if (search.run(bound, never) == search_result::none) ++found;
             REQUIRE(search.run(bound + 1, never) == search_result::found);
             CHECK(is_sound(part, search.offsets(), bound + 1));
@@ -107,29 +107,29 @@ TEST_CASE("offset_search tells that a capacity cannot be met although no moment 
     }
 }
 
-TEST_CASE("offset_search fits rectangles back together that were cut from one", "[pool][offset_search]") {
+TEST_CASE("packing_search fits rectangles back together that were cut from one", "[pool][packing_search]") {
     std::mt19937_64 random{19};
     for (int round = 0; round != 30; ++round)
         for (detail::lifetime_part const& part : support::parts_of(cut_to_pieces(random, 30, 64, 40))) {
-            detail::offset_search search{part};
+            detail::packing_search search{part};
             REQUIRE(search.run(64, never) == search_result::found);
             REQUIRE(is_sound(part, search.offsets(), 64));
         }
 }
 
-TEST_CASE("offset_search gives up when it is told to, and can be asked again", "[pool][offset_search]") {
+TEST_CASE("packing_search gives up when it is told to, and can be asked again", "[pool][packing_search]") {
     std::mt19937_64 random{23};
     auto const parts = support::parts_of(cut_to_pieces(random, 200, 4'096, 400));
-    detail::offset_search search{parts.front()};
+    detail::packing_search search{parts.front()};
     CHECK(search.run(4'096, [] { return true; }) == search_result::gave_up);
     CHECK(search.run(8 * 4'096, never) == search_result::found);
     CHECK(is_sound(parts.front(), search.offsets(), 8 * 4'096));
 }
 
-TEST_CASE("offset_search repeats itself", "[pool][offset_search]") {
+TEST_CASE("packing_search repeats itself", "[pool][packing_search]") {
     std::mt19937_64 random{29};
     auto const parts = support::parts_of(cut_to_pieces(random, 30, 64, 50));
-    detail::offset_search first{parts.front()}, second{parts.front()};
+    detail::packing_search first{parts.front()}, second{parts.front()};
     REQUIRE(first.run(64, never) == search_result::found);
     REQUIRE(second.run(64, never) == search_result::found);
     CHECK(first.offsets() == second.offsets());

@@ -23,9 +23,9 @@ public:
     void allocated(observed_block const&) noexcept override {}
     void free_requested(observed_block const&) noexcept override {}
     void free_completed(observed_block const& b) noexcept override { over.push_back(b.bytes); }
-    void segment_taken(void const*, std::size_t, cuota::place) noexcept override {}
-    void segment_returned(void const*, std::size_t) noexcept override {}
-    void step_begun(cuota::place) noexcept override {}
+    void segment_allocated(void const*, std::size_t, cuota::source_location) noexcept override {}
+    void segment_freed(void const*, std::size_t) noexcept override {}
+    void step_begun(cuota::source_location) noexcept override {}
     void step_ended() noexcept override {}
     void ended() noexcept override {}
 
@@ -38,8 +38,8 @@ struct given_back {
     pending_frees pending;
 
     void operator()(cuota::stream_ref s, std::size_t bytes) {
-        std::uint32_t const lane = order.index_of(s);
-        pending.add({nullptr, bytes, bytes, {}, {}, s.id()}, order.release_on(lane), order, told);
+        std::uint32_t const stream_index = order.index_of(s);
+        pending.add({nullptr, bytes, bytes, {}, {}, s.id()}, order.release_on(stream_index), order, told);
     }
     void settle() { pending.settle(order, told); }
 };

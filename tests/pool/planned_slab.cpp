@@ -46,8 +46,8 @@ cuota::planned_step together(std::vector<std::size_t> const& sizes) {
 }
 
 /// A slab and a stream that requests memory from it.
-struct asked {
-    explicit asked(cuota::planned_step const& plan) : step{plan}, slab{plan, base} { slab.begin_step(); }
+struct requested {
+    explicit requested(cuota::planned_step const& plan) : step{plan}, slab{plan, base} { slab.begin_step(); }
 
     planned_slab::result take(std::size_t bytes, cuota::label const& who = {}) {
         host_waits left;
@@ -55,11 +55,11 @@ struct asked {
     }
     plan_answer answer(std::size_t bytes) { return take(bytes).answer; }
     void give(void const* p, std::size_t bytes) {
-        std::uint32_t const lane = order.index_of(stream);
-        slab.expect(lane);
-        slab.give_back(slab.find_live(p, bytes), order.release_on(lane));
+        std::uint32_t const stream_index = order.index_of(stream);
+        slab.expect(stream_index);
+        slab.give_back(slab.find_live(p, bytes), order.release_on(stream_index));
     }
-    void next_step() {
+    void suggestion() {
         slab.end_step();
         slab.begin_step();
     }
@@ -74,7 +74,7 @@ struct asked {
 }  // namespace
 
 TEST_CASE("planned_slab gives each request the bytes of its plan, step after step", "[pool][planned_slab]") {
-    asked a{placed({{0, 3, 1000}, {1, 2, 300}, {2, 4, 512}})};
+    requested a{placed({{0, 3, 1000}, {1, 2, 300}, {2, 4, 512}})};
     CHECK(a.slab.at() == base);
     CHECK(a.slab.bytes() == 1536);
     CHECK(a.slab.holds(base + 1535));
@@ -93,8 +93,8 @@ TEST_CASE("planned_slab gives each request the bytes of its plan, step after ste
         CHECK(third == second);
         a.give(first.at, 1000);
         a.give(third, 512);
-        CHECK(a.answer(1) == plan_answer::too_many);
-        a.next_step();
+        CHECK(a.answer(1) == plan_answer::missed_beyond_plan);
+        a.suggestion();
     }
     CHECK(a.slab.live() == 0);
     CHECK(a.slab.skipped() == 0);
@@ -105,47 +105,47 @@ TEST_CASE("planned_slab looks for a request among the sixteen that come next", "
     std::vector<std::size_t> sizes(20, 256);
     sizes[15] = 512;
     sizes[17] = 1024;
-    asked a{together(sizes)};
-    CHECK(a.answer(1024) == plan_answer::other_size);  // the eighteenth request
-    CHECK(a.answer(0) == plan_answer::other_size);
-    CHECK(a.answer(cuota::unlimited) == plan_answer::other_size);
+    requested a{together(sizes)};
+    CHECK(a.answer(1024) == plan_answer::missed_size);  // the eighteenth request
+    CHECK(a.answer(0) == plan_answer::missed_size);
+    CHECK(a.answer(cuota::unlimited) == plan_answer::missed_size);
     CHECK(a.slab.skipped() == 0);
     CHECK(a.take(512).at == a.place_of(15));
     CHECK(a.slab.skipped() == 15);
     CHECK(a.take(1024).at == a.place_of(17));
     CHECK(a.slab.skipped() == 16);
-    CHECK(a.answer(512) == plan_answer::other_size);  // these requests were skipped
+    CHECK(a.answer(512) == plan_answer::missed_size);  // these requests were skipped
     CHECK(a.take(256).at == a.place_of(18));
     a.slab.end_step();
     CHECK(a.slab.skipped() == 17);
     a.slab.end_step();
     CHECK(a.slab.skipped() == 17);
-    CHECK(a.answer(256) == plan_answer::too_many);
+    CHECK(a.answer(256) == plan_answer::missed_beyond_plan);
 }
 
 TEST_CASE("planned_slab gives nobody bytes that are somebody's", "[pool][planned_slab]") {
-    asked a{one_by_one({1000, 2000, 3000})};
+    requested a{one_by_one({1000, 2000, 3000})};
     SECTION("of this step") {
         void* const p = a.take(1000).at;
-        CHECK(a.answer(2000) == plan_answer::in_use);
-        CHECK(a.answer(3000) == plan_answer::in_use);
-        CHECK(a.answer(1000) == plan_answer::too_many);
+        CHECK(a.answer(2000) == plan_answer::missed_busy);
+        CHECK(a.answer(3000) == plan_answer::missed_busy);
+        CHECK(a.answer(1000) == plan_answer::missed_beyond_plan);
         a.give(p, 1000);
-        a.next_step();
+        a.suggestion();
         CHECK(a.answer(1000) == plan_answer::served);
     }
     SECTION("of the step before, and only as long") {
         a.take(1000);
         void* const p = base;
-        a.next_step();
-        CHECK(a.answer(1000) == plan_answer::in_use);
+        a.suggestion();
+        CHECK(a.answer(1000) == plan_answer::missed_busy);
         a.give(p, 1000);
         CHECK(a.answer(2000) == plan_answer::served);
     }
     SECTION("of a step long ago, with steps between in which nobody asked") {
         a.take(3000);
-        for (int i = 0; i != 4; ++i) a.next_step();
-        CHECK(a.answer(1000) == plan_answer::in_use);
+        for (int i = 0; i != 4; ++i) a.suggestion();
+        CHECK(a.answer(1000) == plan_answer::missed_busy);
         a.give(base, 3000);
         CHECK(a.answer(3000) == plan_answer::served);
     }
@@ -154,32 +154,32 @@ TEST_CASE("planned_slab gives nobody bytes that are somebody's", "[pool][planned
 
 TEST_CASE("planned_slab looks at what is live when the plan does not tell", "[pool][planned_slab]") {
     // The third request uses the bytes of the first two, the fourth those beside it, and the last one all of them.
-    asked a{placed({{0, 3, 256}, {1, 4, 512}, {5, 8, 768}, {6, 9, 256}, {10, 11, 1024}})};
+    requested a{placed({{0, 3, 256}, {1, 4, 512}, {5, 8, 768}, {6, 9, 256}, {10, 11, 1024}})};
     REQUIRE(a.slab.bytes() == 1024);
     REQUIRE(a.place_of(4) == base);
     void* const p = a.take(512).at;  // the first request is left out
     REQUIRE(p == a.place_of(1));
     SECTION("what is there is found") {
-        CHECK(a.answer(768) == plan_answer::in_use);
+        CHECK(a.answer(768) == plan_answer::missed_busy);
         CHECK(a.answer(256) == plan_answer::served);
         a.give(p, 512);
-        CHECK(a.answer(1024) == plan_answer::in_use);
+        CHECK(a.answer(1024) == plan_answer::missed_busy);
     }
     SECTION("what is not there is not") {
         a.give(p, 512);
         CHECK(a.answer(768) == plan_answer::served);
-        CHECK(a.answer(1024) == plan_answer::in_use);
-        a.next_step();
-        CHECK(a.answer(256) == plan_answer::in_use);
+        CHECK(a.answer(1024) == plan_answer::missed_busy);
+        a.suggestion();
+        CHECK(a.answer(256) == plan_answer::missed_busy);
     }
 }
 
 TEST_CASE("planned_slab has no bytes for what outlived the recorded step", "[pool][planned_slab]") {
     cuota::planned_step step{{{{0, 2, 1000}}, {{1, 3, 500}, 0, false}, {{2, 3, 1000}}}};
     cuota::detail::place_requests(step, {});
-    asked a{step};
+    requested a{step};
     a.give(a.take(1000).at, 1000);
-    CHECK(a.answer(500) == plan_answer::unplanned);
+    CHECK(a.answer(500) == plan_answer::not_plannable);
     CHECK(a.take(1000).at == a.place_of(2));
     CHECK(a.slab.skipped() == 0);
 }
@@ -195,7 +195,7 @@ TEST_CASE("planned_slab of a plan of nothing serves and holds nothing", "[pool][
         slab.begin_step();
         host_waits left;
         CHECK(slab.try_take(order, s, order.index_of(s), 1000, {}, left).answer ==
-              (step.requests.empty() ? plan_answer::too_many : plan_answer::unplanned));
+              (step.requests.empty() ? plan_answer::missed_beyond_plan : plan_answer::not_plannable));
         slab.end_step();
         CHECK(slab.skipped() == 0);
         CHECK(slab.live() == 0);
@@ -203,11 +203,11 @@ TEST_CASE("planned_slab of a plan of nothing serves and holds nothing", "[pool][
 }
 
 TEST_CASE("planned_slab tells what is wrong with a release, and does nothing then", "[pool][planned_slab]") {
-    asked a{together({1000, 2000})};
+    requested a{together({1000, 2000})};
     void* const p = a.take(1000, {"loss", {"train.cpp", 7}}).at;
     void* const q = a.take(2000).at;
     auto const told = [&](void const* at, std::size_t bytes) {
-        return std::string{thrown<cuota::misuse>([&] { (void)a.slab.find_live(at, bytes); }).what()};
+        return std::string{thrown<cuota::usage_error>([&] { (void)a.slab.find_live(at, bytes); }).what()};
     };
     CHECK(has(told(p, 1001), "deallocate with the wrong size: 1001 B of 1000 B loss"));
     CHECK(has(told(p, 1001), "train.cpp:7"));
@@ -224,16 +224,16 @@ TEST_CASE("planned_slab tells what is wrong with a release, and does nothing the
 TEST_CASE("planned_slab names what is live, in the order of the sequence", "[pool][planned_slab]") {
     std::vector<std::size_t> sizes;
     for (std::size_t i = 0; i != 150; ++i) sizes.push_back(256 * (i + 1));
-    asked a{together(sizes)};
+    requested a{together(sizes)};
     std::vector<void*> all;
     for (std::size_t const bytes : sizes) all.push_back(a.take(bytes, {"x", {"train.cpp", 1}}).at);
     for (std::size_t const i : {149U, 0U, 70U}) a.give(all[i], sizes[i]);
-    std::vector<cuota::holding> left;
-    a.slab.holdings(left, false);
+    std::vector<cuota::allocation_group> left;
+    a.slab.allocation_groups(left, false);
     CHECK(left.empty());
-    a.next_step();
+    a.suggestion();
     CHECK(a.take(256).answer == plan_answer::served);
-    a.slab.holdings(left, false);
+    a.slab.allocation_groups(left, false);
     REQUIRE(left.size() == 147);
     CHECK(left[0].bytes == 512);
     CHECK(left[69].bytes == 256 * 72);
@@ -241,7 +241,7 @@ TEST_CASE("planned_slab names what is live, in the order of the sequence", "[poo
     CHECK(left[0].name == cuota::tag{"x"});
     CHECK(left[0].where.line == 1);
     left.clear();
-    a.slab.holdings(left, true);
+    a.slab.allocation_groups(left, true);
     CHECK(left.size() == 148);
     CHECK(left[0].bytes == 256);
 }
@@ -261,13 +261,13 @@ TEST_CASE("planned_slab is made whole or not at all, and forgets nothing for wan
     }
     CHECK(refused > 3);
 
-    asked a{step};
+    requested a{step};
     void* const p = a.take(1000).at;
     {
         support::failing_heap const heap{0};
         REQUIRE_THROWS_AS(a.slab.expect(3), std::bad_alloc);
-        std::vector<cuota::holding> into;
-        REQUIRE_THROWS_AS(a.slab.holdings(into, true), std::bad_alloc);
+        std::vector<cuota::allocation_group> into;
+        REQUIRE_THROWS_AS(a.slab.allocation_groups(into, true), std::bad_alloc);
     }
     CHECK(a.slab.live() == 1);
     a.give(p, 1000);
@@ -278,8 +278,8 @@ TEST_CASE("planned_slab goes back over what came to nothing, unless others have 
           "[pool][planned_slab]") {
     cuota::planned_step step{{{{0, 9, 300}}, {{1, 9, 500}, 0, false}, {{2, 9, 1000}}, {{3, 9, 2000}}}};
     cuota::detail::place_requests(step, {});
-    asked a{step};
-    CHECK(a.answer(500) == plan_answer::unplanned);  // request 0 is skipped
+    requested a{step};
+    CHECK(a.answer(500) == plan_answer::not_plannable);  // request 0 is skipped
     REQUIRE(a.slab.position() == 2);
     CHECK(a.slab.skipped() == 1);
     a.slab.go_back(0, 2);
@@ -287,11 +287,11 @@ TEST_CASE("planned_slab goes back over what came to nothing, unless others have 
     CHECK(a.slab.skipped() == 0);
 
     CHECK(a.answer(300) == plan_answer::served);
-    CHECK(a.answer(500) == plan_answer::unplanned);
+    CHECK(a.answer(500) == plan_answer::not_plannable);
     CHECK(a.answer(1000) == plan_answer::served);
     a.slab.go_back(1, 2);  // too late
     CHECK(a.slab.position() == 3);
-    CHECK(a.answer(700) == plan_answer::other_size);
+    CHECK(a.answer(700) == plan_answer::missed_size);
     a.slab.go_back(3, 3);
     CHECK(a.slab.position() == 3);
     CHECK(a.answer(2000) == plan_answer::served);

@@ -112,9 +112,9 @@ private:
             support::check_word{static_cast<support::word const*>(p), b.value * 0x0101'0101U, wrong_},
             "check_word");
         shadow_.remove(p);
-        std::uint32_t const lane = order_.index_of(s);
-        slab_->expect(lane);
-        slab_->give_back(slab_->find_live(p, b.bytes), order_.release_on(lane));
+        std::uint32_t const stream_index = order_.index_of(s);
+        slab_->expect(stream_index);
+        slab_->give_back(slab_->find_live(p, b.bytes), order_.release_on(stream_index));
     }
 
     std::vector<support::step_action> const& actions_;
@@ -155,8 +155,8 @@ TEST_CASE("planned_slab: steps on several streams, some of them not as planned, 
         CHECK(all == std::map<plan_answer, std::size_t>{{plan_answer::served, 4 * 20 * 25}});
     } else {
         CHECK(all[plan_answer::served] > 4 * 20 * 10);
-        CHECK(all[plan_answer::other_size] > 0);
-        CHECK(all[plan_answer::in_use] > 0);
+        CHECK(all[plan_answer::missed_size] > 0);
+        CHECK(all[plan_answer::missed_busy] > 0);
     }
 }
 

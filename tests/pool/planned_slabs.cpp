@@ -79,10 +79,10 @@ TEST_CASE("planned_slabs keep a slab that is retired until it has back what it g
     REQUIRE(second == address(2));
     CHECK(counted(slabs).live == 2);
     CHECK(counted(slabs).skipped == 1);
-    std::vector<cuota::holding> left;
-    slabs.holdings(left, false);
+    std::vector<cuota::allocation_group> left;
+    slabs.allocation_groups(left, false);
     CHECK(left.size() == 1);
-    slabs.holdings(left, true);
+    slabs.allocation_groups(left, true);
     CHECK(left.size() == 3);
 
     give(slabs, s, first);

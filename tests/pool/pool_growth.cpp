@@ -38,25 +38,25 @@ TEST_CASE("who watches a budget may ask the pool that charges it, also when the 
         void deallocate(cuota::stream_ref, void* p, std::size_t, std::size_t) noexcept { std::free(p); }
         void* allocate_sync(std::size_t bytes, std::size_t a) { return std::aligned_alloc(a, bytes); }
         void deallocate_sync(void* p, std::size_t, std::size_t) noexcept { std::free(p); }
-        std::size_t granule() const noexcept { return 1; }
+        std::size_t granularity() const noexcept { return 1; }
         static constexpr cuota::memory_kind kind() noexcept { return cuota::memory_kind::pinned; }
         bool operator==(from_malloc const&) const noexcept { return true; }
     };
     cuota::budget budget{"test", 64_MiB};
-    auto const pool =
-        cuota::shared<pool_state>::make(budget, from_malloc{}, std::nullopt, cuota::tag{"main"});
+    auto const pool = cuota::detail::intrusive_ptr<pool_state>::make(budget, from_malloc{}, std::nullopt,
+                                                                     cuota::tag{"main"});
     std::size_t calls = 0;
     std::size_t reserved = 0;
-    cuota::watch_options options;
+    cuota::alert_options options;
     options.falling = true;
-    cuota::watch const w{budget,
-                         {1},
-                         1,
-                         [&](cuota::watch_event const&) {
-                             ++calls;
-                             reserved += pool->stats().reserved;
-                         },
-                         options};
+    cuota::budget_alert const w{budget,
+                                {1},
+                                1,
+                                [&](cuota::alert_event const&) {
+                                    ++calls;
+                                    reserved += pool->stats().reserved;
+                                },
+                                options};
     void* p = nullptr;
     std::size_t refused = 0;
     for (std::size_t allowed = 0; !p && allowed != 100; ++allowed) {
@@ -172,8 +172,8 @@ TEST_CASE("what a budget remembers of a pool's refusal is what was thrown", "[po
     auto const refused = thrown<cuota::budget_exceeded>([&] { (void)pool->allocate_sync(4_MiB, 256, {}); });
 
     REQUIRE(budget.last_refusal());
-    CHECK(budget.last_refusal()->facts().largest_free == refused.facts().largest_free);
-    CHECK(budget.last_refusal()->facts().would_fit == refused.facts().would_fit);
+    CHECK(budget.last_refusal()->info().largest_free == refused.info().largest_free);
+    CHECK(budget.last_refusal()->info().max_fit == refused.info().max_fit);
     CHECK(std::string{budget.last_refusal()->what()} == refused.what());
 }
 
@@ -246,7 +246,7 @@ TEST_CASE(
         void* at;
         std::size_t bytes;
     };
-    cuota::scoped_pool pool{cuota::budget{"test", cap}, cuota::addresses_only{}};
+    cuota::scoped_pool pool{cuota::budget{"test", cap}, cuota::dry_run_memory{}};
     cuota::stream const s;
     std::vector<live_block> live;
     std::size_t bytes_live = 0;

@@ -17,8 +17,8 @@
 
 using namespace cuota::literals;
 using cuota::detail::block;
-using cuota::detail::grow_window;
 using cuota::detail::growth_aim;
+using cuota::detail::growth_candidate;
 using cuota::detail::pool_memory;
 using support::has;
 using support::thrown;
@@ -29,7 +29,7 @@ TEST_CASE("a source that does not align what it gives is refused, and has it bac
         void deallocate(cuota::stream_ref, void*, std::size_t, std::size_t) noexcept { --*taken; }
         void* allocate_sync(std::size_t, std::size_t) { return take(); }
         void deallocate_sync(void*, std::size_t, std::size_t) noexcept { --*taken; }
-        std::size_t granule() const noexcept { return 1; }
+        std::size_t granularity() const noexcept { return 1; }
         static constexpr cuota::memory_kind kind() noexcept { return cuota::memory_kind::pinned; }
         bool operator==(askew const&) const noexcept { return true; }
 
@@ -41,10 +41,10 @@ TEST_CASE("a source that does not align what it gives is refused, and has it bac
     };
     cuota::budget budget{"test", 64_MiB};
     int taken = 0;
-    pool_memory memory{budget, askew{&taken}, std::nullopt, "main", nullptr, block::granule};
+    pool_memory memory{budget, askew{&taken}, std::nullopt, "main", nullptr, block::granularity};
     REQUIRE(memory.node().try_charge(1_MiB));
 
-    auto const refused = thrown<cuota::misuse>([&] { (void)memory.take_segment(1_MiB, nullptr); });
+    auto const refused = thrown<cuota::usage_error>([&] { (void)memory.take_segment(1_MiB, nullptr); });
 
     CHECK(has(refused.what(), "pool main"));
     CHECK(has(refused.what(), "256"));
@@ -54,8 +54,8 @@ TEST_CASE("a source that does not align what it gives is refused, and has it bac
 
 TEST_CASE("what a source refuses is charged no more", "[pool][pool_memory]") {
     cuota::budget budget{"test", 64_MiB};
-    pool_memory memory{budget,        pool_tests::recorded_source{2_MiB}, std::nullopt, "main", nullptr,
-                       block::granule};
+    pool_memory memory{
+        budget, pool_tests::recorded_source{2_MiB}, std::nullopt, "main", nullptr, block::granularity};
 
     REQUIRE(memory.node().try_charge(2_MiB));
     auto const held = memory.take_segment(2_MiB, nullptr);
@@ -77,7 +77,7 @@ TEST_CASE("a window that does not become a block is refunded, and as it was", "[
         REQUIRE(memory.node().try_charge(window.value().missing));
         return memory.map(*window, {}, enter);
     };
-    auto const add = [&](grow_window const& window) -> void* {
+    auto const add = [&](growth_candidate const& window) -> void* {
         memory.blocks().add_grown(window);
         return window.at;
     };
@@ -89,7 +89,8 @@ TEST_CASE("a window that does not become a block is refunded, and as it was", "[
 
     CHECK_FALSE(grow(10_MiB, add));  // the device has too little memory
     CHECK(is_as_after_4_MiB());
-    CHECK_THROWS_AS(grow(6_MiB, [](grow_window const&) -> void* { throw std::bad_alloc{}; }), std::bad_alloc);
+    CHECK_THROWS_AS(grow(6_MiB, [](growth_candidate const&) -> void* { throw std::bad_alloc{}; }),
+                    std::bad_alloc);
     CHECK(is_as_after_4_MiB());
 
     CHECK(grow(8_MiB, add));
@@ -115,7 +116,7 @@ TEST_CASE("a pool's memory ends with all it has given back and refunded", "[pool
 TEST_CASE("pages that come for nothing and cannot be unmapped stay charged, and serve nobody",
           "[pool][pool_memory]") {
     // Maps only 4 MiB at first, and its first unmap fails.
-    class stubborn_pages final : public cuota::detail::page_range {
+    class stubborn_pages final : public cuota::detail::mapped_range {
     public:
         explicit stubborn_pages(std::size_t& mapped) : pages_{mapped, 64_MiB} {}
         [[nodiscard]] std::byte* at() const noexcept override { return pages_.at(); }
@@ -141,12 +142,12 @@ TEST_CASE("pages that come for nothing and cannot be unmapped stay charged, and 
                            pool_tests::empty_source{},
                            std::nullopt,
                            "main",
-                           cuota::sole<stubborn_pages>::make(mapped),
-                           block::granule};
+                           cuota::detail::light_unique_ptr<stubborn_pages>::make(mapped),
+                           block::granularity};
         auto const grow = [&](std::size_t bytes) {
             auto const window = memory.blocks().hold(bytes, growth_aim::least_missing, bytes);
             REQUIRE(memory.node().try_charge(window.value().missing));
-            return memory.map(*window, {}, [&](grow_window const& grown) -> void* {
+            return memory.map(*window, {}, [&](growth_candidate const& grown) -> void* {
                 memory.blocks().add_grown(grown);
                 return grown.at;
             });

@@ -55,18 +55,18 @@ public:
         is_wrong |= pending == 0;
         --pending;
     }
-    void segment_taken(void const* at, std::size_t n, cuota::place) noexcept override {
+    void segment_allocated(void const* at, std::size_t n, cuota::source_location) noexcept override {
         all += 's';
         is_wrong |= !mapped.emplace(address_of(at), n).second;
         reserved += n;
     }
-    void segment_returned(void const* at, std::size_t n) noexcept override {
+    void segment_freed(void const* at, std::size_t n) noexcept override {
         all += 'r';
         is_wrong |= !covers(address_of(at), n);
         cut(address_of(at), address_of(at) + n);
         reserved -= n;
     }
-    void step_begun(cuota::place where) noexcept override {
+    void step_begun(cuota::source_location where) noexcept override {
         all += '<';
         step_line = where.line;
     }
@@ -111,12 +111,12 @@ private:
 // Observes a pool; the test reads the diary.
 struct observed {
     explicit observed(cuota::scoped_pool& of) : pool{cuota::pool_access::state(of).blocks()} {
-        pool.observe(cuota::shared<cuota::detail::pool_observer>::of(*told));
+        pool.observe(cuota::detail::intrusive_ptr<cuota::detail::pool_observer>::of(*told));
     }
     diary* operator->() const noexcept { return told.get(); }
 
     cuota::detail::block_pool& pool;
-    cuota::shared<diary> told = cuota::shared<diary>::make();
+    cuota::detail::intrusive_ptr<diary> told = cuota::detail::intrusive_ptr<diary>::make();
 };
 
 }  // namespace
@@ -125,11 +125,11 @@ TEST_CASE("pool_observer is told of blocks, segments and steps, in the order in 
           "[pool][pool_observer]") {
     cuota::budget budget{"b", 64_MiB};
     cuota::stream stream;
-    auto const kept = cuota::shared<diary>::make();
+    auto const kept = cuota::detail::intrusive_ptr<diary>::make();
     {
         cuota::scoped_pool pool{budget};
         cuota::detail::block_pool& blocks = cuota::pool_access::state(pool).blocks();
-        blocks.observe(cuota::shared<cuota::detail::pool_observer>::of(*kept));
+        blocks.observe(cuota::detail::intrusive_ptr<cuota::detail::pool_observer>::of(*kept));
         void* const p = pool.allocate(stream, 1000, 256, "x");
         REQUIRE(kept->all == "sa");
         REQUIRE(kept->names == "x");
@@ -159,11 +159,11 @@ TEST_CASE("pool_observer is told by a pool's end of what it still had", "[pool][
     for (auto const growth : {cuota::pool_growth::automatic, cuota::pool_growth::segments}) {
         cuota::budget budget{"b", 64_MiB};
         cuota::stream stream;
-        auto const kept = cuota::shared<diary>::make();
+        auto const kept = cuota::detail::intrusive_ptr<diary>::make();
         {
             cuota::scoped_pool pool{budget, {.growth = growth}};
             cuota::pool_access::state(pool).blocks().observe(
-                cuota::shared<cuota::detail::pool_observer>::of(*kept));
+                cuota::detail::intrusive_ptr<cuota::detail::pool_observer>::of(*kept));
             (void)pool.allocate(stream, 1000);
         }
         REQUIRE(kept->reserved == 0);
@@ -175,22 +175,22 @@ TEST_CASE("pool_observer is told by a pool's end of what it still had", "[pool][
 TEST_CASE("pool_observer misses no small block: threads keep none ready while somebody looks on",
           "[pool][pool_observer]") {
     cuota::budget budget{"b", 512_MiB};
-    cuota::scoped_pool pool{budget, {.initial = 256_MiB}};
+    cuota::scoped_pool pool{budget, {.initial_size = 256_MiB}};
     cuota::stream stream;
     auto const pair = [&] { pool.deallocate(stream, pool.allocate(stream, 512), 512); };
     for (int i = 0; i != 10; ++i) pair();
-    std::size_t const before = pool.stats().taken_again;
+    std::size_t const before = pool.stats().thread_cache_hits;
     REQUIRE(before > 0);  // they are cached without an observer
 
     observed seen{pool};
     for (int i = 0; i != 100; ++i) pair();
     REQUIRE(std::count(seen->all.begin(), seen->all.end(), 'a') == 100);
     REQUIRE(std::count(seen->all.begin(), seen->all.end(), 'f') == 100);
-    REQUIRE(pool.stats().taken_again == before);
+    REQUIRE(pool.stats().thread_cache_hits == before);
 
     REQUIRE(seen.pool.observe_no_more().get() == seen.told.get());
     for (int i = 0; i != 10; ++i) pair();
-    REQUIRE(pool.stats().taken_again > before);
+    REQUIRE(pool.stats().thread_cache_hits > before);
     REQUIRE(std::count(seen->all.begin(), seen->all.end(), 'a') == 100);
 }
 
@@ -198,7 +198,7 @@ TEST_CASE("pool_observer: a pool has one at a time", "[pool][pool_observer]") {
     cuota::budget budget{"b", 4_MiB};
     cuota::scoped_pool pool{budget, {.name = "p"}};
     observed seen{pool};
-    auto const refused = support::thrown<cuota::misuse>([&] { observed{pool}; });
+    auto const refused = support::thrown<cuota::usage_error>([&] { observed{pool}; });
     REQUIRE(support::has(refused.what(), "pool p: cannot record"));
     (void)seen.pool.observe_no_more();
     REQUIRE_FALSE(seen.pool.observe_no_more());
@@ -211,7 +211,7 @@ TEST_CASE("pool_observer: a closed pool refuses as before, and tells of what com
     cuota::budget budget{"b", 64_MiB};
     cuota::stream stream;
     for (bool const is_observed : {false, true}) {
-        auto const kept = cuota::shared<diary>::make();
+        auto const kept = cuota::detail::intrusive_ptr<diary>::make();
         std::optional<cuota::any_resource> late;
         void* p = nullptr;
         {
@@ -219,10 +219,10 @@ TEST_CASE("pool_observer: a closed pool refuses as before, and tells of what com
             late.emplace(pool.resource());
             if (is_observed)
                 cuota::pool_access::state(pool).blocks().observe(
-                    cuota::shared<cuota::detail::pool_observer>::of(*kept));
+                    cuota::detail::intrusive_ptr<cuota::detail::pool_observer>::of(*kept));
             p = late->allocate(stream, 5000);
         }
-        REQUIRE_THROWS_AS(late->allocate(stream, 5000), cuota::misuse);
+        REQUIRE_THROWS_AS(late->allocate(stream, 5000), cuota::usage_error);
         late->deallocate(stream, p, 5000);
         stream.synchronize();
         late.reset();
@@ -283,7 +283,7 @@ TEST_CASE("pool_observer: what it was told adds up to what the pool says, on ran
 
 TEST_CASE("pool_observer may come and go while threads take and give", "[pool][pool_observer][threads]") {
     cuota::budget budget{"b", 256_MiB};
-    cuota::scoped_pool pool{budget, {.initial = 128_MiB}};
+    cuota::scoped_pool pool{budget, {.initial_size = 128_MiB}};
     std::vector<std::thread> threads;
     for (unsigned t = 0; t != 4; ++t)
         threads.emplace_back([&, t] {

@@ -32,7 +32,7 @@ struct segments {
     }
     cuota::budget budget{"test", 64_MiB};
     pool_tests::recorded_source source;
-    pool_memory memory{budget, source, std::nullopt, "main", nullptr, block::granule};
+    pool_memory memory{budget, source, std::nullopt, "main", nullptr, block::granularity};
     pool_release release{memory};
 };
 
@@ -121,7 +121,7 @@ TEST_CASE("what is kept is no part of what could be given back, nor given", "[po
     std::size_t mapped = 0;
     pool_memory memory = pool_tests::paged_memory(budget, mapped, 64_MiB);
     pool_release release{memory};
-    cuota::detail::pool_growth growth{memory, release};
+    cuota::detail::pool_grower growth{memory, release};
     growth.reserve(8_MiB, {});
     auto const at = reinterpret_cast<std::byte*>(std::uintptr_t{1} << 40);
     {

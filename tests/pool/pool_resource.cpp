@@ -11,10 +11,10 @@
 
 using namespace cuota::literals;
 
-static_assert(sizeof(cuota::pool_resource_for<cuota::lifespan::persistent>) == 8);
-static_assert(cuota::labelled_resource<cuota::pool_resource_for<cuota::lifespan::step>>);
+static_assert(sizeof(cuota::pool_resource_for<cuota::lifetime_hint::persistent>) == 8);
+static_assert(cuota::labeled_resource<cuota::pool_resource_for<cuota::lifetime_hint::step>>);
 
-TEST_CASE("handles of every lifespan behave as resources", "[pool][pool_resource][resource]") {
+TEST_CASE("handles of every lifetime_hint behave as resources", "[pool][pool_resource][resource]") {
     support::captured_errors errors;
     cuota::budget budget{"test", 256_MiB};
     {
@@ -30,7 +30,7 @@ TEST_CASE("handles of every lifespan behave as resources", "[pool][pool_resource
 TEST_CASE("what one handle of a pool took any other may give back", "[pool][pool_resource]") {
     support::captured_errors errors;
     cuota::stream const s;
-    cuota::scoped_pool pool{cuota::budget{"trainer", 64_MiB}, {.initial = 8_MiB}};
+    cuota::scoped_pool pool{cuota::budget{"trainer", 64_MiB}, {.initial_size = 8_MiB}};
     auto const step = pool.begin_step();
     auto scratch = pool.resource();
     auto of_step = step.resource();
@@ -46,13 +46,13 @@ TEST_CASE("bad requests are refused by type through every handle, and change not
           "[pool][pool_resource]") {
     cuota::stream const s;
     cuota::budget budget{"trainer", 64_MiB};
-    cuota::scoped_pool pool{budget, {.initial = 1_MiB}};
+    cuota::scoped_pool pool{budget, {.initial_size = 1_MiB}};
     auto const step = pool.begin_step();
     auto const refuses = [&](auto memory) {
         CHECK(memory.allocate(s, 0) == nullptr);
         for (std::size_t const alignment : {std::size_t{0}, std::size_t{3}, 4_MiB, cuota::unlimited}) {
-            CHECK_THROWS_AS(memory.allocate(s, 64, alignment), cuota::misuse);
-            CHECK_THROWS_AS(memory.allocate_sync(64, alignment), cuota::misuse);
+            CHECK_THROWS_AS(memory.allocate(s, 64, alignment), cuota::usage_error);
+            CHECK_THROWS_AS(memory.allocate_sync(64, alignment), cuota::usage_error);
         }
         for (std::size_t const bytes : {cuota::unlimited, cuota::unlimited - 255, cuota::unlimited / 2}) {
             CHECK_THROWS_AS(memory.allocate(s, bytes), cuota::out_of_memory);

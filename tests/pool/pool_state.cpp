@@ -22,17 +22,17 @@ using cuota::detail::pool_state;
 
 namespace {
 
-cuota::shared<pool_state> pool_on(cuota::budget const& budget) {
-    return cuota::shared<pool_state>::make(budget, cuota::device_memory{}, cuota::device::current(),
-                                           cuota::tag{"main"});
+cuota::detail::intrusive_ptr<pool_state> pool_on(cuota::budget const& budget) {
+    return cuota::detail::intrusive_ptr<pool_state>::make(budget, cuota::device_memory{},
+                                                          cuota::device::current(), cuota::tag{"main"});
 }
 
-std::map<std::string, std::size_t> holdings(pool_state const& pool) {
-    std::vector<cuota::holding> all;
-    pool.holdings(all);
+std::map<std::string, std::size_t> allocation_groups(pool_state const& pool) {
+    std::vector<cuota::allocation_group> all;
+    pool.allocation_groups(all);
     std::map<std::string, std::size_t> by_name;
-    for (cuota::holding const& h : all)
-        by_name[std::string{h.name.text()} + ' ' + cuota::place_text(h.where)] += h.bytes;
+    for (cuota::allocation_group const& h : all)
+        by_name[std::string{h.name.text()} + ' ' + cuota::source_location_text(h.where)] += h.bytes;
     return by_name;
 }
 
@@ -42,7 +42,7 @@ TEST_CASE("a pool holds one entry for each tag and place, and one for what lies 
     cuota::budget budget{"test", 64_MiB};
     cuota::stream const stream;
     auto const pool = pool_on(budget);
-    CHECK(holdings(*pool).empty());
+    CHECK(allocation_groups(*pool).empty());
 
     std::vector<void*> blocks;
     for (int i = 0; i != 3; ++i)
@@ -51,7 +51,7 @@ TEST_CASE("a pool holds one entry for each tag and place, and one for what lies 
     blocks.push_back(pool->allocate(stream, 1000, 256, {}));
     pool->reserve(1_MiB, {});
 
-    auto const held = holdings(*pool);
+    auto const held = allocation_groups(*pool);
     std::size_t all = 0;
     for (auto const& [name, bytes] : held) all += bytes;
     CHECK(held.at("weights train.cpp:7") == 3072);

@@ -22,7 +22,7 @@ using support::has;
 using support::thrown;
 
 static_assert(!std::is_move_constructible_v<cuota::pool_step>);
-static_assert(sizeof(cuota::pool_resource_for<cuota::lifespan::step>) == 8);
+static_assert(sizeof(cuota::pool_resource_for<cuota::lifetime_hint::step>) == 8);
 
 namespace {
 
@@ -56,11 +56,11 @@ std::size_t holes_after_steps(cuota::scoped_pool& pool, cuota::stream_ref s, Wei
 }  // namespace
 
 TEST_CASE("after steps in which memory that stays was made, all the rest is one block",
-          "[pool][pool_step][lifespan]") {
+          "[pool][pool_step][lifetime_hint]") {
     cuota::stream const stream;
     cuota::stream_ref const s = stream;
     std::vector<std::pair<void*, std::size_t>> kept;
-    auto const reserved = cuota::pool_options{.initial = 32_MiB};
+    auto const reserved = cuota::pool_options{.initial_size = 32_MiB};
 
     cuota::scoped_pool told{cuota::budget{"trainer", 64_MiB}, reserved};
     auto persistent = told.persistent();
@@ -79,9 +79,9 @@ TEST_CASE("after steps in which memory that stays was made, all the rest is one 
 }
 
 TEST_CASE("what is taken for scratch and for a step is at different ends of a pool",
-          "[pool][pool_step][lifespan]") {
+          "[pool][pool_step][lifetime_hint]") {
     cuota::stream const s;
-    cuota::scoped_pool pool{cuota::budget{"trainer", 64_MiB}, {.initial = 8_MiB}};
+    cuota::scoped_pool pool{cuota::budget{"trainer", 64_MiB}, {.initial_size = 8_MiB}};
     auto const step = pool.begin_step();
     auto* const scratch = static_cast<std::byte*>(pool.allocate(s, 64_KiB));
     auto* const first = static_cast<std::byte*>(step.allocate(s, 1_MiB));
@@ -95,9 +95,9 @@ TEST_CASE("what is taken for scratch and for a step is at different ends of a po
     CHECK(pool.largest_free() == 8_MiB);
 }
 
-TEST_CASE("what stays goes into holes between what stays, then behind it", "[pool][lifespan]") {
+TEST_CASE("what stays goes into holes between what stays, then behind it", "[pool][lifetime_hint]") {
     cuota::stream const s;
-    cuota::scoped_pool pool{cuota::budget{"trainer", 64_MiB}, {.initial = 8_MiB}};
+    cuota::scoped_pool pool{cuota::budget{"trainer", 64_MiB}, {.initial_size = 8_MiB}};
     auto kept = pool.persistent();
     auto* const first = static_cast<std::byte*>(kept.allocate(s, 128_KiB));
     void* const hole = kept.allocate(s, 128_KiB);
@@ -112,9 +112,9 @@ TEST_CASE("what stays goes into holes between what stays, then behind it", "[poo
     CHECK(pool.largest_free() == 8_MiB);
 }
 
-TEST_CASE("what stays is never refused what fits", "[pool][lifespan]") {
+TEST_CASE("what stays is never refused what fits", "[pool][lifetime_hint]") {
     cuota::stream const s;
-    cuota::scoped_pool pool{cuota::budget{"trainer", 1_MiB}, {.initial = 1_MiB}};
+    cuota::scoped_pool pool{cuota::budget{"trainer", 1_MiB}, {.initial_size = 1_MiB}};
     auto kept = pool.persistent();
     std::vector<void*> blocks;
     for (int i = 0; i != 8; ++i) blocks.push_back(pool.allocate(s, 128_KiB));
@@ -142,7 +142,7 @@ TEST_CASE("a step allocation that survives its step is reported once, and stays 
     CHECK(has(texts[0], "a step of pool main ended while 1 allocation is still alive: activations 4.0 KiB "
                         "(pool_step.cpp:"));
     CHECK(has(texts[0], "(train.cpp:20)"));
-    std::string const alive = thrown<cuota::misuse>([&] { pool.close(); }).what();
+    std::string const alive = thrown<cuota::usage_error>([&] { pool.close(); }).what();
     CHECK(has(alive, "weights 2.0 MiB (train.cpp:10, 2 steps ago), activations 4.0 KiB (pool_step.cpp:"));
     CHECK(late->size() == 1024);
     late.reset();
@@ -150,18 +150,18 @@ TEST_CASE("a step allocation that survives its step is reported once, and stays 
     CHECK(errors.take().empty());
 }
 
-TEST_CASE("small blocks that a thread takes again have the age and the lifespan of the last time",
+TEST_CASE("small blocks that a thread takes again have the age and the lifetime_hint of the last time",
           "[pool][pool_step]") {
     support::captured_errors errors;
     cuota::stream const s;
-    cuota::scoped_pool pool{cuota::budget{"trainer", 512_MiB}, {.initial = 256_MiB}};
+    cuota::scoped_pool pool{cuota::budget{"trainer", 512_MiB}, {.initial_size = 256_MiB}};
     pool.deallocate(s, pool.allocate(s, 4096), 4096);
     void* p = nullptr;
     {
         auto const step = pool.begin_step();
         pool.deallocate(s, pool.allocate(s, 4096), 4096);
         p = step.allocate(s, 4096, 256, "late");
-        CHECK(pool.stats().taken_again == 2);
+        CHECK(pool.stats().thread_cache_hits == 2);
     }
     CHECK(errors.take().size() == 1);
     {
@@ -177,16 +177,16 @@ TEST_CASE("small blocks that a thread takes again have the age and the lifespan 
 TEST_CASE("a pool has one step open at a time, and gives memory of a step only then", "[pool][pool_step]") {
     cuota::stream const s;
     cuota::scoped_pool pool{cuota::budget{"trainer", 64_MiB}, {.name = "main"}};
-    std::optional<cuota::pool_resource_for<cuota::lifespan::step>> memory;
+    std::optional<cuota::pool_resource_for<cuota::lifetime_hint::step>> memory;
     {
         auto const step = pool.begin_step();
         memory = step.resource();
-        auto const twice = thrown<cuota::misuse>([&] { (void)pool.begin_step({"train.cpp", 21}); });
+        auto const twice = thrown<cuota::usage_error>([&] { (void)pool.begin_step({"train.cpp", 21}); });
         CHECK(has(twice.what(), "pool main: begin_step: a step is already open"));
         CHECK(has(twice.what(), "train.cpp:21"));
         step.deallocate(s, step.allocate(s, 100), 100);
     }
-    auto const outside = thrown<cuota::misuse>([&] {
+    auto const outside = thrown<cuota::usage_error>([&] {
         (void)memory->allocate(s, 100, 256, {"x", {"train.cpp", 30}});
     });
     CHECK(has(outside.what(), "step allocation outside of a step"));

@@ -29,8 +29,9 @@ using namespace cuota::literals;
 using support::has;
 using support::thrown;
 
-static_assert(cuota::labelled_resource<cuota::pool_resource>);
-static_assert(cuota::device_resource<cuota::pool_resource> && cuota::host_resource<cuota::pool_resource>);
+static_assert(cuota::labeled_resource<cuota::pool_resource>);
+static_assert(cuota::device_accessible_resource<cuota::pool_resource> &&
+              cuota::host_accessible_resource<cuota::pool_resource>);
 static_assert(!std::is_copy_constructible_v<cuota::scoped_pool> &&
               !std::is_move_constructible_v<cuota::scoped_pool>);
 static_assert(std::is_convertible_v<cuota::scoped_pool&, cuota::any_resource>);
@@ -190,8 +191,8 @@ TEST_CASE("scoped_pool refuses what its budget cannot hold, and is as it was", "
         (void)pool.allocate(stream, 3_MiB, 256, "gradients", {"train.cpp", 17});
     });
 
-    cuota::refusal const& facts = refused.facts();
-    CHECK(facts.asked == 3_MiB);
+    cuota::refusal const& facts = refused.info();
+    CHECK(facts.requested == 3_MiB);
     CHECK(facts.charged == 3_MiB);
     CHECK(facts.request.name == cuota::tag{"gradients"});
     CHECK(facts.request.where.line == 17);
@@ -199,7 +200,7 @@ TEST_CASE("scoped_pool refuses what its budget cannot hold, and is as it was", "
     CHECK(facts.budgets[0].name == "trainer");
     CHECK(facts.budgets[1].name == "machine");
     CHECK(facts.refused_by == 0);
-    CHECK(facts.would_fit == 2_MiB);
+    CHECK(facts.max_fit == 2_MiB);
     REQUIRE(facts.device);
     REQUIRE(facts.holders.size() == 1);
     CHECK(facts.holders[0].name == cuota::tag{"weights"});
@@ -226,7 +227,7 @@ TEST_CASE("a refusal names what a pool holds by tag, and what lies free in it", 
     std::size_t activations = 0;
     std::size_t named_free = 0;
     std::size_t all = 0;
-    for (cuota::holding const& h : refused.facts().holders) {
+    for (cuota::allocation_group const& h : refused.info().holders) {
         all += h.bytes;
         if (h.name == cuota::tag{"activations"}) activations += h.bytes;
         if (h.name == cuota::tag::named("cached in pool main")) named_free += h.bytes;
@@ -258,11 +259,11 @@ TEST_CASE("what a refusal says would fit does fit", "[pool][scoped_pool]") {
         std::optional<cuota::refusal> refused;
         try {
             blocks(bytes);
-        } catch (cuota::budget_exceeded const& error) { refused = error.facts(); }
+        } catch (cuota::budget_exceeded const& error) { refused = error.info(); }
         if (!refused) continue;
-        INFO("asked " << bytes << ", told that " << refused->would_fit << " fit");
-        REQUIRE(refused->would_fit < bytes);
-        if (refused->would_fit != 0) REQUIRE_NOTHROW(blocks(refused->would_fit));
+        INFO("asked " << bytes << ", told that " << refused->max_fit << " fit");
+        REQUIRE(refused->max_fit < bytes);
+        if (refused->max_fit != 0) REQUIRE_NOTHROW(blocks(refused->max_fit));
         std::size_t const gone = random() % blocks.blocks.size();
         blocks.give_back(gone);
         blocks.blocks.erase(blocks.blocks.begin() + static_cast<std::ptrdiff_t>(gone));
@@ -276,17 +277,17 @@ TEST_CASE("a pool's own cap is a budget inside its budget, and says so when it r
           "[pool][scoped_pool]") {
     cuota::budget budget{"trainer", 64_MiB};
     cuota::stream const stream;
-    cuota::scoped_pool pool{budget, {.name = "scratch", .cap = 4_MiB}};
+    cuota::scoped_pool pool{budget, {.name = "scratch", .max_size = 4_MiB}};
     CHECK(pool.account().name() == "scratch");
     CHECK(pool.account().limit() == 4_MiB);
 
     auto const refused = thrown<cuota::budget_exceeded>([&] { (void)pool.allocate(stream, 4_MiB + 1); });
 
-    REQUIRE(refused.facts().budgets.size() == 2);
-    CHECK(refused.facts().budgets[0].name == "scratch");
-    CHECK(refused.facts().budgets[0].limit == 4_MiB);
-    CHECK(refused.facts().budgets[1].name == "trainer");
-    CHECK(refused.facts().refused_by == 0);
+    REQUIRE(refused.info().budgets.size() == 2);
+    CHECK(refused.info().budgets[0].name == "scratch");
+    CHECK(refused.info().budgets[0].limit == 4_MiB);
+    CHECK(refused.info().budgets[1].name == "trainer");
+    CHECK(refused.info().refused_by == 0);
     CHECK(has(refused.what(), "budget scratch"));
     CHECK(budget.held() == 0);
 }
@@ -295,7 +296,7 @@ TEST_CASE("a capped pool serves exactly its cap", "[pool][scoped_pool]") {
     cuota::budget budget{"trainer", 64_MiB};
     cuota::stream const stream;
     std::size_t const initial = GENERATE(0u, 1_MiB, 4_MiB);
-    cuota::scoped_pool pool{budget, {.initial = initial, .cap = 4_MiB}};
+    cuota::scoped_pool pool{budget, {.initial_size = initial, .max_size = 4_MiB}};
     taken blocks{pool, stream};
 
     SECTION("in one piece") { blocks(4_MiB); }
@@ -317,16 +318,16 @@ TEST_CASE("a pool takes its initial bytes at once, or is not made", "[pool][scop
     cuota::budget budget{"trainer", 8_MiB};
     cuota::stream const stream;
     {
-        cuota::scoped_pool pool{budget, {.initial = 8_MiB}};
+        cuota::scoped_pool pool{budget, {.initial_size = 8_MiB}};
         CHECK(budget.held() == 8_MiB);
         CHECK(pool.largest_free() == 8_MiB);
         pool.deallocate(stream, pool.allocate(stream, 8_MiB), 8_MiB);
     }
     auto const refused = thrown<cuota::budget_exceeded>([&] {
-        cuota::scoped_pool const pool{budget, {.name = "big", .initial = 8_MiB + 1}, {"main.cpp", 5}};
+        cuota::scoped_pool const pool{budget, {.name = "big", .initial_size = 8_MiB + 1}, {"main.cpp", 5}};
     });
-    CHECK(refused.facts().asked == 8_MiB + 1);
-    CHECK(refused.facts().request.where.line == 5);
+    CHECK(refused.info().requested == 8_MiB + 1);
+    CHECK(refused.info().request.where.line == 5);
     CHECK(budget.held() == 0);
 }
 
@@ -561,14 +562,14 @@ TEST_CASE("a request that no cache can make room for costs nobody anything", "[p
     blocks.give_back(1);
 
     auto const hopeless = thrown<cuota::budget_exceeded>([&] { (void)b.allocate(stream, 9_MiB); });
-    CHECK(hopeless.facts().reclaimed == 0);
+    CHECK(hopeless.info().reclaimed == 0);
     CHECK(a.stats().reserved == 6_MiB);
 
     auto const close = thrown<cuota::budget_exceeded>([&] { (void)b.allocate(stream, 5_MiB); });
-    CHECK(close.facts().reclaimed == 0);  // 2 MiB free and 2 MiB reclaimable do not suffice
-    CHECK(close.facts().reclaimable == 2_MiB);
+    CHECK(close.info().reclaimed == 0);  // 2 MiB free and 2 MiB reclaimable do not suffice
+    CHECK(close.info().reclaimable == 2_MiB);
     CHECK(a.stats().reserved == 6_MiB);
-    CHECK(close.facts().would_fit == 4_MiB);
+    CHECK(close.info().max_fit == 4_MiB);
     void* const fits = b.allocate(stream, 4_MiB);
     CHECK(a.stats().reserved == 4_MiB);
     b.deallocate(stream, fits, 4_MiB);
@@ -581,13 +582,13 @@ TEST_CASE("close names what is alive and the pool goes on", "[pool][scoped_pool]
     cuota::scoped_pool pool{budget, {.name = "main"}};
     void* const p = pool.allocate(stream, 3'984'589, 256, "weights", {"train.cpp", 10});
 
-    auto const refused = thrown<cuota::misuse>([&] { pool.close(); });
+    auto const refused = thrown<cuota::usage_error>([&] { pool.close(); });
 
     CHECK(has(refused.what(), "pool main"));
     CHECK(has(refused.what(), "1 allocation is still alive"));
     CHECK(has(refused.what(), "weights 3.8 MiB (train.cpp:10)"));
     void* const q = pool.allocate(stream, 1_MiB);  // the pool still works
-    std::string const two = thrown<cuota::misuse>([&] { pool.close(); }).what();
+    std::string const two = thrown<cuota::usage_error>([&] { pool.close(); }).what();
     CHECK(has(two, "2 allocations are still alive"));
     CHECK(has(two, "; free them before their pool"));
     pool.deallocate(stream, p, 3'984'589);
@@ -595,7 +596,7 @@ TEST_CASE("close names what is alive and the pool goes on", "[pool][scoped_pool]
     REQUIRE_NOTHROW(pool.close());
 
     CHECK(budget.held() == 0);
-    CHECK(has(thrown<cuota::misuse>([&] {
+    CHECK(has(thrown<cuota::usage_error>([&] {
                   (void)pool.allocate(stream, 1, 256, {}, {"late.cpp", 3});
               }).what(),
               "late.cpp:3"));
@@ -611,7 +612,7 @@ TEST_CASE("a long list of what is alive is grouped and cut, and says so", "[pool
         blocks(1000 + i, cuota::tag::named("part " + std::to_string(i)));
     }
 
-    std::string const text = thrown<cuota::misuse>([&] { pool.close(); }).what();
+    std::string const text = thrown<cuota::usage_error>([&] { pool.close(); }).what();
 
     CHECK(has(text, "40 allocations are still alive: activations 20 x 256 B (scoped_pool.cpp:"));
     CHECK(has(text, ", part 19 1019 B ("));
@@ -641,8 +642,8 @@ TEST_CASE("memory outlives its pool until its last owner is gone", "[pool][scope
     CHECK(budget.held() == 1_MiB);  // the idle segment was released
     support::write_words(stream, p, 1_MiB, 7);
     CHECK(support::all_are(support::words(stream, p, 1_MiB), 7));
-    CHECK_THROWS_AS(memory->allocate(stream, 1), cuota::misuse);
-    CHECK_THROWS_AS(memory->allocate_sync(1), cuota::misuse);
+    CHECK_THROWS_AS(memory->allocate(stream, 1), cuota::usage_error);
+    CHECK_THROWS_AS(memory->allocate_sync(1), cuota::usage_error);
 
     memory->deallocate(stream, p, 1_MiB);
     CHECK(budget.held() == 0);  // immediately, not when the handle is destroyed
@@ -697,7 +698,7 @@ TEST_CASE("one stream frees, another merges, a third takes: each sees only its o
     cuota::stream const a;
     cuota::stream const b;
     cuota::stream const c;
-    cuota::scoped_pool pool{budget, {.initial = 2 * half}};
+    cuota::scoped_pool pool{budget, {.initial_size = 2 * half}};
 
     for (support::word round = 0; round != 50; ++round) {
         void* const p = pool.allocate(a, half);
@@ -899,7 +900,7 @@ TEST_CASE("a pool of addresses grows as one of device memory does", "[pool][scop
     cuota::budget on_device{"device", 64_MiB};
     cuota::budget dry{"dry run", 64_MiB};
     cuota::scoped_pool device{on_device};
-    cuota::scoped_pool addresses{dry, cuota::addresses_only{}};
+    cuota::scoped_pool addresses{dry, cuota::dry_run_memory{}};
     void* const first = device.allocate(s, 1);
     void* const address = addresses.allocate(s, 1);
     bool const has_pages = on_device.held() == 2_MiB;
@@ -959,13 +960,13 @@ TEST_CASE("a request that its alignment makes too large is refused as what it wa
     cuota::scoped_pool pool{budget, {.growth = cuota::pool_growth::segments}};
     auto const refused =
         thrown<cuota::budget_exceeded>([&] { (void)pool.allocate(s, 1_MiB, 4096, "weights"); });
-    CHECK(refused.facts().asked == 1_MiB);
+    CHECK(refused.info().requested == 1_MiB);
     CHECK(budget.held() == 0);
     CHECK(pool.stats().peak_reserved == 0);
 
-    void* const p = pool.allocate(s, refused.facts().would_fit, 4096);
+    void* const p = pool.allocate(s, refused.info().max_fit, 4096);
     CHECK(is_aligned(p, 4096));
-    pool.deallocate(s, p, refused.facts().would_fit);
+    pool.deallocate(s, p, refused.info().max_fit);
     CHECK_THROWS_AS(pool.allocate(s, cuota::unlimited, 4096), cuota::out_of_memory);
     CHECK_THROWS_AS(pool.allocate(s, cuota::unlimited - 4096, 2_MiB), cuota::out_of_memory);
 }
@@ -974,7 +975,7 @@ TEST_CASE("a pool's alignment is that of all its blocks, through every handle", 
     cuota::stream const s;
     cuota::budget budget{"trainer", 64_MiB};
     auto const growth = GENERATE(cuota::pool_growth::automatic, cuota::pool_growth::segments);
-    cuota::scoped_pool pool{budget, {.initial = 1_MiB, .alignment = 4096, .growth = growth}};
+    cuota::scoped_pool pool{budget, {.initial_size = 1_MiB, .alignment = 4096, .growth = growth}};
     auto const step = pool.begin_step();
     auto frame = pool.frame();
     auto const gives_aligned = [&](auto memory) {
@@ -1002,8 +1003,8 @@ TEST_CASE("a pool's alignment is that of all its blocks, through every handle", 
 TEST_CASE("a pool's alignment is a power of two up to 2 MiB", "[pool][scoped_pool]") {
     cuota::budget budget{"trainer", 64_MiB};
     for (std::size_t const alignment : {std::size_t{0}, std::size_t{3}, 4_MiB, cuota::unlimited})
-        CHECK_THROWS_AS((cuota::scoped_pool{budget, {.initial = 1_MiB, .alignment = alignment}}),
-                        cuota::misuse);
+        CHECK_THROWS_AS((cuota::scoped_pool{budget, {.initial_size = 1_MiB, .alignment = alignment}}),
+                        cuota::usage_error);
     CHECK(budget.held() == 0);
     cuota::stream const s;
     cuota::scoped_pool pool{budget, {.alignment = 16}};
@@ -1015,7 +1016,7 @@ TEST_CASE("a pool's alignment is a power of two up to 2 MiB", "[pool][scoped_poo
 TEST_CASE("memory that stays is taken on a new stream beside what a thread holds ready",
           "[pool][scoped_pool]") {
     cuota::budget budget{"trainer", 64_MiB};
-    cuota::scoped_pool pool{budget, {.initial = 8_MiB, .growth = cuota::pool_growth::segments}};
+    cuota::scoped_pool pool{budget, {.initial_size = 8_MiB, .growth = cuota::pool_growth::segments}};
     cuota::stream const s;
     pool.deallocate(s, pool.allocate(s, 1_MiB), 1_MiB);  // so that later requests set no peak
     for (int i = 0; i != 100; ++i)
@@ -1023,7 +1024,7 @@ TEST_CASE("memory that stays is taken on a new stream beside what a thread holds
     cuota::stream const fresh;  // an allocation on a new stream flushes the thread cache
     void* const p = pool.persistent().allocate(fresh, 1000);
     CHECK(pool.stats().live_blocks == 1);
-    CHECK(pool.stats().taken_again > 0);
+    CHECK(pool.stats().thread_cache_hits > 0);
     CHECK(pool.largest_free() == 8_MiB - 1024);
     pool.deallocate(fresh, p, 1000);
     CHECK(pool.largest_free() == 8_MiB);

@@ -86,7 +86,7 @@ TEST_CASE("a pool makes one call to the driver for each segment, and one for giv
     cuota::stream const stream;
     {
         cuota::scoped_pool pool{cuota::budget{"trainer", 64_MiB},
-                                {.initial = 8_MiB, .growth = cuota::pool_growth::segments}};
+                                {.initial_size = 8_MiB, .growth = cuota::pool_growth::segments}};
         std::vector<void*> blocks;
         for (int i = 0; i != 64; ++i) blocks.push_back(pool.allocate(stream, 128_KiB));
         CHECK(mallocs.count() == 1);
@@ -124,7 +124,7 @@ TEST_CASE("memory freed on one stream reaches another in order, without a wait o
     cuota::budget budget{"trainer", 1_MiB};
     cuota::stream const a;
     cuota::stream const b;
-    cuota::scoped_pool pool{budget, {.initial = 1_MiB}};
+    cuota::scoped_pool pool{budget, {.initial_size = 1_MiB}};
     void* const p = pool.allocate(a, 1_MiB);
     support::gate gate{a};
     support::write_words(a, p, 1_MiB, 1);
@@ -154,7 +154,7 @@ TEST_CASE("one stream frees, another merges, a third takes: the third waits for 
     cuota::stream const a;
     cuota::stream const b;
     cuota::stream const c;
-    cuota::scoped_pool pool{budget, {.initial = 2 * half}};
+    cuota::scoped_pool pool{budget, {.initial_size = 2 * half}};
     void* const p = pool.allocate(a, half);
     void* const q = pool.allocate(b, half);
     support::gate gate{a};
@@ -199,12 +199,12 @@ TEST_CASE(
     "memory that a stream waited for reaches a third through it, in order and without a wait of its own",
     "[pool][scoped_pool]") {
     support::machine const machine;
-    simulator::set_order_checks(simulator::order_checks::report);
+    simulator::set_race_checks(simulator::race_checks::report);
     constexpr std::size_t bytes = 64_KiB;
     cuota::stream const a;
     cuota::stream const b;
     cuota::stream const c;
-    cuota::scoped_pool pool{cuota::budget{"trainer", 64_MiB}, {.initial = 4_MiB}};
+    cuota::scoped_pool pool{cuota::budget{"trainer", 64_MiB}, {.initial_size = 4_MiB}};
     std::vector<void*> between;
     std::vector<void*> const blocks = apart(pool, a, bytes, 3, between);
     void* const last = pool.allocate(a, pool.largest_free());
@@ -240,7 +240,7 @@ TEST_CASE(
 TEST_CASE("a long walk of a pool's memory over streams that come and go is in order, and spares waits",
           "[pool][scoped_pool]") {
     support::machine const machine;
-    simulator::set_order_checks(simulator::order_checks::report);
+    simulator::set_race_checks(simulator::race_checks::report);
     struct held {
         void* p;
         std::size_t bytes;
@@ -248,7 +248,7 @@ TEST_CASE("a long walk of a pool's memory over streams that come and go is in or
     };
     std::mt19937 random{20'261'121};
     std::vector<cuota::stream> streams(4);
-    cuota::scoped_pool pool{cuota::budget{"trainer", 4_MiB}, {.initial = 4_MiB}};
+    cuota::scoped_pool pool{cuota::budget{"trainer", 4_MiB}, {.initial_size = 4_MiB}};
     std::vector<held> live;
     std::size_t taken = 0;
     auto const give = [&](std::size_t i) {
@@ -278,7 +278,7 @@ TEST_CASE("a long walk of a pool's memory over streams that come and go is in or
     cuota::device::current().synchronize();
 
     CHECK(simulator::misuse().races == 0);
-    CHECK(simulator::order_checked().accesses >= 2 * taken);
+    CHECK(simulator::current_race_check_counts().accesses >= 2 * taken);
     CHECK(pool.stats().stream_waits > 0);
     CHECK(pool.stats().stream_waits < taken);
 }
@@ -349,7 +349,7 @@ TEST_CASE("of blocks of one size a stream takes its own and those known to be ov
     cuota::stream const busy;
     cuota::stream const over;
     cuota::stream const own;
-    cuota::scoped_pool pool{cuota::budget{"trainer", 64_MiB}, {.initial = 32_KiB}};
+    cuota::scoped_pool pool{cuota::budget{"trainer", 64_MiB}, {.initial_size = 32_KiB}};
     std::vector<void*> between;
     std::vector<void*> const blocks = apart(pool, own, 4_KiB, 3, between);
     void* const last = pool.allocate(own, pool.largest_free());
@@ -398,7 +398,7 @@ TEST_CASE("short-lived streams leave a few behind while the pool lives", "[pool]
 TEST_CASE("a block freed on a stream that is gone waits for that stream's work", "[pool][scoped_pool]") {
     support::machine const machine;
     cuota::budget budget{"trainer", 1_MiB};
-    cuota::scoped_pool pool{budget, {.initial = 1_MiB}};
+    cuota::scoped_pool pool{budget, {.initial_size = 1_MiB}};
     cuota::stream const next;
     std::optional<cuota::stream> gone{std::in_place};
     void* const p = pool.allocate(*gone, 1_MiB);
@@ -420,7 +420,7 @@ TEST_CASE("a block freed on a stream that is gone waits for that stream's work",
 TEST_CASE("a block freed on a native stream can be taken after that was destroyed", "[pool][scoped_pool]") {
     support::machine const machine;
     cuota::budget budget{"trainer", 1_MiB};
-    cuota::scoped_pool pool{budget, {.initial = 1_MiB}};
+    cuota::scoped_pool pool{budget, {.initial_size = 1_MiB}};
     cuota::stream const next;
     cudaStream_t native = nullptr;
     REQUIRE(cudaStreamCreateWithFlags(&native, cudaStreamNonBlocking) == cudaSuccess);
@@ -444,7 +444,7 @@ TEST_CASE("a block freed on a native stream can be taken after that was destroye
 TEST_CASE("a pool's memory that is asked for at once is free of work at return", "[pool][scoped_pool]") {
     support::machine const machine;
     cuota::budget budget{"trainer", 1_MiB};
-    cuota::scoped_pool pool{budget, {.initial = 1_MiB}};
+    cuota::scoped_pool pool{budget, {.initial_size = 1_MiB}};
     cuota::stream const a;
     void* const p = pool.allocate(a, 1_MiB);
     support::write_words(a, p, 1_MiB, 1);
@@ -505,7 +505,8 @@ TEST_CASE("a pool that ends waits for what was freed beside something lost", "[p
     std::thread opener;
     calls_since const waits{"cudaEventSynchronize"};
     {
-        cuota::scoped_pool pool{cuota::budget{"trainer", 64_MiB}, cuota::async_memory{}, {.initial = 2_MiB}};
+        cuota::scoped_pool pool{
+            cuota::budget{"trainer", 64_MiB}, cuota::async_memory{}, {.initial_size = 2_MiB}};
         (void)pool.allocate(a, 1_MiB);  // leaked
         void* const p = pool.allocate(a, 1_MiB);
         gate.emplace(a);
@@ -522,7 +523,7 @@ TEST_CASE("a pool that ends waits for what was freed beside something lost", "[p
 
 TEST_CASE("a pool of segments that ends waits for the work on what was lost in it", "[pool][scoped_pool]") {
     support::machine machine;
-    simulator::set_order_checks(simulator::order_checks::report);
+    simulator::set_race_checks(simulator::race_checks::report);
     simulator::set_unkindness({.free_at_once = true});
     bool const is_told_its_device = GENERATE(true, false);
     cuota::budget const account{"trainer", 64_MiB};
@@ -534,13 +535,13 @@ TEST_CASE("a pool of segments that ends waits for the work on what was lost in i
         cuota::rt::fill_bytes(pool.allocate(a, 1_MiB), 1, 1_MiB, a);  // leaked
     }
     CHECK(machine.errors.take().size() == 1);
-    for (std::string const& line : simulator::order_reports()) UNSCOPED_INFO(line);
+    for (std::string const& line : simulator::race_reports()) UNSCOPED_INFO(line);
     CHECK(simulator::misuse().total() == 0);
 }
 
 TEST_CASE("a pool that ends waits for what was freed though waits fail", "[pool][scoped_pool]") {
     support::machine machine;
-    simulator::set_order_checks(simulator::order_checks::report);
+    simulator::set_race_checks(simulator::race_checks::report);
     simulator::set_unkindness({.free_at_once = true});
     cuota::stream const a;
     {
@@ -552,12 +553,12 @@ TEST_CASE("a pool that ends waits for what was freed though waits fail", "[pool]
             simulator::fail_call("cudaEventSynchronize", nth);  // in its trim and in its destructor
     }
     CHECK(machine.errors.take().size() == 2);
-    CHECK(simulator::order_reports() == std::vector<std::string>{});
+    CHECK(simulator::race_reports() == std::vector<std::string>{});
 }
 
 TEST_CASE("a pool that ends waits for what was freed though the host has no memory", "[pool][scoped_pool]") {
     support::machine machine;
-    simulator::set_order_checks(simulator::order_checks::report);
+    simulator::set_race_checks(simulator::race_checks::report);
     simulator::set_unkindness({.free_at_once = true});
     cuota::pool_options const how{.growth =
                                       GENERATE(cuota::pool_growth::automatic, cuota::pool_growth::segments)};
@@ -571,7 +572,7 @@ TEST_CASE("a pool that ends waits for what was freed though the host has no memo
         pool.reset();
     }
     CHECK(simulator::live().device_bytes == 0);
-    CHECK(simulator::order_reports() == std::vector<std::string>{});
+    CHECK(simulator::race_reports() == std::vector<std::string>{});
     (void)machine.errors.take();
 }
 
@@ -594,20 +595,20 @@ TEST_CASE("when the device has less than the budget allows, the refusal says so 
         } catch (cuota::out_of_memory const& error) { refused = error; }
 
         REQUIRE(refused);
-        cuota::refusal const& facts = refused->facts();
+        cuota::refusal const& facts = refused->info();
         CHECK(has(facts.cause, "within budget"));
         CHECK(has(facts.cause, "pool main"));
-        CHECK(facts.asked == 16_MiB);
+        CHECK(facts.requested == 16_MiB);
         CHECK(facts.request.name == cuota::tag{"activations"});
         REQUIRE(facts.device);
         CHECK(facts.device->free == 10_MiB);
-        CHECK(facts.device->elsewhere() == 50_MiB);
-        CHECK(facts.would_fit == 10_MiB);
+        CHECK(facts.device->external() == 50_MiB);
+        CHECK(facts.max_fit == 10_MiB);
         CHECK(budget.held() == 4_MiB);
         CHECK(is_same(pool.stats(), before));
-        void* const rest = pool.allocate(stream, facts.would_fit);
+        void* const rest = pool.allocate(stream, facts.max_fit);
         CHECK(budget.held() == 14_MiB);
-        pool.deallocate(stream, rest, facts.would_fit);
+        pool.deallocate(stream, rest, facts.max_fit);
         pool.deallocate(stream, p, 4_MiB);
     }
     CHECK(budget.held() == 0);
@@ -635,7 +636,7 @@ TEST_CASE("an ample segment that the device refuses becomes an exact one", "[poo
     support::machine const machine{{.capacity = 16_MiB + 64_KiB}};
     cuota::budget budget{"trainer", 64_MiB};
     cuota::stream const stream;
-    cuota::scoped_pool pool{budget, {.initial = 16_MiB}};
+    cuota::scoped_pool pool{budget, {.initial_size = 16_MiB}};
     void* const p = pool.allocate(stream, 16_MiB);
 
     void* const q = pool.allocate(stream, 64_KiB);
@@ -715,7 +716,7 @@ TEST_CASE("a pool's whole life survives the failure of any CUDA call, and leaks 
     auto const seen = support::survives_every_failure(machine, [&] {
         cuota::stream const a;
         cuota::stream const b;
-        cuota::scoped_pool pool{budget, {.initial = 1_MiB}};
+        cuota::scoped_pool pool{budget, {.initial_size = 1_MiB}};
         cuota::pool_resource memory = pool.resource();
         struct held {
             cuota::pool_resource& from;
@@ -744,7 +745,7 @@ TEST_CASE("a release on a stream that cannot be entered waits for that stream in
           "[pool][scoped_pool]") {
     support::machine machine;
     cuota::budget budget{"trainer", 1_MiB};
-    cuota::scoped_pool pool{budget, {.initial = 1_MiB}};
+    cuota::scoped_pool pool{budget, {.initial_size = 1_MiB}};
     cuota::stream const a;
     cuota::stream const b;
     cuota::stream const owner;
@@ -764,8 +765,8 @@ TEST_CASE("a release on a stream that cannot be entered waits for that stream in
 
 TEST_CASE("a release on a native stream that was destroyed waits for the device", "[pool][scoped_pool]") {
     support::machine machine;
-    simulator::set_order_checks(simulator::order_checks::report);
-    cuota::scoped_pool pool{cuota::budget{"trainer", 1_MiB}, {.initial = 1_MiB}};
+    simulator::set_race_checks(simulator::race_checks::report);
+    cuota::scoped_pool pool{cuota::budget{"trainer", 1_MiB}, {.initial_size = 1_MiB}};
     cuota::stream const b;
     cudaStream_t native = nullptr;
     REQUIRE(cudaStreamCreateWithFlags(&native, cudaStreamNonBlocking) == cudaSuccess);
@@ -783,14 +784,14 @@ TEST_CASE("a release on a native stream that was destroyed waits for the device"
     REQUIRE(cudaMemsetAsync(q, 2, 1_MiB, b.get()) == cudaSuccess);
     CHECK(support::all_are(support::words(b, q, 1_MiB), 0x02020202u));
     pool.deallocate(b, q, 1_MiB);
-    CHECK(simulator::order_reports().empty());
+    CHECK(simulator::race_reports().empty());
 }
 
 TEST_CASE("a release on a native stream for which there is no event waits for that stream instead",
           "[pool][scoped_pool]") {
     support::machine machine;
     cuota::budget budget{"trainer", 1_MiB};
-    cuota::scoped_pool pool{budget, {.initial = 1_MiB}};
+    cuota::scoped_pool pool{budget, {.initial_size = 1_MiB}};
     void* p = pool.allocate(cudaStreamLegacy, 1_MiB);
     bool const had_an_event = GENERATE(false, true);
     if (had_an_event) {
@@ -862,7 +863,7 @@ TEST_CASE("a pool's memory is in reach of the devices that its options name, and
     cuota::stream const peer = stream_of(1);
     cuota::stream const stranger = stream_of(2);
     cuota::scoped_pool pool{cuota::budget{"trainer", 64_MiB},
-                            {.initial = 2_MiB, .growth = growth, .peers = {cuota::device{1}}}};
+                            {.initial_size = 2_MiB, .growth = growth, .peers = {cuota::device{1}}}};
     for (std::size_t const bytes : {1_MiB, 5_MiB}) {  // within the reserved bytes, and more
         void* const p = pool.allocate(peer, bytes);
         support::write_words(peer, p, bytes, 7);
@@ -875,7 +876,7 @@ TEST_CASE("a pool's memory is in reach of the devices that its options name, and
         pool.deallocate(home, q, bytes);
     }
     auto const before = pool.stats();
-    auto const refused = thrown<cuota::misuse>([&] { (void)pool.allocate(stranger, 1_MiB); });
+    auto const refused = thrown<cuota::usage_error>([&] { (void)pool.allocate(stranger, 1_MiB); });
     CHECK(has(refused.what(), "device 0"));
     CHECK(has(refused.what(), "device{2}"));
     CHECK(is_same(pool.stats(), before));
@@ -888,16 +889,16 @@ TEST_CASE("a stream of another device gets no memory of a pool that does not nam
     bool const is_native = GENERATE(false, true);
     cuota::stream_ref const s = is_native ? cuota::stream_ref{other.get()} : cuota::stream_ref{other};
     cuota::scoped_pool pool{cuota::budget{"trainer", 64_MiB}};
-    CHECK_THROWS_AS(pool.allocate(s, 256), cuota::misuse);
-    CHECK_THROWS_AS(pool.persistent().allocate(s, 256), cuota::misuse);
+    CHECK_THROWS_AS(pool.allocate(s, 256), cuota::usage_error);
+    CHECK_THROWS_AS(pool.persistent().allocate(s, 256), cuota::usage_error);
     auto frame = pool.frame();
-    CHECK_THROWS_AS(frame.resource().allocate(s, 256), cuota::misuse);
+    CHECK_THROWS_AS(frame.resource().allocate(s, 256), cuota::usage_error);
     CHECK(pool.stats().reserved == 0);
 }
 
 TEST_CASE("work of two devices on one block is in order", "[pool][scoped_pool][peers]") {
     support::machine const machine{{.devices = 2}};
-    simulator::set_order_checks(simulator::order_checks::report);
+    simulator::set_race_checks(simulator::race_checks::report);
     cuota::stream const home;
     cuota::stream const peer = stream_of(1);
     cuota::scoped_pool pool{cuota::budget{"trainer", 4_MiB}, {.peers = {cuota::device{1}}}};
@@ -917,12 +918,12 @@ TEST_CASE("a pool names a peer that cannot reach its device, and a source that c
     support::machine const machine{{.devices = 2, .has_peer_access = false}};
     cuota::budget const budget{"trainer", 64_MiB};
     cuota::pool_options const wanted{.name = "shared", .peers = {cuota::device{0}, cuota::device{1}}};
-    auto const refused = thrown<cuota::misuse>([&] { cuota::scoped_pool const pool{budget, wanted}; });
+    auto const refused = thrown<cuota::usage_error>([&] { cuota::scoped_pool const pool{budget, wanted}; });
     CHECK(has(refused.what(), "pool shared of device 0"));
     CHECK(has(refused.what(), "device 1"));
     CHECK_NOTHROW(cuota::scoped_pool{budget, {.peers = {cuota::device{0}}}});  // a device reaches itself
-    CHECK_THROWS_AS((cuota::scoped_pool{budget, cuota::pinned_memory{}, wanted}), cuota::misuse);
-    CHECK_NOTHROW(cuota::scoped_pool{budget, cuota::addresses_only{}, wanted});  // a dry run of it
+    CHECK_THROWS_AS((cuota::scoped_pool{budget, cuota::pinned_memory{}, wanted}), cuota::usage_error);
+    CHECK_NOTHROW(cuota::scoped_pool{budget, cuota::dry_run_memory{}, wanted});  // a dry run of it
 }
 
 TEST_CASE("the life of a pool with a peer survives the failure of any CUDA call",

@@ -25,16 +25,16 @@ namespace pool_tests {
 /// Live blocks, segments and mapped pages by address. wrong() returns the first claim that did not hold. Threads: any.
 class shadow {
 public:
-    static constexpr std::size_t granule = 256;
+    static constexpr std::size_t granularity = 256;
 
     // --- called by the pool's user: after an allocation, before a deallocation ---
 
     void took(void const* p, std::size_t bytes, cuota::tag name = {},
-              cuota::lifespan meant = cuota::lifespan::scratch) {
+              cuota::lifetime_hint lifetime = cuota::lifetime_hint::scratch) {
         std::scoped_lock const lock{guard_};
         std::uintptr_t const at = address(p);
-        std::uintptr_t const end = at + cuota::round_up(bytes, granule);
-        claim(at % granule == 0, "a block is aligned");
+        std::uintptr_t const end = at + cuota::round_up(bytes, granularity);
+        claim(at % granularity == 0, "a block is aligned");
         claim(covers(segments_, at, end) || covers(mapped_, at, end),
               "a block lies in a segment or in mapped pages");
         auto const after = live_.lower_bound(at);
@@ -42,7 +42,7 @@ public:
         claim(after == live_.begin() || end_of(*std::prev(after)) <= at,
               "a block begins after the live one before it");
         claim(came_ == 0 || went_ != 0 || came_ == least_, "a pool maps no more than a request lacks");
-        live_.emplace(at, block{end - at, bytes, name, meant, steps_});
+        live_.emplace(at, block{end - at, bytes, name, lifetime, steps_});
         requested_ += bytes;
         allocated_ += end - at;
         peak_requested_ = std::max(peak_requested_, requested_);
@@ -53,7 +53,7 @@ public:
         std::scoped_lock const lock{guard_};
         claim(live_.erase(address(p)) == 1, "what is given back was live");
         requested_ -= bytes;
-        allocated_ -= cuota::round_up(bytes, granule);
+        allocated_ -= cuota::round_up(bytes, granularity);
     }
     /// Sets the bytes of the next request; 0 if unknown. For tests with one thread.
     void wants(std::size_t bytes) {
@@ -64,7 +64,7 @@ public:
     /// Checks a refusal for lack of memory, by a pool that may reserve `limit` bytes from upstreams that have them.
     void refused(std::size_t bytes, std::size_t limit) {
         std::scoped_lock const lock{guard_};
-        std::size_t const size = cuota::round_up(bytes, granule);
+        std::size_t const size = cuota::round_up(bytes, granularity);
         std::size_t const in_use = reserved_ - idle();
         claim(largest_gap() < bytes, "what fits a gap is not refused");
         claim(in_use + size > limit, "what fits beside what is in use is not refused");
@@ -151,7 +151,7 @@ public:
         claim(!overlaps(mapped_, at, at + bytes), "no page is mapped twice");
         if (wanted_ != 0 && came_ == 0) {
             claim(largest_gap() < wanted_, "a pool grows only when nothing fits");
-            least_ = least_pages(cuota::round_up(wanted_, granule), pages_counted::missing).value_or(0);
+            least_ = least_pages(cuota::round_up(wanted_, granularity), pages_counted::missing).value_or(0);
         }
         if (wanted_ != 0) came_ += bytes;
         insert(mapped_, at, bytes);
@@ -223,7 +223,7 @@ private:
         std::size_t size;
         std::size_t requested;
         cuota::tag name;
-        cuota::lifespan meant;
+        cuota::lifetime_hint lifetime;
         std::size_t step;  // number of steps begun before it
     };
     using runs = std::map<std::uintptr_t, std::size_t>;  // bytes by first address
@@ -235,7 +235,7 @@ private:
     [[nodiscard]] static std::uintptr_t end_of(runs::value_type const& r) { return r.first + r.second; }
 
     [[nodiscard]] bool is_for_the_step(block const& b) const {
-        return is_in_step_ && b.meant == cuota::lifespan::step && b.step == steps_;
+        return is_in_step_ && b.lifetime == cuota::lifetime_hint::step && b.step == steps_;
     }
     void claim(bool holds, char const* what) {
         if (!holds && wrong_.empty()) wrong_ = what;

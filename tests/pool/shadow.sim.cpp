@@ -24,7 +24,7 @@ using pool_tests::walk;
 TEST_CASE("a pool agrees with its shadow, and every stream's work is in order, over a random walk",
           "[pool][scoped_pool][stress]") {
     support::machine machine;
-    simulator::set_order_checks(simulator::order_checks::report);
+    simulator::set_race_checks(simulator::race_checks::report);
     std::size_t const streams = GENERATE(1U, 2U, 4U, 8U, 16U);
     bool const late = GENERATE(false, true);
     simulator::set_schedule(late ? simulator::schedule::late : simulator::schedule::workers, streams);
@@ -32,9 +32,9 @@ TEST_CASE("a pool agrees with its shadow, and every stream's work is in order, o
     w.run(share_of(4, 2'000));
 
     no_race();
-    CHECK(simulator::order_checked().accesses >= w.did().allocations);
+    CHECK(simulator::current_race_check_counts().accesses >= w.did().allocations);
     CHECK(w.did().allocations > 500);
-    CHECK(w.stats().taken_again > 0);
+    CHECK(w.stats().thread_cache_hits > 0);
     if (streams > 1) CHECK(w.stats().stream_waits > 0);
     tell(late ? "late" : "at once", streams, w.figures());
 }
@@ -42,7 +42,7 @@ TEST_CASE("a pool agrees with its shadow, and every stream's work is in order, o
 TEST_CASE("a pool agrees with its shadow, and loses nothing, when calls to the driver fail at random",
           "[pool][scoped_pool][stress]") {
     support::machine machine;
-    simulator::set_order_checks(simulator::order_checks::report);
+    simulator::set_race_checks(simulator::race_checks::report);
     std::size_t const streams = GENERATE(1U, 3U, 16U);
     walk w{machine, {.streams = streams, .seed = 7 * streams}};
     w.run_with_faults(share_of(4, 4'000));
@@ -56,7 +56,7 @@ TEST_CASE("a pool agrees with its shadow, and loses nothing, when calls to the d
 TEST_CASE("a pool of pages agrees with its shadow, and every stream's work is in order, over a random walk",
           "[pool][growing_range][stress]") {
     support::machine machine;
-    simulator::set_order_checks(simulator::order_checks::report);
+    simulator::set_race_checks(simulator::race_checks::report);
     std::size_t const streams = GENERATE(1U, 4U, 16U);
     std::size_t const cap = GENERATE(16_MiB, 9_MiB + 512);  // the remainder of a page becomes a segment
     std::size_t const largest = GENERATE(2_MiB, 8_MiB);
@@ -82,7 +82,7 @@ TEST_CASE(
     "a pool of pages agrees with its shadow, and loses nothing, when calls to the driver fail at random",
     "[pool][growing_range][stress]") {
     support::machine machine;
-    simulator::set_order_checks(simulator::order_checks::report);
+    simulator::set_race_checks(simulator::race_checks::report);
     std::size_t const streams = GENERATE(1U, 3U, 16U);
     std::size_t const cap = GENERATE(16_MiB, 9_MiB + 512);
     std::size_t const largest = GENERATE(2_MiB, 8_MiB);
@@ -104,7 +104,7 @@ TEST_CASE(
     "with steps and frames a pool agrees with its shadow, and reports what they leave, over a random walk",
     "[pool][pool_step][frame][stress]") {
     support::machine machine;
-    simulator::set_order_checks(simulator::order_checks::report);
+    simulator::set_race_checks(simulator::race_checks::report);
     std::size_t const streams = GENERATE(1U, 4U, 16U);
     grown_by const how = GENERATE(grown_by::segments, grown_by::pages);
     bool const by_pages = how == grown_by::pages;

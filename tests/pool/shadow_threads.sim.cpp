@@ -78,7 +78,7 @@ TEST_CASE(
     "[pool][scoped_pool][threads][stress]") {
     constexpr std::size_t threads = 4;
     support::machine machine;
-    simulator::set_order_checks(simulator::order_checks::report);
+    simulator::set_race_checks(simulator::race_checks::report);
     std::size_t const count = GENERATE(1U, 4U, 16U);
     bool const by_pages = GENERATE(false, true);
     std::size_t const cap = by_pages ? 16_MiB : 4_MiB;
@@ -130,8 +130,8 @@ TEST_CASE(
     CHECK(simulator::live().device_bytes == 0);
     CHECK(machine.errors.take().size() == wrong_releases);
     no_race();
-    CHECK(pool.stats().taken_again > 0);
+    CHECK(pool.stats().thread_cache_hits > 0);
     tell(by_pages ? "threads, pages" : "threads", count,
-         std::to_string(pool.stats().taken_again) + " taken again, " +
+         std::to_string(pool.stats().thread_cache_hits) + " taken again, " +
              std::to_string(pool.stats().stream_waits) + " waits");
 }

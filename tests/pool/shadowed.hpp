@@ -42,7 +42,7 @@ public:
         told_->segment_goes(p, bytes);
         if (!cuota::rt::device_free(p)) told_->segment_is_lost(p);
     }
-    [[nodiscard]] static constexpr std::size_t granule() noexcept { return 512; }
+    [[nodiscard]] static constexpr std::size_t granularity() noexcept { return 512; }
     [[nodiscard]] static constexpr cuota::memory_kind kind() noexcept { return cuota::memory_kind::device; }
     friend bool operator==(shadowed_memory const&, shadowed_memory const&) noexcept = default;
 
@@ -51,7 +51,7 @@ private:
 };
 
 /// Pages of the device, in mappings of at most `largest` bytes and at most half of the bytes that are available.
-class shadowed_pages final : public cuota::detail::page_range {
+class shadowed_pages final : public cuota::detail::mapped_range {
 public:
     shadowed_pages(shadow& told, std::size_t most, std::size_t largest)
         : told_{told},
@@ -63,8 +63,8 @@ public:
     [[nodiscard]] std::byte* at() const noexcept override { return pages_->at(); }
     [[nodiscard]] std::size_t bytes() const noexcept override { return pages_->bytes(); }
     [[nodiscard]] std::size_t page() const noexcept override { return pages_->page(); }
-    [[nodiscard]] cuota::detail::mapping_sizes sizes(std::size_t room) const noexcept override {
-        return {page(), largest_, 2, room};
+    [[nodiscard]] cuota::detail::mapping_sizes sizes(std::size_t available) const noexcept override {
+        return {page(), largest_, 2, available};
     }
     [[nodiscard]] bool map(std::byte* at, std::size_t bytes, cuota::detail::mapping_sizes& sizes,
                            cuota::label const& who, std::size_t& done) override {
@@ -94,7 +94,7 @@ public:
 private:
     shadow& told_;
     std::size_t const largest_;
-    cuota::sole<page_range> const pages_;
+    cuota::detail::light_unique_ptr<mapped_range> const pages_;
 };
 
 }  // namespace pool_tests
@@ -103,9 +103,9 @@ namespace cuota::inline v0::detail {
 
 struct pool_on_pages {
     [[nodiscard]] static scoped_pool make(budget const& account, any_resource source, pool_options wanted,
-                                          cuota::sole<page_range> pages) {
-        return scoped_pool{account, std::move(source), device::current(),
-                           wanted,  place::here(),     std::move(pages)};
+                                          cuota::detail::light_unique_ptr<mapped_range> pages) {
+        return scoped_pool{account, std::move(source),          device::current(),
+                           wanted,  source_location::current(), std::move(pages)};
     }
 };
 
@@ -121,7 +121,9 @@ enum class grown_by { segments, pages };
                                                   std::size_t largest_mapping = 2_MiB) {
     return cuota::detail::pool_on_pages::make(
         account, shadowed_memory{told}, wanted,
-        how == grown_by::pages ? cuota::sole<shadowed_pages>::make(told, most, largest_mapping) : nullptr);
+        how == grown_by::pages
+            ? cuota::detail::light_unique_ptr<shadowed_pages>::make(told, most, largest_mapping)
+            : nullptr);
 }
 
 }  // namespace pool_tests

@@ -152,16 +152,16 @@ TEST_CASE("a watch that is called while a pool gives memory back may take memory
     cuota::stream const s;
     void* kept = nullptr;
     int refused = 0;
-    cuota::watch const all_clear{source,
-                                 {cuota::watch_level{std::size_t{2_MiB}}},
-                                 std::size_t{1},
-                                 [&](cuota::watch_event const& e) {
-                                     if (e.rising || kept) return;
-                                     try {
-                                         kept = pool.allocate(s, 3_MiB);
-                                     } catch (cuota::out_of_memory const&) { ++refused; }
-                                 },
-                                 {.falling = true}};
+    cuota::budget_alert const all_clear{source,
+                                        {cuota::alert_threshold{std::size_t{2_MiB}}},
+                                        std::size_t{1},
+                                        [&](cuota::alert_event const& e) {
+                                            if (e.rising || kept) return;
+                                            try {
+                                                kept = pool.allocate(s, 3_MiB);
+                                            } catch (cuota::out_of_memory const&) { ++refused; }
+                                        },
+                                        {.falling = true}};
     take_and_give(pool, s, 3_MiB);
     s.synchronize();
     pool.trim();

@@ -34,7 +34,7 @@ constexpr std::size_t count = 16 * kilo / sizeof(support::word);
 
 template <class Action>
 std::string why_refused(Action action) {
-    return support::thrown<cuota::misuse>(action).what();
+    return support::thrown<cuota::usage_error>(action).what();
 }
 
 struct add_words {
@@ -50,8 +50,8 @@ struct block {
     cuota::stream_ref s;
     std::size_t bytes = 16 * kilo;
     support::word* at = static_cast<support::word*>(memory.allocate(s, bytes));
-    std::optional<cuota::rt::borrowed_range> known{std::in_place, s, at, bytes,
-                                                   true};  // for the race checker
+    std::optional<cuota::rt::access_annotation> known{std::in_place, s, at, bytes,
+                                                      true};  // for the race checker
     block(cuota::step_resource from, cuota::stream_ref on) : memory{std::move(from)}, s{on} {}
     block(cuota::step_resource from, cuota::stream_ref on, std::size_t size)
         : memory{std::move(from)}, s{on}, bytes{size} {}
@@ -131,8 +131,8 @@ TEST_CASE(
     CHECK(pages.count() == 0);
     CHECK(before.served == 6);
     CHECK(on.plan.stats().served == 6);
-    CHECK(on.plan.stats().unplanned + on.plan.stats().other_size + on.plan.stats().in_use == 0);
-    CHECK(simulator::order_reports().empty());
+    CHECK(on.plan.stats().not_plannable + on.plan.stats().missed_size + on.plan.stats().missed_busy == 0);
+    CHECK(simulator::race_reports().empty());
 }
 
 TEST_CASE("steps and launches go on in turns, on any streams", "[pool][graph]") {
@@ -166,8 +166,8 @@ TEST_CASE("steps and launches go on in turns, on any streams", "[pool][graph]") 
     hand_over(on.other, on.s);
 
     CHECK(on.result() == expected);
-    CHECK(on.plan.stats().in_use == 0);
-    CHECK(simulator::order_reports().empty());
+    CHECK(on.plan.stats().missed_busy == 0);
+    CHECK(simulator::race_reports().empty());
 }
 
 TEST_CASE("the slab alone orders steps and launches of different streams", "[pool][graph]") {
@@ -187,7 +187,7 @@ TEST_CASE("the slab alone orders steps and launches of different streams", "[poo
     std::vector<support::word> const mine = on.result();
     std::vector<support::word> const others = support::words(on.other, other_into, 16 * kilo);
     on.pool.deallocate(on.other, other_into, 16 * kilo);
-    CHECK(simulator::order_reports().empty());
+    CHECK(simulator::race_reports().empty());
 
     scene alone;
     for (int i = 0; i != 3; ++i) alone.step(alone.s);
@@ -215,7 +215,7 @@ TEST_CASE("a step that is recorded in a capture is planned after it, and the gra
           "[pool][graph]") {
     support::machine const machine;
     scene on;
-    on.plan.record_again();
+    on.plan.rerecord();
     auto graph = cuota::capture(on.s, [&] { on.step(on.s); });
     graph.launch(on.s);
     on.step(on.s);
@@ -224,7 +224,7 @@ TEST_CASE("a step that is recorded in a capture is planned after it, and the gra
     scene alone;
     for (int i = 0; i != 2; ++i) alone.step(alone.s);
     CHECK(mine == alone.result());
-    CHECK(simulator::order_reports().empty());
+    CHECK(simulator::race_reports().empty());
 }
 
 TEST_CASE("what deviates from the plan in a capture is misuse, and the capture goes on or ends as f likes",
@@ -244,7 +244,7 @@ TEST_CASE("what deviates from the plan in a capture is misuse, and the capture g
     CHECK(refused().find("the request of 3.0 KiB deviates from the recorded step") != std::string::npos);
     auto graph = cuota::capture(on.s, [&] {
         auto const step = on.plan.begin();
-        CHECK_THROWS_AS((block{on.plan.resource(), on.s, 3 * kilo}), cuota::misuse);
+        CHECK_THROWS_AS((block{on.plan.resource(), on.s, 3 * kilo}), cuota::usage_error);
         run_step(on.plan, on.into, on.s);  // continues where it was
     });
     on.step(on.s);
@@ -263,7 +263,8 @@ TEST_CASE("a launch while a later step has something of the slab is refused, and
     auto graph = cuota::capture(on.s, [&] { on.step(on.s); });
     {
         auto const step = on.plan.begin();
-        void* const held = on.plan.resource().allocate(on.s, 16 * kilo, 256, {"held", cuota::place::here()});
+        void* const held =
+            on.plan.resource().allocate(on.s, 16 * kilo, 256, {"held", cuota::source_location::current()});
         calls_since const launches{"cudaGraphLaunch"};
         std::string const why = why_refused([&] { graph.launch(on.s); });
         CHECK(why.find("16.0 KiB of the graph's step_plan slab are in use by a later step: held "
@@ -273,7 +274,7 @@ TEST_CASE("a launch while a later step has something of the slab is refused, and
         graph.launch(on.s);
     }
     graph.launch(on.s);
-    CHECK(simulator::order_reports().empty());
+    CHECK(simulator::race_reports().empty());
 }
 
 TEST_CASE("what the captured step left alive is the launch's own", "[pool][graph]") {
@@ -310,7 +311,7 @@ TEST_CASE("a slab stays as long as a graph uses it, whatever becomes of its plan
     step();
     step();
     std::optional<cuota::graph_exec> graph{cuota::capture(s, step)};
-    plan->record_again();
+    plan->rerecord();
     step();
     step();
     graph->launch(s);
@@ -321,7 +322,7 @@ TEST_CASE("a slab stays as long as a graph uses it, whatever becomes of its plan
     CHECK(pool.stats().live_blocks == 1);
     s.synchronize();
     pool.deallocate(s, into, 16 * kilo);
-    CHECK(simulator::order_reports().empty());
+    CHECK(simulator::race_reports().empty());
 }
 
 TEST_CASE("bytes that go from one stream of a capture to another are refused before the capture is spoiled",

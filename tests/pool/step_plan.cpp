@@ -82,7 +82,7 @@ TEST_CASE("step_plan records a step and serves those after it from one slab", "[
     auto const stats = p.plan.stats();
     CHECK(stats.has_slab);
     CHECK(stats.served == 9);
-    CHECK(stats.fell_back() == 0);
+    CHECK(stats.fallbacks() == 0);
     CHECK(stats.skipped == 0);
     CHECK(stats.outside == 0);
     CHECK(stats.steps == 4);
@@ -111,7 +111,7 @@ TEST_CASE("step_plan is a place for buffers", "[pool][step_plan]") {
         CHECK(y.to_vector(p.stream) == std::vector<float>(3000, 2.5F));
     }
     CHECK(p.plan.stats().served == 4);
-    CHECK(p.plan.stats().fell_back() == 0);
+    CHECK(p.plan.stats().fallbacks() == 0);
 }
 
 TEST_CASE("step_plan counts what deviates by its reason, and goes on", "[pool][step_plan]") {
@@ -127,7 +127,7 @@ TEST_CASE("step_plan counts what deviates by its reason, and goes on", "[pool][s
         CHECK(blocks[3] == base[2]);
         CHECK(blocks[5] == base[4]);
         CHECK(p.plan.stats().served == 10);
-        CHECK(p.plan.stats().other_size == 1);
+        CHECK(p.plan.stats().missed_size == 1);
         CHECK(p.plan.stats().skipped == 0);
     }
     SECTION("some that do not come") {
@@ -139,17 +139,17 @@ TEST_CASE("step_plan counts what deviates by its reason, and goes on", "[pool][s
     }
     SECTION("more than there were") {
         (void)p.step({1000, 2000, 3000, 4000, 5000, 1000, 1});
-        CHECK(p.plan.stats().too_many == 2);
+        CHECK(p.plan.stats().missed_beyond_plan == 2);
     }
     SECTION("one that is looked for too far ahead") {
         std::vector<std::size_t> many(17, 256);
         many.push_back(512);
-        p.plan.record_again();
+        p.plan.rerecord();
         (void)p.step(many);
         (void)p.step({512});
-        CHECK(p.plan.stats().other_size == 1);
+        CHECK(p.plan.stats().missed_size == 1);
         (void)p.step({256, 256, 512});
-        CHECK(p.plan.stats().other_size == 1);
+        CHECK(p.plan.stats().missed_size == 1);
         CHECK(p.plan.stats().served == 5 + 3);
     }
     SECTION("between steps, and not in stream order") {
@@ -169,13 +169,13 @@ TEST_CASE("step_plan counts what deviates by its reason, and goes on", "[pool][s
             CHECK(reinterpret_cast<std::uintptr_t>(r) % 4096 == 0);
             p.memory.deallocate_sync(r, 1000, 4096);
             CHECK(p.memory.allocate(p.stream, 0, 4096) == nullptr);
-            CHECK_THROWS_AS(p.memory.allocate(p.stream, 1000, 4_MiB), cuota::misuse);
-            CHECK_THROWS_AS(p.memory.allocate(p.stream, 1000, 3), cuota::misuse);
+            CHECK_THROWS_AS(p.memory.allocate(p.stream, 1000, 4_MiB), cuota::usage_error);
+            CHECK_THROWS_AS(p.memory.allocate(p.stream, 1000, 3), cuota::usage_error);
         }
         CHECK(p.plan.stats().outside == 3);
         CHECK(p.plan.stats().served == 5);
     }
-    CHECK(p.plan.stats().in_use == 0);
+    CHECK(p.plan.stats().missed_busy == 0);
     CHECK(p.plan.stats().live == 0);
 }
 
@@ -187,9 +187,9 @@ TEST_CASE("step_plan: what outlives its step keeps its bytes, and is named", "[p
     {
         auto const scope = p.plan.begin();
         loss = p.memory.allocate(p.stream, 1000, 256, {"loss", {"train.cpp", 7}});
-        CHECK(p.plan.survivors().empty());  // it may still be freed
+        CHECK(p.plan.outlived().empty());  // it may still be freed
     }
-    auto const left = p.plan.survivors();
+    auto const left = p.plan.outlived();
     REQUIRE(left.size() == 1);
     CHECK(left[0].name == cuota::tag{"loss"});
     CHECK(left[0].where.line == 7);
@@ -199,9 +199,9 @@ TEST_CASE("step_plan: what outlives its step keeps its bytes, and is named", "[p
         CHECK(blocks[0] != loss);
         CHECK(blocks[1] == base[1]);
     }
-    CHECK(p.plan.stats().in_use == 2);
+    CHECK(p.plan.stats().missed_busy == 2);
     p.give(loss, 1000);
-    CHECK(p.plan.survivors().empty());
+    CHECK(p.plan.outlived().empty());
     CHECK(p.step({1000, 2000}) == base);
 }
 
@@ -215,9 +215,9 @@ TEST_CASE("step_plan leaves what outlived the recorded step to the pool, and nam
     }
     CHECK(p.plan.stats().peak == 2048);
     CHECK(p.plan.stats().served == 2);
-    CHECK(p.plan.stats().unplanned == 2);
-    REQUIRE(p.plan.survivors().size() == 1);
-    CHECK(p.plan.survivors()[0].name == cuota::tag{"moment"});
+    CHECK(p.plan.stats().not_plannable == 2);
+    REQUIRE(p.plan.outlived().size() == 1);
+    CHECK(p.plan.outlived()[0].name == cuota::tag{"moment"});
     for (void* const q : kept) p.give(q, 1000);
 }
 
@@ -229,9 +229,9 @@ TEST_CASE("step_plan plans anew when it is told to, and old bytes stay valid", "
     {
         auto const scope = p.plan.begin();
         kept = p.take(1000);
-        REQUIRE_THROWS_AS(p.plan.record_again(), cuota::misuse);
+        REQUIRE_THROWS_AS(p.plan.rerecord(), cuota::usage_error);
     }
-    p.plan.record_again();
+    p.plan.rerecord();
     CHECK_FALSE(p.plan.stats().has_slab);
     CHECK(p.plan.stats().live == 1);
     for (int i = 0; i != 3; ++i) (void)p.step({5000, 6000, 7000});
@@ -241,7 +241,7 @@ TEST_CASE("step_plan plans anew when it is told to, and old bytes stay valid", "
     p.give(kept, 1000);
     (void)p.step({5000, 6000, 7000});
     CHECK(p.pool.stats().live_blocks == 1);  // the old slab was freed
-    CHECK(p.plan.stats().fell_back() == 0);
+    CHECK(p.plan.stats().fallbacks() == 0);
 }
 
 TEST_CASE("step_plan forgets a recorded step that an exception ended, or that asked for nothing",
@@ -282,7 +282,7 @@ TEST_CASE("step_plan goes on without a slab that is refused, and prepare tells w
         void* const small = plan.resource().allocate(stream, 1000);
         plan.resource().deallocate(stream, small, 1000);
     }
-    CHECK(plan.stats().without_slab == 1);
+    CHECK(plan.stats().missed_no_slab == 1);
     CHECK_FALSE(plan.stats().has_slab);
     CHECK(plan.planned().requests.size() == 2);
     pool.deallocate(stream, other, 512_KiB);
@@ -297,7 +297,7 @@ TEST_CASE("step_plan takes a saved plan for a recorded step", "[pool][step_plan]
     std::vector<std::size_t> const sizes{1000, 70'000, 300, 1000};
     {
         planned_pool p;
-        REQUIRE_THROWS_AS(p.plan.save(folder.path("step.plan")), cuota::misuse);
+        REQUIRE_THROWS_AS(p.plan.save(folder.path("step.plan")), cuota::usage_error);
         (void)p.step(sizes);
         p.plan.prepare();
         p.plan.save(folder.path("step.plan"));
@@ -327,7 +327,7 @@ TEST_CASE("step_plan serves the first step, too, when its requests are known", "
         p.give(kept, 1000);
         p.give(p.take(2000), 2000);
     };
-    p.plan.expect(requests);
+    p.plan.set_plan(requests);
     p.plan.prepare();
     CHECK(p.plan.planned().peak == 1024 + 70'144);
     for (std::size_t i = 1; i != 4; ++i) {
@@ -338,13 +338,13 @@ TEST_CASE("step_plan serves the first step, too, when its requests are known", "
 
     auto const planned = p.plan.planned();
     auto const refused = [&](std::vector<cuota::lifetime> const& wrong) {
-        return std::string{thrown<cuota::misuse>([&] { p.plan.expect(wrong); }).what()};
+        return std::string{thrown<cuota::usage_error>([&] { p.plan.set_plan(wrong); }).what()};
     };
     CHECK(has(refused({{0, 3, 10}, {0, 2, 10}}), "request 1 does not come after the previous one"));
     CHECK(has(refused({{0, 3, 10}, {4, 4, 10}}), "row 1: the lifetime"));
     {
         auto const scope = p.plan.begin();
-        CHECK_THROWS_AS(p.plan.expect(requests), cuota::misuse);
+        CHECK_THROWS_AS(p.plan.set_plan(requests), cuota::usage_error);
     }
     CHECK(p.plan.planned() == planned);
 }
@@ -356,8 +356,8 @@ TEST_CASE("step_plan refuses what makes no sense", "[pool][step_plan]") {
     auto const base = p.step({1000, 2000});
     {
         auto const scope = p.plan.begin();
-        CHECK(has(thrown<cuota::misuse>([&] { (void)p.plan.begin(); }).what(), "while a step is open"));
-        REQUIRE_THROWS_AS(p.plan.prepare(), cuota::misuse);
+        CHECK(has(thrown<cuota::usage_error>([&] { (void)p.plan.begin(); }).what(), "while a step is open"));
+        REQUIRE_THROWS_AS(p.plan.prepare(), cuota::usage_error);
         REQUIRE_THROWS_AS(p.plan.load("nothing"), cuota::data_error);
         void* const q = p.take(1000);
         auto const told = [&] {
@@ -377,7 +377,7 @@ TEST_CASE("step_plan refuses what makes no sense", "[pool][step_plan]") {
         CHECK(p.plan.stats().live == 0);
     }
     cuota::step_plan fresh{p.pool};
-    REQUIRE_THROWS_AS(fresh.prepare(), cuota::misuse);
+    REQUIRE_THROWS_AS(fresh.prepare(), cuota::usage_error);
 }
 
 TEST_CASE("step_plan: what is alive at its end is reported, stays valid, and goes with its last owner",
@@ -397,7 +397,7 @@ TEST_CASE("step_plan: what is alive at its end is reported, stays valid, and goe
     auto const told = errors.take();
     REQUIRE(told.size() == 1);
     CHECK(has(told[0], "step_plan destroyed while 1 allocation is still alive: state 1000 B (train.cpp:9)"));
-    REQUIRE_THROWS_AS(memory->allocate(stream, 10), cuota::misuse);
+    REQUIRE_THROWS_AS(memory->allocate(stream, 10), cuota::usage_error);
     cuota::rt::fill_bytes(p, 1, 1000, stream);
     CHECK(pool.stats().live_blocks == 1);
     memory->deallocate(stream, p, 1000);
@@ -426,9 +426,9 @@ TEST_CASE("a request that deviates and is refused may come again, and the rest o
 
     auto const stats = p.plan.stats();
     CHECK(stats.served == 3);
-    CHECK(stats.unplanned == 3);
-    CHECK(stats.other_size == 0);
-    CHECK(stats.in_use == 0);
+    CHECK(stats.not_plannable == 3);
+    CHECK(stats.missed_size == 0);
+    CHECK(stats.missed_busy == 0);
     CHECK(stats.skipped == 0);
     p.give(lasting, 4_MiB);
 }

@@ -62,7 +62,7 @@ cuota::step_plan_stats run_program(std::uint64_t seed, std::size_t streams) {
     support::step_program program{plan, lanes, static_cast<support::word*>(wrong)};
     auto const step = support::random_step(random, 30, streams);
     for (int i = 0; i != 60; ++i) {
-        if (i == 40) plan.record_again();
+        if (i == 40) plan.rerecord();
         auto const scope = plan.begin();
         if (i != 0 && random() % 4 == 0) program.take(1'000'000 + static_cast<std::size_t>(i), 1024, 0);
         program.run(i == 0 || random() % 2 == 0 ? step : deviate(step, random, streams));
@@ -91,16 +91,17 @@ TEST_CASE("programs at random never have bytes that are another's, nor before th
         CHECK(simulator::misuse().races == 0);
         CHECK((streams == 1) == (stats.stream_waits == 0));
         CHECK(stats.served > 300);
-        for (auto const count : {&cuota::step_plan_stats::served, &cuota::step_plan_stats::in_use,
-                                 &cuota::step_plan_stats::other_size, &cuota::step_plan_stats::too_many,
-                                 &cuota::step_plan_stats::skipped})
+        for (auto const count :
+             {&cuota::step_plan_stats::served, &cuota::step_plan_stats::missed_busy,
+              &cuota::step_plan_stats::missed_size, &cuota::step_plan_stats::missed_beyond_plan,
+              &cuota::step_plan_stats::skipped})
             all.*count += stats.*count;
     }
-    INFO(all.served << ' ' << all.in_use << ' ' << all.other_size << ' ' << all.too_many << ' '
-                    << all.skipped);
-    CHECK(all.in_use > 20);
-    CHECK(all.other_size > 5);
-    CHECK(all.too_many > 0);
+    INFO(all.served << ' ' << all.missed_busy << ' ' << all.missed_size << ' ' << all.missed_beyond_plan
+                    << ' ' << all.skipped);
+    CHECK(all.missed_busy > 20);
+    CHECK(all.missed_size > 5);
+    CHECK(all.missed_beyond_plan > 0);
     CHECK(all.skipped > 20);
 }
 
@@ -255,7 +256,7 @@ TEST_CASE("a plan that is refused a wait has changed nothing", "[pool][step_plan
         memory.deallocate(b, p, 2_MiB);
     }
     CHECK(plan.stats().served == 2);
-    CHECK(plan.stats().fell_back() == 0);
+    CHECK(plan.stats().fallbacks() == 0);
 }
 
 TEST_CASE("a block given back on a native stream is known to be over after that is gone",
@@ -307,6 +308,6 @@ TEST_CASE("threads may share a step: each has bytes of its own", "[pool][step_pl
     }
     auto const stats = plan.stats();
     CHECK(stats.recorded == 30);
-    CHECK(stats.served + stats.fell_back() == 270);
+    CHECK(stats.served + stats.fallbacks() == 270);
     CHECK(stats.live == 0);
 }

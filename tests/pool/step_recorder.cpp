@@ -17,7 +17,7 @@ TEST_CASE("step_recorder counts requests and releases, and tells who is still al
     recorder.note_given(&c);
     recorder.note_given(&a);
     recorder.note_taken(&c, 400, {});
-    auto const survivors = recorder.survivors();
+    auto const survivors = recorder.outlived();
     REQUIRE(survivors.size() == 2);
     CHECK(survivors[0].name == cuota::tag{"second"});
     CHECK(survivors[0].where.line == 2);

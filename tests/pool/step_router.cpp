@@ -56,7 +56,7 @@ TEST_CASE("step_router leaves requests to others while there is no slab, and rec
     auto ended = router.end_step();
     REQUIRE(ended);
     CHECK_FALSE(router.is_recording());
-    CHECK(ended->survivors().size() == 1);
+    CHECK(ended->outlived().size() == 1);
     auto const step = ended->end();
     REQUIRE(step.requests.size() == 2);
     CHECK(step.requests[0] == cuota::planned_request{{0, 2, 1000}});
@@ -68,9 +68,9 @@ TEST_CASE("step_router leaves requests to others while there is no slab, and rec
     auto const stats = router.stats();
     CHECK(stats.steps == 2);
     CHECK(stats.recorded == 2);
-    CHECK(stats.without_slab == 1);
+    CHECK(stats.missed_no_slab == 1);
     CHECK(stats.outside == 2);
-    CHECK(stats.fell_back() == 1);
+    CHECK(stats.fallbacks() == 1);
     CHECK(stats.served == 0);
 }
 
@@ -86,10 +86,10 @@ TEST_CASE("step_router serves planned requests and counts the rest by their reas
     CHECK(try_take(router, s, 2000) == nullptr);
     CHECK(try_take(router, s, 3000) == nullptr);
     CHECK(try_take(router, s, 999) == nullptr);
-    REQUIRE_THROWS_AS(router.try_give(&s, p, 999), cuota::misuse);
+    REQUIRE_THROWS_AS(router.try_give(&s, p, 999), cuota::usage_error);
     CHECK(router.try_give(&s, p, 1000));
-    REQUIRE_THROWS_AS(router.try_give(&s, p, 1000), cuota::misuse);
-    REQUIRE_THROWS_AS(router.try_give(nullptr, p, 1000), cuota::misuse);
+    REQUIRE_THROWS_AS(router.try_give(&s, p, 1000), cuota::usage_error);
+    REQUIRE_THROWS_AS(router.try_give(nullptr, p, 1000), cuota::usage_error);
     void* const q = try_take(router, s, 4000);
     REQUIRE(q == base);
     CHECK(router.try_give(nullptr, q, 4000));
@@ -97,10 +97,10 @@ TEST_CASE("step_router serves planned requests and counts the rest by their reas
     CHECK_FALSE(router.end_step());
     auto const stats = router.stats();
     CHECK(stats.served == 2);
-    CHECK(stats.unplanned == 1);
-    CHECK(stats.in_use == 1);
-    CHECK(stats.other_size == 1);
-    CHECK(stats.too_many == 1);
+    CHECK(stats.not_plannable == 1);
+    CHECK(stats.missed_busy == 1);
+    CHECK(stats.missed_size == 1);
+    CHECK(stats.missed_beyond_plan == 1);
     CHECK(stats.outside == 1);
     CHECK(stats.skipped == 0);
     CHECK(stats.live == 0);
@@ -117,9 +117,9 @@ TEST_CASE("step_router refuses requests from its end on, and takes back what it 
     void* const p = try_take(router, s, 1000);
     router.close();
     for (int i = 0; i != 2; ++i) {
-        REQUIRE_THROWS_AS(try_take(router, s, 1000), cuota::misuse);
-        REQUIRE_THROWS_AS(router.note_outside({}), cuota::misuse);
-        REQUIRE_THROWS_AS(router.check_open({}), cuota::misuse);
+        REQUIRE_THROWS_AS(try_take(router, s, 1000), cuota::usage_error);
+        REQUIRE_THROWS_AS(router.note_outside({}), cuota::usage_error);
+        REQUIRE_THROWS_AS(router.check_open({}), cuota::usage_error);
         if (i == 0) CHECK_FALSE(router.end_step());  // changes nothing
     }
     CHECK(router.stats().outside == 0);
@@ -144,7 +144,7 @@ TEST_CASE("step_router has recorded a request or has not", "[pool][step_router]"
     CHECK(refused > 0);
     CHECK(router.stats().recorded == 2);
     auto ended = router.end_step();
-    CHECK(ended->survivors().size() == 2);
+    CHECK(ended->outlived().size() == 2);
     auto const step = ended->end();
     REQUIRE(step.requests.size() == 2);
     CHECK(step.requests[1].live.from == 1);
@@ -172,5 +172,5 @@ TEST_CASE("step_router takes back the turn of what others refused, in the step o
     CHECK(try_take(router, s, 2000) == nullptr);
     router.note_refused(before, after);  // of the previous step
     CHECK(router.now().next == 1);
-    CHECK(router.stats().unplanned == 3);
+    CHECK(router.stats().not_plannable == 3);
 }

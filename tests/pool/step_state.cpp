@@ -38,9 +38,9 @@ public:
     }
     void* allocate_sync(std::size_t bytes, std::size_t, cuota::label const& who = {}) {
         std::scoped_lock const lock{all_->guard};
-        if (++all_->asked == all_->refused) {
+        if (++all_->requested == all_->refused) {
             cuota::refusal r;
-            r.asked = bytes;
+            r.requested = bytes;
             r.request = who;
             throw cuota::out_of_memory{std::move(r)};
         }
@@ -55,16 +55,16 @@ public:
         if (found == all_->live.end() || found->second != bytes) ++all_->wrong;
         else all_->live.erase(found);
     }
-    [[nodiscard]] std::size_t granule() const noexcept { return 256; }
+    [[nodiscard]] std::size_t granularity() const noexcept { return 256; }
     [[nodiscard]] cuota::memory_kind kind() const noexcept { return cuota::memory_kind::device; }
     friend bool operator==(numbered_memory const&, numbered_memory const&) noexcept = default;
 
     /// Refuses the n-th request from now on, or none if n is 0.
     void refuse(std::size_t n) const {
-        all_->asked = 0;
+        all_->requested = 0;
         all_->refused = n;
     }
-    [[nodiscard]] bool has_refused() const { return all_->refused != 0 && all_->asked >= all_->refused; }
+    [[nodiscard]] bool has_refused() const { return all_->refused != 0 && all_->requested >= all_->refused; }
     [[nodiscard]] std::size_t live() const { return all_->live.size(); }
     [[nodiscard]] std::size_t wrong() const { return all_->wrong; }
 
@@ -73,11 +73,11 @@ private:
         std::mutex guard;
         std::uintptr_t next = std::uintptr_t{1} << 40;
         std::map<std::uintptr_t, std::size_t> live{};
-        std::size_t asked = 0, refused = 0, wrong = 0;
+        std::size_t requested = 0, refused = 0, wrong = 0;
     };
     std::shared_ptr<state> all_ = std::make_shared<state>();
 };
-static_assert(cuota::labelled_resource<numbered_memory>);
+static_assert(cuota::labeled_resource<numbered_memory>);
 
 /// A plan on that upstream, and a program that uses it and frees its blocks even when an exception is thrown.
 struct program {
@@ -140,7 +140,7 @@ TEST_CASE("step_state: a plan outlives the refusal of every request to its upstr
             program::scope const now{p.plan};
             kept = std::make_unique<program::block>(p, 1000);
         });
-        p.plan.record_again({});
+        p.plan.rerecord({});
         survive([&] { p.step({4000, 1000}); });
         survive([&] { p.step({4000, 1000}); });
         kept.reset();
@@ -174,7 +174,7 @@ TEST_CASE("step_state: a plan outlives a host that is out of memory at every tur
                 support::failing_heap const heap{allowed};
                 try {
                     p.step(sizes);
-                    p.plan.record_again({});
+                    p.plan.rerecord({});
                     p.step(fewer);
                     p.step(fewer);
                 } catch (std::bad_alloc const&) {}
@@ -209,29 +209,29 @@ TEST_CASE("step_state: a block given back elsewhere and taken again is recorded 
     REQUIRE(planned.requests.size() == 2);
     CHECK_FALSE(planned.requests[0].is_planned);
     CHECK(planned.requests[1].is_planned);
-    CHECK(p.plan.survivors().size() == 1);
+    CHECK(p.plan.outlived().size() == 1);
     p.plan.close();
 }
 
 TEST_CASE("step_state: what waits for the end of a step says so, and changes nothing", "[pool][step_state]") {
     program p;
-    CHECK(has(thrown<cuota::misuse>([&] { p.plan.prepare({"train.cpp", 5}); }).what(), "train.cpp:5"));
+    CHECK(has(thrown<cuota::usage_error>([&] { p.plan.prepare({"train.cpp", 5}); }).what(), "train.cpp:5"));
     p.step(sizes);
     p.step(sizes);
     {
         program::scope const now{p.plan};
         program::block const a{p, 1000};
-        REQUIRE_THROWS_AS(p.plan.begin_step({}), cuota::misuse);
-        REQUIRE_THROWS_AS(p.plan.prepare({}), cuota::misuse);
-        REQUIRE_THROWS_AS(p.plan.record_again({}), cuota::misuse);
-        REQUIRE_THROWS_AS(p.plan.use({}, {}), cuota::misuse);
+        REQUIRE_THROWS_AS(p.plan.begin_step({}), cuota::usage_error);
+        REQUIRE_THROWS_AS(p.plan.prepare({}), cuota::usage_error);
+        REQUIRE_THROWS_AS(p.plan.rerecord({}), cuota::usage_error);
+        REQUIRE_THROWS_AS(p.plan.use({}, {}), cuota::usage_error);
         program::block const b{p, 2000};
         CHECK(p.plan.stats().served == 8);
     }
     CHECK(p.plan.stats().steps == 3);
     p.plan.close();
-    REQUIRE_THROWS_AS(p.plan.begin_step({}), cuota::misuse);
-    REQUIRE_THROWS_AS(p.plan.record_again({}), cuota::misuse);
+    REQUIRE_THROWS_AS(p.plan.begin_step({}), cuota::usage_error);
+    REQUIRE_THROWS_AS(p.plan.rerecord({}), cuota::usage_error);
 }
 
 TEST_CASE("step_state: zero bytes and too many change nothing", "[pool][step_state]") {
@@ -246,13 +246,13 @@ TEST_CASE("step_state: zero bytes and too many change nothing", "[pool][step_sta
         server.deallocate(p.stream, nullptr, 0, 256);
         server.deallocate_sync(nullptr, 0, 256);
         for (std::size_t const alignment : {std::size_t{0}, std::size_t{3}, cuota::unlimited})
-            REQUIRE_THROWS_AS(server.allocate(p.stream, 1000, alignment, {}), cuota::misuse);
+            REQUIRE_THROWS_AS(server.allocate(p.stream, 1000, alignment, {}), cuota::usage_error);
         p.upstream.refuse(1);
         REQUIRE_THROWS_AS(server.allocate(p.stream, cuota::unlimited, 256, {}), cuota::out_of_memory);
         program::block const a{p, 1000};
         CHECK(p.plan.stats().served == 7);
     }
-    CHECK(p.plan.stats().other_size == 1);
+    CHECK(p.plan.stats().missed_size == 1);
     CHECK(p.plan.stats().outside == 0);
     p.plan.close();
 }
@@ -266,11 +266,11 @@ TEST_CASE("step_state: a plan that ends in a step keeps its slab until that is o
     auto a = std::make_unique<program::block>(p, 1000);
     p.plan.close();
     CHECK(has(errors.take().at(0), "1 allocation is still alive: x 1000 B (train.cpp:1)"));
-    REQUIRE_THROWS_AS(p.plan.server().allocate(p.stream, 2000, 256, {}), cuota::misuse);
-    REQUIRE_THROWS_AS(p.plan.server().allocate_sync(2000, 256, {}), cuota::misuse);
+    REQUIRE_THROWS_AS(p.plan.server().allocate(p.stream, 2000, 256, {}), cuota::usage_error);
+    REQUIRE_THROWS_AS(p.plan.server().allocate_sync(2000, 256, {}), cuota::usage_error);
     a.reset();
     now.reset();
-    REQUIRE_THROWS_AS(p.plan.server().allocate(p.stream, 2000, 256, {}), cuota::misuse);
+    REQUIRE_THROWS_AS(p.plan.server().allocate(p.stream, 2000, 256, {}), cuota::usage_error);
     CHECK(p.plan.stats().live == 0);
     CHECK(p.upstream.live() == 1);
     p.owned.reset();
@@ -289,13 +289,13 @@ TEST_CASE("step_state: plans that follow each other give back every slab in the 
             program::scope const now{p.plan};
             kept.push_back(std::make_unique<program::block>(p, 1000 * (i + 1)));
         }
-        p.plan.record_again({});
+        p.plan.rerecord({});
         CHECK(p.upstream.live() == i + 1);
         CHECK(p.plan.stats().live == i + 1);
-        CHECK(p.plan.survivors().size() == i + 1);
+        CHECK(p.plan.outlived().size() == i + 1);
     }
     kept.erase(kept.begin() + 1, kept.begin() + 4);
-    p.plan.record_again({});
+    p.plan.rerecord({});
     CHECK(p.upstream.live() == 2);
     kept.clear();
     p.plan.close();
@@ -325,9 +325,9 @@ TEST_CASE("step_state: threads ask while steps come and go, and plans too", "[po
         });
     for (std::size_t i = 0; i != 40; ++i) {
         p.step(sizes);
-        if (i % 8 == 7) p.plan.record_again({});
+        if (i % 8 == 7) p.plan.rerecord({});
         (void)p.plan.stats();
-        (void)p.plan.survivors();
+        (void)p.plan.outlived();
     }
     for (std::thread& t : threads) t.join();
     CHECK(right == std::vector<char>(3, 1));

@@ -245,7 +245,7 @@ TEST_CASE("the place of a stream that somebody can still use is kept", "[pool][s
     support::machine const machine;
     stream_order order;
     std::optional<cuota::stream> a{std::in_place};
-    cuota::stream_share const kept{*a};
+    cuota::shared_stream const kept{*a};
     auto const of_a = order.index_of(*a);
     a.reset();
 
@@ -652,7 +652,7 @@ public:
     static constexpr std::size_t bytes = 1024;
 
     explicit handed_round(std::size_t cells) : points_(cells), values_(cells) {
-        cuota::simulator::set_order_checks(cuota::simulator::order_checks::report);
+        cuota::simulator::set_race_checks(cuota::simulator::race_checks::report);
         memory_ = static_cast<std::byte*>(source_.allocate_sync(cells * bytes, 256));
     }
     handed_round(handed_round const&) = delete;
@@ -736,7 +736,7 @@ TEST_CASE("memory handed from stream to stream is in order, with the waits that 
     CHECK(memory.order.waits() == 4);
     gate.open();
     CHECK(memory.is_right());
-    CHECK(cuota::simulator::order_checked().accesses >= 11);
+    CHECK(cuota::simulator::current_race_check_counts().accesses >= 11);
 }
 
 TEST_CASE("memory handed to a stream that waited too early is in order", "[pool][stream_order]") {
@@ -782,7 +782,7 @@ TEST_CASE("a long walk of memory from stream to stream is in order, and spares w
     }
 
     CHECK(memory.is_right());
-    CHECK(cuota::simulator::order_checked().accesses >= handed);
+    CHECK(cuota::simulator::current_race_check_counts().accesses >= handed);
     CHECK(memory.order.waits() > 0);
     // Five of six accesses follow one on another stream. The clocks make some of the waits unnecessary.
     CHECK(memory.order.waits() < handed * 4 / 5);

@@ -63,25 +63,25 @@ public:
             wanted_ = {nullptr, size(), random_() % pools_.size(), random_() % std::size(names)};
             try {
                 take();
-            } catch (cuota::out_of_memory const& refused) { return refused.facts(); }
+            } catch (cuota::out_of_memory const& refused) { return refused.info(); }
         }
         return std::nullopt;
     }
 
     // Follows the step and returns true if the request is served afterwards.
-    [[nodiscard]] bool is_served_after(cuota::next_step const& step) {
+    [[nodiscard]] bool is_served_after(cuota::suggestion const& step) {
         switch (step.kind) {
-            case cuota::step_kind::ask_again: break;
-            case cuota::step_kind::ask_less: wanted_.bytes = step.bytes; break;
-            case cuota::step_kind::release:
-                for (cuota::holding const& h : step.holders) release_all(h);
+            case cuota::suggestion_kind::retry: break;
+            case cuota::suggestion_kind::request_less: wanted_.bytes = step.bytes; break;
+            case cuota::suggestion_kind::free_memory:
+                for (cuota::allocation_group const& h : step.holders) release_all(h);
                 break;
-            case cuota::step_kind::raise_limits:
+            case cuota::suggestion_kind::raise_limit:
                 for (cuota::raised_limit const& l : step.limits)
                     (void)cuota::budget_access::node(l.budget == "outer" ? outer_ : inner_)
                         .set_limit(l.limit);
                 break;
-            case cuota::step_kind::free_device:
+            case cuota::suggestion_kind::free_device_memory:
                 // More than other programs hold: it cannot be followed.
                 if (step.bytes > others_) return true;
                 cuota::simulator::set_other_programs(0, others_ - step.bytes);
@@ -114,7 +114,7 @@ private:
     }
     void take() {
         block taken = wanted_;
-        cuota::place const where{"program.cpp", static_cast<unsigned>(taken.name + 1)};
+        cuota::source_location const where{"program.cpp", static_cast<unsigned>(taken.name + 1)};
         taken.at = pools_[taken.pool].allocate(stream_, taken.bytes, 256, names[taken.name], where);
         live_.push_back(taken);
     }
@@ -123,7 +123,7 @@ private:
         live_.erase(live_.begin() + static_cast<std::ptrdiff_t>(at));
         pools_[gone.pool].deallocate(stream_, gone.at, gone.bytes);
     }
-    void release_all(cuota::holding const& h) {
+    void release_all(cuota::allocation_group const& h) {
         if (h.name == cuota::tag{"charged without a tag"}) outer_.refund(std::exchange(charged_, 0));
         for (std::size_t i = live_.size(); i-- != 0;)
             if (h.name == names[live_[i].name]) release(i);
@@ -147,8 +147,8 @@ struct tally {
 }  // namespace
 
 TEST_CASE("a step that is said to suffice does, when it is followed alone", "[pool][sufficing_steps]") {
-    char const* const asked = std::getenv("CUOTA_SUFFICING");
-    unsigned const programs = asked ? static_cast<unsigned>(std::strtoul(asked, nullptr, 10)) : 300;
+    char const* const requested = std::getenv("CUOTA_SUFFICING");
+    unsigned const programs = requested ? static_cast<unsigned>(std::strtoul(requested, nullptr, 10)) : 300;
     tally of[5];
     std::size_t refusals = 0;
     std::string wrong;
@@ -160,7 +160,7 @@ TEST_CASE("a step that is said to suffice does, when it is followed alone", "[po
             std::optional<cuota::refusal> const refused = one.run();
             if (!refused) break;
             refusals += i == 0;
-            std::vector<cuota::next_step> const steps = cuota::next_steps(*refused);
+            std::vector<cuota::suggestion> const steps = cuota::suggestions(*refused);
             if (i >= steps.size()) break;
             if (!steps[i].suffices) continue;
             tally& t = of[static_cast<std::size_t>(steps[i].kind)];
@@ -174,12 +174,12 @@ TEST_CASE("a step that is said to suffice does, when it is followed alone", "[po
     }
     INFO(wrong);
     for (std::size_t kind = 0; kind != std::size(of); ++kind) {
-        INFO(name_of(static_cast<cuota::step_kind>(kind))
+        INFO(name_of(static_cast<cuota::suggestion_kind>(kind))
              << " was followed " << of[kind].followed << " times");
         CHECK(of[kind].in_vain == 0);
     }
     CHECK(refusals > programs / 2);
-    using enum cuota::step_kind;
-    for (cuota::step_kind const kind : {ask_less, release, raise_limits})
+    using enum cuota::suggestion_kind;
+    for (cuota::suggestion_kind const kind : {request_less, free_memory, raise_limit})
         CHECK(of[static_cast<std::size_t>(kind)].followed > programs / 10);
 }

@@ -162,7 +162,7 @@ private:
         auto const is_refused = [&](std::size_t bytes, std::size_t alignment) {
             try {
                 return pool_.allocate(s, bytes, alignment) == nullptr;
-            } catch (cuota::out_of_memory const&) { return true; } catch (cuota::misuse const&) {
+            } catch (cuota::out_of_memory const&) { return true; } catch (cuota::usage_error const&) {
                 return true;
             }
         };
@@ -187,8 +187,8 @@ private:
         else if (dice < 32) end_frame();
         else if (dice < 36 && !frames_.empty()) wrongly(any_frame().give_wrongly());
         else if (dice < 38) fail_to_close();
-        else if (dice < 84) allocate_to_live(cuota::lifespan::persistent);
-        else if (dice < 134) allocate_to_live(cuota::lifespan::step);
+        else if (dice < 84) allocate_to_live(cuota::lifetime_hint::persistent);
+        else if (dice < 134) allocate_to_live(cuota::lifetime_hint::step);
         else if (dice < 200) allocate_in_frame();
         else if (!frames_.empty()) {
             any_frame().give_any();
@@ -228,19 +228,19 @@ private:
         for (std::string const& part : parts) good = good && support::has(texts.front(), part);
         if (!good) throw std::logic_error{what + (texts.empty() ? std::string{} : ": " + texts.front())};
     }
-    void allocate_to_live(cuota::lifespan meant) {
+    void allocate_to_live(cuota::lifetime_hint lifetime) {
         std::size_t const bytes = me_.any_bytes();
         std::size_t const stream = me_.any_stream();
-        if (meant == cuota::lifespan::step && !step_) return ask_for_step_memory(bytes);
+        if (lifetime == cuota::lifetime_hint::step && !step_) return ask_for_step_memory(bytes);
         ask(bytes, [&] {
             cuota::tag const name = me_.any_tag();
-            me_.keep({take_to_live(meant, stream, bytes, name), bytes, stream}, name, meant);
+            me_.keep({take_to_live(lifetime, stream, bytes, name), bytes, stream}, name, lifetime);
         });
     }
-    [[nodiscard]] void* take_to_live(cuota::lifespan meant, std::size_t stream, std::size_t bytes,
+    [[nodiscard]] void* take_to_live(cuota::lifetime_hint lifetime, std::size_t stream, std::size_t bytes,
                                      cuota::tag name) {
         cuota::stream_ref const s = streams_[stream];
-        if (meant == cuota::lifespan::persistent)
+        if (lifetime == cuota::lifetime_hint::persistent)
             return pool_.persistent().allocate(s, bytes, 256, {name, here});
         return me_.once_in(2) ? step_->allocate(s, bytes, 256, name, here)
                               : step_memory_->allocate(s, bytes, 256, {name, here});
@@ -249,7 +249,7 @@ private:
         if (!step_memory_) return;
         try {
             (void)step_memory_->allocate(streams_[me_.any_stream()], bytes);
-        } catch (cuota::misuse const&) { return; }
+        } catch (cuota::usage_error const&) { return; }
         throw std::logic_error{"memory of a step is given only while one is open"};
     }
 
@@ -284,7 +284,7 @@ private:
         if (live == 0) return;
         try {
             pool_.close();
-        } catch (cuota::misuse const& alive) {
+        } catch (cuota::usage_error const& alive) {
             if (support::has(alive.what(), alive_count(live))) return;
         }
         throw std::logic_error{"a pool in use does not close, and says how much is alive"};
@@ -325,7 +325,7 @@ private:
         else cuota::simulator::fail_randomly(call, 0.3, random(), code);
         void* p = nullptr;
         cuota::tag const name = me_.any_tag();
-        cuota::lifespan meant = cuota::lifespan::scratch;
+        cuota::lifetime_hint lifetime = cuota::lifetime_hint::scratch;
         bool threw = false;
         try {
             if (given) me_.give(*given);
@@ -335,9 +335,9 @@ private:
             else if (me_.once_in(8)) pool_.trim(random() % options_.cap);
             else if (me_.once_in(8)) p = pool_.resource().allocate_sync(bytes, 256, {name, here});
             else if (step_ && me_.once_in(4))
-                p = take_to_live(meant = cuota::lifespan::step, stream, bytes, name);
+                p = take_to_live(lifetime = cuota::lifetime_hint::step, stream, bytes, name);
             else if (me_.once_in(8))
-                p = take_to_live(meant = cuota::lifespan::persistent, stream, bytes, name);
+                p = take_to_live(lifetime = cuota::lifetime_hint::persistent, stream, bytes, name);
             else p = pool_.allocate(streams_[stream], bytes, 256, name, here);
         } catch (cuota::out_of_memory const&) { threw = true; } catch (cuota::cuda_error const&) {
             threw = true;
@@ -345,7 +345,7 @@ private:
         cuota::simulator::clear_faults();
         bool const was_used = cuota::simulator::faults_injected() != injected;
         auto const reports = machine_.errors.take();
-        if (p) me_.keep({p, bytes, stream}, name, meant);
+        if (p) me_.keep({p, bytes, stream}, name, lifetime);
         if (taken) frame->keep(*taken);
         forget_given_frames();
         did_.failed += was_used && (threw || !reports.empty());
@@ -387,7 +387,7 @@ private:
                   {.release_threshold = options_.release_threshold}, options_.largest_mapping);
     walker me_;
     std::unique_ptr<cuota::pool_step> step_;
-    std::optional<cuota::pool_resource_for<cuota::lifespan::step>> step_memory_;
+    std::optional<cuota::pool_resource_for<cuota::lifetime_hint::step>> step_memory_;
     std::vector<std::unique_ptr<walked_frame>> frames_;
     std::size_t aim_ = 9;  // in eighths of the cap
     std::uint64_t until_aim_ = 800;

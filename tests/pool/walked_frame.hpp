@@ -29,7 +29,7 @@ public:
           shadow_{beside},
           streams_{on},
           walker_{by},
-          frame_{outer && outer->frame_ ? new cuota::frame{outer->frame_->inner(here)}
+          frame_{outer && outer->frame_ ? new cuota::frame{outer->frame_->nested(here)}
                                         : new cuota::frame{pool.frame(here)}},
           memory_{frame_->resource()} {}
 
@@ -56,7 +56,7 @@ public:
         if (dice < 15)
             return {{memory_.allocate(s, bytes, 256, {name, here}), bytes, stream}, name, true, lane, before};
         void* const p = memory_.allocate_sync(bytes, 256, {name, here});
-        return {{p, bytes, stream}, name, true, cuota::detail::block_note::no_stream, before};
+        return {{p, bytes, stream}, name, true, cuota::detail::block_metadata::no_stream, before};
     }
     void keep(taken const& t) {
         chunk* in = chunk_of(t.what.p);
@@ -151,12 +151,12 @@ private:
     chunk& enter_chunk(taken const& t) {
         auto const is = pool_.stats();
         auto const was = shadow_.expected();
-        std::size_t const asked = t.what.bytes;
+        std::size_t const requested = t.what.bytes;
         std::size_t const bytes = is.requested - was.requested;
         claim(is.live_blocks == was.live_blocks + 1, "a chunk is one block");
-        bool const is_ample = bytes > asked && is.reserved == t.reserved_before &&
+        bool const is_ample = bytes > requested && is.reserved == t.reserved_before &&
                               bytes <= std::max(chunk_bytes_, 64_KiB) && bytes <= is.reserved / 16;
-        claim(bytes == asked || is_ample, "a chunk is what was asked for, or little and there");
+        claim(bytes == requested || is_ample, "a chunk is what was asked for, or little and there");
         shadow_.took(t.what.p, bytes, is_ample ? cuota::tag{"frame"} : t.name);
         chunk_bytes_ += bytes;
         return chunks_.emplace_back(chunk{reinterpret_cast<std::uintptr_t>(t.what.p), bytes, t.lane});

@@ -99,7 +99,7 @@ inline std::size_t sizes_about_a_page(std::mt19937_64& random) {
 }
 
 inline constexpr std::array<cuota::tag, 4> tags{"weights", "activations", "gradients", "states"};
-inline constexpr cuota::place here{"walk.cpp", 7};  // the same for all, because reports are by tag
+inline constexpr cuota::source_location here{"walk.cpp", 7};  // the same for all, because reports are by tag
 
 [[nodiscard]] inline std::string alive_text(std::string const& tag, std::vector<std::size_t> const& bytes) {
     std::size_t all = 0;
@@ -138,8 +138,9 @@ public:
             cuota::rt::fill_bytes(static_cast<std::byte*>(h.p) + at, 1, some, streams_[h.stream]);
     }
 
-    void keep(held const& h, cuota::tag name = {}, cuota::lifespan meant = cuota::lifespan::scratch) {
-        shadow_.took(h.p, h.bytes, name, meant);
+    void keep(held const& h, cuota::tag name = {},
+              cuota::lifetime_hint lifetime = cuota::lifetime_hint::scratch) {
+        shadow_.took(h.p, h.bytes, name, lifetime);
         touch(h);
         live_.push_back(h);
     }
@@ -237,7 +238,7 @@ inline std::string text_of(walk_counts const& did, cuota::pool_stats const& s) {
     for (auto const& [count, what] :
          std::initializer_list<std::pair<std::size_t, char const*>>{{did.allocations, "allocations"},
                                                                     {did.refusals, "refused"},
-                                                                    {s.taken_again, "taken again"},
+                                                                    {s.thread_cache_hits, "taken again"},
                                                                     {s.stream_waits, "waits"},
                                                                     {did.wrong_releases, "wrong releases"},
                                                                     {did.failed, "failed"},
@@ -289,7 +290,7 @@ inline void agree(cuota::scoped_pool const& pool, shadow const& beside, std::siz
 }
 
 inline void no_race() {
-    auto const& reports = cuota::simulator::order_reports();
+    auto const& reports = cuota::simulator::race_reports();
     INFO((reports.empty() ? std::string{} : reports.front()));
     REQUIRE(cuota::simulator::misuse().total() == 0);
 }

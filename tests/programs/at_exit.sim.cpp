@@ -74,7 +74,7 @@ struct at_end {
         std::_Exit(0);
     }};
     static std::optional<words> buffer;
-    static std::optional<cuota::host_device<word>> both;
+    static std::optional<cuota::mirrored_buffer<word>> both;
     static std::optional<cuota::graph_exec> graph;
     static std::optional<cuota::batch> batch;
     static std::optional<cuota::epoch_range> epoch;
@@ -116,8 +116,9 @@ struct at_end {
         cuota::for_each_index(*stream, scratch.size(), add{scratch.write(*stream), 1});
         cuota::for_each_index(*stream, buffer->size(), add{buffer->write(*stream), 1});
     }));
-    loader.emplace(support::numbered_source{100},
-                   cuota::loader_options{.batch = 10, .device = *account, .pinned = *account});
+    loader.emplace(
+        support::numbered_source{100},
+        cuota::loader_options{.batch_size = 10, .device_budget = *account, .pinned_budget = *account});
     epoch.emplace(loader->epoch(0));
     batch = epoch->next();
     for (int i = 0; i != 2; ++i) {

@@ -63,7 +63,7 @@ using words = cuota::device_buffer<word>;
 struct wrong_value {
     unsigned line;
 };
-void expect(bool right, cuota::place where = cuota::place::here()) {
+void expect(bool right, cuota::source_location where = cuota::source_location::current()) {
     if (!right) throw wrong_value{where.line};
 }
 
@@ -139,8 +139,8 @@ void refusals(accounts& to) {
                                      return std::exchange(cached, 0);
                                  }};
     std::size_t crossings = 0;
-    cuota::watch const watch{
-        limited, {0.75}, 0.1, [&](cuota::watch_event const&) { ++crossings; }, {.falling = true}};
+    cuota::budget_alert const watch{
+        limited, {0.75}, 0.1, [&](cuota::alert_event const&) { ++crossings; }, {.falling = true}};
     words const x{500'000, 1u, s, pool, "x"};
     words const y{1'400'000, s, pool, cuota::no_init, "y"};  // for which others release memory
     try {
@@ -170,7 +170,7 @@ void frames_and_steps(accounts& to) {
         (void)frame.allocate(t, 100'000);
         void* const block = frame.allocate(s, 500);
         frame.deallocate(t, block, 500);
-        auto inner = frame.inner();
+        auto inner = frame.nested();
         (void)inner.allocate(s, 777);
         add_to(b, t, 1);
         expect(holds(b, s, 3));
@@ -195,10 +195,10 @@ void graphs(accounts& to) {
 void loader(accounts& to) {
     std::vector<word> numbers(300);
     for (std::size_t i = 0; i != numbers.size(); ++i) numbers[i] = static_cast<word>(i);
-    cuota::batch_loader from{cuota::memory_source{"numbers", std::move(numbers)},
-                             {.batch = 16,
-                              .device = to.device,
-                              .pinned = to.host,
+    cuota::batch_loader from{cuota::memory_dataset{"numbers", std::move(numbers)},
+                             {.batch_size = 16,
+                              .device_budget = to.device,
+                              .pinned_budget = to.host,
                               .seed = 1,
                               .workers = 2,
                               .time_copies = true,
@@ -225,8 +225,12 @@ void ragged_loader(accounts& to) {
     while (begins.back() < 495) begins.push_back(begins.back() + begins.size() % 5);
     begins.push_back(500);
     cuota::batch_loader from{
-        cuota::ragged_source{cuota::memory_source{"rows", std::move(rows)}, std::move(begins)},
-        {.batch = 20, .rows = 60, .device = to.device, .pinned = to.host, .workers = 2}};
+        cuota::ragged_dataset{cuota::memory_dataset{"rows", std::move(rows)}, std::move(begins)},
+        {.batch_size = 20,
+         .max_rows = 60,
+         .device_budget = to.device,
+         .pinned_budget = to.host,
+         .workers = 2}};
     cuota::stream const s;
     auto epoch = from.epoch(0);
     for (int i = 0; i != 3; ++i) {
@@ -238,8 +242,9 @@ void ragged_loader(accounts& to) {
 }
 
 void resident(accounts& to) {
-    cuota::resident_data const all{cuota::memory_source{"numbers", std::vector<word>(300, 6u)},
-                                   {.batch = 50, .device = to.device, .pinned = to.host}};
+    cuota::device_resident_dataset const all{
+        cuota::memory_dataset{"numbers", std::vector<word>(300, 6u)},
+        {.batch_size = 50, .device_budget = to.device, .pinned_budget = to.host}};
     expect(all.size() == 300);
 }
 
@@ -256,12 +261,13 @@ void transfers(accounts& to) {
     for (word& w : up.write()) w = 3;
     up.upload(x, t);
     expect(holds(x, s, 3));
-    cuota::host_device<word> both{500, s, pool.resource(), cuota::budgeted<cuota::pinned_memory>{to.host}};
+    cuota::mirrored_buffer<word> both{500, s, pool.resource(),
+                                      cuota::budgeted<cuota::pinned_memory>{to.host}};
     for (word& w : both.overwrite_host()) w = 1;
     cuota::for_each_index(t, both.size(), add{both.write(t), 4});
-    both.offload(t);
+    both.evict_to_host(t);
     both.release_host();
-    both.fetch(s);
+    both.prefetch_to_device(s);
     expect(both.read_host()[499] == 5);
 }
 
@@ -276,8 +282,8 @@ void appended_and_released(accounts& to) {
     words x{700, 5u, s, pool};
     auto released = x.release();
     released.used_on(t);
-    cuota::raw_memory const raw = std::move(released).detach();
-    raw.give_back(raw.owner);
+    cuota::raw_memory const raw = std::move(released).release();
+    raw.deleter(raw.context);
 }
 
 void guards_and_reports(accounts& to) {
@@ -285,11 +291,11 @@ void guards_and_reports(accounts& to) {
     cuota::scoped_pool pool{to.device, {.name = "pool"}};
     cuota::stream const s, t;
     cuota::tracked<cuota::pool_resource> tracked{pool.resource(), "tracked"};
-    cuota::fenced<cuota::pool_resource> fenced{pool.resource()};
+    cuota::guarded<cuota::pool_resource> guarded{pool.resource()};
     words x{500, 1u, s, tracked, "x"};
-    words y{500, 2u, t, fenced, "y"};
+    words y{500, 2u, t, guarded, "y"};
     add_to(y, s, 1);
-    fenced.verify(t);
+    guarded.verify(t);
     expect(tracked.live().blocks.size() == 1);
     {
         auto const same = tracked.expect_no_growth();

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Loaders of several threads under one pair of tight budgets: sources that throw, epochs that are stopped, left, moved and resumed,
+// Loaders of several threads under one pair of tight budgets: datasets that throw, epochs that are stopped, left, moved and resumed,
 // batches that are kept, other threads that make loaders release their slots. Each batch is compared with its samples, byte by byte, and
 // each epoch with the order of its seed. For as long as one likes: CUOTA_STRESS=<500 times the epochs, in all>.
 #include <algorithm>
@@ -53,7 +53,7 @@ struct counts {
     }
 };
 
-// Thrown by a source.
+// Thrown by a dataset.
 struct unreadable : std::runtime_error {
     unreadable() : std::runtime_error{"a sample cannot be read"} {}
 };
@@ -84,7 +84,7 @@ public:
 
 private:
     [[nodiscard]] auto source() {
-        return cuota::callable_source{
+        return cuota::callable_dataset{
             "numbers",
             samples,
             {{"first", cuota::element_type::u64, {}}, {"second", cuota::element_type::u32, {width}}},
@@ -105,7 +105,8 @@ private:
             }};
     }
     void one_loader() {
-        cuota::loader_options how{.batch = 1 + draw(200), .device = device_, .pinned = pinned_};
+        cuota::loader_options how{
+            .batch_size = 1 + draw(200), .device_budget = device_, .pinned_budget = pinned_};
         how.seed = draw(50);
         how.workers = 1 + draw(4);
         how.device_slots = 1 + draw(3);
@@ -149,7 +150,7 @@ private:
                 if (kept.size() + 1 < how.device_slots) kept.push_back(std::move(b));
                 break;
             }
-        } catch (unreadable const&) { ++seen_.thrown; } catch (cuota::misuse const& e) {
+        } catch (unreadable const&) { ++seen_.thrown; } catch (cuota::usage_error const& e) {
             if (kept.size() < how.device_slots) throw;  // else the program holds all slots, and is told so
             (void)e;
         }
@@ -199,7 +200,7 @@ void press(cuota::budget device, cuota::budget pinned, std::uint64_t seed, std::
         cuota::budget& of = draw() % 2 == 0 ? device : pinned;
         std::size_t const bytes = of.limit() / 6 + draw() % (of.limit() / 6 * 5);
         try {
-            std::size_t const room = of.room();
+            std::size_t const room = of.available();
             of.charge(bytes);
             seen.reclaimed += bytes > room;
             for (std::size_t i = draw() % 8; i != 0; --i) std::this_thread::yield();
@@ -236,7 +237,7 @@ TEST_CASE("loaders of several threads under tight budgets bring the right bytes 
           "[programs][loaders][threads][stress]") {
     constexpr std::size_t threads = 3;
     support::machine machine;
-    simulator::set_order_checks(simulator::order_checks::report);
+    simulator::set_race_checks(simulator::race_checks::report);
     counts seen;
     {
         cuota::budget const device{"device", 100'000};
@@ -268,7 +269,7 @@ TEST_CASE("loaders of several threads under tight budgets bring the right bytes 
     CHECK(seen.whole > 0);
     CHECK(seen.thrown > 0);
     CHECK(simulator::live().total() == 0);
-    for (std::string const& told : simulator::order_reports()) UNSCOPED_INFO(told);
+    for (std::string const& told : simulator::race_reports()) UNSCOPED_INFO(told);
     CHECK(simulator::misuse().total() == 0);
     CHECK(machine.errors.take().empty());
 }

@@ -150,7 +150,7 @@ private:
         std::shared_ptr<word> value;  // of what a launch adds 1 to; null: of nothing
     };
     struct both_sides {
-        cuota::host_device<word> words;
+        cuota::mirrored_buffer<word> words;
         word value;
     };
     struct copy {
@@ -166,7 +166,7 @@ private:
     void step() {
         try {
             act();
-        } catch (cuota::misuse const&) { ++seen_.misuses; } catch (cuota::out_of_memory const&) {
+        } catch (cuota::usage_error const&) { ++seen_.misuses; } catch (cuota::out_of_memory const&) {
             ++seen_.refusals;
             make_room();
         } catch (std::exception const& e) { note_other(e.what()); }
@@ -224,7 +224,7 @@ private:
     void make_pool() {
         cuota::pool_options how;
         if (draw(2) == 0) how.growth = cuota::pool_growth::segments;
-        if (draw(4) == 0) how.cap = 2_MiB + draw(8_MiB);
+        if (draw(4) == 0) how.max_size = 2_MiB + draw(8_MiB);
         if (draw(6) == 0) how.peers = cuota::device_set{cuota::device{0}, cuota::device{1}};
         if (has_own_sources_ && draw(6) == 0) make(pools_, any_budget(), cuota::async_memory{});
         else make(pools_, any_budget(), how);
@@ -247,7 +247,7 @@ private:
                 if (over) make(resources_, cuota::tracked<cuota::any_resource>{*over, "tracked"});
                 return;
             default:
-                if (over) make(resources_, cuota::fenced<cuota::any_resource>{*over});
+                if (over) make(resources_, cuota::guarded<cuota::any_resource>{*over});
         }
     }
     void begin_lease() {
@@ -331,7 +331,7 @@ private:
         if (pools_.empty()) return;
         if (frames_.empty() || draw(2) == 0)
             frames_.push_back(std::unique_ptr<cuota::frame>{new cuota::frame{any(pools_).frame()}});
-        else frames_.push_back(std::unique_ptr<cuota::frame>{new cuota::frame{any(frames_).inner()}});
+        else frames_.push_back(std::unique_ptr<cuota::frame>{new cuota::frame{any(frames_).nested()}});
         (void)any(frames_).allocate(any_stream(), size());
     }
     void begin_step() {
@@ -363,7 +363,7 @@ private:
         ++seen_.launches;
     }
     void make_loader() {
-        cuota::loader_options how{.batch = 1 + draw(60), .device = root_, .pinned = root_};
+        cuota::loader_options how{.batch_size = 1 + draw(60), .device_budget = root_, .pinned_budget = root_};
         how.workers = 1 + draw(3);
         how.device_slots = 1 + draw(3);
         if (draw(2) == 0) how.reclaim_priority = 1;
@@ -418,8 +418,8 @@ private:
     void make_both_sides() {
         if (pools_.empty()) return;
         word const value = next();
-        cuota::host_device<word> made{size(), any_stream(), any(pools_).resource(),
-                                      cuota::budgeted<cuota::pinned_memory>{root_}};
+        cuota::mirrored_buffer<word> made{size(), any_stream(), any(pools_).resource(),
+                                          cuota::budgeted<cuota::pinned_memory>{root_}};
         std::ranges::fill(made.overwrite_host(), value);
         make(both_sides_, both_sides{std::move(made), value});
     }
@@ -443,7 +443,7 @@ private:
                 x.value += 3;
                 return;
             }
-            case 4: return x.words.offload(any_stream());
+            case 4: return x.words.evict_to_host(any_stream());
             default: return x.words.release_host();
         }
     }
@@ -464,8 +464,8 @@ private:
     }
     void guard() {
         if (draw(2) == 0)
-            make(watches_, root_, std::vector<cuota::watch_level>{0.5}, 0.1,
-                 [this](cuota::watch_event const&) { ++crossings_; });
+            make(watches_, root_, std::vector<cuota::alert_threshold>{0.5}, 0.1,
+                 [this](cuota::alert_event const&) { ++crossings_; });
         else make(caches_, any_budget(), draw(2_MiB));
     }
     void plan() {
@@ -669,7 +669,7 @@ private:
     bag<cuota::staging_ring> rings_;
     bag<cuota::reservation> reservations_;
     bag<cuota::released_buffer<word>> released_;
-    bag<cuota::watch> watches_;
+    bag<cuota::budget_alert> watches_;
     bag<cache> caches_;
     bag<planned> plans_;
     bag<cuota::append_buffer<word>> appended_;
@@ -691,7 +691,7 @@ TEST_CASE("programs of all kinds of owners, which end in any order, have no race
     for (std::uint64_t seed = 1; seed <= std::max<std::size_t>(1, steps() / steps_of_one); ++seed) {
         INFO("program " << seed << (how == leases::outlive ? ", leases outlive their buffers" : ""));
         support::machine machine{{.devices = 2}};
-        simulator::set_order_checks(simulator::order_checks::report);
+        simulator::set_race_checks(simulator::race_checks::report);
         std::size_t cuda_errors = 0;
         std::string first_error;
         {
@@ -705,7 +705,7 @@ TEST_CASE("programs of all kinds of owners, which end in any order, have no race
         REQUIRE(seen.other == 0);
         REQUIRE(seen.wrong == 0);
         REQUIRE(simulator::live().total() == 0);
-        for (std::string const& told : simulator::order_reports()) UNSCOPED_INFO(told);
+        for (std::string const& told : simulator::race_reports()) UNSCOPED_INFO(told);
         for (std::string const& told : simulator::misuse_reports()) UNSCOPED_INFO(told);
         auto const misuse = simulator::misuse();
         REQUIRE(misuse.total() - misuse.bad_captures - (how == leases::outlive ? misuse.races : 0) == 0);

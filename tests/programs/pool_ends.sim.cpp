@@ -79,7 +79,7 @@ private:
             kept_.push_back({cuota::device_buffer<word>{count, value, home, from_}, value});
             ++seen_.made;
             if (draw_() % 2 == 0) std::swap(kept_[draw_() % kept_.size()], kept_.back()), kept_.pop_back();
-        } catch (cuota::misuse const&) { ++seen_.after_its_end; } catch (cuota::out_of_memory const&) {
+        } catch (cuota::usage_error const&) { ++seen_.after_its_end; } catch (cuota::out_of_memory const&) {
             ++seen_.refused;
             kept_.clear();
         } catch (std::exception const& e) {
@@ -108,7 +108,7 @@ std::unique_ptr<cuota::scoped_pool> pool_of(cuota::budget const& account, source
                                           cuota::pool_options{.growth = cuota::pool_growth::segments});
         case source::async:
             return std::make_unique<pool>(account, cuota::any_resource{cuota::async_memory{}});
-        default: return std::make_unique<pool>(account, cuota::pool_options{.cap = 4_MiB});
+        default: return std::make_unique<pool>(account, cuota::pool_options{.max_size = 4_MiB});
     }
 }
 
@@ -123,7 +123,7 @@ std::size_t rounds() {
 TEST_CASE("a pool may end while threads allocate from it, and buffers and streams outlive it",
           "[programs][pool_ends][threads][stress]") {
     support::machine machine;
-    simulator::set_order_checks(simulator::order_checks::report);
+    simulator::set_race_checks(simulator::race_checks::report);
     cuota::budget const root{"root", 32_MiB};
     counts seen;
     std::mt19937_64 draw{1};
@@ -149,7 +149,7 @@ TEST_CASE("a pool may end while threads allocate from it, and buffers and stream
             std::this_thread::yield();
         if (round % 3 == 0) try {
                 pool->close();
-            } catch (cuota::misuse const&) {}
+            } catch (cuota::usage_error const&) {}
         plan.reset();
         pool.reset();
         for (std::thread& t : running) t.join();
@@ -158,7 +158,7 @@ TEST_CASE("a pool may end while threads allocate from it, and buffers and stream
 
         for (std::string const& told : machine.errors.take()) {
             INFO(told);
-            REQUIRE(told.starts_with("cuota::misuse"));  // that names what was alive
+            REQUIRE(told.starts_with("cuota::usage_error"));  // that names what was alive
         }
         REQUIRE(seen.other.empty());
         REQUIRE(seen.wrong == 0);
@@ -169,7 +169,7 @@ TEST_CASE("a pool may end while threads allocate from it, and buffers and stream
                              " refused, " + std::to_string(seen.after_its_end) + " asked for after the end";
     INFO(text);
     if (std::getenv("CUOTA_STRESS")) WARN(text);
-    for (std::string const& told : simulator::order_reports()) UNSCOPED_INFO(told);
+    for (std::string const& told : simulator::race_reports()) UNSCOPED_INFO(told);
     CHECK(simulator::misuse().total() == 0);
     CHECK(seen.made > all_rounds);
     CHECK(seen.after_its_end > 0);

@@ -54,13 +54,13 @@ struct owners {
     words of_pages{1'000, 1u, s, pages};
     words of_segments{1'000, 1u, s, segments};
     words of_driver{1'000, 1u, s, cuota::budgeted<cuota::device_memory>{account}};
-    cuota::host_device<word> both{1'000, s, pages.resource()};
+    cuota::mirrored_buffer<word> both{1'000, s, pages.resource()};
     cuota::pinned_buffer<word> pinned{1'000, account};
     cuota::staging_ring ring{2, 4_KiB, account};
     cuota::step_plan plan{pages.resource()};
     // One batch: its worker writes nothing to pinned memory when that has gone.
     cuota::batch_loader loader{support::numbered_source{4},
-                               {.batch = 4, .device = account, .pinned = account}};
+                               {.batch_size = 4, .device_budget = account, .pinned_budget = account}};
     std::optional<cuota::graph_exec> graph{};
     std::optional<cuota::epoch_range> epoch{};
     std::optional<cuota::batch> batch{};
@@ -72,7 +72,7 @@ std::string error_of(F f) {
     try {
         f();
         return {};
-    } catch (cuota::cuda_error const& e) { return e.what(); } catch (cuota::misuse const& e) {
+    } catch (cuota::cuda_error const& e) { return e.what(); } catch (cuota::usage_error const& e) {
         return e.what();
     } catch (cuota::out_of_memory const& e) { return e.what(); }
 }
@@ -93,7 +93,7 @@ TEST_CASE(
         CHECK(!error_of([&] { all.graph->launch(all.s); }).empty());
         CHECK(!error_of([&] { all.pinned.download(all.of_segments, all.s); }).empty());
         CHECK(!error_of([&] { words const fresh{1'000, 1u, all.s, all.pages}; }).empty());
-        CHECK(!error_of([&] { all.both.offload(all.s); }).empty());
+        CHECK(!error_of([&] { all.both.evict_to_host(all.s); }).empty());
         CHECK(!error_of([&] { (void)all.batch->view<std::uint32_t>(all.s); }).empty());
     }
     CHECK(!machine.errors.take().empty());

@@ -55,7 +55,7 @@ struct scene {
     cuota::stream s{};
 };
 
-[[nodiscard]] cuota::memory_source numbers() { return {"numbers", std::vector<float>(64)}; }
+[[nodiscard]] cuota::memory_dataset numbers() { return {"numbers", std::vector<float>(64)}; }
 
 std::size_t batches_of(cuota::loader_options how) {
     cuota::batch_loader loader{numbers(), how};
@@ -107,7 +107,7 @@ constexpr door doors[]{
          auto reserved = in.account.reserve(5);
          reserved.grow(n);
      }},
-    {"watch", [](scene& in, std::size_t n) { cuota::watch const w{in.account, {n}, 1, [](cuota::watch_event const&) {}}; }},
+    {"watch", [](scene& in, std::size_t n) { cuota::budget_alert const w{in.account, {n}, 1, [](cuota::alert_event const&) {}}; }},
     {"pool by pages",
      [](scene& in, std::size_t n) { in.pages.deallocate(in.s, in.pages.allocate(in.s, n), n); }},
     {"pool by pages, aligned",
@@ -116,10 +116,10 @@ constexpr door doors[]{
      [](scene& in, std::size_t n) { in.segments.deallocate(in.s, in.segments.allocate(in.s, n), n); }},
     {"pool by segments, aligned",
      [](scene& in, std::size_t n) { in.segments.deallocate(in.s, in.segments.allocate(in.s, n, 2_MiB), n); }},
-    {"pool, initial", [](scene& in, std::size_t n) { cuota::scoped_pool const pool{in.account, {.initial = n}}; }},
+    {"pool, initial", [](scene& in, std::size_t n) { cuota::scoped_pool const pool{in.account, {.initial_size = n}}; }},
     {"pool, cap",
      [](scene& in, std::size_t n) {
-         cuota::scoped_pool pool{in.account, {.cap = n}};
+         cuota::scoped_pool pool{in.account, {.max_size = n}};
          cuota::device_buffer<float> const x{100, in.s, pool};
      }},
     {"pool, alignment", [](scene& in, std::size_t n) { cuota::scoped_pool const pool{in.account, {.alignment = n}}; }},
@@ -166,9 +166,9 @@ constexpr door doors[]{
     {"pinned_buffer", [](scene& in, std::size_t n) { cuota::pinned_buffer<double> const x{n, in.account}; }},
     {"staging_ring, bytes", [](scene& in, std::size_t n) { cuota::staging_ring const x{3, n, in.account}; }},
     {"staging_ring, slots", [](scene& in, std::size_t n) { cuota::staging_ring const x{n, 3, in.account}; }},
-    {"host_device",
+    {"mirrored_buffer",
      [](scene& in, std::size_t n) {
-         cuota::host_device<double> x{n, in.s, in.pages.resource(), cuota::budgeted<cuota::pinned_memory>{in.account}};
+         cuota::mirrored_buffer<double> x{n, in.s, in.pages.resource(), cuota::budgeted<cuota::pinned_memory>{in.account}};
          (void)x.read_host();
      }},
     {"device_memory", [](scene&, std::size_t n) { cuota::device_memory m; m.deallocate_sync(m.allocate_sync(n), n); }},
@@ -188,30 +188,30 @@ constexpr door doors[]{
      }},
     {"fenced",
      [](scene&, std::size_t n) {
-         cuota::fenced<cuota::device_memory> m;
+         cuota::guarded<cuota::device_memory> m;
          m.deallocate_sync(m.allocate_sync(n), n);
      }},
-    {"loader, batch", [](scene& in, std::size_t n) { (void)batches_of({.batch = n, .device = in.account, .pinned = in.account}); }},
+    {"loader, batch", [](scene& in, std::size_t n) { (void)batches_of({.batch_size = n, .device_budget = in.account, .pinned_budget = in.account}); }},
     {"loader, device slots",
      [](scene& in, std::size_t n) {
-         (void)batches_of({.batch = 4, .device = in.account, .pinned = in.account, .device_slots = n});
+         (void)batches_of({.batch_size = 4, .device_budget = in.account, .pinned_budget = in.account, .device_slots = n});
      }},
     {"loader, host slots",
      [](scene& in, std::size_t n) {
-         (void)batches_of({.batch = 4, .device = in.account, .pinned = in.account, .host_slots = n});
+         (void)batches_of({.batch_size = 4, .device_budget = in.account, .pinned_budget = in.account, .host_slots = n});
      }},
     {"loader, workers",
      [](scene& in, std::size_t n) {
-         (void)batches_of({.batch = 4, .device = in.account, .pinned = in.account, .workers = n});
+         (void)batches_of({.batch_size = 4, .device_budget = in.account, .pinned_budget = in.account, .workers = n});
      }},
     {"loader, epoch",
      [](scene&, std::size_t n) {
-         cuota::batch_loader loader{numbers(), {.batch = 4, .seed = n}};
+         cuota::batch_loader loader{numbers(), {.batch_size = 4, .seed = n}};
          for (cuota::batch const b : loader.epoch(n)) (void)b.size();
      }},
     {"loader, position",
      [](scene&, std::size_t n) {
-         cuota::batch_loader loader{numbers(), {.batch = 4}};
+         cuota::batch_loader loader{numbers(), {.batch_size = 4}};
          auto from = loader.state();
          from.position = n;
          auto epoch = loader.epoch(from);
@@ -219,7 +219,7 @@ constexpr door doors[]{
      }},
     {"resident data",
      [](scene& in, std::size_t n) {
-         cuota::resident_data const all{numbers(), {.batch = n, .device = in.account, .pinned = in.account}};
+         cuota::device_resident_dataset const all{numbers(), {.batch_size = n, .device_budget = in.account, .pinned_budget = in.account}};
      }},
     {"recorder", [](scene& in, std::size_t n) { cuota::recorder const r{in.account, {.capacity = n}}; }}};
 
@@ -236,7 +236,7 @@ TEST_CASE("a size that no machine has is served or refused by an error with a ty
             std::string other;
             try {
                 one.open(in, n);
-            } catch (cuota::misuse const&) { ++refused; } catch (cuota::out_of_memory const&) {
+            } catch (cuota::usage_error const&) { ++refused; } catch (cuota::out_of_memory const&) {
                 ++refused;
             } catch (std::exception const& e) { other = e.what(); }
             REQUIRE(other.empty());

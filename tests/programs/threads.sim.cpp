@@ -152,7 +152,7 @@ private:
     }
     void look_at_figures() {
         cuota::pool_stats const of = any_pool().stats();
-        cuota::budget_facts const now = in_.root.now();
+        cuota::budget_info const now = in_.root.info();
         if (of.requested > of.allocated || of.allocated > of.reserved || of.reserved > limit ||
             now.held > limit || now.peak > limit)
             in_.seen.note("the figures are of no one moment");
@@ -196,11 +196,11 @@ TEST_CASE("twenty threads on two pools under one budget find their values, and l
     constexpr std::size_t threads = 20;
     constexpr std::size_t generations = 4;  // threads that end, and others that take their places
     support::machine machine;
-    simulator::set_order_checks(simulator::order_checks::report);
+    simulator::set_race_checks(simulator::race_checks::report);
     {
         scene in;
         std::atomic<bool> ends = false;
-        std::thread onlooker{[&] { look_on(in, ends); }};
+        std::thread usage_observer{[&] { look_on(in, ends); }};
         for (std::size_t generation = 0; generation != generations; ++generation) {
             std::vector<std::thread> all;
             for (std::size_t t = 0; t != threads; ++t)
@@ -210,7 +210,7 @@ TEST_CASE("twenty threads on two pools under one budget find their values, and l
             for (std::thread& t : all) t.join();
         }
         ends = true;
-        onlooker.join();
+        usage_observer.join();
         std::string const text = std::to_string(in.seen.looks) + " looks, " +
                                  std::to_string(in.seen.refused) + " refused, " +
                                  std::to_string(in.seen.handed_over) + " handed over";
@@ -228,7 +228,7 @@ TEST_CASE("twenty threads on two pools under one budget find their values, and l
         CHECK(in.root.peak() <= limit);
     }
     CHECK(simulator::live().device_bytes == 0);
-    for (std::string const& told : simulator::order_reports()) UNSCOPED_INFO(told);
+    for (std::string const& told : simulator::race_reports()) UNSCOPED_INFO(told);
     CHECK(simulator::misuse().total() == 0);
     CHECK(machine.errors.take().empty());
 }

@@ -147,34 +147,34 @@ std::size_t count_of(cuota::recording const& r, event_kind kind) {
 
 // Returns the expected counters, computed from the level curves, and the numbers of other events.
 std::string expected_of(cuota::recording const& r, std::size_t most, std::size_t blocks) {
-    cuota::levels const all = cuota::levels_of(r, {.most = most});
+    cuota::usage_series const all = cuota::usage_over_time(r, {.max_groups = most});
     std::string lines;
-    auto const add = [&](std::size_t pid, std::string const& name, cuota::level_curve const& curve) {
-        for (cuota::level_point const p : curve.points) lines += counter_line(pid, name, p.at, p.bytes);
+    auto const add = [&](std::size_t pid, std::string const& name, cuota::usage_curve const& curve) {
+        for (cuota::usage_point const p : curve.points) lines += counter_line(pid, name, p.at, p.bytes);
     };
     add(1, "live", all.total);
     add(1, "reserved", all.reserved);
-    for (cuota::level_curve const& part : all.parts)
+    for (cuota::usage_curve const& part : all.parts)
         add(1, part.merged == 0 ? "live: " + part.name : "live, others: " + std::to_string(part.merged),
             part);
     for (std::size_t s = 0; s != r.sources.size(); ++s) {
         if (r.sources[s].kind == cuota::source_kind::pool) {
-            cuota::levels_options const only{.sources = {static_cast<std::uint16_t>(s)}};
-            add(s + 2, "reserved", cuota::levels_of(r, only).reserved);
+            cuota::usage_options const only{.sources = {static_cast<std::uint16_t>(s)}};
+            add(s + 2, "reserved", cuota::usage_over_time(r, only).reserved);
         }
         if (r.sources[s].limit != cuota::unlimited)
             lines += counter_line(s + 2, "limit", all.from, r.sources[s].limit);
     }
     std::size_t const instants = count_of(r, event_kind::refused) + count_of(r, event_kind::reclaimed) +
-                                 count_of(r, event_kind::noted);
-    std::size_t const slices = std::min(blocks, cuota::replay(r).blocks.size());
+                                 count_of(r, event_kind::marker);
+    std::size_t const slices = std::min(blocks, cuota::lifetimes_of(r).blocks.size());
     return lines + "count i " + std::to_string(instants) + "\ncount b " + std::to_string(slices) +
            "\ncount e " + std::to_string(slices) + '\n';
 }
 
 void write_with_expected(support::temp_folder const& folder, std::string const& name,
                          cuota::recording const& r, std::size_t most = 12, std::size_t blocks = 0) {
-    folder.write(name + ".json", trace_of(r, {.most = most, .blocks = blocks}));
+    folder.write(name + ".json", trace_of(r, {.max_groups = most, .blocks = blocks}));
     folder.write(name + ".expected", expected_of(r, most, blocks));
 }
 
@@ -197,18 +197,18 @@ cuota::recording trace_by_hand() {
     r.sources[1] = {cuota::source_kind::budget, "gpu"};
     r.sources[1].limit = 4096;
     r.sources[2] = {cuota::source_kind::pool, "main", 0};
-    r.events = {happening(event_kind::segment_taken, 1'000'001, 0, 2048),
+    r.events = {happening(event_kind::segment_allocated, 1'000'001, 0, 2048),
                 happening(event_kind::step_ended, 1'000'002),  // begun before the recording
                 happening(event_kind::step_begun, 1'000'010),
                 happening(event_kind::allocated, 1'000'020, 1, 99, 1),
                 happening(event_kind::refused, 1'000'030, 0, 5000, 1, 1),
                 happening(event_kind::reclaimed, 1'000'040, 0, 1024, 1, 1),
-                happening(event_kind::noted, 1'000'050, 0, 0, 2, 0),
+                happening(event_kind::marker, 1'000'050, 0, 0, 2, 0),
                 happening(event_kind::free_requested, 1'000'060, 1, 99),
                 happening(event_kind::step_ended, 1'002'010),
-                happening(event_kind::segment_returned, 1'002'020, 0, 1024),
+                happening(event_kind::segment_freed, 1'002'020, 0, 1024),
                 happening(event_kind::step_begun, 1'002'030),
-                happening(event_kind::noted, 1'002'031, 0, 0, 2, 0)};
+                happening(event_kind::marker, 1'002'031, 0, 0, 2, 0)};
     return r;
 }
 
@@ -227,13 +227,13 @@ TEST_CASE("a trace says what happened, to the nanosecond", "[report][chrome_trac
             R"({"ph":"C","pid":4,"tid":4,"ts":1000.001,"name":"reserved","args":{"bytes":2048}})",
             R"({"ph":"C","pid":4,"tid":4,"ts":1002.020,"name":"reserved","args":{"bytes":1024}})",
             R"({"ph":"C","pid":3,"tid":3,"ts":1000.001,"name":"limit","args":{"bytes":4096}})",
-            R"("ts":1000.001,"name":"step 1","dur":0.001,"args":{"ended":true}})",
-            R"("ts":1000.010,"name":"step 2","dur":2.000,"args":{"ended":true}})",
-            R"("ts":1002.030,"name":"step 3","dur":0.001,"args":{"ended":false}})",
-            R"({"ph":"i","pid":3,"tid":3,"ts":1000.030,"name":"refused 4.9 KiB for acts","s":"p","args":{"bytes":5000,"tag":"acts","held":5001,"limit":4096,"place":"x.cpp:7"}})",
-            R"("ts":1000.040,"name":"reclaimed 1.0 KiB of acts","s":"p","args":{"bytes":1024,"tag":"acts","place":"x.cpp:7"}})",
-            R"({"ph":"i","pid":2,"tid":2,"ts":1000.050,"name":"epoch 1","s":"p","args":{"place":""}})",
-            R"({"ph":"b","pid":4,"tid":4,"ts":1000.020,"name":"acts","cat":"block","id":"1","args":{"bytes":99,"size":100,"place":"x.cpp:7","address":"1","from_before":false,"live_at_end":false}})",
+            R"("ts":1000.001,"name":"step 1","dur":0.001,"args":{"released":true}})",
+            R"("ts":1000.010,"name":"step 2","dur":2.000,"args":{"released":true}})",
+            R"("ts":1002.030,"name":"step 3","dur":0.001,"args":{"released":false}})",
+            R"({"ph":"i","pid":3,"tid":3,"ts":1000.030,"name":"refused 4.9 KiB for acts","s":"p","args":{"bytes":5000,"tag":"acts","held":5001,"limit":4096,"location":"x.cpp:7"}})",
+            R"("ts":1000.040,"name":"reclaimed 1.0 KiB of acts","s":"p","args":{"bytes":1024,"tag":"acts","location":"x.cpp:7"}})",
+            R"({"ph":"i","pid":2,"tid":2,"ts":1000.050,"name":"epoch 1","s":"p","args":{"location":""}})",
+            R"({"ph":"b","pid":4,"tid":4,"ts":1000.020,"name":"acts","cat":"block","id":"1","args":{"bytes":99,"size":100,"location":"x.cpp:7","address":"1","from_before":false,"live_at_end":false}})",
             R"({"ph":"e","pid":4,"tid":4,"ts":1000.060,"name":"acts","cat":"block","id":"1","args":{}})",
         }) {
         INFO(line);
@@ -261,8 +261,8 @@ TEST_CASE("a trace begins with its first event, and no step lasts into the next"
                 happening(event_kind::step_begun, 3000), happening(event_kind::step_ended, 4000)};
     std::string const trace = trace_of(r, {.blocks = 1});
     CHECK(trace_says(trace, R"({"ph":"b","pid":4,"tid":4,"ts":2.000,)"));
-    CHECK(trace_says(trace, R"("ts":2.000,"name":"step 1","dur":1.000,"args":{"ended":false})"));
-    CHECK(trace_says(trace, R"("ts":3.000,"name":"step 2","dur":1.000,"args":{"ended":true})"));
+    CHECK(trace_says(trace, R"("ts":2.000,"name":"step 1","dur":1.000,"args":{"released":false})"));
+    CHECK(trace_says(trace, R"("ts":3.000,"name":"step 2","dur":1.000,"args":{"released":true})"));
     support::temp_folder const folder;
     write_with_expected(folder, "late", r, 12, 1);
     CHECK(what_is_wrong_in(folder) == "");
@@ -296,7 +296,7 @@ TEST_CASE("no name breaks a trace, or makes one counter of two", "[report][chrom
         r.sites.push_back({cuota::tag{"untagged"}, {}});
         for (std::uint32_t i = 0; i != 5; ++i)
             r.events.push_back(happening(event_kind::allocated, 2'000'000 + i, i, i, i + 1));
-        for (auto const by : {cuota::levels_by::tag, cuota::levels_by::site, cuota::levels_by::source})
+        for (auto const by : {cuota::group_by::tag, cuota::group_by::site, cuota::group_by::source})
             folder.write("hostile" + std::to_string(++number) + ".json",
                          trace_of(r, {.by = by, .blocks = 9}));
         std::string const trace = trace_of(r);
@@ -325,7 +325,7 @@ TEST_CASE("a trace that cannot be written is said to be so", "[report][chrome_tr
 
     std::ostringstream none;
     auto const refused =
-        support::thrown<cuota::misuse>([&] { cuota::write_chrome_trace(none, r, {.sources = {5}}); });
+        support::thrown<cuota::usage_error>([&] { cuota::write_chrome_trace(none, r, {.sources = {5}}); });
     CHECK(trace_says(refused.what(), "source index 5 is out of range: the recording has 5 sources"));
     CHECK(none.str().empty());
 }

@@ -49,12 +49,12 @@ namespace {
         s.end_step(pool);
     }
     cuota::recording r = s.made();
-    cuota::memory_snapshot& end = r.at_end;
+    cuota::memory_snapshot& end = r.final_snapshot;
     end.budgets.push_back({{"gpu", 8_GiB, 8_GiB, 8_GiB}});
     end.devices.push_back({0, "H100", 80_GiB, 60_GiB, 8_GiB, 512_MiB});
     segment_of holes;
     for (int i = 0; i != 8; ++i) holes.free(64_MiB).live(256, "log");
-    cuota::pool_facts other = pool_of("other", {holes.pending(128_MiB, 7).made()});
+    cuota::pool_info other = pool_of("other", {holes.pending(128_MiB, 7).made()});
     other.stats.allocated += 64_MiB;
     other.stats.active += 64_MiB;
     other.tags.push_back({{}, 7, 32_MiB, 64_MiB});
@@ -109,7 +109,7 @@ TEST_CASE("where nothing is wrong nothing is said", "[report][diagnosis]") {
 
 TEST_CASE("a recording's diagnosis holds that of its end", "[report][diagnosis]") {
     cuota::recording const r = all_that_can_be_wrong();
-    auto const end = diagnose(r.at_end);
+    auto const end = diagnose(r.final_snapshot);
     auto const all = diagnose(r);
     CHECK(end.size() == 6);
     for (cuota::finding const& f : end) CHECK(diagnosis_samples::text_of(f.kind, all) != "none");
@@ -130,21 +130,24 @@ TEST_CASE("options that mean nothing are refused by name", "[report][diagnosis]"
     auto const refused = [](auto set) {
         diagnosis_options o{};
         set(o);
-        return std::string{support::thrown<cuota::misuse>([&] {
+        return std::string{support::thrown<cuota::usage_error>([&] {
                                static_cast<void>(diagnose(cuota::recording{}, o));
                            }).what()};
     };
     CHECK(support::has(refused([](diagnosis_options& o) { o.leak_steps = 0; }),
                        "diagnosis_options::leak_steps must be at least 1"));
-    CHECK(support::has(refused([](diagnosis_options& o) { o.churn_steps = 0; }), "churn_steps must be at least 1"));
-    CHECK(support::has(refused([](diagnosis_options& o) { o.idle_steps = 0; }), "idle_steps must be at least 1"));
-    CHECK(support::has(refused([](diagnosis_options& o) { o.peak_share = -1; }), "peak_share must not be negative, got -1"));
+    CHECK(support::has(refused([](diagnosis_options& o) { o.churn_steps = 0; }),
+                       "churn_steps must be at least 1"));
+    CHECK(support::has(refused([](diagnosis_options& o) { o.idle_steps = 0; }),
+                       "idle_steps must be at least 1"));
+    CHECK(support::has(refused([](diagnosis_options& o) { o.peak_share = -1; }),
+                       "peak_share must not be negative, got -1"));
     CHECK(support::has(
         refused([](diagnosis_options& o) { o.budget_share = std::numeric_limits<double>::quiet_NaN(); }),
         "budget_share must not be negative, got "));
     diagnosis_options o{};
     o.leak_steps = 0;
-    CHECK_THROWS_AS(diagnose(cuota::memory_snapshot{}, o), cuota::misuse);
+    CHECK_THROWS_AS(diagnose(cuota::memory_snapshot{}, o), cuota::usage_error);
 }
 
 TEST_CASE("names of any length and kind stay on their line", "[report][diagnosis]") {

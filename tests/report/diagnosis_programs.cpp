@@ -33,10 +33,10 @@ struct part {
     std::size_t bytes;
 };
 
-// Pinned memory with a coarse granule.
+// Pinned memory with a coarse granularity.
 template <std::size_t Granule>
 struct coarse_pinned : cuota::pinned_memory {
-    [[nodiscard]] static constexpr std::size_t granule() noexcept { return Granule; }
+    [[nodiscard]] static constexpr std::size_t granularity() noexcept { return Granule; }
 };
 
 // Records 24 MiB of pinned memory and returns the findings.
@@ -44,7 +44,8 @@ template <class Upstream>
 [[nodiscard]] found_ones of_24_MiB_from(Upstream upstream) {
     cuota::recorder const recorder;
     cuota::recorded memory{upstream, recorder, "staging"};
-    void* const p = memory.allocate_sync(24_MiB, 256, cuota::label{"batch", cuota::place::here()});
+    void* const p =
+        memory.allocate_sync(24_MiB, 256, cuota::label{"batch", cuota::source_location::current()});
     found_ones found = diagnosis_samples::only(finding_kind::pinned, cuota::diagnose(recorder.read()));
     memory.deallocate_sync(p, 24_MiB);
     return found;
@@ -53,7 +54,7 @@ template <class Upstream>
 // At its peak, a pool of segments has blocks of 8 MiB with small ones between them; then the large ones are freed.
 [[nodiscard]] found_ones after_the_large_ones_went(cuota::pool_growth growth, bool small_ones_go,
                                                    unsigned& line) {
-    program p{512_MiB, {.initial = 256_MiB, .growth = growth}};
+    program p{512_MiB, {.initial_size = 256_MiB, .growth = growth}};
     std::vector<void*> large, small;
     for (int i = 0; i != 31; ++i) {
         large.push_back(p.take(8_MiB, "activations"));
@@ -162,12 +163,12 @@ TEST_CASE("program: small blocks hold a segment apart, and no pages", "[report][
     CHECK(found[0].name == cuota::tag{"log"});
     CHECK(found[0].where.line == line);
     CHECK(found[0].bytes >= 31 * 8_MiB);
-    CHECK(found[0].of >= 8_MiB);
-    CHECK(found[0].of < 17_MiB);
+    CHECK(found[0].reference_bytes >= 8_MiB);
+    CHECK(found[0].reference_bytes < 17_MiB);
     CHECK(found[0].text.find("blocks of log (") != std::string::npos);
-    CHECK(found[0].in_one_piece >= 31 * 8_MiB);
+    CHECK(found[0].coalesced_bytes >= 31 * 8_MiB);
     CHECK(after_the_large_ones_went(cuota::pool_growth::segments, true, line).empty());
-    program const pages{16_MiB, {.initial = 4_MiB}};
+    program const pages{16_MiB, {.initial_size = 4_MiB}};
     if (cuota::snapshot_of(pages.budget).pools[0].segments[0].is_paged)  // only with virtual memory
         CHECK(after_the_large_ones_went(cuota::pool_growth::automatic, false, line).empty());
 }
@@ -183,7 +184,7 @@ TEST_CASE("program: what was needed once lies idle, unless steps give it back",
     found_ones const found = with(11, cuota::unlimited);
     INFO(shown(found));
     CHECK(is_told(found, {}, 0, 255_MiB, "pool work holds 255.0 MiB that were not used in the last 10"));
-    CHECK(found.at(0).of == 256_MiB);
+    CHECK(found.at(0).reference_bytes == 256_MiB);
     CHECK(with(11, 1_MiB).empty());
     CHECK(with(10, cuota::unlimited).empty());
 }
@@ -203,13 +204,13 @@ TEST_CASE("program: what was refused is a problem, with what was missing", "[rep
     INFO(shown(found));
     CHECK(
         is_told(found, "activations", line, 16_MiB, "budget trainer refused 1 request, short by 16.0 MiB;"));
-    CHECK(found.at(0).of == 32_MiB);
+    CHECK(found.at(0).reference_bytes == 32_MiB);
     CHECK(found.at(0).text.find("that much free") == std::string::npos);
     CHECK(asking(16_MiB, line).empty());
 }
 
 TEST_CASE("program: a refusal while enough lies free in pieces says so", "[report][diagnosis_programs]") {
-    program p{64_MiB, {.initial = 64_MiB, .growth = cuota::pool_growth::segments}};
+    program p{64_MiB, {.initial_size = 64_MiB, .growth = cuota::pool_growth::segments}};
     std::vector<void*> held;
     for (int i = 0; i != 4; ++i) held.push_back(p.take(16_MiB, "weights"));
     p.give(held[0]);
@@ -228,7 +229,7 @@ TEST_CASE("program: what a budget above refuses is that one's, with what it lack
           "[report][diagnosis_programs]") {
     program p{64_MiB};
     p.take(48_MiB, "weights");
-    cuota::scoped_pool other{p.budget, {.name = "other", .cap = 60_MiB}};
+    cuota::scoped_pool other{p.budget, {.name = "other", .max_size = 60_MiB}};
     unsigned const line = __LINE__ + 1;
     CHECK_THROWS_AS(other.allocate(p.stream, 32_MiB, 256, "cache"), cuota::budget_exceeded);
     found_ones found = p.found(finding_kind::refusals);
@@ -255,7 +256,7 @@ TEST_CASE("program: a budget is full of what is in use, not of what lies free in
     found_ones const found = p.found(finding_kind::budget_full);
     INFO(shown(found));
     CHECK(is_told(found, {}, 0, 96_MiB, "budget trainer is nearly full: 96.0 MiB in use, 96 % of its limit"));
-    CHECK(found.at(0).of == 100_MiB);
+    CHECK(found.at(0).reference_bytes == 100_MiB);
     p.give(held);
     p.stream.synchronize();
     CHECK(p.budget.held() == 96_MiB);
@@ -277,7 +278,7 @@ TEST_CASE("program: a pinned pool that takes twice what is asked costs more",
     auto const with = [](std::size_t initial) {
         cuota::budget const budget{"host", 128_MiB};
         cuota::stream const stream;
-        cuota::scoped_pool pool{budget, cuota::pinned_memory{}, {.name = "staging", .initial = initial}};
+        cuota::scoped_pool pool{budget, cuota::pinned_memory{}, {.name = "staging", .initial_size = initial}};
         void* const p = pool.allocate(stream, 24_MiB, 256, "batch");
         found_ones found =
             diagnosis_samples::only(finding_kind::pinned, cuota::diagnose(cuota::snapshot_of(budget)));
@@ -345,9 +346,9 @@ TEST_CASE("program: loaders that each step leaves behind leak", "[report][diagno
         program p{256_MiB};
         std::vector<cuota::batch_loader> kept;
         p.run(6, [&](std::size_t) {
-            cuota::loader_options how{.batch = 100'000, .device = p.budget};
+            cuota::loader_options how{.batch_size = 100'000, .device_budget = p.budget};
             how.name = "loader";
-            kept.emplace_back(cuota::memory_source{"numbers", values}, how);
+            kept.emplace_back(cuota::memory_dataset{"numbers", values}, how);
             if (kept.size() > most) kept.erase(kept.begin());
         });
         return p.found(finding_kind::leak);

@@ -33,7 +33,7 @@ TEST_CASE("program: what was given back is pending while its stream has not come
     INFO(shown(found));
     CHECK(is_told(found, {}, 0, 64_MiB,
                   "64.0 MiB wait for stream " + std::to_string(cuota::stream_ref{p.stream}.id())));
-    CHECK(found.at(0).of == 96_MiB);
+    CHECK(found.at(0).reference_bytes == 96_MiB);
     CHECK(found.at(0).count == 1);
     closed.open();
     p.stream.synchronize();
@@ -44,17 +44,17 @@ TEST_CASE("program: what others take of the device after the start is told", "[r
     support::machine const machine{{1, 2_GiB}};
     cuota::simulator::set_other_programs(0, 100_MiB);
     {
-        program p{cuota::budget::of_device(cuota::device::current()), {}};
-        CHECK(p.budget.learn_overhead() == 100_MiB);
+        program p{cuota::budget::for_device(cuota::device::current()), {}};
+        CHECK(p.budget.record_baseline() == 100_MiB);
         p.take(16_MiB, "weights");
         cuota::simulator::set_other_programs(0, 355_MiB);
-        CHECK(p.found(finding_kind::elsewhere).empty());
+        CHECK(p.found(finding_kind::external).empty());
         cuota::simulator::set_other_programs(0, 356_MiB);
-        auto const found = p.found(finding_kind::elsewhere);
+        auto const found = p.found(finding_kind::external);
         INFO(shown(found));
         CHECK(is_told(found, {}, 0, 256_MiB, "356.0 MiB are held outside cuota"));
         CHECK(found.at(0).text.find("at the start it was 100.0 MiB") != std::string::npos);
-        CHECK(found.at(0).of == 16_MiB);
+        CHECK(found.at(0).reference_bytes == 16_MiB);
         CHECK(found.at(0).level == cuota::severity::warning);
     }
     cuota::simulator::set_other_programs(0, 0);

@@ -27,12 +27,12 @@ public:
     std::uint16_t pool(char const* name, cuota::memory_kind memory = cuota::memory_kind::device) {
         cuota::event_source source{cuota::source_kind::pool, name};
         source.memory = memory;
-        source.pool = made_.at_end.pools.size();
-        cuota::pool_facts facts{};
+        source.pool = made_.final_snapshot.pools.size();
+        cuota::pool_info facts{};
         facts.name = name;
         facts.memory = memory;
         facts.budget = cuota::unlimited;  // no budget of the snapshot
-        made_.at_end.pools.push_back(facts);
+        made_.final_snapshot.pools.push_back(facts);
         return add(source);
     }
     std::uint16_t resource(char const* name, cuota::memory_kind memory) {
@@ -73,12 +73,12 @@ public:
     }
     void segment(std::uint16_t source, std::size_t bytes) {
         made_.events.push_back(
-            {cuota::event_kind::segment_taken, source, 0, tick(), next_ += 1'000'000'000'000, bytes});
+            {cuota::event_kind::segment_allocated, source, 0, tick(), next_ += 1'000'000'000'000, bytes});
         stats(source).reserved += bytes;
     }
     void segment_back(std::uint16_t source, std::size_t bytes) {
         made_.events.push_back(
-            {cuota::event_kind::segment_returned, source, 0, tick(), next_ += 1'000'000'000'000, bytes});
+            {cuota::event_kind::segment_freed, source, 0, tick(), next_ += 1'000'000'000'000, bytes});
         stats(source).reserved -= bytes;
     }
     void refuse(std::uint16_t budget, std::uint32_t site, std::size_t bytes, std::size_t held) {
@@ -95,7 +95,7 @@ public:
     }
     [[nodiscard]] std::size_t events() const noexcept { return made_.events.size(); }
     [[nodiscard]] cuota::pool_stats& stats(std::uint16_t pool) {
-        return made_.at_end.pools[*made_.sources[pool].pool].stats;
+        return made_.final_snapshot.pools[*made_.sources[pool].pool].stats;
     }
     [[nodiscard]] cuota::recording const& made() const noexcept { return made_; }
 
@@ -141,18 +141,18 @@ private:
 class segment_of {
 public:
     segment_of& live(std::size_t size, cuota::tag name, unsigned line = 17, std::size_t age = 0,
-                     cuota::lifespan meant = cuota::lifespan::scratch) {
-        cuota::block_facts b = next(size, cuota::block_use::live);
+                     cuota::lifetime_hint lifetime = cuota::lifetime_hint::scratch) {
+        cuota::block_info b = next(size, cuota::block_use::live);
         b.requested = size;
         b.name = name;
         b.where = {"src/train.cpp", line};
         b.age = age;
-        b.meant = meant;
+        b.lifetime = lifetime;
         made_.blocks.push_back(b);
         return *this;
     }
     segment_of& free(std::size_t size) { return add(size, cuota::block_use::free); }
-    segment_of& leaving(std::size_t size) { return add(size, cuota::block_use::leaving); }
+    segment_of& leaving(std::size_t size) { return add(size, cuota::block_use::releasing); }
     segment_of& pending(std::size_t size, std::uint64_t stream) {
         add(size, cuota::block_use::pending);
         made_.blocks.back().stream = stream;
@@ -162,11 +162,11 @@ public:
         made_.is_paged = true;
         return *this;
     }
-    [[nodiscard]] cuota::segment_facts const& made() const noexcept { return made_; }
+    [[nodiscard]] cuota::segment_info const& made() const noexcept { return made_; }
 
 private:
-    cuota::block_facts next(std::size_t size, cuota::block_use use) {
-        cuota::block_facts b{};
+    cuota::block_info next(std::size_t size, cuota::block_use use) {
+        cuota::block_info b{};
         b.address = made_.address + made_.size;
         b.size = size;
         b.use = use;
@@ -178,16 +178,16 @@ private:
         return *this;
     }
 
-    cuota::segment_facts made_{};
+    cuota::segment_info made_{};
 };
 
 /// Returns a pool of these segments, with statistics added up from their blocks.
-[[nodiscard]] inline cuota::pool_facts pool_of(char const* name, std::vector<cuota::segment_facts> segments) {
-    cuota::pool_facts p{};
+[[nodiscard]] inline cuota::pool_info pool_of(char const* name, std::vector<cuota::segment_info> segments) {
+    cuota::pool_info p{};
     p.name = name;
     p.budget = cuota::unlimited;
-    for (cuota::segment_facts const& s : segments)
-        for (cuota::block_facts const& b : s.blocks) {
+    for (cuota::segment_info const& s : segments)
+        for (cuota::block_info const& b : s.blocks) {
             p.stats.reserved += b.size;
             if (b.use == cuota::block_use::live)
                 p.stats.allocated += b.size, p.stats.requested += b.requested;
@@ -198,7 +198,7 @@ private:
     return p;
 }
 
-[[nodiscard]] inline cuota::memory_snapshot snapshot_of(cuota::pool_facts pool) {
+[[nodiscard]] inline cuota::memory_snapshot snapshot_of(cuota::pool_info pool) {
     cuota::memory_snapshot s{};
     s.pools.push_back(std::move(pool));
     return s;

@@ -13,14 +13,14 @@
 #include "support/last_error.hpp"
 #include "support/sink.hpp"
 
-using cuota::cuda_trouble;
-using cuota::environment_facts;
+using cuota::cuda_status;
+using cuota::environment_info;
 using support::has;
 
 namespace {
 
 // Returns the environment that a program finds if the first device query fails with `code`.
-environment_facts environment_with(cudaError_t code) {
+environment_info environment_with(cudaError_t code) {
     cuota::simulator::fail_call("cudaGetDeviceCount", 1, code);
     auto const found = cuota::environment();
     cuota::simulator::clear_faults();
@@ -28,8 +28,8 @@ environment_facts environment_with(cudaError_t code) {
     return found;
 }
 
-environment_facts good_environment() {
-    environment_facts e;
+environment_info good_environment() {
+    environment_info e;
     e.cuda.built_with = e.cuda.runtime = 13000;
     e.cuda.driver = 13020;
     e.driver_release = "580.65.06";
@@ -37,7 +37,7 @@ environment_facts good_environment() {
     return e;
 }
 
-std::string complaint_of(environment_facts const& e) { return e.complaint().value_or("none"); }
+std::string complaint_of(environment_info const& e) { return e.problem().value_or("none"); }
 
 class visible_devices {  // sets CUDA_VISIBLE_DEVICES for a scope
 public:
@@ -74,22 +74,22 @@ TEST_CASE("environment makes one sentence of every answer of a driver that gives
     visible_devices const unset{nullptr};
     struct answer {
         cudaError_t code;
-        cuda_trouble trouble;
+        cuda_status trouble;
         char const* words;
     };
     for (auto const& [code, trouble, words] :
-         {answer{cudaErrorInsufficientDriver, cuda_trouble::driver_missing_or_old, "install driver "},
-          answer{cudaErrorStubLibrary, cuda_trouble::driver_is_stub, "stub of libcuda"},
-          answer{cudaErrorNoDevice, cuda_trouble::no_device, "finds no device"},
-          answer{cudaErrorSystemDriverMismatch, cuda_trouble::library_mismatch, "restart the machine"},
-          answer{cudaErrorCompatNotSupportedOnDevice, cuda_trouble::no_forward_compatibility,
+         {answer{cudaErrorInsufficientDriver, cuda_status::driver_missing_or_old, "install driver "},
+          answer{cudaErrorStubLibrary, cuda_status::driver_is_stub, "stub of libcuda"},
+          answer{cudaErrorNoDevice, cuda_status::no_device, "finds no device"},
+          answer{cudaErrorSystemDriverMismatch, cuda_status::library_mismatch, "restart the machine"},
+          answer{cudaErrorCompatNotSupportedOnDevice, cuda_status::no_forward_compatibility,
                  "remove the package and install driver "},
-          answer{cudaErrorSystemNotReady, cuda_trouble::not_ready, "nvidia-fabricmanager"},
-          answer{cudaErrorNotPermitted, cuda_trouble::not_permitted, "/dev/nvidia*"},
-          answer{cudaErrorUnknown, cuda_trouble::other, "CUDA does not start: cudaErrorUnknown: "}}) {
+          answer{cudaErrorSystemNotReady, cuda_status::not_ready, "nvidia-fabricmanager"},
+          answer{cudaErrorNotPermitted, cuda_status::not_permitted, "/dev/nvidia*"},
+          answer{cudaErrorUnknown, cuda_status::other, "CUDA does not start: cudaErrorUnknown: "}}) {
         auto const found = environment_with(code);
         INFO(complaint_of(found));
-        CHECK(found.cuda.trouble == trouble);
+        CHECK(found.cuda.status == trouble);
         CHECK(found.cuda.error == cudaGetErrorName(code));
         CHECK(found.cuda.devices.empty());
         CHECK(has(complaint_of(found), words));
@@ -108,7 +108,7 @@ TEST_CASE("environment goes on when versions and properties are not told", "[rep
     CHECK(support::last_error() == cudaSuccess);
     CHECK(found.cuda.driver == 0);
     CHECK(found.cuda.runtime == 0);
-    CHECK(found.cuda.trouble == cuda_trouble::other);
+    CHECK(found.cuda.status == cuda_status::other);
 }
 
 TEST_CASE("environment finds a machine without devices", "[report][environment]") {
@@ -116,7 +116,7 @@ TEST_CASE("environment finds a machine without devices", "[report][environment]"
     auto const found = cuota::environment();
     cuota::simulator::reset();
 
-    CHECK(found.cuda.trouble == cuda_trouble::no_device);
+    CHECK(found.cuda.status == cuda_status::no_device);
     CHECK(found.cuda.error == "cudaErrorNoDevice");
 }
 
@@ -124,7 +124,7 @@ TEST_CASE("A driver that is too old becomes the sentence that says what to insta
           "[report][environment]") {
     auto e = good_environment();
     CHECK(complaint_of(e) == "none");
-    e.cuda.trouble = cuda_trouble::driver_missing_or_old;
+    e.cuda.status = cuda_status::driver_missing_or_old;
     e.cuda.driver = 12040;
     e.driver_release = "550.54.14";
     CHECK(complaint_of(e) ==
@@ -142,8 +142,8 @@ TEST_CASE("A driver that is too old becomes the sentence that says what to insta
     CHECK(has(complaint_of(e), "no NVIDIA driver was found, and this program was built with CUDA 12.9: "));
     e.cuda.built_with = 14000;
     CHECK(has(complaint_of(e), "install the driver that the release notes of CUDA 14.0 require"));
-    CHECK(std::string{cuota::oldest_driver_for(11020)} == "450.80.02");
-    CHECK(cuota::oldest_driver_for(10020) == nullptr);
+    CHECK(std::string{cuota::min_driver_for(11020)} == "450.80.02");
+    CHECK(cuota::min_driver_for(10020) == nullptr);
 }
 
 TEST_CASE("A runtime of another major version than the headers is complained of", "[report][environment]") {

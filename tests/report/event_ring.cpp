@@ -54,18 +54,17 @@ TEST_CASE("an event ring has room for a power of two of events", "[report][event
     CHECK(event_ring{1}.capacity() == 1);
     CHECK(event_ring{5}.capacity() == 8);
     CHECK(event_ring{4096}.capacity() == 4096);
-    auto const none = support::thrown<cuota::misuse>([] { event_ring{0, {"train.cpp", 5}}; });
-    CHECK(
-        std::string{none.what()} ==
-        "cuota::misuse: recorder: the number of events must be from 1 to 4'294'967'296, got 0 (train.cpp:5)");
-    CHECK_THROWS_AS(event_ring{event_ring::most + 1}, cuota::misuse);
+    auto const none = support::thrown<cuota::usage_error>([] { event_ring{0, {"train.cpp", 5}}; });
+    CHECK(std::string{none.what()} == "cuota::usage_error: recorder: the number of events must be from 1 to "
+                                      "4'294'967'296, got 0 (train.cpp:5)");
+    CHECK_THROWS_AS(event_ring{event_ring::most + 1}, cuota::usage_error);
 }
 
 TEST_CASE("events come back whole, in the order of their tickets", "[report][event_ring]") {
     event_ring ring{64};
     for (std::uint64_t n = 0; n != 64; ++n) ring.put(ring_event(n));
     memory_event const widest{
-        cuota::event_kind::noted, 0xffff, 0xffffffff, ~0ull, ~0ull, ~0ull, ~0ull, ~0ull};
+        cuota::event_kind::marker, 0xffff, 0xffffffff, ~0ull, ~0ull, ~0ull, ~0ull, ~0ull};
     ring.put(widest);
     ring_reading const r = ring.read();
     REQUIRE(r.events.size() == 64);
@@ -184,8 +183,9 @@ TEST_CASE("threads lose nothing in a ring that is large enough", "[report][event
     }
 }
 
-TEST_CASE("a reader among writers sees whole events in order, and all are accounted for at the end",
-          "[report][event_ring]") {
+TEST_CASE(
+    "a reader among writers sees whole events in order, and all are resource_adaptor_base for at the end",
+    "[report][event_ring]") {
     constexpr std::uint64_t threads = 3;
     constexpr std::uint64_t each = 100'000;
     for (std::size_t const capacity : {1u, 2u, 16u, 1024u}) {

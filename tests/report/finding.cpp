@@ -19,7 +19,7 @@ TEST_CASE("findings are read the most severe first, then those with most at stak
                              {finding_kind::pinned, severity::warning, "c", 5},
                              {finding_kind::idle, severity::warning, "d", 6},
                              {finding_kind::refusals, severity::problem, "e", 1},
-                             {finding_kind::elsewhere, severity::warning, "f", 5}};
+                             {finding_kind::external, severity::warning, "f", 5}};
     cuota::sort_findings(all);
     std::string order;
     for (finding const& f : all) order += f.text;
@@ -31,7 +31,7 @@ TEST_CASE("kinds and severities of findings have the names of their enumerators"
     CHECK(std::string_view{name_of(finding_kind::leak)} == "leak");
     CHECK(std::string_view{name_of(finding_kind::fragmentation)} == "fragmentation");
     CHECK(std::string_view{name_of(finding_kind::budget_full)} == "budget_full");
-    CHECK(std::string_view{name_of(finding_kind::elsewhere)} == "elsewhere");
+    CHECK(std::string_view{name_of(finding_kind::external)} == "external");
     CHECK(std::string_view{name_of(finding_kind::pinned)} == "pinned");
     CHECK(std::string_view{name_of(finding_kind::rounding)} == "rounding");
     CHECK(std::string_view{name_of(finding_kind::idle)} == "idle");

@@ -56,16 +56,16 @@ struct owners {
     cuota::device_buffer<float> weights{10'000, 1.0F, home, pool};
     cuota::device_buffer<float> plain{1'000, 1.0F, home, cuota::device_memory{}};
     std::optional<decltype(weights.read(other))> lease{weights.read(other)};
-    cuota::host_device<float> both{100, home, pool};
+    cuota::mirrored_buffer<float> both{100, home, pool};
     cuota::pinned_buffer<float> pinned{100, account};
     cuota::staging_ring ring{2, 4096, account};
-    std::optional<cuota::staging_ring::fill_lease> slot{ring.acquire()};
+    std::optional<cuota::staging_ring::staging_slot> slot{ring.acquire()};
     cuota::pending_copy<float> coming{cuota::download(plain, home)};
     cuota::graph_exec graph = cuota::capture(home, [this] {
         cuota::device_buffer<float> const x{500, 0.0F, home, pool};
     });
-    cuota::fenced<cuota::device_memory> fenced{};
-    cuota::device_buffer<float> in_fences{100, 1.0F, home, fenced};
+    cuota::guarded<cuota::device_memory> guarded{};
+    cuota::device_buffer<float> in_fences{100, 1.0F, home, guarded};
     cuota::measured<cuota::device_memory> measured{};
     cuota::device_buffer<float> counted{100, 1.0F, home, measured};
     cuota::recorded<cuota::device_memory> seen{cuota::device_memory{}, recorder};
@@ -74,8 +74,8 @@ struct owners {
     std::optional<cuota::step_scope> planned{plan.begin()};
     cuota::device_buffer<float> in_plan{100, 1.0F, home, plan.resource()};
     cuota::pool_step step = pool.begin_step();
-    cuota::batch_loader loader{cuota::memory_source{"m", std::vector<float>(400, 1.0F)},
-                               {.batch = 4, .workers = 2}};
+    cuota::batch_loader loader{cuota::memory_dataset{"m", std::vector<float>(400, 1.0F)},
+                               {.batch_size = 4, .workers = 2}};
     std::optional<cuota::epoch_range> epoch{loader.epoch(0)};
     std::optional<cuota::batch> batch{epoch->next()};
 };
@@ -123,7 +123,7 @@ TEST_CASE("in a child requests of what looks on its parent are misuse that says 
             int const status = support::status_of_requests_in_child([&](support::requests_in_child& ask) {
                 ask.refuses("snapshot_of", [&] { (void)cuota::snapshot_of(all.account); });
                 ask.refuses("recorder::read", [&] { (void)all.recorder.read(); });
-                ask.refuses("recorder::note", [&] { all.recorder.note("a text that was never seen"); });
+                ask.refuses("recorder::mark", [&] { all.recorder.mark("a text that was never seen"); });
                 ask.refuses("recorder::watch", [&] { all.recorder.watch(cuota::budget{"own", 1000}); });
                 ask.refuses("recorded::allocate", [&] { (void)all.seen.allocate(all.home, 1000, 256); });
                 ask.refuses("live_view::draw", [&] { all.view.draw(seen); });

@@ -24,19 +24,19 @@ namespace {
 
 namespace rules = cuota::detail::diagnosis;
 
-[[nodiscard]] std::vector<cuota::finding> fragmentation_in(std::vector<cuota::segment_facts> segments,
+[[nodiscard]] std::vector<cuota::finding> fragmentation_in(std::vector<cuota::segment_info> segments,
                                                            cuota::diagnosis_options const& options = {}) {
     return diagnosis_samples::only(
         finding_kind::fragmentation,
         cuota::diagnose(snapshot_of(pool_of("work", std::move(segments))), options));
 }
-[[nodiscard]] std::string fragmentation_text(std::vector<cuota::segment_facts> segments) {
+[[nodiscard]] std::string fragmentation_text(std::vector<cuota::segment_info> segments) {
     std::vector<cuota::finding> const found = fragmentation_in(std::move(segments));
     return found.empty() ? "none" : found.front().text;
 }
 
 // `pieces` free pieces, with a live block between each two.
-[[nodiscard]] cuota::segment_facts comb(std::size_t pieces, std::size_t free, std::size_t live) {
+[[nodiscard]] cuota::segment_info comb(std::size_t pieces, std::size_t free, std::size_t live) {
     segment_of s;
     for (std::size_t i = 0; i != pieces; ++i) {
         if (i != 0) s.live(live, "log");
@@ -64,9 +64,9 @@ TEST_CASE("fragmentation names the blocks that hold most free memory apart", "[r
                            "without 3 blocks of log (train.cpp:17), 12.0 KiB, 160.0 MiB would be contiguous");
     CHECK(found[0].level == cuota::severity::warning);
     CHECK(found[0].bytes == 180_MiB);
-    CHECK(found[0].of == 40_MiB);
+    CHECK(found[0].reference_bytes == 40_MiB);
     CHECK(found[0].count == 3);
-    CHECK(found[0].in_one_piece == 160_MiB + 12_KiB);
+    CHECK(found[0].coalesced_bytes == 160_MiB + 12_KiB);
     CHECK(found[0].whose == "work");
     CHECK(found[0].name == cuota::tag{"log"});
     CHECK(found[0].where.line == 17);
@@ -110,11 +110,11 @@ TEST_CASE("fragmentation matters from so much free and so small a largest piece 
 }
 
 TEST_CASE("what is free in whole segments or on pages is not fragmented", "[report][diagnosis]") {
-    std::vector<cuota::segment_facts> whole;
+    std::vector<cuota::segment_info> whole;
     for (int i = 0; i != 8; ++i) whole.push_back(segment_of{}.free(16_MiB).made());
     CHECK(fragmentation_in(whole).empty());
 
-    cuota::segment_facts paged = comb(8, 16_MiB, 256);
+    cuota::segment_info paged = comb(8, 16_MiB, 256);
     CHECK(fragmentation_in({paged}).size() == 1);
     paged.is_paged = true;
     CHECK(fragmentation_in({paged}).empty());
@@ -153,40 +153,41 @@ TEST_CASE("blocks as large as what they hold apart are counted, not blamed", "[r
     CHECK(dense[0].text ==
           "fragmentation of pool work: 128.0 MiB are free, the largest piece is 16.0 MiB; "
           "in one segment, 7 blocks of log (train.cpp:17), 112.0 MiB, separate 128.0 MiB of free memory");
-    CHECK(dense[0].in_one_piece == 0);
+    CHECK(dense[0].coalesced_bytes == 0);
     // The blocks may have at most a quarter of the free bytes: 3 x 16 MiB for 4 x 48 MiB.
-    CHECK(fragmentation_in({comb(4, 48_MiB, 16_MiB)})[0].in_one_piece == 240_MiB);
-    CHECK(fragmentation_in({comb(4, 48_MiB, 16_MiB + 256)})[0].in_one_piece == 144_MiB + 2 * (16_MiB + 256));
+    CHECK(fragmentation_in({comb(4, 48_MiB, 16_MiB)})[0].coalesced_bytes == 240_MiB);
+    CHECK(fragmentation_in({comb(4, 48_MiB, 16_MiB + 256)})[0].coalesced_bytes ==
+          144_MiB + 2 * (16_MiB + 256));
 }
 
 TEST_CASE("blocks whose end would not double the largest piece are not blamed", "[report][diagnosis]") {
     auto const four_of = [](std::size_t first, std::size_t second) {
-        std::vector<cuota::segment_facts> all;
+        std::vector<cuota::segment_info> all;
         for (int i = 0; i != 4; ++i)
             all.push_back(segment_of{}.free(first).live(256, "log").free(second).made());
         return fragmentation_in(std::move(all));
     };
     auto const less = four_of(20_MiB, 20_MiB - 512);
     REQUIRE(less.size() == 1);
-    CHECK(less[0].in_one_piece == 0);
+    CHECK(less[0].coalesced_bytes == 0);
     CHECK(less[0].count == 1);
     CHECK(less[0].text.find("; in one segment, 1 block of log (train.cpp:17), 256 B, separate ") !=
           std::string::npos);
     auto const twice = four_of(20_MiB, 20_MiB - 256);
     REQUIRE(twice.size() == 1);
-    CHECK(twice[0].in_one_piece == 40_MiB);
+    CHECK(twice[0].coalesced_bytes == 40_MiB);
 }
 
 TEST_CASE("scratch that outlives its step is told where it belongs", "[report][diagnosis]") {
-    auto const with = [](std::size_t age, cuota::lifespan meant) {
+    auto const with = [](std::size_t age, cuota::lifetime_hint lifetime) {
         segment_of s;
-        for (int i = 0; i != 4; ++i) s.free(32_MiB).live(256, "log", 17, age, meant);
+        for (int i = 0; i != 4; ++i) s.free(32_MiB).live(256, "log", 17, age, lifetime);
         return fragmentation_text({s.made()});
     };
     std::string const advice = "; they outlive their steps: allocate them from persistent()";
-    CHECK(with(1, cuota::lifespan::scratch).ends_with(advice));
-    CHECK(!with(0, cuota::lifespan::scratch).ends_with(advice));
-    CHECK(!with(1, cuota::lifespan::persistent).ends_with(advice));
+    CHECK(with(1, cuota::lifetime_hint::scratch).ends_with(advice));
+    CHECK(!with(0, cuota::lifetime_hint::scratch).ends_with(advice));
+    CHECK(!with(1, cuota::lifetime_hint::persistent).ends_with(advice));
 }
 
 TEST_CASE("the window that is found is the best of all windows", "[report][diagnosis]") {
@@ -202,7 +203,7 @@ TEST_CASE("the window that is found is the best of all windows", "[report][diagn
             else if (what < 9) made.free(up_to(100));
             else made.live(up_to(what == 9 ? 400 : 40), "x");
         }
-        cuota::segment_facts const& s = made.made();
+        cuota::segment_info const& s = made.made();
         rules::free_window best{};
         for (std::size_t i = 0; i != s.blocks.size(); ++i)
             for (std::size_t j = i + 1; j <= s.blocks.size(); ++j) {
@@ -210,8 +211,8 @@ TEST_CASE("the window that is found is the best of all windows", "[report][diagn
                 rules::free_window w{&s, i, j};
                 bool is_whole = true;
                 for (std::size_t k = i; k != j; ++k) {
-                    cuota::block_facts const& b = s.blocks[k];
-                    is_whole &= b.use != cuota::block_use::leaving;
+                    cuota::block_info const& b = s.blocks[k];
+                    is_whole &= b.use != cuota::block_use::releasing;
                     if (rules::will_be_free(b)) w.free += b.size;
                     else w.live += b.size, ++w.blocks;
                 }

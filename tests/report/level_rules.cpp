@@ -64,7 +64,7 @@ TEST_CASE("what a pool keeps and no step has used is idle", "[report][diagnosis]
                            "reserved, at most 900.0 MiB in use): trim it or set a release_threshold");
     CHECK(found[0].level == cuota::severity::warning);
     CHECK(found[0].bytes == 4_GiB - 900_MiB);
-    CHECK(found[0].of == 4_GiB);
+    CHECK(found[0].reference_bytes == 4_GiB);
     CHECK(found[0].steps == 10);
     CHECK(found[0].whose == "work");
 }
@@ -136,7 +136,7 @@ TEST_CASE("refusals are counted by budget, with what was missing and for whom", 
         "budget model refused 12 requests, short by 100 B at most; 9 of them for activations (train.cpp:17)");
     CHECK(found[0].level == cuota::severity::problem);
     CHECK(found[0].bytes == 100);
-    CHECK(found[0].of == 300);
+    CHECK(found[0].reference_bytes == 300);
     CHECK(found[0].count == 12);
     CHECK(found[0].name == cuota::tag{"activations"});
     CHECK(found[0].whose == "model");

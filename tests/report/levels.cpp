@@ -20,14 +20,14 @@ namespace {
 
 using cuota::downsample;
 using cuota::event_kind;
-using cuota::level_at;
-using cuota::level_curve;
-using cuota::level_point;
-using cuota::levels;
-using cuota::levels_by;
-using cuota::levels_of;
+using cuota::group_by;
+using cuota::usage_at;
+using cuota::usage_curve;
+using cuota::usage_over_time;
+using cuota::usage_point;
+using cuota::usage_series;
 
-using curve_points = std::vector<level_point>;
+using curve_points = std::vector<usage_point>;
 
 cuota::recording recording_for_levels() {
     cuota::recording r;
@@ -41,7 +41,7 @@ cuota::recording recording_for_levels() {
     r.sources[1].pool = 0;
     r.sources[2] = {cuota::source_kind::pool, "main"};
     r.sources[3] = {cuota::source_kind::resource, "pinned"};
-    r.at_end.pools.resize(1);
+    r.final_snapshot.pools.resize(1);
     return r;
 }
 
@@ -54,12 +54,12 @@ void level_event(cuota::recording& to, event_kind kind, std::uint64_t at, std::u
                          .address = address,
                          .bytes = size - size / 3,  // fewer bytes were requested
                          .size = size});
-    if (kind == event_kind::segment_taken || kind == event_kind::segment_returned)
+    if (kind == event_kind::segment_allocated || kind == event_kind::segment_freed)
         to.events.back().bytes = size;
 }
 
-cuota::block_facts block_for_levels(std::uint64_t address, std::size_t size, cuota::tag name) {
-    cuota::block_facts b;
+cuota::block_info block_for_usage(std::uint64_t address, std::size_t size, cuota::tag name) {
+    cuota::block_info b;
     b.address = address;
     b.size = size;
     b.requested = size - 1;
@@ -69,10 +69,10 @@ cuota::block_facts block_for_levels(std::uint64_t address, std::size_t size, cuo
 }
 
 /// Four tags, one of them from two call sites; memory from before the recording; two pools with the same address.
-cuota::recording levels_by_hand() {
+cuota::recording usage_by_hand() {
     cuota::recording r = recording_for_levels();
-    r.at_end.pools[0].segments = {{900, 100, false, {block_for_levels(900, 30, "y")}}};
-    level_event(r, event_kind::segment_taken, 10, 1000, 1000);
+    r.final_snapshot.pools[0].segments = {{900, 100, false, {block_for_usage(900, 30, "y")}}};
+    level_event(r, event_kind::segment_allocated, 10, 1000, 1000);
     level_event(r, event_kind::allocated, 20, 1000, 100, 1);
     level_event(r, event_kind::allocated, 30, 1100, 50, 2);
     level_event(r, event_kind::allocated, 40, 1000, 7, 3, 2);
@@ -80,31 +80,31 @@ cuota::recording levels_by_hand() {
     level_event(r, event_kind::free_completed, 55, 950, 20, 3);
     level_event(r, event_kind::free_requested, 60, 1000, 100, 1);
     level_event(r, event_kind::allocated, 70, 2000, 400, 0, 3);
-    level_event(r, event_kind::segment_returned, 80, 1500, 500);
+    level_event(r, event_kind::segment_freed, 80, 1500, 500);
     level_event(r, event_kind::free_requested, 90, 2000, 400, 0, 3);
     level_event(r, event_kind::step_ended, 100, 0, 0);
     return r;
 }
 
-std::vector<std::string> names_of(levels const& all) {
+std::vector<std::string> names_of(usage_series const& all) {
     std::vector<std::string> result;
-    for (level_curve const& c : all.parts) result.push_back(c.name);
+    for (usage_curve const& c : all.parts) result.push_back(c.name);
     return result;
 }
 
 }  // namespace
 
 TEST_CASE("levels of nothing are nothing", "[report][levels]") {
-    levels const none = levels_of({});
+    usage_series const none = usage_over_time({});
     CHECK(none.parts.empty());
     CHECK(none.total.points == curve_points{{0, 0}});
     CHECK(none.reserved.points == curve_points{{0, 0}});
     CHECK(none.at_peak.empty());
-    CHECK(level_at({}, 5) == 0);
+    CHECK(usage_at({}, 5) == 0);
 }
 
 TEST_CASE("levels by tag have each change, and add up", "[report][levels]") {
-    levels const all = levels_of(levels_by_hand());
+    usage_series const all = usage_over_time(usage_by_hand());
     CHECK(all.from == 10);
     CHECK(all.until == 100);
     REQUIRE(names_of(all) == std::vector<std::string>{"untagged", "weights", "y", "x"});
@@ -123,7 +123,7 @@ TEST_CASE("levels by tag have each change, and add up", "[report][levels]") {
 }
 
 TEST_CASE("a peak says when it was, and of what", "[report][levels]") {
-    levels const all = levels_of(levels_by_hand());
+    usage_series const all = usage_over_time(usage_by_hand());
     CHECK(all.total.peak == 487);
     CHECK(all.total.peak_at == 70);
     REQUIRE(all.at_peak.size() == 4);
@@ -138,33 +138,33 @@ TEST_CASE("a peak says when it was, and of what", "[report][levels]") {
     level_event(twice, event_kind::allocated, 10, 1, 5, 1);
     level_event(twice, event_kind::free_requested, 20, 1, 5, 1);
     level_event(twice, event_kind::allocated, 30, 2, 5, 3);
-    CHECK(levels_of(twice).total.peak_at == 10);
-    REQUIRE(levels_of(twice).at_peak.size() == 1);
-    CHECK(levels_of(twice).at_peak[0].name == "weights");
+    CHECK(usage_over_time(twice).total.peak_at == 10);
+    REQUIRE(usage_over_time(twice).at_peak.size() == 1);
+    CHECK(usage_over_time(twice).at_peak[0].name == "weights");
 }
 
 TEST_CASE("levels are told apart by site or source as well", "[report][levels]") {
-    levels const sites = levels_of(levels_by_hand(), {.by = levels_by::site});
+    usage_series const sites = usage_over_time(usage_by_hand(), {.by = group_by::site});
     CHECK(names_of(sites) ==
           std::vector<std::string>{"untagged", "weights (a.cpp:1)", "weights (a.cpp:2)", "y", "x (b.cpp:1)"});
-    levels const sources = levels_of(levels_by_hand(), {.by = levels_by::source});
+    usage_series const sources = usage_over_time(usage_by_hand(), {.by = group_by::source});
     CHECK(names_of(sources) == std::vector<std::string>{"pinned", "main", "main"});
     CHECK(sources.parts[1].peak == 200);
     CHECK(sources.parts[2].peak == 7);
 }
 
 TEST_CASE("levels are of the chosen sources only", "[report][levels]") {
-    levels const second = levels_of(levels_by_hand(), {.sources = {2}});
+    usage_series const second = usage_over_time(usage_by_hand(), {.sources = {2}});
     CHECK(names_of(second) == std::vector<std::string>{"x"});
     CHECK(second.total.points == curve_points{{10, 0}, {40, 7}});
     CHECK(second.reserved.points == curve_points{{10, 0}});
     CHECK(second.until == 100);
-    levels const first = levels_of(levels_by_hand(), {.sources = {1, 3}});
+    usage_series const first = usage_over_time(usage_by_hand(), {.sources = {1, 3}});
     CHECK(first.total.peak == 480);
     CHECK(first.reserved.peak == 1100);
 
-    auto const refused = support::thrown<cuota::misuse>([] {
-        static_cast<void>(levels_of(levels_by_hand(), {.sources = {1, 4}}));
+    auto const refused = support::thrown<cuota::usage_error>([] {
+        static_cast<void>(usage_over_time(usage_by_hand(), {.sources = {1, 4}}));
     });
     CHECK(std::string{refused.what()}.find("source index 4 is out of range: the recording has 4 sources") !=
           std::string::npos);
@@ -172,20 +172,20 @@ TEST_CASE("levels are of the chosen sources only", "[report][levels]") {
 }
 
 TEST_CASE("curves beyond the most are summed as others", "[report][levels]") {
-    levels const two = levels_of(levels_by_hand(), {.most = 2});
+    usage_series const two = usage_over_time(usage_by_hand(), {.max_groups = 2});
     REQUIRE(names_of(two) == std::vector<std::string>{"untagged", "weights", "others"});
     CHECK(two.parts[0].merged == 0);
     CHECK(two.parts[2].merged == 2);
     CHECK(two.parts[2].points == curve_points{{10, 50}, {40, 57}, {50, 37}});
     CHECK(two.parts[2].peak == 57);
     CHECK(two.parts[2].peak_at == 40);
-    CHECK(names_of(levels_of(levels_by_hand(), {.most = 4})).back() == "x");
+    CHECK(names_of(usage_over_time(usage_by_hand(), {.max_groups = 4})).back() == "x");
 
-    levels const none = levels_of(levels_by_hand(), {.most = 0});
+    usage_series const none = usage_over_time(usage_by_hand(), {.max_groups = 0});
     REQUIRE(none.parts.size() == 1);
     CHECK(none.parts[0].merged == 4);
     CHECK(none.parts[0].points == none.total.points);
-    CHECK(levels_of(levels_by_hand(), {.most = cuota::unlimited}).parts.size() == 4);
+    CHECK(usage_over_time(usage_by_hand(), {.max_groups = cuota::unlimited}).parts.size() == 4);
 }
 
 TEST_CASE("what happens at one time is kept in the order of the events", "[report][levels]") {
@@ -195,13 +195,13 @@ TEST_CASE("what happens at one time is kept in the order of the events", "[repor
     level_event(r, event_kind::free_requested, 20, 2, 90, 1);
     level_event(r, event_kind::allocated, 15, 3, 1, 1);  // by a slower clock: counts as after the others
     level_event(r, event_kind::allocated, 30, 4, 0, 1);  // no change
-    levels const all = levels_of(r);
+    usage_series const all = usage_over_time(r);
     CHECK(all.total.points == curve_points{{10, 0}, {10, 5}, {20, 95}, {20, 5}, {20, 6}});
     CHECK(all.total.peak == 95);
-    CHECK(level_at(all.total, 9) == 0);
-    CHECK(level_at(all.total, 19) == 5);
-    CHECK(level_at(all.total, 20) == 6);
-    CHECK(level_at(all.total, 1000) == 6);
+    CHECK(usage_at(all.total, 9) == 0);
+    CHECK(usage_at(all.total, 19) == 5);
+    CHECK(usage_at(all.total, 20) == 6);
+    CHECK(usage_at(all.total, 1000) == 6);
     CHECK(all.until == 30);
 }
 
@@ -233,39 +233,39 @@ TEST_CASE("levels are those that a walk over the live blocks finds, wherever the
             }
             after.push_back(now);
         }
-        auto& segment = whole.at_end.pools[0].segments.emplace_back();
+        auto& segment = whole.final_snapshot.pools[0].segments.emplace_back();
         segment.size = 2000;
         for (auto const& [address, block] : live) {
-            segment.blocks.push_back(block_for_levels(address, block.second, whole.sites[block.first].name));
+            segment.blocks.push_back(block_for_usage(address, block.second, whole.sites[block.first].name));
             segment.blocks.back().where = whole.sites[block.first].where;
         }
         for (std::size_t const first : {0U, 1U, 77U, 250U}) {
             cuota::recording r = whole;
             r.events.erase(r.events.begin(), r.events.begin() + static_cast<std::ptrdiff_t>(first));
-            levels const all = levels_of(r);
+            usage_series const all = usage_over_time(r);
             std::size_t wrong = 0;
             std::size_t peak = 0;
             for (std::size_t at = first; at != 300; ++at) {
                 std::size_t total = 0;
                 for (auto const& [name, bytes] : after[at]) {
-                    auto const part = std::ranges::find(all.parts, name, &level_curve::name);
-                    wrong += bytes != (part == all.parts.end() ? 0 : level_at(*part, at));
+                    auto const part = std::ranges::find(all.parts, name, &usage_curve::name);
+                    wrong += bytes != (part == all.parts.end() ? 0 : usage_at(*part, at));
                     total += bytes;
                 }
-                wrong += level_at(all.total, at) != total;
+                wrong += usage_at(all.total, at) != total;
                 peak = std::max(peak, total);
             }
             if (first != 0)
                 for (auto const& [name, bytes] : after[first - 1]) {  // memory from before
-                    auto const part = std::ranges::find(all.parts, name, &level_curve::name);
+                    auto const part = std::ranges::find(all.parts, name, &usage_curve::name);
                     wrong += part != all.parts.end() && part->points.front().bytes != bytes;
                     peak = std::max(peak, all.total.points.front().bytes);
                 }
             CHECK(wrong == 0);
             CHECK(all.total.peak == peak);
-            CHECK(std::ranges::count(all.total.points, level_point{all.total.peak_at, peak}) == 1);
+            CHECK(std::ranges::count(all.total.points, usage_point{all.total.peak_at, peak}) == 1);
             std::size_t at_peak = 0;
-            for (cuota::level_share const& s : all.at_peak) at_peak += s.bytes;
+            for (cuota::usage_share const& s : all.at_peak) at_peak += s.bytes;
             CHECK(at_peak == peak);
         }
     }
@@ -279,7 +279,7 @@ TEST_CASE("few points are all kept, and many fit in what is asked for", "[report
     CHECK(downsample(five, 4) == curve_points{{0, 5}, {1, 2}, {2, 9}, {4, 6}});
     curve_points const even{{0, 5}, {1, 5}, {2, 5}, {3, 5}, {4, 5}};
     CHECK(downsample(even, 4) == curve_points{{0, 5}, {4, 5}});
-    CHECK_THROWS_AS(downsample(five, 3), cuota::misuse);
+    CHECK_THROWS_AS(downsample(five, 3), cuota::usage_error);
     curve_points const at_once(100, {7, 3});
     CHECK(downsample(at_once, 8).size() <= 8);
 }
@@ -295,11 +295,11 @@ TEST_CASE("of each stretch of time the first, the last, the lowest and the highe
             at += random() % 3;
         }
         all.back().at = 1000 + 8191;  // a range of 2^13 in all
-        std::ranges::sort(all, {}, &level_point::at);
+        std::ranges::sort(all, {}, &usage_point::at);
         curve_points const kept = downsample(all, n);
         CHECK(kept.size() <= n);
         CHECK(kept.size() * 4 > n);
-        CHECK(std::ranges::is_sorted(kept, {}, &level_point::at));
+        CHECK(std::ranges::is_sorted(kept, {}, &usage_point::at));
         CHECK(kept.front() == all.front());
         CHECK(kept.back() == all.back());
         std::uint64_t const stretches = n / 4;
@@ -307,11 +307,11 @@ TEST_CASE("of each stretch of time the first, the last, the lowest and the highe
         for (std::uint64_t s = 0; s != stretches; ++s) {
             curve_points in;
             curve_points kept_in;
-            auto const is_in = [&](level_point p) { return (p.at - 1000) * stretches / 8192 == s; };
+            auto const is_in = [&](usage_point p) { return (p.at - 1000) * stretches / 8192 == s; };
             std::ranges::copy_if(all, std::back_inserter(in), is_in);
             std::ranges::copy_if(kept, std::back_inserter(kept_in), is_in);
             if (in.empty()) continue;
-            auto const bytes = &level_point::bytes;
+            auto const bytes = &usage_point::bytes;
             wrong += kept_in.empty() || kept_in.size() > 4 || kept_in.front() != in.front() ||
                      kept_in.back() != in.back() ||
                      std::ranges::max(kept_in, {}, bytes) != std::ranges::max(in, {}, bytes) ||

@@ -60,9 +60,9 @@ std::size_t bound_of(cuota::recording const& r, lifetimes_csv_options const& opt
 std::vector<std::size_t> peaks_of_steps(cuota::recording const& r, std::uint16_t source) {
     std::vector<std::size_t> peaks;
     std::optional<std::size_t> peak;
-    cuota::levels_options const only{.sources = {source}};
+    cuota::usage_options const only{.sources = {source}};
     // Memory from before the recording: the first point.
-    std::size_t now = cuota::levels_of(r, only).total.points.front().bytes;
+    std::size_t now = cuota::usage_over_time(r, only).total.points.front().bytes;
     for (cuota::memory_event const& e : r.events) {
         if (e.source != source) continue;
         if (e.kind == event_kind::allocated) now += e.size;
@@ -76,13 +76,14 @@ std::vector<std::size_t> peaks_of_steps(cuota::recording const& r, std::uint16_t
 
 void check_bounds(cuota::recording const& r) {
     for (lifetimes_by const by : {lifetimes_by::event, lifetimes_by::time}) {
-        REQUIRE(bound_of(r, {.by = by}) == cuota::levels_of(r).total.peak);
+        REQUIRE(bound_of(r, {.by = by}) == cuota::usage_over_time(r).total.peak);
         for (std::uint16_t s = 0; s != r.sources.size(); ++s) {
-            REQUIRE(bound_of(r, {.by = by, .source = s}) == cuota::levels_of(r, {.sources = {s}}).total.peak);
+            REQUIRE(bound_of(r, {.by = by, .source = s}) ==
+                    cuota::usage_over_time(r, {.sources = {s}}).total.peak);
             std::vector<std::size_t> const peaks = peaks_of_steps(r, s);
             for (std::size_t k = 0; k != peaks.size(); ++k)
                 REQUIRE(bound_of(r, {.by = by, .source = s, .step = k}) == peaks[k]);
-            REQUIRE_THROWS_AS(csv_of(r, {.by = by, .source = s, .step = peaks.size()}), cuota::misuse);
+            REQUIRE_THROWS_AS(csv_of(r, {.by = by, .source = s, .step = peaks.size()}), cuota::usage_error);
         }
     }
 }
@@ -136,7 +137,7 @@ TEST_CASE("lifetimes begin and end with the events of their blocks", "[report][l
           "0,0,10,30\n"
           "1,0,2,10\n"
           "2,1,11,20\n");
-    CHECK(csv_of(r, {.source = 0}) == "id,lower,upper,size,bytes,source,tag,place\n");
+    CHECK(csv_of(r, {.source = 0}) == "id,lower,upper,size,bytes,source,tag,location\n");
     check_bounds(r);
 }
 
@@ -161,7 +162,7 @@ TEST_CASE("lifetimes: a step that began before the recording is not counted, nor
 
 TEST_CASE("lifetimes tell whose they are, in fields that no name can leave", "[report][lifetimes_csv]") {
     std::string const csv = csv_of(lives_by_hand());
-    CHECK(csv == "id,lower,upper,size,bytes,source,tag,place\n"
+    CHECK(csv == "id,lower,upper,size,bytes,source,tag,location\n"
                  "0,0,5,30,29,main,,\n"
                  "1,1,4,10,9,main,a_b__x_,x.cpp:7\n"
                  "2,3,8,20,19,main,_cmd,\n"
@@ -201,7 +202,7 @@ TEST_CASE("lifetimes of what a recording lacks are refused before a word is writ
     auto const refused = [&](lifetimes_csv_options const& options) {
         unsigned const line = __LINE__ + 2;
         auto const error =
-            support::thrown<cuota::misuse>([&] { cuota::write_lifetimes_csv(none, r, options); });
+            support::thrown<cuota::usage_error>([&] { cuota::write_lifetimes_csv(none, r, options); });
         CHECK(error.where().line == line);
         return std::string{error.what()};
     };

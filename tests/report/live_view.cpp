@@ -92,7 +92,7 @@ private:
 }
 [[nodiscard]] cuota::live_view_options without_curves() {
     cuota::live_view_options how;
-    how.looks = 0;
+    how.history = 0;
     return how;
 }
 
@@ -144,7 +144,7 @@ TEST_CASE("a live view draws over what it drew, after what stood there was scrol
           "[report][live_view]") {
     sized_terminal const there{6, 100};
     live_view view{there.program(), without_curves()};
-    CHECK_FALSE(view.is_quiet());
+    CHECK_FALSE(view.is_disabled());
     view.draw(one_budget(8));
     std::string const head =
         "memory at 1970-01-01 00:00:00 UTC\x1b[K\n\x1b[K\n"
@@ -189,7 +189,7 @@ TEST_CASE("what a terminal has no room for is left out", "[report][live_view]") 
           std::vector<std::string>{"memory at 2026-01-01", "", "budget              ", "...", ""});
 }
 
-TEST_CASE("lines are cut by columns, and colours end where they did", "[report][live_view]") {
+TEST_CASE("lines are cut by columns, and colors end where they did", "[report][live_view]") {
     CHECK(screen::line_cut("abc", 3) == "abc");
     CHECK(screen::line_cut("abcd", 3) == "abc");
     CHECK(screen::line_cut("予算a", 3) == "予");
@@ -218,7 +218,7 @@ TEST_CASE("how much each root held the last times is a row of columns", "[report
 TEST_CASE("curves stand below the summary, and begin again for another tree", "[report][live_view]") {
     sized_terminal const there{30, 100};
     cuota::live_view_options how;
-    how.looks = 3;
+    how.history = 3;
     live_view view{there.program(), how};
     screen_model shown{30};
     auto const row_after = [&](memory_snapshot const& s) {
@@ -237,17 +237,17 @@ TEST_CASE("curves stand below the summary, and begin again for another tree", "[
 TEST_CASE("without a terminal a live view is quiet and asks for nothing", "[report][live_view]") {
     written_file const file;
     for (std::FILE* const to : {file.get(), static_cast<std::FILE*>(nullptr)}) {
-        std::atomic<int> asked = 0;
-        live_view view{to, [&] { return ++asked, one_budget(1); }};
-        CHECK(view.is_quiet());
+        std::atomic<int> requested = 0;
+        live_view view{to, [&] { return ++requested, one_budget(1); }};
+        CHECK(view.is_disabled());
         view.draw(one_budget(1));
         std::this_thread::sleep_for(5ms);
-        CHECK(asked == 0);
+        CHECK(requested == 0);
     }
     CHECK(file.text().empty());
     cuota::live_view_options plain;
     plain.plain = true;
-    CHECK(live_view{nullptr, plain}.is_quiet());
+    CHECK(live_view{nullptr, plain}.is_disabled());
 }
 
 TEST_CASE("without a terminal summaries follow one after the other where that is asked for",
@@ -256,7 +256,7 @@ TEST_CASE("without a terminal summaries follow one after the other where that is
     cuota::live_view_options how;
     how.plain = true;
     live_view view{file.get(), how};
-    CHECK_FALSE(view.is_quiet());
+    CHECK_FALSE(view.is_disabled());
     view.draw(one_budget(1));
     view.draw(one_budget(8));
     CHECK(file.text() == cuota::summary(one_budget(1)) + "\n\n" + cuota::summary(one_budget(8)) + "\n\n");
@@ -267,14 +267,14 @@ TEST_CASE("a view with a callback draws by itself until its scope ends", "[repor
     cuota::live_view_options how;
     how.plain = true;
     how.interval = 1ms;
-    std::atomic<int> asked = 0;
+    std::atomic<int> requested = 0;
     {
-        live_view const view{file.get(), [&] { return ++asked, one_budget(1); }, how};
-        while (asked < 3) std::this_thread::yield();
+        live_view const view{file.get(), [&] { return ++requested, one_budget(1); }, how};
+        while (requested < 3) std::this_thread::yield();
     }
-    int const at_end = asked;
+    int const at_end = requested;
     std::this_thread::sleep_for(5ms);
-    CHECK(asked == at_end);
+    CHECK(requested == at_end);
     std::string all;
     for (int i = 0; i != at_end; ++i) all += cuota::summary(one_budget(1)) + "\n\n";
     CHECK(file.text() == all);
@@ -285,12 +285,12 @@ TEST_CASE("the end of a view does not wait for its interval", "[report][live_vie
     cuota::live_view_options how;
     how.plain = true;
     how.interval = 24h;
-    std::atomic<int> asked = 0;
+    std::atomic<int> requested = 0;
     {
-        live_view const view{file.get(), [&] { return ++asked, one_budget(1); }, how};
-        while (asked == 0) std::this_thread::yield();
+        live_view const view{file.get(), [&] { return ++requested, one_budget(1); }, how};
+        while (requested == 0) std::this_thread::yield();
     }
-    CHECK(asked == 1);
+    CHECK(requested == 1);
 }
 
 TEST_CASE("what a callback throws goes to the error sink, and it is asked again", "[report][live_view]") {
@@ -299,14 +299,14 @@ TEST_CASE("what a callback throws goes to the error sink, and it is asked again"
     cuota::live_view_options how;
     how.plain = true;
     how.interval = 1ms;
-    std::atomic<int> asked = 0;
+    std::atomic<int> requested = 0;
     {
         auto const take = [&] {
-            if (++asked == 1) throw std::runtime_error{"no snapshot"};
+            if (++requested == 1) throw std::runtime_error{"no snapshot"};
             return one_budget(1);
         };
         live_view const view{file.get(), take, how};
-        while (asked < 2) std::this_thread::yield();
+        while (requested < 2) std::this_thread::yield();
     }
     CHECK(errors.take() == std::vector<std::string>{"no snapshot"});
     CHECK_FALSE(file.text().empty());
@@ -314,14 +314,14 @@ TEST_CASE("what a callback throws goes to the error sink, and it is asked again"
 
 TEST_CASE("a view refuses what it could not draw by", "[report][live_view]") {
     written_file const file;
-    CHECK(support::has(support::thrown<cuota::misuse>([&] {
+    CHECK(support::has(support::thrown<cuota::usage_error>([&] {
                            live_view const view{file.get(), live_view::snapshots{}};
                        }).what(),
                        "live_view: the callback that takes snapshots is empty (live_view.cpp:"));
     for (auto const interval : {0ms, -1ms}) {
         cuota::live_view_options how;
         how.interval = interval;
-        CHECK(support::has(support::thrown<cuota::misuse>([&] {
+        CHECK(support::has(support::thrown<cuota::usage_error>([&] {
                                live_view const view{file.get(), [] { return memory_snapshot{}; }, how};
                            }).what(),
                            "live_view: the interval must be positive (live_view.cpp:"));

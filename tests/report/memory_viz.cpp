@@ -157,14 +157,14 @@ for device, trace in enumerate(d["device_traces"]):
     check_segments(device, trace)
 )py";
 
-/// Returns the peak of the requested bytes by levels_of.
+/// Returns the peak of the requested bytes by usage_over_time.
 [[nodiscard]] std::size_t peak_asked_for(recording r, std::vector<std::uint16_t> const& sources) {
     for (cuota::memory_event& e : r.events)
         if (e.kind == event_kind::allocated || e.kind == event_kind::free_requested) e.size = e.bytes;
-    for (cuota::pool_facts& pool : r.at_end.pools)
-        for (cuota::segment_facts& s : pool.segments)
-            for (cuota::block_facts& b : s.blocks) b.size = b.requested;
-    return cuota::levels_of(r, {.sources = sources}).total.peak;
+    for (cuota::pool_info& pool : r.final_snapshot.pools)
+        for (cuota::segment_info& s : pool.segments)
+            for (cuota::block_info& b : s.blocks) b.size = b.requested;
+    return cuota::usage_over_time(r, {.sources = sources}).total.peak;
 }
 
 struct viz_claim {
@@ -204,20 +204,20 @@ struct viz_claim {
 /// that are freed.
 [[nodiscard]] recording viz_by_hand() {
     recording r;
-    r.began = std::chrono::system_clock::time_point{std::chrono::seconds{1'700'000'000}};
+    r.start_time = std::chrono::system_clock::time_point{std::chrono::seconds{1'700'000'000}};
     r.sites = {{}, {"weights", {"a.cpp", 11}}, {"x", {"b.cpp", 22}}};
     r.sources = {{.kind = source_kind::program},
                  {.kind = source_kind::budget, .name = "root", .limit = 10'000},
                  {.kind = source_kind::pool, .name = "one", .device = 0, .budget = 1, .pool = 0},
                  {.kind = source_kind::pool, .name = "two", .device = 2, .pool = 1},
                  {.kind = source_kind::resource, .name = "pinned", .memory = cuota::memory_kind::pinned}};
-    r.at_end.pools.resize(2);
-    cuota::segment_facts s{4096, 4096, false, {}};
+    r.final_snapshot.pools.resize(2);
+    cuota::segment_info s{4096, 4096, false, {}};
     s.blocks = {{.address = 4096, .size = 512, .requested = 300, .name = "weights", .where = {"a.cpp", 11}},
                 {.address = 4608, .size = 1024, .requested = 0, .use = block_use::pending},
                 {.address = 5632, .size = 2560}};
     s.blocks[0].use = block_use::live;
-    r.at_end.pools[0].segments.push_back(s);
+    r.final_snapshot.pools[0].segments.push_back(s);
     return r;
 }
 void viz_event(recording& to, event_kind kind, std::uint16_t source, std::uint64_t address, std::size_t bytes,
@@ -239,7 +239,7 @@ void viz_event(recording& to, event_kind kind, std::uint16_t source, std::uint64
     viz_event(r, event_kind::free_requested, 2, 4608, 200);  // allocated before the recording
     viz_event(r, event_kind::allocated, 2, 4608, 400);       // same address, completion not yet seen
     viz_event(r, event_kind::free_completed, 2, 4608, 200);
-    viz_event(r, event_kind::segment_taken, 3, 4096, 8192);  // also an address of the other device
+    viz_event(r, event_kind::segment_allocated, 3, 4096, 8192);  // also an address of the other device
     viz_event(r, event_kind::allocated, 3, 4096, 7000);
     viz_event(r, event_kind::allocated, 4, 4096, 100);  // and in pinned memory
     viz_event(r, event_kind::allocated, 1, 4097, 5000);
@@ -250,8 +250,8 @@ void viz_event(recording& to, event_kind kind, std::uint16_t source, std::uint64
     viz_event(r, event_kind::free_completed, 3, 4096, 7000, 9);
     viz_event(r, event_kind::free_requested, 2, 5120, 500);
     viz_event(r, event_kind::free_requested, 4, 4096, 100);
-    viz_event(r, event_kind::segment_returned, 3, 4096, 8192);
-    viz_event(r, event_kind::segment_returned, 3, 65536, 4096);  // added before the recording
+    viz_event(r, event_kind::segment_freed, 3, 4096, 8192);
+    viz_event(r, event_kind::segment_freed, 3, 65536, 4096);  // added before the recording
     return r;
 }
 
@@ -259,10 +259,10 @@ void viz_event(recording& to, event_kind kind, std::uint16_t source, std::uint64
 [[nodiscard]] recording viz_pages_beside_pieces() {
     recording r = viz_by_hand();
     r.sources[3].device = 0;
-    r.at_end.pools[1].segments = {{1 << 20, 4096, true, {}}};
-    viz_event(r, event_kind::segment_taken, 3, 1 << 20, 8192);
+    r.final_snapshot.pools[1].segments = {{1 << 20, 4096, true, {}}};
+    viz_event(r, event_kind::segment_allocated, 3, 1 << 20, 8192);
     viz_event(r, event_kind::allocated, 4, 4096, 100);
-    viz_event(r, event_kind::segment_returned, 3, (1 << 20) + 4096, 4096);
+    viz_event(r, event_kind::segment_freed, 3, (1 << 20) + 4096, 4096);
     viz_event(r, event_kind::free_requested, 4, 4096, 100);
     viz_event(r, event_kind::refused, 1, 0, cuota::unlimited);
     return r;
@@ -278,8 +278,8 @@ void viz_event(recording& to, event_kind kind, std::uint16_t source, std::uint64
     cuota::recorder const recorder{budget, {.capacity = capacity}};
     cuota::scoped_pool two{part, {.name = "two"}};
     std::vector<float> const values(1000);
-    cuota::batch_loader const loader{cuota::memory_source{"numbers", values},
-                                     {.batch = 10, .device = budget}};
+    cuota::batch_loader const loader{cuota::memory_dataset{"numbers", values},
+                                     {.batch_size = 10, .device_budget = budget}};
     struct held_block {
         cuota::scoped_pool* pool;
         void* at;
@@ -350,10 +350,11 @@ TEST_CASE("memory_viz shows the sources that were chosen, and elsewhere what is 
     CHECK(python_finds(r, {{900 + 300}}, {.sources = {2}}));
     // A budget is on the device of its pools.
     CHECK(python_finds(r, {{peak_asked_for(r, {1, 2}), 100, 7000}}, {.elsewhere = 1}));
-    CHECK(support::has(support::thrown<cuota::misuse>([&] { (void)viz_json(r, {.sources = {5}}); }).what(),
-                       "source index 5 is out of range: the recording has 5"));
-    CHECK_THROWS_AS(viz_pickle(r, {.elsewhere = 1024}), cuota::misuse);
-    CHECK_THROWS_AS(viz_pickle(r, {.elsewhere = -1}), cuota::misuse);
+    CHECK(
+        support::has(support::thrown<cuota::usage_error>([&] { (void)viz_json(r, {.sources = {5}}); }).what(),
+                     "source index 5 is out of range: the recording has 5"));
+    CHECK_THROWS_AS(viz_pickle(r, {.elsewhere = 1024}), cuota::usage_error);
+    CHECK_THROWS_AS(viz_pickle(r, {.elsewhere = -1}), cuota::usage_error);
 }
 
 TEST_CASE("memory_viz of nothing is a snapshot, too", "[report][memory_viz][python]") {
@@ -383,7 +384,7 @@ TEST_CASE("memory_viz: numbers of any size are exact", "[report][memory_viz][pyt
             viz_event(r, event_kind::allocated, 2, n + bit * 3, 1, n);
             wanted += "," + std::to_string(n);
         }
-    r.at_end.pools.clear();
+    r.final_snapshot.pools.clear();
     for (cuota::event_source& s : r.sources) s.pool.reset();
     r.sources[3].device = 0;
     CHECK(python_finds(r, {{127}, wanted + "]\n", false}));
@@ -391,14 +392,14 @@ TEST_CASE("memory_viz: numbers of any size are exact", "[report][memory_viz][pyt
 
 TEST_CASE("memory_viz: pages come and go in other pieces", "[report][memory_viz]") {
     recording r = viz_by_hand();
-    r.at_end.pools[1].segments = {{8192, 4096, true, {}}, {1 << 20, 4096, true, {}}};
-    viz_event(r, event_kind::segment_taken, 3, 4096, 8192);
-    viz_event(r, event_kind::segment_taken, 3, 12288, 8192);
+    r.final_snapshot.pools[1].segments = {{8192, 4096, true, {}}, {1 << 20, 4096, true, {}}};
+    viz_event(r, event_kind::segment_allocated, 3, 4096, 8192);
+    viz_event(r, event_kind::segment_allocated, 3, 12288, 8192);
     viz_event(r, event_kind::allocated, 3, 8000, 5000);
     viz_event(r, event_kind::free_requested, 3, 8000, 5000);
-    viz_event(r, event_kind::segment_returned, 3, 16384, 4096);  // the end of a run, then its start
-    viz_event(r, event_kind::segment_returned, 3, 12288, 4096);
-    viz_event(r, event_kind::segment_returned, 3, 4096, 4096);
+    viz_event(r, event_kind::segment_freed, 3, 16384, 4096);  // the end of a run, then its start
+    viz_event(r, event_kind::segment_freed, 3, 12288, 4096);
+    viz_event(r, event_kind::segment_freed, 3, 4096, 4096);
     std::string const more = R"py(
 assert [e["action"] for e in d["device_traces"][2]] == ["segment_map"] * 2 + ["alloc", "free_requested", "free_completed"] + ["segment_unmap"] * 3
 )py";
@@ -406,7 +407,7 @@ assert [e["action"] for e in d["device_traces"][2]] == ["segment_map"] * 2 + ["a
                        {{300, 0, 5000},
                         more + "assert [s['is_expandable'] for s in d['segments']] == [False, True, True]"}));
     r.sources[3].pool.reset();  // the pool is destroyed: inferred from how it released memory
-    viz_event(r, event_kind::segment_returned, 3, 8192, 4096);
+    viz_event(r, event_kind::segment_freed, 3, 8192, 4096);
     CHECK(python_finds(r, {{300, 0, 5000}, R"py(
 assert {e["action"] for e in d["device_traces"][2][-4:]} == {"segment_unmap"}
 )py"}));
@@ -420,11 +421,11 @@ assert [e["action"] for e in d["device_traces"][0] if "segment" in e["action"]] 
 
 TEST_CASE("memory_viz ends what a recorder that paused did not see end", "[report][memory_viz][python]") {
     recording r = viz_by_hand();
-    viz_event(r, event_kind::segment_taken, 2, 65536, 4096);
+    viz_event(r, event_kind::segment_allocated, 2, 65536, 4096);
     viz_event(r, event_kind::allocated, 2, 65536, 1000);
     viz_event(r, event_kind::allocated, 2, 65536, 900);  // again, so it was freed in between
-    viz_event(r, event_kind::segment_taken, 2, 65536, 8192);
-    viz_event(r, event_kind::segment_taken, 3, 4096, 8192);  // and the snapshot shows all of these
+    viz_event(r, event_kind::segment_allocated, 2, 65536, 8192);
+    viz_event(r, event_kind::segment_allocated, 3, 4096, 8192);  // and the snapshot shows all of these
     viz_event(r, event_kind::allocated, 3, 4096, 800);
     CHECK(python_finds(r, {{1300, 0, 800},
                            R"py(

@@ -13,13 +13,13 @@
 #include "support/nvtx_tool.hpp"
 
 using cuota::nvtx_counter;
-using cuota::nvtx_life;
 using cuota::nvtx_mark;
 using cuota::nvtx_range;
+using cuota::nvtx_unique_range;
 using lines_of_nvtx = std::vector<std::string>;
 
-static_assert(!std::is_move_constructible_v<nvtx_range> && !std::is_copy_constructible_v<nvtx_life>);
-static_assert(std::is_nothrow_move_constructible_v<nvtx_life>);
+static_assert(!std::is_move_constructible_v<nvtx_range> && !std::is_copy_constructible_v<nvtx_unique_range>);
+static_assert(std::is_nothrow_move_constructible_v<nvtx_unique_range>);
 
 namespace {
 
@@ -53,21 +53,21 @@ TEST_CASE("A tag's text is told to NVTX once, whoever made it", "[report][nvtx]"
     taken_lines();
 }
 
-TEST_CASE("nvtx_life ends once, on any thread and in any order", "[report][nvtx]") {
+TEST_CASE("nvtx_unique_range ends once, on any thread and in any order", "[report][nvtx]") {
     taken_lines();
     auto const first = nvtx_tool.ranges + 1;
     auto const end_of = [&](std::uint64_t n) { return "cuota end " + std::to_string(first + n); };
     {
-        nvtx_life a{"a", 10};
-        nvtx_life b{"b", 20};
-        nvtx_life c{std::move(a)};
+        nvtx_unique_range a{"a", 10};
+        nvtx_unique_range b{"b", 20};
+        nvtx_unique_range c{std::move(a)};
         std::thread{[moved = std::move(c)]() mutable { moved.end(); }}.join();
         a.end();
-        c = nvtx_life{"d"};
-        c = nvtx_life{"e"};
+        c = nvtx_unique_range{"d"};
+        c = nvtx_unique_range{"e"};
         b.end();
         b.end();
-        nvtx_life const none;
+        nvtx_unique_range const none;
     }
     CHECK(taken_lines() == lines_of_nvtx{"cuota start #a 10", "cuota start #b 20", end_of(0),
                                          "cuota start #d 0", "cuota start #e 0", end_of(2), end_of(1),
@@ -77,16 +77,16 @@ TEST_CASE("nvtx_life ends once, on any thread and in any order", "[report][nvtx]
 TEST_CASE("nvtx_mark tells a refusal with the bytes that were asked for", "[report][nvtx]") {
     taken_lines();
     cuota::refusal r;
-    r.asked = 123;
+    r.requested = 123;
     nvtx_mark(r);
     r.request.name = "rows";
     r.budgets = {{"loader", 50, 10, 20, false, false}};
     nvtx_mark(r);
     nvtx_mark(cuota::budget_exceeded{r});
 
-    CHECK(taken_lines() == lines_of_nvtx{"cuota mark refused 123 in colour",
-                                         "cuota mark refused rows of loader 123 in colour",
-                                         "cuota mark refused rows of loader 123 in colour"});
+    CHECK(taken_lines() == lines_of_nvtx{"cuota mark refused 123 in color",
+                                         "cuota mark refused rows of loader 123 in color",
+                                         "cuota mark refused rows of loader 123 in color"});
 }
 
 TEST_CASE("nvtx_counter samples bytes where NVTX has counters", "[report][nvtx]") {

@@ -39,10 +39,10 @@ namespace {
     s.give(b);
     return s;
 }
-[[nodiscard]] script pinned_blocks(std::size_t asked, std::size_t size) {
+[[nodiscard]] script pinned_blocks(std::size_t requested, std::size_t size) {
     script s;
     auto const host = s.resource("host", cuota::memory_kind::pinned);
-    s.give(s.take(host, s.site("batch"), size, asked));
+    s.give(s.take(host, s.site("batch"), size, requested));
     return s;
 }
 
@@ -55,7 +55,7 @@ TEST_CASE("a peak that is mostly one tag's is told by its share", "[report][diag
           "pool work: at its peak of 100.0 MiB, 71 % was activations (train.cpp:17): 71.0 MiB in 1 block");
     CHECK(found[0].level == cuota::severity::note);
     CHECK(found[0].bytes == 71_MiB);
-    CHECK(found[0].of == 100_MiB);
+    CHECK(found[0].reference_bytes == 100_MiB);
     CHECK(found[0].count == 1);
     CHECK(found[0].where.line == 17);
 }
@@ -114,7 +114,7 @@ TEST_CASE("what lived before a recording is part of its peak", "[report][diagnos
     s.drop(1);  // only the deallocation is recorded
     auto const found = peaks_in(s);
     REQUIRE(found.size() == 1);
-    CHECK(found[0].of == 100_MiB);
+    CHECK(found[0].reference_bytes == 100_MiB);
     s.drop(1);
     CHECK(peaks_in(s).size() == 1);
 }
@@ -156,7 +156,7 @@ TEST_CASE("peaks are those that adding up finds", "[report][diagnosis]") {
             ++there[pool];
             if (now[pool] > most[pool]) most[pool] = now[pool], blocks[pool] = there[pool];
         }
-        cuota::lives const all = cuota::replay(s.made());
+        cuota::memory_lifetimes const all = cuota::lifetimes_of(s.made());
         auto const peaks = cuota::detail::diagnosis::peaks_of(s.made(), all);
         for (std::uint16_t const pool : pools) {
             REQUIRE(peaks[pool].size == most[pool]);

@@ -14,7 +14,7 @@ using cuota::other_programs_text;
 
 namespace {
 
-using process_answer = cuota::nvml_answer<std::vector<nvml_process>>;
+using process_answer = cuota::nvml_result<std::vector<nvml_process>>;
 
 constexpr std::size_t mib = std::size_t{1} << 20;
 

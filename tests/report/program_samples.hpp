@@ -32,7 +32,8 @@ public:
         stream.synchronize();
     }
 
-    void* take(std::size_t bytes, cuota::tag name = {}, cuota::place where = cuota::place::here()) {
+    void* take(std::size_t bytes, cuota::tag name = {},
+               cuota::source_location where = cuota::source_location::current()) {
         void* const p = pool.allocate(stream, bytes, 256, name, where);
         held_.push_back({p, bytes});
         return p;
@@ -42,7 +43,8 @@ public:
         pool.deallocate(stream, p, at->bytes);
         held_.erase(at);
     }
-    void take_and_give(std::size_t bytes, cuota::tag name = {}, cuota::place where = cuota::place::here()) {
+    void take_and_give(std::size_t bytes, cuota::tag name = {},
+                       cuota::source_location where = cuota::source_location::current()) {
         give(take(bytes, name, where));
     }
     template <class Body>

@@ -142,8 +142,8 @@ cuota::budget_entry metrics_budget(std::string name, std::size_t limit, std::siz
     return b;
 }
 
-cuota::pool_facts metrics_pool(std::string name, std::size_t first) {
-    cuota::pool_facts p;
+cuota::pool_info metrics_pool(std::string name, std::size_t first) {
+    cuota::pool_info p;
     p.name = std::move(name);
     p.device = 0;
     p.stats = {first,     first + 1, first + 2, first + 3,  first + 4,  first + 5,  first + 6,
@@ -189,7 +189,7 @@ cuota_pool_largest_free_bytes {"budget": "trainer/loader", "device": "0", "memor
 cuota_pool_segments {"budget": "trainer/loader", "device": "0", "memory": "device", "pool": "activations"} 1011
 cuota_pool_live_blocks {"budget": "trainer/loader", "device": "0", "memory": "device", "pool": "activations"} 1008
 cuota_pool_free_blocks {"budget": "trainer/loader", "device": "0", "memory": "device", "pool": "activations"} 1009
-cuota_pool_taken_again_total {"budget": "trainer/loader", "device": "0", "memory": "device", "pool": "activations"} 1012
+cuota_pool_thread_cache_hits_total {"budget": "trainer/loader", "device": "0", "memory": "device", "pool": "activations"} 1012
 cuota_pool_stream_waits_total {"budget": "trainer/loader", "device": "0", "memory": "device", "pool": "activations"} 1013
 cuota_tag_requested_bytes {"budget": "trainer/loader", "device": "0", "memory": "device", "pool": "activations", "tag": "weights"} 700
 cuota_tag_requested_bytes {"budget": "trainer/loader", "device": "0", "memory": "device", "pool": "activations", "tag": "untagged"} 10
@@ -200,9 +200,9 @@ cuota_tag_live_blocks {"budget": "trainer/loader", "device": "0", "memory": "dev
 cuota_tag_live_blocks {"budget": "trainer/loader", "device": "0", "memory": "device", "pool": "activations", "tag": "untagged"} 1
 cuota_device_total_bytes {"device": "0", "model": "simulated"} 1000
 cuota_device_free_bytes {"device": "0", "model": "simulated"} 400
-cuota_device_ours_bytes {"device": "0", "model": "simulated"} 250
-cuota_device_elsewhere_bytes {"device": "0", "model": "simulated"} 350
-cuota_device_overhead_bytes {"device": "0", "model": "simulated"} 40
+cuota_device_own_bytes {"device": "0", "model": "simulated"} 250
+cuota_device_external_bytes {"device": "0", "model": "simulated"} 350
+cuota_device_baseline_bytes {"device": "0", "model": "simulated"} 40
 )");
     CHECK(metrics_of(a_snapshot_to_scrape(), {.open_metrics = true}) == text);
 }
@@ -279,7 +279,7 @@ TEST_CASE(
     using labels = std::vector<std::pair<std::string, std::string>>;
     for (auto const& wrong : {labels{{"", "x"}}, labels{{"1a", "x"}}, labels{{"__name__", "x"}},
                               labels{{"a-b", "x"}}, labels{{"budget", "x"}}, labels{{"a", "1"}, {"a", "2"}}})
-        CHECK_THROWS_AS(prometheus_text(s, {.labels = wrong}), cuota::misuse);
+        CHECK_THROWS_AS(prometheus_text(s, {.labels = wrong}), cuota::usage_error);
 }
 
 TEST_CASE("prometheus_text of nothing is still in the format", "[report][prometheus][python]") {

@@ -24,7 +24,7 @@
 #include "support/thrown.hpp"
 
 using namespace cuota::literals;
-using cuota::addresses_only;
+using cuota::dry_run_memory;
 using cuota::event_kind;
 using cuota::memory_event;
 using cuota::recorded;
@@ -33,7 +33,7 @@ using cuota::recording;
 using cuota::tag;
 
 // It has the properties of the wrapped resource.
-static_assert(cuota::device_resource<recorded<>> && !cuota::host_resource<recorded<>>);
+static_assert(cuota::device_accessible_resource<recorded<>> && !cuota::host_accessible_resource<recorded<>>);
 static_assert(cuota::host_only_resource<recorded<cuota::pinned_memory>>);
 static_assert(sizeof(recorded<cuota::any_resource>) == sizeof(void*));
 static_assert(!std::is_default_constructible_v<recorded<>>);
@@ -70,7 +70,7 @@ struct eavesdropper {
         return reinterpret_cast<void*>(std::uintptr_t{512});
     }
     void deallocate_sync(void*, std::size_t, std::size_t) noexcept { *heard = kinds_in(to.read()); }
-    [[nodiscard]] static std::size_t granule() noexcept { return 1; }
+    [[nodiscard]] static std::size_t granularity() noexcept { return 1; }
     [[nodiscard]] static constexpr cuota::memory_kind kind() noexcept { return cuota::memory_kind::pinned; }
     friend bool operator==(eavesdropper const&, eavesdropper const&) = default;
 
@@ -93,7 +93,7 @@ TEST_CASE("recorded memory behaves as a resource", "[report][recorded]") {
     SECTION("of recorded memory") { support::behaves_as_a_resource(recorded<recorded<>>{recorded<>{r}, r}); }
     recording const seen = r.read();
     CHECK(seen.dropped == 0);
-    for (cuota::block_life const& b : cuota::replay(seen).blocks) {
+    for (cuota::block_lifetime const& b : cuota::lifetimes_of(seen).blocks) {
         CHECK(b.from);
         CHECK(b.until);
     }
@@ -101,7 +101,7 @@ TEST_CASE("recorded memory behaves as a resource", "[report][recorded]") {
 
 TEST_CASE("an allocation is recorded with its tag, place, stream and sizes", "[report][recorded]") {
     recorder const r;
-    recorded memory{addresses_only{512}, r, "scratch"};
+    recorded memory{dry_run_memory{512}, r, "scratch"};
     cuota::stream s;
     void* const p = memory.allocate(s, 1000, 256, labelled_as("weights", 7));
     void* const q = memory.allocate_sync(512, 256, labelled_as("gradients", 9));
@@ -129,7 +129,7 @@ TEST_CASE("an allocation is recorded with its tag, place, stream and sizes", "[r
 
 TEST_CASE("a release in stream order is requested, one at once is done with", "[report][recorded]") {
     recorder r;
-    recorded memory{addresses_only{512}, r};
+    recorded memory{dry_run_memory{512}, r};
     cuota::stream s;
     void* const p = memory.allocate(s, 1000);
     void* const q = memory.allocate(cudaStreamPerThread, 1);
@@ -151,7 +151,7 @@ TEST_CASE("a release in stream order is requested, one at once is done with", "[
 
 TEST_CASE("a native stream is recorded by its id", "[report][recorded]") {
     recorder const r;
-    recorded memory{addresses_only{}, r};
+    recorded memory{dry_run_memory{}, r};
     void* const p = memory.allocate(cudaStreamPerThread, 1);
     memory.deallocate(cudaStreamPerThread, p, 1);
     recording const seen = r.read();
@@ -162,7 +162,7 @@ TEST_CASE("a native stream is recorded by its id", "[report][recorded]") {
 
 TEST_CASE("zero bytes are no event", "[report][recorded]") {
     recorder const r;
-    recorded memory{addresses_only{}, r};
+    recorded memory{dry_run_memory{}, r};
     CHECK(memory.allocate_sync(0) == nullptr);
     memory.deallocate_sync(nullptr, 0);
     memory.deallocate(cudaStreamPerThread, nullptr, 0);
@@ -172,11 +172,11 @@ TEST_CASE("zero bytes are no event", "[report][recorded]") {
 TEST_CASE("a refusal is recorded with what was asked, and goes on", "[report][recorded]") {
     recorder const r;
     cuota::budget b{"b", 2048};
-    recorded memory{cuota::budgeted<addresses_only>{b, addresses_only{512}}, r};
+    recorded memory{cuota::budgeted<dry_run_memory>{b, dry_run_memory{512}}, r};
     void* const p = memory.allocate_sync(1000);
     auto const refused = support::thrown<cuota::budget_exceeded>(
         [&] { (void)memory.allocate(cudaStreamPerThread, 5000, 256, labelled_as("activations", 11)); });
-    CHECK(refused.facts().asked == 5000);
+    CHECK(refused.info().requested == 5000);
     recording const seen = r.read();
     CHECK(kinds_in(seen) == "allocated refused");
     memory_event const& e = seen.events[1];
@@ -199,7 +199,7 @@ TEST_CASE("a refusal is recorded with what was asked, and goes on", "[report][re
 TEST_CASE("what is no refusal is no event", "[report][recorded]") {
     recorder const r;
     recorded<> memory{r};
-    CHECK_THROWS_AS(memory.allocate_sync(16, 24), cuota::misuse);
+    CHECK_THROWS_AS(memory.allocate_sync(16, 24), cuota::usage_error);
     CHECK(r.read().events.empty());
 }
 
@@ -220,7 +220,7 @@ TEST_CASE("an allocation is recorded after upstream gave it, a release before it
 
 TEST_CASE("while its recorder pauses, recorded memory goes on unseen", "[report][recorded]") {
     recorder r;
-    recorded memory{addresses_only{}, r};
+    recorded memory{dry_run_memory{}, r};
     r.pause();
     void* const p = memory.allocate(cudaStreamPerThread, 100);
     CHECK(p != nullptr);
@@ -258,14 +258,14 @@ TEST_CASE("copies of recorded memory are one source, which ends with the last of
     recorder const r;
     cuota::detail::recorder_state const& state = *cuota::detail::recorder_access::state(r);
     {
-        recorded const first{addresses_only{}, r};
+        recorded const first{dry_run_memory{}, r};
         {
             recorded copy = first;
             CHECK(copy == first);
             copy.deallocate_sync(copy.allocate_sync(1), 1);
         }
         CHECK_FALSE(state.has_ended(1));
-        CHECK_FALSE(first == recorded{addresses_only{}, r});
+        CHECK_FALSE(first == recorded{dry_run_memory{}, r});
         CHECK(state.has_ended(2));
     }
     CHECK(state.has_ended(1));
@@ -276,7 +276,7 @@ TEST_CASE("copies of recorded memory are one source, which ends with the last of
 }
 
 TEST_CASE("recorded memory outlives the handle of its recorder", "[report][recorded]") {
-    recorded memory{addresses_only{}, recorder{{.capacity = 4}}};
+    recorded memory{dry_run_memory{}, recorder{{.capacity = 4}}};
     void* const p = memory.allocate_sync(1);
     memory.deallocate_sync(p, 1);
     CHECK(p != nullptr);
@@ -285,9 +285,9 @@ TEST_CASE("recorded memory outlives the handle of its recorder", "[report][recor
 TEST_CASE("a recorder with too many sources takes no recorded memory", "[report][recorded]") {
     recorder const r{{.capacity = 1, .sites = 0}};
     cuota::detail::recorder_state& state = *cuota::detail::recorder_access::state(r);
-    for (std::size_t i = 1; i != state.most_sources; ++i) (void)state.add_source({});
-    auto const refused = support::thrown<cuota::misuse>([&] {
-        recorded<addresses_only> one{addresses_only{}, r, "one", {"train.cpp", 3}};
+    for (std::size_t i = 1; i != state.max_sources; ++i) (void)state.add_source({});
+    auto const refused = support::thrown<cuota::usage_error>([&] {
+        recorded<dry_run_memory> one{dry_run_memory{}, r, "one", {"train.cpp", 3}};
     });
     CHECK(refused.where().line == 3);
 }
@@ -300,7 +300,7 @@ TEST_CASE("a pool over recorded memory is seen by its segments", "[report][recor
         memory.deallocate_sync(memory.allocate_sync(1000), 1000);
     }
     recording const seen = r.read();
-    auto const lives = cuota::replay(seen);
+    auto const lives = cuota::lifetimes_of(seen);
     REQUIRE(lives.blocks.size() == 1);
     CHECK(lives.blocks[0].bytes >= 1000);
     CHECK(lives.blocks[0].until);

@@ -36,21 +36,23 @@ std::string notes_in(recording const& r) {
 TEST_CASE("a recorder remembers 65,536 events as a rule, and as many as it is told", "[report][recorder]") {
     CHECK(recorder{}.capacity() == 65'536);
     CHECK(recorder{{.capacity = 1000}}.capacity() == 1024);
-    auto const refused = support::thrown<cuota::misuse>([] { recorder{{.capacity = 0}, {"train.cpp", 4}}; });
+    auto const refused = support::thrown<cuota::usage_error>([] {
+        recorder{{.capacity = 0}, {"train.cpp", 4}};
+    });
     CHECK(refused.where().line == 4);
-    CHECK_THROWS_AS((recorder{{.sites = cuota::unlimited}}), cuota::misuse);
+    CHECK_THROWS_AS((recorder{{.sites = cuota::unlimited}}), cuota::usage_error);
 }
 
 TEST_CASE("a note is an event of the program's own", "[report][recorder]") {
     recorder r{{.capacity = 8}};
     unsigned const line = __LINE__ + 1;
-    r.note("epoch 1");
-    r.note(std::string{"epoch "} + "1", {"train.cpp", 30});
+    r.mark("epoch 1");
+    r.mark(std::string{"epoch "} + "1", {"train.cpp", 30});
     recording const seen = r.read();
     REQUIRE(seen.events.size() == 2);
     CHECK(notes_in(seen) == "epoch 1, epoch 1");
     memory_event const& e = seen.events[0];
-    CHECK(e.kind == event_kind::noted);
+    CHECK(e.kind == event_kind::marker);
     CHECK(seen.sources.at(e.source).kind == cuota::source_kind::program);
     CHECK(seen.sites[e.site].where.line == line);
     CHECK(seen.sites[seen.events[1].site].where.line == 30);
@@ -60,7 +62,7 @@ TEST_CASE("a note is an event of the program's own", "[report][recorder]") {
 
 TEST_CASE("a recorder forgets the oldest notes first", "[report][recorder]") {
     recorder r{{.capacity = 2}};
-    for (char const* text : {"a", "b", "c"}) r.note(text);
+    for (char const* text : {"a", "b", "c"}) r.mark(text);
     CHECK(notes_in(r.read()) == "b, c");
     CHECK(r.read().dropped == 1);
 }
@@ -68,13 +70,13 @@ TEST_CASE("a recorder forgets the oldest notes first", "[report][recorder]") {
 TEST_CASE("a recorder can pause, and goes on", "[report][recorder]") {
     recorder r{{.capacity = 8}};
     CHECK(r.is_recording());
-    r.note("before");
+    r.mark("before");
     r.pause();
     CHECK_FALSE(r.is_recording());
-    r.note("meanwhile");
+    r.mark("meanwhile");
     r.resume();
     CHECK(r.is_recording());
-    r.note("after");
+    r.mark("after");
     CHECK(notes_in(r.read()) == "before, after");
     CHECK(r.read().sites.size() == 3);  // notes that were not recorded use no site
 }
@@ -83,26 +85,26 @@ TEST_CASE("a note that is not recorded is not kept either", "[report][recorder]"
     recorder r{{.capacity = 8}};
     r.pause();
     support::failing_heap const heap{0};
-    r.note("said by nobody else, and longer than a string has room for");
+    r.mark("said by nobody else, and longer than a string has room for");
     CHECK(heap.refused() == 0);
 }
 
 TEST_CASE("a recorder can be cleared, and its clock goes on", "[report][recorder]") {
     recorder r{{.capacity = 8}};
-    r.note("before");
+    r.mark("before");
     recording const before = r.read();
     r.clear();
-    r.note("after");
+    r.mark("after");
     recording const after = r.read();
     CHECK(notes_in(after) == "after");
     CHECK(after.dropped == 0);
-    CHECK(after.began == before.began);
+    CHECK(after.start_time == before.start_time);
 }
 
 TEST_CASE("copies of a recorder are one, two made alike are not", "[report][recorder]") {
     recorder const a{{.capacity = 8}};
     recorder b = a;
-    b.note("through the copy");
+    b.mark("through the copy");
     b.pause();
     CHECK(notes_in(a.read()) == "through the copy");
     CHECK_FALSE(a.is_recording());
@@ -115,7 +117,7 @@ TEST_CASE("threads share a recorder", "[report][recorder]") {
     std::vector<std::thread> threads;
     for (int t = 0; t != 4; ++t)
         threads.emplace_back([mine = r]() mutable {
-            for (int i = 0; i != 100; ++i) mine.note("step");
+            for (int i = 0; i != 100; ++i) mine.mark("step");
         });
     for (std::thread& t : threads) t.join();
     recording const seen = r.read();

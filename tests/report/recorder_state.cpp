@@ -19,9 +19,9 @@
 using cuota::event_kind;
 using cuota::event_source;
 using cuota::memory_event;
-using cuota::place;
 using cuota::recording;
 using cuota::source_kind;
+using cuota::source_location;
 using cuota::tag;
 using cuota::detail::recorder_state;
 
@@ -35,7 +35,7 @@ event_source some_source(std::string name) {
     return s;
 }
 void put_at(recorder_state& to, std::uint16_t source, std::uint64_t address, tag name = {},
-            place where = {}) {
+            source_location where = {}) {
     to.put(event_kind::allocated, source, name, where, address, 10, 16, 7);
 }
 std::vector<std::uint64_t> addresses_in(recording const& r) {
@@ -48,7 +48,7 @@ using numbers = std::vector<std::uint64_t>;
 }  // namespace
 
 TEST_CASE("a recorder's first source is the program, its first site nobody's", "[report][recorder_state]") {
-    recorder_state const state{16, 16, place::here()};
+    recorder_state const state{16, 16, source_location::current()};
     recording const r = state.read();
     REQUIRE(r.sources.size() == 1);
     CHECK(r.sources[0].kind == source_kind::program);
@@ -57,11 +57,11 @@ TEST_CASE("a recorder's first source is the program, its first site nobody's", "
     CHECK(r.sites[0].name.is_empty());
     CHECK(r.events.empty());
     CHECK(r.dropped == 0);
-    CHECK(r.at_end.pools.empty());
+    CHECK(r.final_snapshot.pools.empty());
 }
 
 TEST_CASE("sources are numbered, and stay when they end, without a pool", "[report][recorder_state]") {
-    recorder_state state{16, 16, place::here()};
+    recorder_state state{16, 16, source_location::current()};
     std::uint16_t const a = state.add_source(some_source("a"));
     std::uint16_t const b = state.add_source(some_source("b"));
     CHECK(a == 1);
@@ -82,19 +82,18 @@ TEST_CASE("sources are numbered, and stay when they end, without a pool", "[repo
 }
 
 TEST_CASE("one source more than an event can name is refused", "[report][recorder_state]") {
-    recorder_state state{1, 0, place::here()};
-    for (std::size_t i = 1; i != recorder_state::most_sources; ++i) REQUIRE(state.add_source({}) == i);
-    auto const refused = support::thrown<cuota::misuse>([&] {
+    recorder_state state{1, 0, source_location::current()};
+    for (std::size_t i = 1; i != recorder_state::max_sources; ++i) REQUIRE(state.add_source({}) == i);
+    auto const refused = support::thrown<cuota::usage_error>([&] {
         (void)state.add_source(some_source("pinned"), {"train.cpp", 8});
     });
-    CHECK(
-        std::string{refused.what()} ==
-        "cuota::misuse: recorder: the maximum of 65'535 sources is reached; cannot add pinned (train.cpp:8)");
-    CHECK(state.read().sources.size() == recorder_state::most_sources);
+    CHECK(std::string{refused.what()} == "cuota::usage_error: recorder: the maximum of 65'535 sources is "
+                                         "reached; cannot add pinned (train.cpp:8)");
+    CHECK(state.read().sources.size() == recorder_state::max_sources);
 }
 
 TEST_CASE("an event comes back with all that was said, and its site", "[report][recorder_state]") {
-    recorder_state state{16, 16, place::here()};
+    recorder_state state{16, 16, source_location::current()};
     std::uint16_t const source = state.add_source(some_source("a"));
     state.put(event_kind::refused, source, "weights", {"train.cpp", 17}, 1, 2, 3, 4);
     recording const r = state.read();
@@ -110,7 +109,7 @@ TEST_CASE("an event comes back with all that was said, and its site", "[report][
 TEST_CASE("equal sites behind different pointers are one in a recording", "[report][recorder_state]") {
     static char const here[] = "train.cpp";
     static char const there[] = "train.cpp";
-    recorder_state state{16, 16, place::here()};
+    recorder_state state{16, 16, source_location::current()};
     put_at(state, 0, 1, "weights", {here, 5});
     put_at(state, 0, 2, "weights", {there, 5});
     put_at(state, 0, 3, "weights", {there, 6});
@@ -123,7 +122,7 @@ TEST_CASE("equal sites behind different pointers are one in a recording", "[repo
 }
 
 TEST_CASE("sites that there is no room for are nobody's", "[report][recorder_state]") {
-    recorder_state state{16, 1, place::here()};
+    recorder_state state{16, 1, source_location::current()};
     put_at(state, 0, 1, "weights");
     put_at(state, 0, 2, "gradients");
     recording const r = state.read();
@@ -133,7 +132,7 @@ TEST_CASE("sites that there is no room for are nobody's", "[report][recorder_sta
 }
 
 TEST_CASE("a recording ends for each source where it is cut", "[report][recorder_state]") {
-    recorder_state state{16, 16, place::here()};
+    recorder_state state{16, 16, source_location::current()};
     std::uint16_t const a = state.add_source(some_source("a"));
     std::uint16_t const b = state.add_source(some_source("b"));
     put_at(state, a, 1);
@@ -156,7 +155,7 @@ TEST_CASE("a recording ends for each source where it is cut", "[report][recorder
 }
 
 TEST_CASE("what went before the last clear is not read, and not counted", "[report][recorder_state]") {
-    recorder_state state{4, 16, place::here()};
+    recorder_state state{4, 16, source_location::current()};
     for (std::uint64_t i = 0; i != 6; ++i) put_at(state, 0, i);
     CHECK(state.read().dropped == 2);
     state.clear();
@@ -170,7 +169,7 @@ TEST_CASE("what went before the last clear is not read, and not counted", "[repo
 }
 
 TEST_CASE("a recorder that pauses takes no events", "[report][recorder_state]") {
-    recorder_state state{4, 16, place::here()};
+    recorder_state state{4, 16, source_location::current()};
     CHECK(state.is_recording());
     put_at(state, 0, 1);
     state.set_recording(false);
@@ -187,14 +186,14 @@ TEST_CASE("a recorder that pauses takes no events", "[report][recorder_state]") 
 TEST_CASE("events are timed from the begin, and were all before they are read", "[report][recorder_state]") {
     auto const before = std::chrono::steady_clock::now();
     auto const began = std::chrono::system_clock::now();
-    recorder_state state{16, 16, place::here()};
+    recorder_state state{16, 16, source_location::current()};
     put_at(state, 0, 1);
     std::this_thread::sleep_for(std::chrono::milliseconds{20});
     put_at(state, 0, 2);
     recording const r = state.read();
     auto const took = std::chrono::steady_clock::now() - before;
     REQUIRE(r.events.size() == 2);
-    CHECK(r.began >= began);
+    CHECK(r.start_time >= began);
     CHECK(r.events[1].at - r.events[0].at >= 15'000'000);
     CHECK(std::chrono::nanoseconds{r.events[1].at} <= took + std::chrono::milliseconds{10});
 }
@@ -210,7 +209,7 @@ TEST_CASE("an event is never before the one that drew its ticket first", "[repor
 }
 
 TEST_CASE("an event takes nothing from the heap, its first site neither", "[report][recorder_state]") {
-    recorder_state state{8, 2, place::here()};
+    recorder_state state{8, 2, source_location::current()};
     support::failing_heap const heap{0};  // a throw would end the program: put is noexcept
     for (unsigned line = 1; line != 100; ++line) put_at(state, 0, line, "weights", {"train.cpp", line});
     CHECK(heap.refused() == 0);
@@ -220,7 +219,7 @@ TEST_CASE("an event takes nothing from the heap, its first site neither", "[repo
 TEST_CASE("threads put while others read, clear, pause and come and go", "[report][recorder_state]") {
     constexpr std::uint64_t threads = 3;
     constexpr std::uint64_t each = 30'000;
-    recorder_state state{256, 8, place::here()};
+    recorder_state state{256, 8, source_location::current()};
     std::atomic<std::uint64_t> at_work = threads;
     std::vector<std::thread> writers;
     for (std::uint64_t t = 0; t != threads; ++t)

@@ -34,13 +34,13 @@ char letter_of(event_kind kind) {
         case event_kind::allocated: return 'a';
         case event_kind::free_requested: return 'f';
         case event_kind::free_completed: return 'c';
-        case event_kind::segment_taken: return 's';
-        case event_kind::segment_returned: return 'r';
+        case event_kind::segment_allocated: return 's';
+        case event_kind::segment_freed: return 'r';
         case event_kind::refused: return 'X';
         case event_kind::reclaimed: return 'R';
         case event_kind::step_begun: return '<';
         case event_kind::step_ended: return '>';
-        case event_kind::noted: return '#';
+        case event_kind::marker: return '#';
     }
     return '?';
 }
@@ -61,18 +61,18 @@ void take_and_give(cuota::scoped_pool& pool, cuota::stream const& stream, std::s
 
 // Compares the blocks that are live at the end according to the events with those of the snapshot.
 void check_ends(cuota::recording const& r) {
-    cuota::lives const all = cuota::replay(r);
+    cuota::memory_lifetimes const all = cuota::lifetimes_of(r);
     for (std::size_t i = 0; i != r.sources.size(); ++i) {
         if (!r.sources[i].pool) continue;
-        cuota::pool_facts const& pool = r.at_end.pools[*r.sources[i].pool];
+        cuota::pool_info const& pool = r.final_snapshot.pools[*r.sources[i].pool];
         std::size_t blocks = 0, bytes = 0, size = 0, reserved = 0;
-        for (cuota::block_life const& b : all.blocks) {
+        for (cuota::block_lifetime const& b : all.blocks) {
             if (b.source != i || b.until) continue;
             ++blocks;
             bytes += b.bytes;
             size += b.size;
         }
-        for (cuota::segment_life const& s : all.segments)
+        for (cuota::segment_lifetime const& s : all.segments)
             if (s.source == i && !s.until) reserved += s.bytes;
         REQUIRE(blocks == pool.stats.live_blocks);
         REQUIRE(bytes == pool.stats.requested);
@@ -109,9 +109,9 @@ TEST_CASE("recorder looks on pools that were there, and on those that come", "[r
     REQUIRE(r.sources[*sources["part"].parent].name == "root");
     REQUIRE(sources["root"].limit == 64_MiB);
     REQUIRE_FALSE(sources["ended"].pool);
-    REQUIRE(r.at_end.pools[*sources["before"].pool].tags[0].peak == 5120);
+    REQUIRE(r.final_snapshot.pools[*sources["before"].pool].tags[0].peak == 5120);
 
-    cuota::lives const all = cuota::replay(r);
+    cuota::memory_lifetimes const all = cuota::lifetimes_of(r);
     REQUIRE(all.blocks.size() == 4);
     REQUIRE_FALSE(all.blocks[0].from);  // allocated before the first event
     REQUIRE(all.blocks[0].bytes == 5000);
@@ -152,13 +152,13 @@ TEST_CASE("recorder shows what loaders hold, also when their events are long gon
     cuota::budget budget{"root", 64_MiB};
     std::vector<float> const values(1000);
     auto const make = [&](cuota::tag name) {
-        cuota::loader_options how{.batch = 10, .device = budget};
+        cuota::loader_options how{.batch_size = 10, .device_budget = budget};
         how.name = name;
-        return cuota::batch_loader{cuota::memory_source{"numbers", values}, how};
+        return cuota::batch_loader{cuota::memory_dataset{"numbers", values}, how};
     };
     auto const live = [](cuota::recording const& r) {
         std::map<std::string, std::size_t> by_tag;
-        for (cuota::block_life const& b : cuota::replay(r).blocks)
+        for (cuota::block_lifetime const& b : cuota::lifetimes_of(r).blocks)
             if (!b.until) by_tag[r.sites[b.site].name.text()] += b.size;
         return by_tag;
     };
@@ -170,7 +170,7 @@ TEST_CASE("recorder shows what loaders hold, also when their events are long gon
         REQUIRE(live(recorder.read()) ==
                 std::map<std::string, std::size_t>{{"before", each}, {"later", each}});
     }
-    for (int i = 0; i != 100; ++i) cuota::recorder{recorder}.note("x");
+    for (int i = 0; i != 100; ++i) cuota::recorder{recorder}.mark("x");
     cuota::recording const r = recorder.read();
     REQUIRE(r.dropped > 0);
     REQUIRE(live(r) == std::map<std::string, std::size_t>{{"before", each}});
@@ -201,7 +201,7 @@ TEST_CASE("recorder: what goes while it pauses ends when its address is taken ag
     REQUIRE(again == a);
     cuota::recording const r = recorder.read();
     check_ends(r);
-    cuota::lives const all = cuota::replay(r);
+    cuota::memory_lifetimes const all = cuota::lifetimes_of(r);
     REQUIRE(all.blocks.size() == 4);
     REQUIRE(all.blocks[0].until == all.blocks[3].from);
     REQUIRE_FALSE(all.blocks[1].until);
@@ -232,7 +232,7 @@ TEST_CASE("recorder: what two look on, the second is refused by name", "[report]
     cuota::budget budget{"root", 64_MiB};
     cuota::scoped_pool pool{budget, {.name = "p"}};
     cuota::recorder const first{budget};
-    auto const refused = support::thrown<cuota::misuse>([&] { cuota::recorder const second{budget}; });
+    auto const refused = support::thrown<cuota::usage_error>([&] { cuota::recorder const second{budget}; });
     REQUIRE(support::has(refused.what(), "pool p: cannot record"));
     cuota::stream const stream;
     take_and_give(pool, stream);
@@ -249,8 +249,8 @@ TEST_CASE("recorder: a budget inside another is looked on once", "[report][recor
         REQUIRE_THROWS_AS(part.charge(40_MiB), cuota::budget_exceeded);
         cuota::recording const r = recorder.read();
         REQUIRE(story_of(r, "part") == "X");
-        REQUIRE(r.at_end.pools.size() == 1);
-        REQUIRE(r.at_end.budgets.size() == 2);
+        REQUIRE(r.final_snapshot.pools.size() == 1);
+        REQUIRE(r.final_snapshot.budgets.size() == 2);
         check_ends(r);
     };
     {

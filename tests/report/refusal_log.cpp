@@ -32,7 +32,7 @@ using namespace std::chrono_literals;
 
 static_assert(!std::is_copy_constructible_v<refusal_log>);
 static_assert(noexcept(std::declval<refusal_log&>().write(std::declval<refusal const&>())));
-static_assert(noexcept(std::declval<refusal_log&>().refused(std::declval<cuota::budget_exceeded const&>())));
+static_assert(noexcept(std::declval<refusal_log&>().write(std::declval<cuota::budget_exceeded const&>())));
 
 namespace {
 
@@ -55,7 +55,7 @@ struct log_by_hand {
 
 refusal a_refusal_for(cuota::tag name, unsigned line = 7, std::string budget = "loader") {
     refusal r;
-    r.asked = r.charged = 100;
+    r.requested = r.charged = 100;
     r.request.name = name;
     r.request.where = {"dir/train.cpp", line};
     r.budgets = {{std::move(budget), 50, 10, 20, false, false}, {"trainer", 1000, 10, 20, false, false}};
@@ -106,15 +106,15 @@ TEST_CASE("refusal_log makes two lines of a million refusals that are alike", "[
         if (i == 1200) *by_hand.now += 9500ms;
     }
     CHECK(by_hand.lines->size() == 1);
-    CHECK(log.count().held_back == 1204);
+    CHECK(log.count().suppressed == 1204);
     *by_hand.now += 1s;
     log.write(r);
 
     REQUIRE(by_hand.lines->size() == 3);
     CHECK(by_hand.lines->at(1) ==
           R"({"time":"2023-11-14T22:13:30.623Z","level":"warning","event":"refused_again",)"
-          R"("text":"and 1'204 more like it in 10 s","more":1204,"asked":120400,"seconds":10,)"
-          R"("budget":"trainer/loader","tag":"rows","place":{"file":"dir/train.cpp","line":7}})");
+          R"("text":"and 1'204 more like it in 10 s","more":1204,"requested":120400,"seconds":10,)"
+          R"("budget":"trainer/loader","tag":"rows","location":{"file":"dir/train.cpp","line":7}})");
     CHECK(has(by_hand.lines->at(2), R"("event":"refused",)"));
     CHECK(log.count().seen == 1206);
     CHECK(log.count().lines == 3);
@@ -132,7 +132,7 @@ TEST_CASE("refusal_log tells budgets, tags and places apart", "[report][refusal_
     }
 
     CHECK(by_hand.lines->size() == 4);
-    CHECK(log.count().held_back == 4);
+    CHECK(log.count().suppressed == 4);
 }
 
 TEST_CASE("refusal_log says what it held back when another kind comes, when it is told to, and at its end",
@@ -184,7 +184,7 @@ TEST_CASE("refusal_log ends each kind's window when it is over, not when another
 TEST_CASE("refusal_log writes a bounded number of lines, whatever kinds there are", "[report][refusal_log]") {
     log_by_hand by_hand;
     auto how = by_hand.options();
-    how.most_kinds = 3;
+    how.max_kinds = 3;
     refusal_log log{by_hand.sink(), how};
 
     for (unsigned line = 1; line != 1000; ++line) log.write(a_refusal_for("rows", line));
@@ -193,10 +193,10 @@ TEST_CASE("refusal_log writes a bounded number of lines, whatever kinds there ar
     for (unsigned line = 1; line != 1000; ++line) log.write(a_refusal_for("rows", line));
 
     CHECK(by_hand.lines->size() == 9);
-    CHECK(log.count().held_back == 2 * 995);
+    CHECK(log.count().suppressed == 2 * 995);
     std::size_t mixed = 0;
     for (auto const& line : *by_hand.lines)
-        if (has(line, R"("text":"and 995 more of other kinds in 1 s")") && has(line, R"("place":null)"))
+        if (has(line, R"("text":"and 995 more of other kinds in 1 s")") && has(line, R"("location":null)"))
             ++mixed;
     CHECK(mixed == 1);
 }
@@ -227,7 +227,7 @@ TEST_CASE("refusal_log throws nothing: its first error goes to the error sink, a
         log.write(a_refusal_for("labels"));
         log.write(a_refusal_for("labels"));
         CHECK(log.count().lost == 2);
-        CHECK(log.count().held_back == 1);
+        CHECK(log.count().suppressed == 1);
         CHECK(errors.take() == std::vector<std::string>{"no space left"});
 
         *by_hand.now += 11s;
@@ -312,7 +312,7 @@ TEST_CASE("refusal_log loses no refusal of many threads, and calls its sink one 
         CHECK(count.seen == 2000);
         CHECK(count.lost == 0);
         CHECK(count.lines == lines);
-        CHECK(count.held_back > 1000);
+        CHECK(count.suppressed > 1000);
     }
     CHECK_FALSE(overlapped);
 }
@@ -347,8 +347,8 @@ TEST_CASE("refusal_log writes to files and streams, a line at a time, and knows 
         CHECK(errors.take() == std::vector<std::string>{"cuota::refusal_log: write failed"});
         std::fclose(full);
     }
-    CHECK_THROWS_AS(refusal_log{static_cast<std::FILE*>(nullptr)}, cuota::misuse);
-    CHECK_THROWS_AS(refusal_log{refusal_log::sink{}}, cuota::misuse);
+    CHECK_THROWS_AS(refusal_log{static_cast<std::FILE*>(nullptr)}, cuota::usage_error);
+    CHECK_THROWS_AS(refusal_log{refusal_log::sink{}}, cuota::usage_error);
 }
 
 TEST_CASE("refusal_log takes what a budget throws", "[report][refusal_log]") {
@@ -358,9 +358,9 @@ TEST_CASE("refusal_log takes what a budget throws", "[report][refusal_log]") {
 
     try {
         (void)root.reserve(200, "too much");
-    } catch (cuota::budget_exceeded const& e) { log.refused(e); }
+    } catch (cuota::budget_exceeded const& e) { log.write(e); }
 
     REQUIRE(by_hand.lines->size() == 1);
-    CHECK(has(by_hand.lines->front(), R"("asked":200)"));
+    CHECK(has(by_hand.lines->front(), R"("requested":200)"));
     CHECK(has(by_hand.lines->front(), "root of log"));
 }

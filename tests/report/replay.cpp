@@ -20,9 +20,9 @@ namespace {
 
 using cuota::block_use;
 using cuota::event_kind;
-using cuota::lives;
+using cuota::lifetimes_of;
+using cuota::memory_lifetimes;
 using cuota::recording;
-using cuota::replay;
 
 using moment = std::optional<std::uint64_t>;
 constexpr moment never_seen{};
@@ -37,7 +37,7 @@ recording two_pools() {
     r.sources[3] = {cuota::source_kind::resource, "pinned"};
     r.sources[1].pool = 0;
     r.sources[2].pool = 1;
-    r.at_end.pools.resize(2);
+    r.final_snapshot.pools.resize(2);
     return r;
 }
 
@@ -53,9 +53,9 @@ void replay_event(recording& to, event_kind kind, std::uint64_t at, std::uint64_
                          .stream = 7});
 }
 
-cuota::block_facts live_block(std::uint64_t address, std::size_t bytes, cuota::tag name = {},
-                              cuota::place where = {}) {
-    cuota::block_facts b;
+cuota::block_info live_block(std::uint64_t address, std::size_t bytes, cuota::tag name = {},
+                             cuota::source_location where = {}) {
+    cuota::block_info b;
     b.address = address;
     b.requested = bytes;
     b.size = (bytes + 511) / 512 * 512;
@@ -69,7 +69,7 @@ using run_of = std::tuple<std::uint64_t, std::size_t, moment, moment>;
 
 std::vector<run_of> segments_of(recording const& r) {
     std::vector<run_of> result;
-    for (cuota::segment_life const& s : replay(r).segments)
+    for (cuota::segment_lifetime const& s : lifetimes_of(r).segments)
         result.emplace_back(s.address, s.bytes, s.from, s.until);
     return result;
 }
@@ -77,9 +77,9 @@ std::vector<run_of> segments_of(recording const& r) {
 }  // namespace
 
 TEST_CASE("nothing recorded is no life", "[report][replay]") {
-    CHECK(replay({}).blocks.empty());
-    CHECK(replay({}).segments.empty());
-    CHECK(replay(two_pools()).blocks.empty());
+    CHECK(lifetimes_of({}).blocks.empty());
+    CHECK(lifetimes_of({}).segments.empty());
+    CHECK(lifetimes_of(two_pools()).blocks.empty());
 }
 
 TEST_CASE("a block lives from its allocation until it is given back", "[report][replay]") {
@@ -87,12 +87,12 @@ TEST_CASE("a block lives from its allocation until it is given back", "[report][
     replay_event(r, event_kind::step_begun, 5, 0);
     replay_event(r, event_kind::allocated, 10, 0x1000, 100, 3);
     replay_event(r, event_kind::allocated, 20, 0x2000, 600, 1);
-    replay_event(r, event_kind::noted, 25, 0x1000);
+    replay_event(r, event_kind::marker, 25, 0x1000);
     replay_event(r, event_kind::free_requested, 30, 0x1000, 100, 3);
     replay_event(r, event_kind::free_completed, 40, 0x1000, 100, 3);
     replay_event(r, event_kind::refused, 45, 0x2000, 9999, 1);
 
-    auto const found = replay(r).blocks;
+    auto const found = lifetimes_of(r).blocks;
     REQUIRE(found.size() == 2);
     CHECK(found[0].source == 1);
     CHECK(found[0].site == 3);
@@ -115,7 +115,7 @@ TEST_CASE("what was there before the first event is known by its end, and comes 
     replay_event(r, event_kind::free_requested, 20, 0x2000, 600, 3);
     replay_event(r, event_kind::free_completed, 30, 0x2000, 600, 3);
 
-    auto const found = replay(r).blocks;
+    auto const found = lifetimes_of(r).blocks;
     REQUIRE(found.size() == 2);
     CHECK(found[0].address == 0x2000);
     CHECK(found[0].site == 3);
@@ -138,7 +138,7 @@ TEST_CASE("an address that is used again is another life", "[report][replay]") {
     replay_event(r, event_kind::free_completed, 70, 0x1000, 30, 3);  // ignored: already completed
     replay_event(r, event_kind::allocated, 80, 0x1000, 40, 3);
 
-    auto const found = replay(r).blocks;
+    auto const found = lifetimes_of(r).blocks;
     REQUIRE(found.size() == 4);
     CHECK(found[0].bytes == 10);
     CHECK(found[0].until == moment{10});
@@ -160,10 +160,11 @@ TEST_CASE("one address in two sources is two blocks", "[report][replay]") {
     replay_event(r, event_kind::free_requested, 35, 0x1000, 30, 1, 3);
     replay_event(r, event_kind::free_completed, 40, 0x1000, 20, 1, 2);  // ignored: the block is live
     replay_event(r, event_kind::free_completed, 50, 0x1000, 10, 1, 1);
-    r.at_end.pools[0].segments = {{0x1000, 0x1000, false, {live_block(0x1000, 10, "x", {"b.cpp", 1})}}};
-    r.at_end.pools[1].segments = {{0x1000, 0x1000, false, {live_block(0x1000, 20)}}};
+    r.final_snapshot.pools[0].segments = {
+        {0x1000, 0x1000, false, {live_block(0x1000, 10, "x", {"b.cpp", 1})}}};
+    r.final_snapshot.pools[1].segments = {{0x1000, 0x1000, false, {live_block(0x1000, 20)}}};
 
-    auto const found = replay(r).blocks;
+    auto const found = lifetimes_of(r).blocks;
     REQUIRE(found.size() == 4);
     CHECK(found[0].source == 3);
     CHECK(found[0].until == moment{35});
@@ -182,16 +183,16 @@ TEST_CASE("one address in two sources is two blocks", "[report][replay]") {
 TEST_CASE("blocks that no event told are those of the snapshot that are live", "[report][replay]") {
     recording r = two_pools();
     replay_event(r, event_kind::allocated, 10, 0x1000, 10, 1);
-    cuota::block_facts other = live_block(0x3000, 700, "weights", {"a.cpp", 2});
+    cuota::block_info other = live_block(0x3000, 700, "weights", {"a.cpp", 2});
     other.stream = 3;
     auto free_block = live_block(0x4000, 512);
     free_block.use = block_use::free;
     auto pending_block = live_block(0x4200, 512);
     pending_block.use = block_use::pending;
-    r.at_end.pools[0].segments = {
+    r.final_snapshot.pools[0].segments = {
         {0x1000, 0x8000, false, {live_block(0x1000, 10), other, free_block, pending_block}}};
 
-    auto const found = replay(r).blocks;
+    auto const found = lifetimes_of(r).blocks;
     REQUIRE(found.size() == 2);
     CHECK(found[0].address == 0x3000);
     CHECK(found[0].bytes == 700);
@@ -208,14 +209,14 @@ TEST_CASE("sites of the snapshot are found by what they say, not by where it is 
     r.sites.push_back({"weights", {"a.cpp", 2}});  // a duplicate: the first is used
     std::string const file = "a.cpp";              // a different pointer
     auto const name = cuota::tag::named(std::string{"wei"} + "ghts");
-    r.at_end.pools[1].segments = {
+    r.final_snapshot.pools[1].segments = {
         {0,
          0x8000,
          false,
          {live_block(0, 1, name, {file.c_str(), 2}), live_block(512, 1, name, {file.c_str(), 1}),
           live_block(1024, 1), live_block(1536, 1, "weights", {"a.cpp", 3}),
           live_block(2048, 1, "x", {"a.cpp", 1})}}};
-    auto const found = replay(r).blocks;
+    auto const found = lifetimes_of(r).blocks;
     REQUIRE(found.size() == 5);
     CHECK(found[0].site == 2);
     CHECK(found[1].site == 1);
@@ -228,27 +229,27 @@ TEST_CASE("sites of the snapshot are found by what they say, not by where it is 
 
 TEST_CASE("the snapshot of a pool that is gone tells nothing", "[report][replay]") {
     recording r = two_pools();
-    r.at_end.pools.resize(1);
-    r.at_end.pools[0].segments = {{0x1000, 0x1000, false, {live_block(0x1000, 10)}}};
+    r.final_snapshot.pools.resize(1);
+    r.final_snapshot.pools[0].segments = {{0x1000, 0x1000, false, {live_block(0x1000, 10)}}};
     r.sources[1].pool.reset();
     r.sources[2].pool = 0;
-    auto const found = replay(r).blocks;
+    auto const found = lifetimes_of(r).blocks;
     REQUIRE(found.size() == 1);
     CHECK(found[0].source == 2);
 }
 
 TEST_CASE("pages given back in the middle of a segment end only themselves", "[report][replay]") {
     recording r = two_pools();
-    replay_event(r, event_kind::segment_taken, 10, 1000, 100);
-    replay_event(r, event_kind::segment_returned, 20, 1040, 20);
+    replay_event(r, event_kind::segment_allocated, 10, 1000, 100);
+    replay_event(r, event_kind::segment_freed, 20, 1040, 20);
     SECTION("what is beside them goes on") {
         CHECK(segments_of(r) == std::vector<run_of>{{1040, 20, 10, 20},
                                                     {1000, 40, 10, never_seen},
                                                     {1060, 40, 10, never_seen}});
     }
     SECTION("and they can be taken again, and given back with the others at once") {
-        replay_event(r, event_kind::segment_taken, 30, 1040, 20);
-        replay_event(r, event_kind::segment_returned, 40, 1010, 60);
+        replay_event(r, event_kind::segment_allocated, 30, 1040, 20);
+        replay_event(r, event_kind::segment_freed, 40, 1010, 60);
         CHECK(segments_of(r) == std::vector<run_of>{{1040, 20, 10, 20},
                                                     {1010, 30, 10, 40},
                                                     {1060, 10, 10, 40},
@@ -257,11 +258,11 @@ TEST_CASE("pages given back in the middle of a segment end only themselves", "[r
                                                     {1040, 20, 30, 40}});
     }
     SECTION("no bytes end nothing") {
-        replay_event(r, event_kind::segment_returned, 40, 1010, 0);
+        replay_event(r, event_kind::segment_freed, 40, 1010, 0);
         CHECK(segments_of(r).size() == 3);
     }
     SECTION("another source's pages end nothing of this one's") {
-        replay_event(r, event_kind::segment_returned, 40, 1000, 100, 0, 2);
+        replay_event(r, event_kind::segment_freed, 40, 1000, 100, 0, 2);
         CHECK(segments_of(r) == std::vector<run_of>{{1000, 100, never_seen, 40},
                                                     {1040, 20, 10, 20},
                                                     {1000, 40, 10, never_seen},
@@ -271,15 +272,15 @@ TEST_CASE("pages given back in the middle of a segment end only themselves", "[r
 
 TEST_CASE("pages given back over several segments, and over what was there before", "[report][replay]") {
     recording r = two_pools();
-    replay_event(r, event_kind::segment_taken, 10, 1000, 100);
-    replay_event(r, event_kind::segment_taken, 20, 1200, 100);
-    replay_event(r, event_kind::segment_returned, 30, 900, 350);
+    replay_event(r, event_kind::segment_allocated, 10, 1000, 100);
+    replay_event(r, event_kind::segment_allocated, 20, 1200, 100);
+    replay_event(r, event_kind::segment_freed, 30, 900, 350);
     CHECK(segments_of(r) == std::vector<run_of>{{900, 100, never_seen, 30},
                                                 {1100, 100, never_seen, 30},
                                                 {1000, 100, 10, 30},
                                                 {1200, 50, 20, 30},
                                                 {1250, 50, 20, never_seen}});
-    replay_event(r, event_kind::segment_returned, 40, 1250, 100);
+    replay_event(r, event_kind::segment_freed, 40, 1250, 100);
     auto const found = segments_of(r);
     CHECK(found.size() == 6);
     CHECK(std::ranges::count(found, run_of{1300, 50, never_seen, 40}) == 1);
@@ -289,10 +290,11 @@ TEST_CASE("pages given back over several segments, and over what was there befor
 TEST_CASE("segments that no event told are what the snapshot has beside those that one did",
           "[report][replay]") {
     recording r = two_pools();
-    replay_event(r, event_kind::segment_taken, 10, 1100, 100);
-    replay_event(r, event_kind::segment_taken, 20, 1300, 100);
-    r.at_end.pools[0].segments = {{1000, 350, true, {}}, {1350, 150, true, {}}, {5000, 10, false, {}}};
-    r.at_end.pools[1].segments = {{1100, 100, true, {}}};
+    replay_event(r, event_kind::segment_allocated, 10, 1100, 100);
+    replay_event(r, event_kind::segment_allocated, 20, 1300, 100);
+    r.final_snapshot.pools[0].segments = {
+        {1000, 350, true, {}}, {1350, 150, true, {}}, {5000, 10, false, {}}};
+    r.final_snapshot.pools[1].segments = {{1100, 100, true, {}}};
     CHECK(segments_of(r) == std::vector<run_of>{{1000, 100, never_seen, never_seen},
                                                 {1200, 100, never_seen, never_seen},
                                                 {1400, 100, never_seen, never_seen},
@@ -308,7 +310,8 @@ using known_block =
     std::tuple<std::uint16_t, std::uint64_t, std::uint32_t, std::size_t, moment, moment, moment>;
 using known_page = std::tuple<std::uint16_t, std::uint64_t, moment, moment>;
 
-/// Two pools that add pages and allocate blocks at random. Stores the lifetimes as they occur, page by page, independently of replay().
+/// Two pools that add pages and allocate blocks at random. Stores the lifetimes as they occur, page by page, independently of
+/// lifetimes_of().
 class random_pools {
 public:
     static constexpr std::uint64_t page = 4096;
@@ -401,7 +404,7 @@ private:
         std::uint64_t end = p;
         while (end != last && !held_.contains({source, end})) ++end;
         if (p == end) return;
-        std::size_t const at = say(event_kind::segment_taken, source, p * page, (end - p) * page);
+        std::size_t const at = say(event_kind::segment_allocated, source, p * page, (end - p) * page);
         for (; p != end; ++p) {
             held_[{source, p}] = page_lives_.size();
             page_lives_.push_back({source, p * page, at, {}});
@@ -415,7 +418,7 @@ private:
         std::uint64_t end = p;
         while (end != last && is_idle(end)) ++end;
         if (p == end) return;
-        std::size_t const at = say(event_kind::segment_returned, source, p * page, (end - p) * page);
+        std::size_t const at = say(event_kind::segment_freed, source, p * page, (end - p) * page);
         for (; p != end; ++p) {
             page_lives_[held_[{source, p}]].until = at;
             held_.erase({source, p});
@@ -447,7 +450,7 @@ private:
         pending_.erase(pending_.begin());
     }
     void add_snapshot(recording& r, std::uint16_t pool) const {
-        auto& segments = r.at_end.pools[pool - 1U].segments;
+        auto& segments = r.final_snapshot.pools[pool - 1U].segments;
         for (std::uint64_t p = 0; p != pages; ++p) {
             if (!held_.contains({pool, p})) continue;
             if (p == 0 || !held_.contains({pool, p - 1})) segments.push_back({p * page, 0, true, {}});
@@ -468,16 +471,16 @@ private:
     std::map<std::pair<std::uint16_t, std::uint64_t>, std::size_t> pending_;  // pages: indices in blocks_
 };
 
-std::vector<known_block> known_blocks(lives const& found) {
+std::vector<known_block> known_blocks(memory_lifetimes const& found) {
     std::vector<known_block> result;
-    for (cuota::block_life const& b : found.blocks)
+    for (cuota::block_lifetime const& b : found.blocks)
         result.emplace_back(b.source, b.address, b.site, b.bytes, b.from, b.until, b.completed);
     return random_pools::sorted(std::move(result));
 }
 
-std::vector<known_page> known_pages(lives const& found) {
+std::vector<known_page> known_pages(memory_lifetimes const& found) {
     std::vector<known_page> result;
-    for (cuota::segment_life const& s : found.segments)
+    for (cuota::segment_lifetime const& s : found.segments)
         for (std::uint64_t at = s.address; at != s.address + s.bytes; at += random_pools::page)
             result.emplace_back(s.source, at, s.from, s.until);
     return random_pools::sorted(std::move(result));
@@ -492,13 +495,13 @@ TEST_CASE("the lives of a recording without its first events are those of the wh
         random_pools const pools{seed, 400};
         for (std::size_t first = 0; first <= 400; first += 13) {
             INFO("seed " << seed << " without the first " << first);
-            lives const found = replay(pools.cut(first));
+            memory_lifetimes const found = lifetimes_of(pools.cut(first));
             CHECK(known_blocks(found) == pools.blocks(first));
             CHECK(known_pages(found) == pools.pages_of(first));
-            CHECK(std::ranges::is_sorted(found.blocks, {}, &cuota::block_life::from));
-            CHECK(std::ranges::is_sorted(found.segments, {}, &cuota::segment_life::from));
+            CHECK(std::ranges::is_sorted(found.blocks, {}, &cuota::block_lifetime::from));
+            CHECK(std::ranges::is_sorted(found.segments, {}, &cuota::segment_lifetime::from));
             older += static_cast<std::size_t>(
-                std::ranges::count(found.blocks, never_seen, &cuota::block_life::from));
+                std::ranges::count(found.blocks, never_seen, &cuota::block_lifetime::from));
         }
     }
     CHECK(older > 1000);

@@ -12,7 +12,7 @@
 #include "support/catch.hpp"
 #include "support/thrown.hpp"
 
-using cuota::place;
+using cuota::source_location;
 using cuota::tag;
 using cuota::detail::merged_sites;
 using cuota::detail::site_table;
@@ -112,11 +112,11 @@ TEST_CASE("a full table finds each of its sites", "[report][site_table]") {
 }
 
 TEST_CASE("a table of more sites than can be numbered is refused", "[report][site_table]") {
-    auto const refused = support::thrown<cuota::misuse>([] {
+    auto const refused = support::thrown<cuota::usage_error>([] {
         site_table{site_table::most + 1, {"train.cpp", 3}};
     });
     CHECK(std::string{refused.what()} ==
-          "cuota::misuse: recorder: 16'777'217 sites exceed the maximum of 16'777'216 (train.cpp:3)");
+          "cuota::usage_error: recorder: 16'777'217 sites exceed the maximum of 16'777'216 (train.cpp:3)");
 }
 
 TEST_CASE("threads agree about the numbers of sites", "[report][site_table]") {

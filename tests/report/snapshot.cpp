@@ -35,10 +35,10 @@ std::string tree_of(cuota::memory_snapshot const& now) {
 }
 
 // "x1000/1024 -512": tag, requested and allocated bytes of live blocks, and sizes of free ones.
-std::string blocks_of(cuota::segment_facts const& s) {
+std::string blocks_of(cuota::segment_info const& s) {
     std::string all;
     std::uint64_t at = s.address;
-    for (cuota::block_facts const& b : s.blocks) {
+    for (cuota::block_info const& b : s.blocks) {
         REQUIRE(b.address == at);
         at += b.size;
         if (!all.empty()) all += ' ';
@@ -64,7 +64,7 @@ TEST_CASE("snapshot_of has the budgets as a tree, what is below each behind it",
         auto const reserved = left.reserve(100, "r");
         cuota::memory_snapshot const now = cuota::snapshot_of(root);
         REQUIRE(tree_of(now) == "root:160 .left:130^root ..leaf:10^left ..r:0^left .right:30^root ");
-        REQUIRE(now.budgets[3].facts.is_prepaid);
+        REQUIRE(now.budgets[3].facts.is_reservation);
         REQUIRE(now.holders.size() == 1);
         REQUIRE(now.holders[0].name == "reservation r");
         REQUIRE(now.holders[0].budget == 1);
@@ -90,7 +90,7 @@ TEST_CASE("snapshot_of shows each block of each segment", "[report][snapshot]") 
 
     cuota::memory_snapshot const now = cuota::snapshot_of(pool);
     REQUIRE(now.pools.size() == 1);
-    cuota::pool_facts const& p = now.pools[0];
+    cuota::pool_info const& p = now.pools[0];
     REQUIRE(p.name == "p");
     REQUIRE(p.device == cuota::device::current().ordinal());
     REQUIRE(p.memory == cuota::memory_kind::device);
@@ -108,7 +108,7 @@ TEST_CASE("snapshot_of shows each block of each segment", "[report][snapshot]") 
     REQUIRE_FALSE(p.tags[0].peak);  // unobserved: no peak by tag
 
     REQUIRE(now.devices.size() == 1);
-    REQUIRE(now.devices[0].ours >= p.stats.reserved);
+    REQUIRE(now.devices[0].own >= p.stats.reserved);
     REQUIRE(cuota::snapshot_of(pool, cuota::snapshot_detail::totals).pools[0].segments.empty());
     pool.deallocate(stream, b, 1'000'000);
 }
@@ -162,7 +162,7 @@ public:
         state_->is_released.notify_all();
         state_->may_return.wait(false);
     }
-    [[nodiscard]] std::size_t granule() const noexcept { return 256; }
+    [[nodiscard]] std::size_t granularity() const noexcept { return 256; }
     [[nodiscard]] cuota::memory_kind kind() const noexcept { return cuota::memory_kind::pinned; }
     friend bool operator==(one_address const&, one_address const&) noexcept = default;
 
@@ -199,9 +199,9 @@ TEST_CASE("a segment that is on its way back may have its addresses again as ano
     REQUIRE(now.pools.size() == 1);
     std::size_t leaving = 0;
     std::size_t live = 0;
-    for (cuota::segment_facts const& segment : now.pools[0].segments)
-        for (cuota::block_facts const& block : segment.blocks) {
-            leaving += block.use == cuota::block_use::leaving ? block.size : 0;
+    for (cuota::segment_info const& segment : now.pools[0].segments)
+        for (cuota::block_info const& block : segment.blocks) {
+            leaving += block.use == cuota::block_use::releasing ? block.size : 0;
             live += block.use == cuota::block_use::live ? block.size : 0;
         }
     CHECK(leaving == 8'192);
@@ -216,23 +216,23 @@ TEST_CASE("snapshot_of tells steps, lifespans and who else holds bytes", "[repor
     cuota::scoped_pool pool{budget};
     cuota::budgeted pinned{budget, cuota::pinned_memory{}};
     void* const host = pinned.allocate_sync(4096, 256, cuota::label{"staging", {}});
-    void* const w = pool.persistent().allocate(stream, 4096, 256, {"w", cuota::place::here()});
+    void* const w = pool.persistent().allocate(stream, 4096, 256, {"w", cuota::source_location::current()});
     {
         auto const step = pool.begin_step();
         void* const a = step.allocate(stream, 4096, 256, "a");
         cuota::memory_snapshot const now = cuota::snapshot_of(budget);
         int seen = 0;
-        for (cuota::segment_facts const& s : now.pools[0].segments)
-            for (cuota::block_facts const& b : s.blocks) {
+        for (cuota::segment_info const& s : now.pools[0].segments)
+            for (cuota::block_info const& b : s.blocks) {
                 if (b.name == cuota::tag{"w"})
-                    REQUIRE((b.meant == cuota::lifespan::persistent && b.age == 1 && ++seen));
+                    REQUIRE((b.lifetime == cuota::lifetime_hint::persistent && b.age == 1 && ++seen));
                 if (b.name == cuota::tag{"a"})
-                    REQUIRE((b.meant == cuota::lifespan::step && b.age == 0 && ++seen));
+                    REQUIRE((b.lifetime == cuota::lifetime_hint::step && b.age == 0 && ++seen));
             }
         REQUIRE(seen == 2);
         REQUIRE(now.holders.size() == 1);
-        REQUIRE(now.holders[0].holdings[0].name == cuota::tag{"staging"});
-        REQUIRE(now.holders[0].holdings[0].bytes == 4096);
+        REQUIRE(now.holders[0].allocation_groups[0].name == cuota::tag{"staging"});
+        REQUIRE(now.holders[0].allocation_groups[0].bytes == 4096);
         pool.deallocate(stream, a, 4096);
     }
     pool.deallocate(stream, w, 4096);

@@ -15,10 +15,10 @@
 #include "support/catch.hpp"
 #include "support/sink.hpp"
 
-using cuota::block_facts;
+using cuota::block_info;
 using cuota::diff;
 using cuota::memory_snapshot;
-using cuota::pool_facts;
+using cuota::pool_info;
 using cuota::snapshot_diff;
 using summary_samples::live;
 using summary_samples::small_snapshot;
@@ -27,10 +27,10 @@ using namespace std::chrono_literals;
 namespace {
 
 // A pool with one segment per live block; statistics and tags follow from the blocks.
-[[nodiscard]] pool_facts pool_of(std::string name, std::vector<block_facts> const& blocks) {
-    pool_facts p;
+[[nodiscard]] pool_info pool_of(std::string name, std::vector<block_info> const& blocks) {
+    pool_info p;
     p.name = std::move(name);
-    for (block_facts const& b : blocks) {
+    for (block_info const& b : blocks) {
         p.segments.push_back({b.address, b.size, false, {b}});
         ++p.stats.live_blocks;
         p.stats.allocated += b.size;
@@ -43,28 +43,29 @@ namespace {
     }
     return p;
 }
-[[nodiscard]] memory_snapshot with_pools(std::vector<pool_facts> pools) {
+[[nodiscard]] memory_snapshot with_pools(std::vector<pool_info> pools) {
     memory_snapshot s;
     s.pools = std::move(pools);
     return s;
 }
-[[nodiscard]] snapshot_diff diff_of_blocks(std::vector<block_facts> const& before,
-                                           std::vector<block_facts> const& after) {
+[[nodiscard]] snapshot_diff diff_of_blocks(std::vector<block_info> const& before,
+                                           std::vector<block_info> const& after) {
     return diff(with_pools({pool_of("main", before)}), with_pools({pool_of("main", after)}));
 }
 void forget_blocks(memory_snapshot& s) {
-    for (pool_facts& p : s.pools) p.segments.clear();
+    for (pool_info& p : s.pools) p.segments.clear();
 }
-// "weights train.cpp:10 512 -> 1024, 1 -> 2, came 512 in 1, went 0 in 0"
-[[nodiscard]] std::string told(cuota::place_change const& c) {
+// "weights train.cpp:10 512 -> 1024, 1 -> 2, allocated 512 in 1, freed 0 in 0"
+[[nodiscard]] std::string told(cuota::site_change const& c) {
     auto const n = [](std::size_t count) { return std::to_string(count); };
-    return std::string{c.name.text()} + ' ' + cuota::place_text(c.where) + ' ' + n(c.before) + " -> " +
-           n(c.after) + ", " + n(c.blocks_before) + " -> " + n(c.blocks_after) + ", came " + n(c.came) +
-           " in " + n(c.came_blocks) + ", went " + n(c.went) + " in " + n(c.went_blocks);
+    return std::string{c.name.text()} + ' ' + cuota::source_location_text(c.where) + ' ' + n(c.before) +
+           " -> " + n(c.after) + ", " + n(c.blocks_before) + " -> " + n(c.blocks_after) + ", allocated " +
+           n(c.allocated) + " in " + n(c.allocated_blocks) + ", freed " + n(c.freed) + " in " +
+           n(c.freed_blocks);
 }
 [[nodiscard]] std::vector<std::string> told(snapshot_diff const& d) {
     std::vector<std::string> all;
-    for (cuota::place_change const& c : d.places) all.push_back(told(c));
+    for (cuota::site_change const& c : d.sites) all.push_back(told(c));
     return all;
 }
 
@@ -85,7 +86,7 @@ TEST_CASE("a diff says in words what grew and what shrank", "[report][snapshot_d
     after.taken += 12'340ms;
     auto& blocks = after.pools[0].segments[0].blocks;
     blocks[2] = summary_samples::unused(0x1300, 768);
-    blocks[3] = live(0x1600, 2048, 2000, "optimiser", {"adam.cpp", 30});
+    blocks[3] = live(0x1600, 2048, 2000, "optimizer", {"adam.cpp", 30});
     blocks[4].name = "weights";
     after.pools[0].stats.allocated += 2048 - 768;
     after.budgets[1].facts.held = 7168;
@@ -95,7 +96,7 @@ TEST_CASE("a diff says in words what grew and what shrank", "[report][snapshot_d
     CHECK(diff(before, after).text() ==
           R"(after 12.3 s
 grew
-  optimiser (adam.cpp:30)                   +2.0 KiB         0 B ->    2.0 KiB  1 allocated
+  optimizer (adam.cpp:30)                   +2.0 KiB         0 B ->    2.0 KiB  1 allocated
   scores                                    +1.0 KiB         0 B ->    1.0 KiB  2 allocated
 shrank
   activations (train.cpp:20)                  -768 B       768 B ->        0 B  1 freed
@@ -109,25 +110,25 @@ budgets, held
 
 TEST_CASE("a block with the same address, size and tag is the same block", "[report][snapshot_diff]") {
     CHECK(diff_of_blocks({live(64, 512, 500, "a", {"x", 1})}, {live(64, 512, 400, "a", {"y", 2})})
-              .places.empty());
+              .sites.empty());
     CHECK(told(diff_of_blocks({live(64, 512, 500, "a", {"x", 1})}, {live(1024, 512, 500, "a", {"x", 1})})) ==
-          std::vector<std::string>{"a x:1 512 -> 512, 1 -> 1, came 512 in 1, went 512 in 1"});
+          std::vector<std::string>{"a x:1 512 -> 512, 1 -> 1, allocated 512 in 1, freed 512 in 1"});
     CHECK(told(diff_of_blocks({live(64, 512, 500, "a")}, {live(64, 256, 200, "a")})) ==
-          std::vector<std::string>{"a  512 -> 256, 1 -> 1, came 256 in 1, went 512 in 1"});
+          std::vector<std::string>{"a  512 -> 256, 1 -> 1, allocated 256 in 1, freed 512 in 1"});
     CHECK(told(diff_of_blocks({live(64, 512, 500, "a")}, {live(64, 512, 500, "b")})) ==
-          std::vector<std::string>{"b  0 -> 512, 0 -> 1, came 512 in 1, went 0 in 0",
-                                   "a  512 -> 0, 1 -> 0, came 0 in 0, went 512 in 1"});
+          std::vector<std::string>{"b  0 -> 512, 0 -> 1, allocated 512 in 1, freed 0 in 0",
+                                   "a  512 -> 0, 1 -> 0, allocated 0 in 0, freed 512 in 1"});
     CHECK(told(diff_of_blocks(
               {live(64, 512, 500, "a"), live(1024, 512, 500, "a")},
               {live(512, 256, 200, "a"), live(1024, 512, 500, "a"), live(2048, 64, 64, "a")})) ==
-          std::vector<std::string>{"a  1024 -> 832, 2 -> 3, came 320 in 2, went 512 in 1"});
+          std::vector<std::string>{"a  1024 -> 832, 2 -> 3, allocated 320 in 2, freed 512 in 1"});
 }
 
 TEST_CASE("only live blocks are compared", "[report][snapshot_diff]") {
     memory_snapshot const before = small_snapshot();
     memory_snapshot after = before;
     after.pools[0].segments[0].blocks[1].use = cuota::block_use::free;
-    after.pools[0].segments[0].blocks[3].use = cuota::block_use::leaving;
+    after.pools[0].segments[0].blocks[3].use = cuota::block_use::releasing;
     CHECK(diff(before, after).is_empty());
 }
 
@@ -136,8 +137,8 @@ TEST_CASE("without segments tags are compared, and only the difference is known"
         with_pools({pool_of("main", {live(64, 512, 500, "a", {"x", 1}), live(1024, 256, 200, "b")})});
     memory_snapshot after =
         with_pools({pool_of("main", {live(128, 768, 500, "a", {"x", 1}), live(2048, 512, 500, "a")})});
-    std::vector<std::string> const by_tag{"a  512 -> 1280, 1 -> 2, came 768 in 1, went 0 in 0",
-                                          "b  256 -> 0, 1 -> 0, came 0 in 0, went 256 in 1"};
+    std::vector<std::string> const by_tag{"a  512 -> 1280, 1 -> 2, allocated 768 in 1, freed 0 in 0",
+                                          "b  256 -> 0, 1 -> 0, allocated 0 in 0, freed 256 in 1"};
     memory_snapshot const with_blocks = after;
     forget_blocks(after);
     CHECK(told(diff(before, after)) == by_tag);
@@ -146,8 +147,8 @@ TEST_CASE("without segments tags are compared, and only the difference is known"
     CHECK(told(diff(before, with_blocks)) == by_tag);
     // A pool without live blocks does not need segment data.
     CHECK(told(diff(with_pools({pool_of("main", {})}), with_blocks)) ==
-          std::vector<std::string>{"a x:1 0 -> 768, 0 -> 1, came 768 in 1, went 0 in 0",
-                                   "a  0 -> 512, 0 -> 1, came 512 in 1, went 0 in 0"});
+          std::vector<std::string>{"a x:1 0 -> 768, 0 -> 1, allocated 768 in 1, freed 0 in 0",
+                                   "a  0 -> 512, 0 -> 1, allocated 512 in 1, freed 0 in 0"});
 }
 
 TEST_CASE("new pools come with all they have, and vanished ones go with all they had",
@@ -155,13 +156,13 @@ TEST_CASE("new pools come with all they have, and vanished ones go with all they
     memory_snapshot const none;
     memory_snapshot const some = with_pools({pool_of("main", {live(64, 512, 500, "a", {"x", 1})})});
     snapshot_diff const came = diff(none, some);
-    CHECK(told(came) == std::vector<std::string>{"a x:1 0 -> 512, 0 -> 1, came 512 in 1, went 0 in 0"});
+    CHECK(told(came) == std::vector<std::string>{"a x:1 0 -> 512, 0 -> 1, allocated 512 in 1, freed 0 in 0"});
     REQUIRE(came.pools.size() == 1);
     CHECK(came.pools[0].is_new);
     CHECK_FALSE(came.pools[0].is_gone);
     CHECK(came.pools[0].after == 512);
     snapshot_diff const went = diff(some, none);
-    CHECK(told(went) == std::vector<std::string>{"a x:1 512 -> 0, 1 -> 0, came 0 in 0, went 512 in 1"});
+    CHECK(told(went) == std::vector<std::string>{"a x:1 512 -> 0, 1 -> 0, allocated 0 in 0, freed 512 in 1"});
     REQUIRE(went.pools.size() == 1);
     CHECK(went.pools[0].is_gone);
     CHECK_FALSE(went.pools[0].is_new);
@@ -172,16 +173,16 @@ TEST_CASE("new pools come with all they have, and vanished ones go with all they
 
 TEST_CASE("pools are told apart by name, device and kind of memory; of one name the first is the first",
           "[report][snapshot_diff]") {
-    pool_facts const a = pool_of("main", {live(64, 512, 500, "a")});
-    pool_facts const b = pool_of("main", {live(1024, 256, 200, "b")});
-    pool_facts on_device = a;
+    pool_info const a = pool_of("main", {live(64, 512, 500, "a")});
+    pool_info const b = pool_of("main", {live(1024, 256, 200, "b")});
+    pool_info on_device = a;
     on_device.device = 1;
-    pool_facts pinned = a;
+    pool_info pinned = a;
     pinned.memory = cuota::memory_kind::pinned;
     CHECK(diff(with_pools({a, b}), with_pools({a, b})).is_empty());
     CHECK_FALSE(diff(with_pools({a, b}), with_pools({b, a})).is_empty());
     CHECK(diff(with_pools({a, on_device, pinned}), with_pools({pinned, a, on_device})).is_empty());
-    for (pool_facts const& other : {on_device, pinned}) {
+    for (pool_info const& other : {on_device, pinned}) {
         auto const pools = diff(with_pools({a}), with_pools({other})).pools;
         REQUIRE(pools.size() == 2);
         CHECK(pools[0].is_new);
@@ -223,7 +224,7 @@ TEST_CASE("budgets are known by their way from the root", "[report][snapshot_dif
 
 TEST_CASE("long lists are cut, those that changed most are told, and names harm no terminal",
           "[report][snapshot_diff]") {
-    std::vector<block_facts> blocks;
+    std::vector<block_info> blocks;
     for (std::size_t i = 0; i != 30; ++i)
         blocks.push_back(live(1000 * i, 10 + i, 1, cuota::tag::named("t\x1b" + std::to_string(i))));
     std::string const grew = diff_of_blocks({}, blocks).text(2);
@@ -244,19 +245,19 @@ TEST_CASE("a diff as JSON has all of it", "[report][snapshot_diff]") {
         with_pools({pool_of("main", {live(64, 512, 500, "a"), live(1024, 256, 200, "b")})});
     after.taken += 1500ms;
     CHECK(diff(before, after).json() ==
-          R"({"span_ms":1500,"places":[{"tag":"b","place":null,"before":0,"after":256,"blocks_before":0,)"
-          R"("blocks_after":1,"came":256,"came_blocks":1,"went":0,"went_blocks":0}],)"
+          R"({"span_ms":1500,"sites":[{"tag":"b","location":null,"before":0,"after":256,"blocks_before":0,)"
+          R"("blocks_after":1,"allocated":256,"allocated_blocks":1,"freed":0,"freed_blocks":0}],)"
           R"("pools":[{"name":"main","new":false,"gone":false,"reserved_before":512,"reserved_after":768,)"
           R"("allocated_before":512,"allocated_after":768}],"budgets":[]})");
     CHECK(support::has(diff(after, before).json(),
-                       R"({"span_ms":-1500,"places":[{"tag":"b","place":null,"before":256,)"));
+                       R"({"span_ms":-1500,"sites":[{"tag":"b","location":null,"before":256,)"));
 }
 
 TEST_CASE("whatever changes, bytes before and what came are bytes after and what went",
           "[report][snapshot_diff]") {
     std::mt19937 random{7};
     auto const some = [&] {
-        std::vector<block_facts> blocks;
+        std::vector<block_info> blocks;
         for (std::uint64_t at = 0; at != 64; ++at)
             if (random() % 2 == 0)
                 blocks.push_back(live(at * 1024, 256 * (1 + random() % 2), 1,
@@ -269,15 +270,15 @@ TEST_CASE("whatever changes, bytes before and what came are bytes after and what
         auto const after = some();
         std::size_t lost = 0;
         std::size_t won = 0;
-        for (cuota::place_change const& c : diff_of_blocks(before, after).places) {
-            REQUIRE(c.before + c.came == c.after + c.went);
-            REQUIRE(c.blocks_before + c.came_blocks == c.blocks_after + c.went_blocks);
-            lost += c.went_blocks;
-            won += c.came_blocks;
+        for (cuota::site_change const& c : diff_of_blocks(before, after).sites) {
+            REQUIRE(c.before + c.allocated == c.after + c.freed);
+            REQUIRE(c.blocks_before + c.allocated_blocks == c.blocks_after + c.freed_blocks);
+            lost += c.freed_blocks;
+            won += c.allocated_blocks;
         }
         std::size_t same = 0;
-        for (block_facts const& b : before)
-            for (block_facts const& a : after)
+        for (block_info const& b : before)
+            for (block_info const& a : after)
                 same += a.address == b.address && a.size == b.size && a.name == b.name;
         REQUIRE(lost == before.size() - same);
         REQUIRE(won == after.size() - same);

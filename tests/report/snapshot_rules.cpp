@@ -28,22 +28,22 @@ namespace {
     s.budgets.push_back({{"gpu", limit, held, held}});
     return s;
 }
-[[nodiscard]] cuota::memory_snapshot one_device(std::size_t elsewhere, std::size_t ours,
-                                                std::size_t overhead) {
+[[nodiscard]] cuota::memory_snapshot one_device(std::size_t external, std::size_t ours,
+                                                std::size_t baseline) {
     cuota::memory_snapshot s{};
-    s.devices.push_back({0, "H100", 80_GiB, 80_GiB - ours - elsewhere, ours, overhead});
+    s.devices.push_back({0, "H100", 80_GiB, 80_GiB - ours - external, ours, baseline});
     return s;
 }
 [[nodiscard]] cuota::memory_snapshot one_tag(cuota::tag name, std::size_t requested, std::size_t allocated,
                                              std::size_t in_pool) {
-    cuota::pool_facts p{};
+    cuota::pool_info p{};
     p.name = "work";
     p.stats.allocated = p.stats.active = p.stats.reserved = in_pool;
     p.tags.push_back({name, 4096, requested, allocated});
     return snapshot_of(p);
 }
 [[nodiscard]] cuota::memory_snapshot pinned_pool(std::size_t asked, std::size_t reserved) {
-    cuota::pool_facts p{};
+    cuota::pool_info p{};
     p.name = "staging";
     p.memory = cuota::memory_kind::pinned;
     p.stats.peak_requested = asked;
@@ -60,7 +60,7 @@ TEST_CASE("a budget is nearly full from 95 % on", "[report][diagnosis]") {
           "budget gpu is nearly full: 7.9 GiB in use, 99 % of its limit of 8.0 GiB; 64.0 MiB are left");
     CHECK(found[0].level == cuota::severity::warning);
     CHECK(found[0].bytes == 7_GiB + 960_MiB);
-    CHECK(found[0].of == 8_GiB);
+    CHECK(found[0].reference_bytes == 8_GiB);
     CHECK(found[0].whose == "gpu");
 
     CHECK(cuota::diagnose(one_budget(1000, 950)).size() == 1);
@@ -75,14 +75,14 @@ TEST_CASE("a budget is nearly full from 95 % on", "[report][diagnosis]") {
 TEST_CASE("a reservation that is full is none that is nearly full", "[report][diagnosis]") {
     cuota::memory_snapshot s = one_budget(1000, 1000);
     CHECK(cuota::diagnose(s).size() == 1);
-    s.budgets[0].facts.is_prepaid = true;
+    s.budgets[0].facts.is_reservation = true;
     CHECK(cuota::diagnose(s).empty());
 }
 
 TEST_CASE("what pools and caches hold free does not fill a budget", "[report][diagnosis]") {
     cuota::memory_snapshot s = one_budget(1000, 1000);
     s.budgets.push_back({{"model", cuota::unlimited, 1000, 1000}, 1, 0});
-    cuota::pool_facts p{};
+    cuota::pool_info p{};
     p.name = "work";
     p.budget = 1;
     p.stats.reserved = 900;
@@ -95,9 +95,9 @@ TEST_CASE("what pools and caches hold free does not fill a budget", "[report][di
     s.pools[0].stats.active = 900;
     s.holders.push_back({"loader", 0, {{"batches", {}, 51, false}}});
     CHECK(cuota::diagnose(s).size() == 1);
-    s.holders[0].holdings[0].is_cached = true;
+    s.holders[0].allocation_groups[0].is_cached = true;
     CHECK(cuota::diagnose(s).empty());
-    s.holders[0].holdings[0].bytes = 50;
+    s.holders[0].allocation_groups[0].bytes = 50;
     CHECK(cuota::diagnose(s).size() == 1);
 }
 
@@ -149,7 +149,7 @@ TEST_CASE("pinned memory is compared with what was asked", "[report][diagnosis]"
     CHECK(found[0].kind == finding_kind::pinned);
     CHECK(found[0].level == cuota::severity::warning);
     CHECK(found[0].bytes == 126_MiB);
-    CHECK(found[0].of == 130_MiB);
+    CHECK(found[0].reference_bytes == 130_MiB);
     CHECK(found[0].whose == "staging");
     CHECK(cuota::diagnose(pinned_pool(64_MiB, 80_MiB)).size() == 1);
     CHECK(cuota::diagnose(pinned_pool(64_MiB, 80_MiB - 1)).empty());
@@ -182,7 +182,7 @@ TEST_CASE("pending memory is found where it is much, with the stream that has mo
                            "GiB wait for stream 7");
     CHECK(found[0].level == cuota::severity::note);
     CHECK(found[0].bytes == 2_GiB);
-    CHECK(found[0].of == 4_GiB);
+    CHECK(found[0].reference_bytes == 4_GiB);
     CHECK(found[0].count == 3);
     CHECK(of(64_MiB, 192_MiB).size() == 1);
     CHECK(of(64_MiB, 192_MiB + 1).empty());
@@ -201,7 +201,7 @@ TEST_CASE("what has no tag is found where it is half of what is live", "[report]
           "pool work: 71 % of live memory has no tag (71.0 MiB in 4'096 blocks): tag these allocations");
     CHECK(found[0].level == cuota::severity::note);
     CHECK(found[0].bytes == 71_MiB);
-    CHECK(found[0].of == 100_MiB);
+    CHECK(found[0].reference_bytes == 100_MiB);
     CHECK(cuota::diagnose(one_tag({}, 16_MiB, 16_MiB, 32_MiB)).size() == 1);
     CHECK(cuota::diagnose(one_tag({}, 16_MiB, 16_MiB, 32_MiB + 1)).empty());
     CHECK(cuota::diagnose(one_tag({}, 16_MiB - 1, 16_MiB - 1, 16_MiB)).empty());

@@ -56,7 +56,7 @@ void churn(unsigned seed, cuota::budget const& budget, cuota::scoped_pool& share
             held.pop_back();
         }
         if (random() % 500 == 0) (void)shared.trim(8_MiB);
-        if (random() % 100 == 0) (void)budget.now();
+        if (random() % 100 == 0) (void)budget.info();
     }
     for (block const& b : held) b.from->deallocate(stream, b.at, b.bytes);
 }
@@ -88,11 +88,11 @@ TEST_CASE("snapshots taken again and again under four threads add up, each of th
             cuota::memory_snapshot const now = cuota::snapshot_of(root);
             try {
                 cuota::check_snapshot(now);
-            } catch (cuota::misuse const& wrong) {
+            } catch (cuota::usage_error const& wrong) {
                 ++failed;
                 why = wrong.what();
             }
-            for (cuota::pool_facts const& p : now.pools) blocks += p.stats.live_blocks;
+            for (cuota::pool_info const& p : now.pools) blocks += p.stats.live_blocks;
             std::this_thread::yield();  // otherwise threads that wait for the locks starve
         }
     };

@@ -73,7 +73,7 @@ TEST_CASE("what grows in each of the last steps is a leak", "[report][diagnosis]
                            "steps, 120.0 MiB in total; 10 blocks still live");
     CHECK(found[0].level == cuota::severity::problem);
     CHECK(found[0].bytes == 120_MiB);
-    CHECK(found[0].of == 12_MiB);
+    CHECK(found[0].reference_bytes == 12_MiB);
     CHECK(found[0].count == 10);
     CHECK(found[0].steps == 10);
     CHECK(found[0].name == cuota::tag{"log"});
@@ -269,7 +269,7 @@ TEST_CASE("what is taken over and over in each step is churn", "[report][diagnos
           "the last 5 steps, at most 2.0 MiB at once: allocate it once and reuse it");
     CHECK(found[0].level == cuota::severity::note);
     CHECK(found[0].bytes == 2_MiB);
-    CHECK(found[0].of == 400_MiB);
+    CHECK(found[0].reference_bytes == 400_MiB);
     CHECK(found[0].count == 400);
     CHECK(found[0].steps == 5);
 }

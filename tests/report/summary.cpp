@@ -48,8 +48,8 @@ namespace {
     return rows_of(summary(of_budgets(std::move(budgets)), how), "budget");
 }
 
-[[nodiscard]] cuota::pool_facts pool_with(std::string name, std::vector<cuota::tag_facts> tags) {
-    cuota::pool_facts p;
+[[nodiscard]] cuota::pool_info pool_with(std::string name, std::vector<cuota::tag_info> tags) {
+    cuota::pool_info p;
     p.name = std::move(name);
     p.tags = std::move(tags);
     return p;
@@ -160,14 +160,14 @@ TEST_CASE("a long list of budgets is cut to those that hold most, each under its
     all.push_back({{"large", 100, 90, 90}, 0, {}});
     all.push_back({{"deep", 100, 80, 80}, 1, 41});
     all.push_back({{"deeper", 100, 70, 70}, 2, 42});
-    std::vector<std::string> const rows = budget_rows(all, {.most_budgets = 4});
+    std::vector<std::string> const rows = budget_rows(all, {.max_budgets = 4});
     std::vector<std::string> begins;
     for (std::string const& row : rows) begins.push_back(row.substr(0, 12));
     CHECK(begins == std::vector<std::string>{"large       ", "  deep      ", "    deeper  ", "small       ",
                                              "  and 40 mor"});
     CHECK(rows.back() == "  and 40 more, 40 B");
     // Budgets inside another omitted budget are not added again.
-    CHECK(budget_rows(all, {.most_budgets = 0}) == std::vector<std::string>{"  and 44 more, 140 B"});
+    CHECK(budget_rows(all, {.max_budgets = 0}) == std::vector<std::string>{"  and 44 more, 140 B"});
 }
 
 TEST_CASE("a hand-made tree that is none is drawn nevertheless", "[report][summary]") {
@@ -182,7 +182,7 @@ TEST_CASE("a hand-made tree that is none is drawn nevertheless", "[report][summa
 
 TEST_CASE("a budget that holds more than its parent says brings that along", "[report][summary]") {
     std::vector<std::string> const both =
-        budget_rows({{{"parent", 9, 1, 1}, 0, {}}, {{"child", 9, 5, 5}, 1, 0}}, {.most_budgets = 1});
+        budget_rows({{{"parent", 9, 1, 1}, 0, {}}, {{"child", 9, 5, 5}, 1, 0}}, {.max_budgets = 1});
     REQUIRE(both.size() == 2);
     CHECK(both[0].starts_with("parent  "));
 }
@@ -194,11 +194,11 @@ TEST_CASE("bars are of block characters where that is asked for", "[report][summ
             R"(gpu                           [██████████▌░░░]   75 %       12 B       16 B        4 B       12 B)"});
 }
 
-TEST_CASE("there are no colours unless asked for, and then where it is nearly full", "[report][summary]") {
+TEST_CASE("there are no colors unless asked for, and then where it is nearly full", "[report][summary]") {
     std::vector<cuota::budget_entry> const all = {
         {{"red", 100, 90, 90}, 0, {}}, {{"yellow", 100, 75, 75}, 0, {}}, {{"plain", 100, 74, 74}, 0, {}}};
     CHECK_FALSE(support::has(summary(of_budgets(all)), "\x1b"));
-    std::vector<std::string> const rows = budget_rows(all, {.colour = true});
+    std::vector<std::string> const rows = budget_rows(all, {.color = true});
     CHECK(support::has(rows[0], "\x1b[31m[############..]\x1b[0m   90 %"));
     CHECK(support::has(rows[1], "\x1b[33m[##########....]\x1b[0m   75 %"));
     CHECK_FALSE(support::has(rows[2], "\x1b"));
@@ -223,7 +223,7 @@ TEST_CASE("pools stand with what they reserve first, and say how much of what is
     CHECK(rows[5] == "  free 100 B in 1 block, the largest 100 B: 0 % fragmented");
     CHECK(rows[6].starts_with("c (pinned, budget ?)  "));
     CHECK(rows[8] == "  free 100 B in 100 blocks, the largest 1 B: 99 % fragmented");
-    CHECK(rows_of(summary(s, {.most_pools = 1}), "pool")[3] == "  and 2 more, 400 B");
+    CHECK(rows_of(summary(s, {.max_pools = 1}), "pool")[3] == "  and 2 more, 400 B");
 }
 
 TEST_CASE("a tag of several pools is summed, and its peak is a bound that needs all their recorders",
@@ -269,7 +269,7 @@ TEST_CASE("other holders stand with the largest first, used and cached apart", "
             R"(a                                     60 B        0 B  gpu                 weights (a.cpp:1))",
             R"(b                                     60 B        0 B  gpu                 untagged)",
             R"(nothing                                0 B        0 B  ?)"});
-    CHECK(rows_of(summary(s, {.most_holders = 2}), "other holders")[2] == "  and 2 more, 60 B");
+    CHECK(rows_of(summary(s, {.max_holders = 2}), "other holders")[2] == "  and 2 more, 60 B");
 }
 
 TEST_CASE("of a device is told what is gone elsewhere, and what nobody accounts for", "[report][summary]") {
@@ -277,7 +277,7 @@ TEST_CASE("of a device is told what is gone elsewhere, and what nobody accounts 
     s.devices = {{0, "NVIDIA H100 80GB HBM3", 80_GiB, 60_GiB, 12_GiB, 3_GiB},
                  {1, "less free than the total says", 1_GiB, 2_GiB, 0, 5_GiB}};
     s.pools = {pool_with("mine", {}), pool_with("pinned", {}), pool_with("other's", {})};
-    for (cuota::pool_facts& p : s.pools) p.stats.reserved = 4_GiB;
+    for (cuota::pool_info& p : s.pools) p.stats.reserved = 4_GiB;
     s.pools[0].device = s.pools[1].device = 0;
     s.pools[1].memory = cuota::memory_kind::pinned;
     s.pools[2].device = 2;
@@ -286,7 +286,7 @@ TEST_CASE("of a device is told what is gone elsewhere, and what nobody accounts 
         std::vector<std::string>{
             R"(0 NVIDIA H100 80GB HBM3   80.0 GiB   60.0 GiB   12.0 GiB    4.0 GiB    8.0 GiB    3.0 GiB    5.0 GiB)",
             R"(1 less fre...total says    1.0 GiB    2.0 GiB        0 B        0 B        0 B    5.0 GiB        0 B)"});
-    CHECK(rows_of(summary(s, {.most_devices = 1}), "device")[1] == "  and 1 more, 0 B");
+    CHECK(rows_of(summary(s, {.max_devices = 1}), "device")[1] == "  and 1 more, 0 B");
 }
 
 TEST_CASE("names of any script stand in columns, and what a terminal would obey is a question mark",

@@ -30,21 +30,21 @@ TEST_CASE("a snapshot as JSON has all figures under stable keys", "[report][summ
     REQUIRE(
         summary_json(summary_samples::small_snapshot()) ==
         R"({"taken_ms":1767225661000,"budgets":[)"
-        R"({"name":"gpu","depth":0,"parent":null,"limit":16384,"held":12288,"peak":14336,"room":4096,"prepaid":false,"ended":false},)"
-        R"({"name":"training","depth":1,"parent":0,"limit":8192,"held":6144,"peak":8192,"room":2048,"prepaid":false,"ended":false},)"
-        R"({"name":"batches","depth":1,"parent":0,"limit":4096,"held":1024,"peak":2048,"room":3072,"prepaid":true,"ended":false}],)"
+        R"({"name":"gpu","depth":0,"parent":null,"limit":16384,"held":12288,"peak":14336,"room":4096,"reservation":false,"released":false},)"
+        R"({"name":"training","depth":1,"parent":0,"limit":8192,"held":6144,"peak":8192,"room":2048,"reservation":false,"released":false},)"
+        R"({"name":"batches","depth":1,"parent":0,"limit":4096,"held":1024,"peak":2048,"room":3072,"reservation":true,"released":false}],)"
         R"("pools":[{"name":"main","device":0,"memory":"device","budget":1,"stats":{"requested":1500,"allocated":1792,)"
         R"("active":2048,"reserved":6144,"peak_requested":2000,"peak_allocated":2304,"peak_active":2560,"peak_reserved":8192,)"
-        R"("live_blocks":3,"free_blocks":3,"largest_free":2048,"segments":2,"taken_again":0,"stream_waits":0},)"
+        R"("live_blocks":3,"free_blocks":3,"largest_free":2048,"segments":2,"thread_cache_hits":0,"stream_waits":0},)"
         R"("tags":[{"tag":"weights","live_blocks":2,"requested":1000,"allocated":1024,"oldest":4,"peak":1024},)"
         R"({"tag":"activations","live_blocks":1,"requested":500,"allocated":768,"oldest":0,"peak":1280}]}],)"
         R"("tags":[{"tag":"weights","pools":1,"live_blocks":2,"requested":1000,"allocated":1024,"oldest":4,"peak":1024,"peak_is_exact":true},)"
         R"({"tag":"activations","pools":1,"live_blocks":1,"requested":500,"allocated":768,"oldest":0,"peak":1280,"peak_is_exact":true}],)"
-        R"("holders":[{"name":"loader train","budget":2,"holdings":[)"
-        R"({"tag":"staging","place":{"file":"loader.cpp","line":7},"bytes":768,"cached":false},)"
-        R"({"tag":"spare slots","place":null,"bytes":256,"cached":true}]}],)"
-        R"("devices":[{"ordinal":0,"name":"simulated","total":1073741824,"free":1073721344,"ours":16384,)"
-        R"("elsewhere":4096,"overhead":1024,"pooled":0}]})");
+        R"("holders":[{"name":"loader train","budget":2,"allocation_groups":[)"
+        R"({"tag":"staging","location":{"file":"loader.cpp","line":7},"bytes":768,"cached":false},)"
+        R"({"tag":"spare slots","location":null,"bytes":256,"cached":true}]}],)"
+        R"("devices":[{"ordinal":0,"name":"simulated","total":1073741824,"free":1073721344,"own":16384,)"
+        R"("external":4096,"baseline":1024,"pooled":0}]})");
 }
 
 TEST_CASE("an empty snapshot is JSON, too", "[report][summary_json]") {
@@ -55,9 +55,9 @@ TEST_CASE("an empty snapshot is JSON, too", "[report][summary_json]") {
 TEST_CASE("blocks are told where they are asked for", "[report][summary_json]") {
     memory_snapshot s = summary_samples::small_snapshot();
     s.pools[0].segments[0].blocks[0].stream = 7;
-    s.pools[0].segments[0].blocks[2].meant = cuota::lifespan::step;
-    s.pools[0].segments[0].blocks[3].use = cuota::block_use::leaving;
-    s.pools[0].segments[0].blocks[4].meant = cuota::lifespan::persistent;
+    s.pools[0].segments[0].blocks[2].lifetime = cuota::lifetime_hint::step;
+    s.pools[0].segments[0].blocks[3].use = cuota::block_use::releasing;
+    s.pools[0].segments[0].blocks[4].lifetime = cuota::lifetime_hint::persistent;
     s.pools[0].segments[0].blocks[4].age = 4;
     CHECK_FALSE(support::has(summary_json(s), "segments\":["));
     std::string const told = summary_json(s, {.blocks = true});
@@ -65,11 +65,11 @@ TEST_CASE("blocks are told where they are asked for", "[report][summary_json]") 
     CHECK(support::has(
         told,
         R"("segments":[{"address":4096,"size":4096,"paged":false,"blocks":[)"
-        R"({"address":4096,"size":512,"use":"live","requested":500,"tag":"weights","place":{"file":"train.cpp","line":10},"meant":"scratch","age":0,"stream":7},)"
+        R"({"address":4096,"size":512,"use":"live","requested":500,"tag":"weights","location":{"file":"train.cpp","line":10},"lifetime":"scratch","age":0,"stream":7},)"
         R"({"address":4608,"size":256,"use":"pending"},)"
-        R"({"address":4864,"size":768,"use":"live","requested":500,"tag":"activations","place":{"file":"train.cpp","line":20},"meant":"step","age":0,"stream":null},)"
-        R"({"address":5632,"size":2048,"use":"leaving"},)"
-        R"({"address":7680,"size":512,"use":"live","requested":500,"tag":"weights","place":{"file":"train.cpp","line":10},"meant":"persistent","age":4,"stream":null}]},)"
+        R"({"address":4864,"size":768,"use":"live","requested":500,"tag":"activations","location":{"file":"train.cpp","line":20},"lifetime":"step","age":0,"stream":null},)"
+        R"({"address":5632,"size":2048,"use":"releasing"},)"
+        R"({"address":7680,"size":512,"use":"live","requested":500,"tag":"weights","location":{"file":"train.cpp","line":10},"lifetime":"persistent","age":4,"stream":null}]},)"
         R"({"address":8192,"size":2048,"paged":true,"blocks":[{"address":8192,"size":2048,"use":"free"}]}]})"));
 }
 

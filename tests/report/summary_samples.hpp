@@ -23,18 +23,18 @@ inline std::chrono::system_clock::time_point new_year() {
     return std::chrono::sys_days{std::chrono::year{2026} / 1 / 1} + std::chrono::seconds{61};
 }
 
-inline cuota::block_facts live(std::uint64_t address, std::size_t size, std::size_t requested,
-                               cuota::tag name, cuota::place where = {}) {
+inline cuota::block_info live(std::uint64_t address, std::size_t size, std::size_t requested, cuota::tag name,
+                              cuota::source_location where = {}) {
     return {address, size, requested, cuota::block_use::live, name, where};
 }
-inline cuota::block_facts unused(std::uint64_t address, std::size_t size,
-                                 cuota::block_use use = cuota::block_use::free) {
+inline cuota::block_info unused(std::uint64_t address, std::size_t size,
+                                cuota::block_use use = cuota::block_use::free) {
     return {address, size, 0, use};
 }
 
-/// A pool of two segments with blocks of all uses except `leaving`; all figures are consistent.
-inline cuota::pool_facts small_pool() {
-    cuota::pool_facts p;
+/// A pool of two segments with blocks of all uses except `releasing`; all figures are consistent.
+inline cuota::pool_info small_pool() {
+    cuota::pool_info p;
     p.name = "main";
     p.device = 0;
     p.stats = {.requested = 1500,

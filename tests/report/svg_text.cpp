@@ -68,7 +68,7 @@ TEST_CASE("what is too wide loses its middle, or its end", "[report][svg_text]")
 }
 
 TEST_CASE("labels take the first place that nobody has, inside of the whole", "[report][svg_text]") {
-    cuota::detail::label_board board{{0, 0, 100, 50}};
+    cuota::detail::label_layout board{{0, 0, 100, 50}};
     std::vector<svg_box> const corner{{0, 0, 40, 10}};
     CHECK(board.place(corner).has_value());
     CHECK(!board.place(corner).has_value());

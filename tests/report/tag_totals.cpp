@@ -14,7 +14,7 @@ using cuota::tag_totals;
 
 namespace {
 
-[[nodiscard]] memory_snapshot with_tags(std::vector<std::vector<cuota::tag_facts>> pools) {
+[[nodiscard]] memory_snapshot with_tags(std::vector<std::vector<cuota::tag_info>> pools) {
     memory_snapshot s;
     for (auto& tags : pools) {
         s.pools.push_back({});
@@ -44,8 +44,8 @@ TEST_CASE("what is live under a tag is added up over all pools", "[report][tag_t
 }
 
 TEST_CASE("a peak that one pool does not know is not known, whichever it is", "[report][tag_totals]") {
-    cuota::tag_facts const known{"mine", 1, 10, 16, 0, 100};
-    cuota::tag_facts const unknown{"mine", 1, 10, 16, 0, {}};
+    cuota::tag_info const known{"mine", 1, 10, 16, 0, 100};
+    cuota::tag_info const unknown{"mine", 1, 10, 16, 0, {}};
     CHECK_FALSE(tag_totals(with_tags({{known}, {unknown}}))[0].peak);
     CHECK_FALSE(tag_totals(with_tags({{unknown}, {known}}))[0].peak);
     CHECK_FALSE(tag_totals(with_tags({{unknown}, {known}, {known}}))[0].peak);

@@ -87,7 +87,7 @@ template <class Number>
         case event_kind::reclaimed: return "reclaimed" + facts;
         case event_kind::step_begun: return "step_begun" + facts;
         case event_kind::step_ended: return "step_ended" + facts;
-        case event_kind::noted: return "noted" + facts;
+        case event_kind::marker: return "marker" + facts;
         default: return {};
     }
 }
@@ -102,7 +102,7 @@ template <class Number>
            said(s.parent) + (is_gone ? " 1" : " 0") + " 0\n";
 }
 
-[[nodiscard]] std::string said_of_block(recording const& r, cuota::block_life const& b) {
+[[nodiscard]] std::string said_of_block(recording const& r, cuota::block_lifetime const& b) {
     cuota::event_site const& site = r.sites[b.site];
     std::string const stream = b.stream == cuota::memory_event::no_stream ? "-1" : std::to_string(b.stream);
     return "block " + std::to_string(b.source) + ' ' + std::to_string(b.address) + ' ' +
@@ -112,15 +112,15 @@ template <class Number>
 }
 
 [[nodiscard]] std::string said_by_recording(recording const& r) {
-    cuota::lives const all = cuota::replay(r);
+    cuota::memory_lifetimes const all = cuota::lifetimes_of(r);
     std::string text;
-    for (cuota::segment_life const& s : all.segments)
+    for (cuota::segment_lifetime const& s : all.segments)
         text += "segment " + std::to_string(s.source) + ' ' + std::to_string(s.address) + ' ' +
                 std::to_string(s.bytes) + ' ' + said(s.from) + ' ' + said(s.until) + '\n';
-    for (cuota::block_life const& b : all.blocks) text += said_of_block(r, b);
+    for (cuota::block_lifetime const& b : all.blocks) text += said_of_block(r, b);
     for (cuota::memory_event const& e : r.events) text += said_of_mark(e);
     for (cuota::event_source const& s : r.sources) text += said_of_source(s);
-    auto const began = std::chrono::duration_cast<std::chrono::milliseconds>(r.began.time_since_epoch());
+    auto const began = std::chrono::duration_cast<std::chrono::milliseconds>(r.start_time.time_since_epoch());
     return text + std::to_string(r.events.empty() ? 0 : r.events.front().at) + ' ' +
            std::to_string(r.events.empty() ? 0 : r.events.back().at) + ' ' + std::to_string(r.events.size()) +
            ' ' + std::to_string(r.dropped) + ' ' + std::to_string(began.count()) + '\n';
@@ -158,7 +158,7 @@ private:
                  {.kind = source_kind::pool, .name = "one", .device = 0},
                  {.kind = source_kind::pool, .name = "two", .device = 1}};
     for (std::uint16_t source : {std::uint16_t{1}, std::uint16_t{2}}) {
-        r.events.push_back({event_kind::segment_taken, source, 0, 10, 4096, 8192, 8192});
+        r.events.push_back({event_kind::segment_allocated, source, 0, 10, 4096, 8192, 8192});
         r.events.push_back({event_kind::allocated, source, source, 20, 4096, 1000, 1024, 3});
         r.events.push_back({event_kind::allocated, source, source, 30, 5120, 500, 512});
     }
@@ -222,7 +222,7 @@ TEST_CASE("a recording of nothing makes a page, too", "[report][timeline][python
     CHECK(page_says_all({}));
     CHECK(timeline_of({}).find("Nothing was recorded") != std::string::npos);
     recording only_a_note;  // of a program without sites
-    only_a_note.events.push_back({event_kind::noted, 0, 0, 5});
+    only_a_note.events.push_back({event_kind::marker, 0, 0, 5});
     CHECK(timeline_json(timeline_of(only_a_note)).find(R"("sites":[{"tag":0,"file":"","line":0}])") !=
           std::string::npos);
 }

@@ -221,7 +221,7 @@ def check_hover(page, events):
 
 
 def check_areas(page, events):
-    """The areas are drawn where their bytes are, in the colours of the legend."""
+    """The areas are drawn where their bytes are, in the colors of the legend."""
     t = page.state()["view"]["to"] - 1  # past the last event: all that the pixel is of
     x = page.ask("cuotaTimeline.xOf(arguments[0]) - 3", t)
     drawn = page.ask("((x) => { const c = document.getElementById('areas'), s = c.width / c.clientWidth; return ["
@@ -232,8 +232,8 @@ def check_areas(page, events):
         if band["bytes"] > 2**26:
             row = round(page.ask("cuotaTimeline.yOf(arguments[0])", below + band["bytes"] / 2) * per_pixel)
             pixel = drawn[row * 4:row * 4 + 4]
-            wanted = [int(band["colour"][i:i + 2], 16) for i in (1, 3, 5)]
-            check("an area is where its bytes are, in its colour", pixel[:3] == wanted, band, pixel, wanted)
+            wanted = [int(band["color"][i:i + 2], 16) for i in (1, 3, 5)]
+            check("an area is where its bytes are, in its color", pixel[:3] == wanted, band, pixel, wanted)
         below += band["bytes"]
     check("the areas are all that is live", below == events.total(t), below, events.total(t))
 

@@ -48,18 +48,19 @@ public:
                  gone.size, 7});
     }
     /// Returns its present state, as in a snapshot.
-    [[nodiscard]] cuota::pool_facts facts(std::string name) const {
-        cuota::pool_facts result;
+    [[nodiscard]] cuota::pool_info facts(std::string name) const {
+        cuota::pool_info result;
         result.name = std::move(name);
         for (auto const& [address, size] : segments_) {
-            cuota::segment_facts segment{address, size, false, {}};
+            cuota::segment_info segment{address, size, false, {}};
             std::uint64_t known = address;
             for (auto at = taken_.lower_bound(address); at != taken_.end() && at->first < address + size;
                  ++at) {
                 if (known < at->first) segment.blocks.push_back({known, at->first - known});
                 segment.blocks.push_back({at->first, at->second.size, at->second.bytes,
                                           cuota::block_use::live, out_.sites[at->second.site].name,
-                                          out_.sites[at->second.site].where, cuota::lifespan::scratch, 0, 7});
+                                          out_.sites[at->second.site].where, cuota::lifetime_hint::scratch, 0,
+                                          7});
                 known = at->first + at->second.size;
             }
             if (known < address + size) segment.blocks.push_back({known, address + size - known});
@@ -88,7 +89,7 @@ private:
         std::uint64_t const address = next_;
         next_ += bytes + 64_MiB;
         segments_[address] = bytes;
-        if (is_heard) add({event_kind::segment_taken, source_, 0, at, address, bytes, bytes});
+        if (is_heard) add({event_kind::segment_allocated, source_, 0, at, address, bytes, bytes});
         return address;
     }
     recording& out_;
@@ -127,7 +128,7 @@ private:
     };
 
     void name_everything() {
-        out_.began = std::chrono::system_clock::time_point{std::chrono::seconds{1'790'000'000}};
+        out_.start_time = std::chrono::system_clock::time_point{std::chrono::seconds{1'790'000'000}};
         out_.sites = {{},
                       {"weights", {"/home/me/net/model.cpp", 41}},
                       {"adam", {"/home/me/net/optimizer.cpp", 88}},
@@ -167,7 +168,7 @@ private:
         while (!kept.empty()) gradient = backward(kept, gradient);
         main_.give(tick(), gradient, 300'000);
         add(event_kind::step_ended, 3, 0);
-        if (step == 0) add(event_kind::noted, 0, said);
+        if (step == 0) add(event_kind::marker, 0, said);
         now_ += 4'000'000;
     }
     void stage(std::uint64_t step) {
@@ -200,7 +201,7 @@ private:
     }
     void finish() {
         std::ranges::stable_sort(out_.events, {}, &memory_event::at);
-        out_.at_end.pools.push_back(main_.facts("main"));
+        out_.final_snapshot.pools.push_back(main_.facts("main"));
     }
 
     recording out_;
@@ -227,8 +228,9 @@ private:
                  {.kind = source_kind::pool, .name = "pages", .device = 0, .budget = 3, .pool = 0},
                  {.kind = source_kind::pool, .name = "segments", .device = 0, .budget = 2}};
     for (std::uint64_t i = 0; i != 4; ++i)
-        r.events.push_back({event_kind::segment_taken, 4, 0, 50 * i, 0x10'0000 + i * 2_MiB, 2_MiB, 2_MiB});
-    r.events.push_back({event_kind::segment_taken, 5, 0, 210, 0x9000'0000, 2_MiB, 2_MiB});
+        r.events.push_back(
+            {event_kind::segment_allocated, 4, 0, 50 * i, 0x10'0000 + i * 2_MiB, 2_MiB, 2_MiB});
+    r.events.push_back({event_kind::segment_allocated, 5, 0, 210, 0x9000'0000, 2_MiB, 2_MiB});
     for (std::uint32_t i = 0; i != 40; ++i) {
         std::uint16_t const source = i % 5 == 0 ? 5 : 4;
         std::uint64_t const base = source == 5 ? 0x9000'0000 : 0x10'0000;
@@ -240,16 +242,16 @@ private:
     r.events.push_back({event_kind::free_requested, 5, 1, 1050, 0x9000'0000, 150_KiB, 150_KiB});
     r.events.push_back({event_kind::allocated, 5, 1, 1050, 0x9000'0000, 150_KiB, 150_KiB});
     for (std::uint32_t i = 0; i != 40; ++i) {
-        r.events.push_back({event_kind::noted, 0, 1 + i, 1100 + 7 * i});
+        r.events.push_back({event_kind::marker, 0, 1 + i, 1100 + 7 * i});
         r.events.push_back({event_kind::refused, 3, 1 + i, 1103 + 7 * i, 0, 5_MiB, 11_MiB});
         r.events.push_back({event_kind::reclaimed, 2, 0, 1104 + 7 * i, 0, 1_MiB});
     }
     for (std::uint64_t i = 0; i != 30; ++i)
         r.events.push_back(
             {i % 2 == 0 ? event_kind::step_begun : event_kind::step_ended, 4, 0, 1400 + 40 * i});
-    r.at_end.pools.push_back({});
-    r.at_end.pools[0].segments.push_back({0x10'0000, 8_MiB, true, {}});
-    r.at_end.pools[0].stats.live_blocks = 32;  // the blocks themselves are not in the snapshot
+    r.final_snapshot.pools.push_back({});
+    r.final_snapshot.pools[0].segments.push_back({0x10'0000, 8_MiB, true, {}});
+    r.final_snapshot.pools[0].stats.live_blocks = 32;  // the blocks themselves are not in the snapshot
     return r;
 }
 
@@ -278,7 +280,7 @@ private:
         r.events.push_back(
             {event_kind::allocated, 1, site, 1000 * (site + 1), 4096 * (site + 1), 4000, 4096});
     for (std::uint32_t site = 1; site != r.sites.size(); ++site) {
-        r.events.push_back({event_kind::noted, 0, site, 20'000 + 1000 * site});
+        r.events.push_back({event_kind::marker, 0, site, 20'000 + 1000 * site});
         r.events.push_back({event_kind::refused, 2, site, 40'000 + 1000 * site, 0, 4_MiB, 1_MiB});
     }
     return r;

@@ -156,7 +156,7 @@ cuota::recording one_pool(std::size_t leaf_limit, std::size_t root_limit) {
     r.sources[2].parent = 1;
     r.sources[3] = {cuota::source_kind::pool, "pool"};
     r.sources[3].budget = 2;
-    r.sources[4] = {cuota::source_kind::budget, "elsewhere"};
+    r.sources[4] = {cuota::source_kind::budget, "external"};
     r.sources[4].limit = 100;
     return r;
 }
@@ -164,13 +164,13 @@ cuota::recording one_pool(std::size_t leaf_limit, std::size_t root_limit) {
 cuota::recording picture_by_hand(std::size_t leaf_limit = cuota::unlimited,
                                  std::size_t root_limit = cuota::unlimited) {
     cuota::recording r = one_pool(leaf_limit, root_limit);
-    svg_event(r, event_kind::segment_taken, 1'000'000, 0, 100_MiB, 0, 3);
+    svg_event(r, event_kind::segment_allocated, 1'000'000, 0, 100_MiB, 0, 3);
     svg_event(r, event_kind::allocated, 2'000'000, 1, 30_MiB, 1, 3);
     svg_event(r, event_kind::allocated, 4'000'000, 2, 50_MiB, 2, 3);
     svg_event(r, event_kind::free_requested, 6'000'000, 1, 30_MiB, 1, 3);
     svg_event(r, event_kind::allocated, 8'000'000, 3, 10_MiB, 3, 3);
     svg_event(r, event_kind::free_requested, 9'000'000, 2, 50_MiB, 2, 3);
-    svg_event(r, event_kind::noted, 10'000'000, 0, 0, 0, 0);
+    svg_event(r, event_kind::marker, 10'000'000, 0, 0, 0, 0);
     return r;
 }
 
@@ -207,13 +207,13 @@ TEST_CASE("the areas of a picture are the bytes that were live", "[report][timel
     folder.write("hand.expected", std::string_view{expected});
 
     cuota::recording const training = svg_samples::training(300).get();
-    auto const all = cuota::levels_of(training, {.sources = {3}});
+    auto const all = cuota::usage_over_time(training, {.sources = {3}});
     folder.write("training.svg", svg_of(training));
     std::string found;
     for (std::size_t i = 5; i + 1 < training.events.size(); i += 3) {
         auto const at = (training.events[i].at + training.events[i + 1].at) / 2;
         for (auto const& part : all.parts)
-            found += part.name + '\t' + std::to_string(at) + '\t' + std::to_string(level_at(part, at)) + '\n';
+            found += part.name + '\t' + std::to_string(at) + '\t' + std::to_string(usage_at(part, at)) + '\n';
     }
     folder.write("training.expected", std::string_view{found});
     CHECK(what_is_wrong(folder) == "");
@@ -233,7 +233,7 @@ TEST_CASE("a picture tells peaks, limits and what is missing", "[report][timelin
     CHECK(svg_says(svg, ">limit of leaf: 120.0 MiB</text>"));
     CHECK(svg_says(svg, ">\xe2\x86\x91 limit of root: 1.0 GiB</text>"));
     CHECK(svg_count(svg, "class=\"line limit\"") == 1);  // the other is text only, for the scale
-    CHECK(!svg_says(svg, "elsewhere"));
+    CHECK(!svg_says(svg, "external"));
     CHECK(svg_says(svg, ">reserved</text>"));
     CHECK(svg_says(svg, ">100.0 MiB</text>"));
     CHECK(svg_says(svg, ">100 MiB</text>"));
@@ -241,8 +241,8 @@ TEST_CASE("a picture tells peaks, limits and what is missing", "[report][timelin
     CHECK(svg_count(svg, "class=\"line refusal\"") == 1);
 
     CHECK(svg_says(svg_of(r, {.title = "A & B"}), "<title>A &amp; B</title>"));
-    CHECK(svg_says(svg_of(r, {.by = cuota::levels_by::source}), "<title>pool</title>"));
-    CHECK(svg_says(svg_of(r, {.most = 1}), ">2 others</text>"));
+    CHECK(svg_says(svg_of(r, {.by = cuota::group_by::source}), "<title>pool</title>"));
+    CHECK(svg_says(svg_of(r, {.max_groups = 1}), ">2 others</text>"));
 }
 
 TEST_CASE("what the last event took is seen", "[report][timeline_svg]") {
@@ -262,7 +262,7 @@ TEST_CASE("steps stand below a picture, by number or only counted", "[report][ti
     svg_event(r, event_kind::step_begun, 11'000'000, 0, 0, 0, 3);
     svg_event(r, event_kind::step_ended, 15'000'000, 0, 0, 0, 3);
     svg_event(r, event_kind::step_begun, 16'000'000, 0, 0, 0, 3);
-    svg_event(r, event_kind::noted, 20'000'000, 0, 0, 0, 0);
+    svg_event(r, event_kind::marker, 20'000'000, 0, 0, 0, 0);
     std::string const few = svg_of(r);
     CHECK(svg_says(few, ">steps</text>"));
     CHECK(svg_says(few, ">3</text>"));
@@ -349,7 +349,7 @@ TEST_CASE("names that mean harm are only text in a picture", "[report][timeline_
         r.sources[4].kind = cuota::source_kind::resource;
         r.sources[4].memory = cuota::memory_kind::pinned;
         svg_event(r, event_kind::refused, 11'000'000, 0, 77_MiB, 1, 2);
-        for (auto const by : {cuota::levels_by::tag, cuota::levels_by::site, cuota::levels_by::source})
+        for (auto const by : {cuota::group_by::tag, cuota::group_by::site, cuota::group_by::source})
             folder.write("hostile" + std::to_string(++number) + ".svg", svg_of(r, {.title = name, .by = by}));
     }
     CHECK(what_is_wrong(folder) == "");
@@ -380,12 +380,12 @@ TEST_CASE("no label of a picture touches another, whatever there is to say",
             svg_event(r, event_kind::allocated, at, i, up_to(20_MiB), site, 3);
             if (up_to(9) == 0) svg_event(r, event_kind::refused, at, i, up_to(20_MiB), site, 2);
             if (up_to(4) == 0) svg_event(r, event_kind::step_begun, at, 0, 0, 0, 3);
-            if (up_to(9) == 0) svg_event(r, event_kind::segment_taken, at, i << 40, 256_MiB, 0, 3);
+            if (up_to(9) == 0) svg_event(r, event_kind::segment_allocated, at, i << 40, 256_MiB, 0, 3);
         }
         r.dropped = up_to(1) * random();
         folder.write("random" + std::to_string(seed) + ".svg",
                      svg_of(r, {.title = std::string(up_to(200), 'T'),
-                                .most = up_to(30),
+                                .max_groups = up_to(30),
                                 .width = static_cast<unsigned>(560 + up_to(1) * up_to(1000)),
                                 .height = static_cast<unsigned>(280 + up_to(1) * up_to(500))}));
     }
@@ -406,11 +406,11 @@ TEST_CASE("a recording with nothing in it is a picture that says so", "[report][
     CHECK(!svg_says(svg_of(r), "no memory"));
     r.events.clear();
     r.sources[3].pool = 0;
-    r.at_end.pools.resize(1);
-    cuota::block_facts b;
+    r.final_snapshot.pools.resize(1);
+    cuota::block_info b;
     b.use = cuota::block_use::live;
     b.size = 3_MiB;
-    r.at_end.pools[0].segments = {{0, 4_MiB, false, {b}}};
+    r.final_snapshot.pools[0].segments = {{0, 4_MiB, false, {b}}};
     std::string const still = svg_of(r);  // no events, but blocks in the snapshot
     CHECK(svg_says(still, ">peak 3.0 MiB</text>"));
     folder.write("still.svg", still);
@@ -446,11 +446,11 @@ TEST_CASE("a picture that cannot be written is said to be so", "[report][timelin
     CHECK_NOTHROW(cuota::write_timeline_svg(to, r));
 
     std::ostringstream none;
-    CHECK_THROWS_AS(cuota::write_timeline_svg(none, r, {.width = 559}), cuota::misuse);
-    CHECK_THROWS_AS(cuota::write_timeline_svg(none, r, {.width = 4097}), cuota::misuse);
-    CHECK_THROWS_AS(cuota::write_timeline_svg(none, r, {.height = 279}), cuota::misuse);
+    CHECK_THROWS_AS(cuota::write_timeline_svg(none, r, {.width = 559}), cuota::usage_error);
+    CHECK_THROWS_AS(cuota::write_timeline_svg(none, r, {.width = 4097}), cuota::usage_error);
+    CHECK_THROWS_AS(cuota::write_timeline_svg(none, r, {.height = 279}), cuota::usage_error);
     auto const refused =
-        support::thrown<cuota::misuse>([&] { cuota::write_timeline_svg(none, r, {.sources = {5}}); });
+        support::thrown<cuota::usage_error>([&] { cuota::write_timeline_svg(none, r, {.sources = {5}}); });
     CHECK(svg_says(refused.what(), "source index 5 is out of range: the recording has 5 sources"));
     CHECK(none.str().empty());
 }

@@ -41,7 +41,7 @@ public:
         r_.dropped = 1234;
         older(1, 900_MiB);
         older(2, 1800_MiB);
-        say(cuota::event_kind::segment_taken, 3, 0, 1ULL << 40, 3200_MiB);
+        say(cuota::event_kind::segment_allocated, 3, 0, 1ULL << 40, 3200_MiB);
         reserved_ = 3200_MiB;
         for (std::size_t i = 0; i != 3; ++i) take(6, 96_MiB);
         std::size_t const steps = events / (layers * 7 + 6) + 1;
@@ -51,17 +51,17 @@ public:
 
 private:
     void older(std::uint32_t site, std::size_t bytes) {
-        if (r_.at_end.pools.empty()) {
-            r_.at_end.pools.resize(1);
-            r_.at_end.pools[0].segments = {{1ULL << 33, 2700_MiB, false, {}}};
+        if (r_.final_snapshot.pools.empty()) {
+            r_.final_snapshot.pools.resize(1);
+            r_.final_snapshot.pools[0].segments = {{1ULL << 33, 2700_MiB, false, {}}};
         }
-        cuota::block_facts b;
+        cuota::block_info b;
         b.address = (1ULL << 33) + (site - 1) * 900_MiB;
         b.size = b.requested = bytes;
         b.use = cuota::block_use::live;
         b.name = r_.sites[site].name;
         b.where = r_.sites[site].where;
-        r_.at_end.pools[0].segments[0].blocks.push_back(b);
+        r_.final_snapshot.pools[0].segments[0].blocks.push_back(b);
     }
     void say(cuota::event_kind kind, std::uint16_t source, std::uint32_t site, std::uint64_t address,
              std::size_t bytes) {
@@ -77,7 +77,7 @@ private:
     std::uint64_t take(std::uint32_t site, std::size_t bytes) {
         live_ += bytes;
         if (live_ + 100_MiB > reserved_) {
-            say(cuota::event_kind::segment_taken, 3, 0, (1ULL << 40) + reserved_, 512_MiB);
+            say(cuota::event_kind::segment_allocated, 3, 0, (1ULL << 40) + reserved_, 512_MiB);
             reserved_ += 512_MiB;
         }
         next_ += 1_GiB;

@@ -42,9 +42,9 @@ public:
 private:
     std::uint64_t up_to(std::uint64_t most) { return random_() % (most + 1); }
     void add_older() {
-        cuota::segment_facts segment{1 << 20, 1 << 20, false, {}};
+        cuota::segment_info segment{1 << 20, 1 << 20, false, {}};
         for (std::uint64_t i = 0, n = up_to(3); i != n; ++i) {
-            cuota::block_facts b;
+            cuota::block_info b;
             b.address = segment.address + i * 4096;
             b.size = 4096;
             b.requested = 4000;
@@ -53,8 +53,8 @@ private:
             b.where = r_.sites[1].where;
             segment.blocks.push_back(b);
         }
-        r_.at_end.pools.resize(1);
-        r_.at_end.pools[0].segments.push_back(segment);
+        r_.final_snapshot.pools.resize(1);
+        r_.final_snapshot.pools[0].segments.push_back(segment);
         for (std::uint64_t i = 0, n = up_to(3); i != n; ++i) live_.push_back(block());
     }
     cuota::memory_event block() {
@@ -75,10 +75,13 @@ private:
         else if (kind == 16) step(2);
         else if (kind == 17) step(3);
         else if (kind == 18)
-            say({.kind = event_kind::segment_taken, .source = 3, .address = ++next_ << 30, .bytes = 1_MiB});
+            say({.kind = event_kind::segment_allocated,
+                 .source = 3,
+                 .address = ++next_ << 30,
+                 .bytes = 1_MiB});
         else if (kind == 19)
             say({.kind = event_kind::refused, .source = 1, .site = 2, .bytes = 1_GiB, .size = 5});
-        else say({.kind = event_kind::noted, .site = 3});
+        else say({.kind = event_kind::marker, .site = 3});
     }
     cuota::memory_event say(cuota::memory_event e) {
         e.at = at_ - std::min(at_, up_to(1) * up_to(3));
@@ -129,7 +132,7 @@ private:
     }
     try {
         (void)main.allocate(stream, 100_MiB, 256, "too much");
-    } catch (cuota::out_of_memory const&) { recorder.note("refused, as it should be"); }
+    } catch (cuota::out_of_memory const&) { recorder.mark("refused, as it should be"); }
     auto const last = take(main, 12'345, "last");
     cuota::recording r = recorder.read();
     give(main, before);

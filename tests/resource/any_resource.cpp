@@ -38,7 +38,7 @@ struct counting {
     void deallocate(cuota::stream_ref, void*, std::size_t, std::size_t) noexcept {}
     void* allocate_sync(std::size_t, std::size_t) { return this; }
     void deallocate_sync(void*, std::size_t, std::size_t) noexcept {}
-    std::size_t granule() const { return 64; }
+    std::size_t granularity() const { return 64; }
     cuota::memory_kind kind() const { return cuota::memory_kind::managed; }
     bool operator==(counting const& other) const { return name == other.name; }
 
@@ -63,16 +63,16 @@ TEST_CASE("any_resource behaves as what it holds", "[resource][any_resource]") {
     SECTION("pinned") { support::behaves_as_a_resource(cuota::any_resource{cuota::pinned_memory{}}); }
 }
 
-TEST_CASE("any_resource tells kind and granule of what it holds", "[resource][any_resource]") {
+TEST_CASE("any_resource tells kind and granularity of what it holds", "[resource][any_resource]") {
     cuota::any_resource const device{cuota::device_memory{}};
     cuota::any_resource const pinned{cuota::pinned_memory{}};
     cuota::any_resource const other{large{1}};
     REQUIRE(device.kind() == cuota::memory_kind::device);
     REQUIRE(pinned.kind() == cuota::memory_kind::pinned);
     REQUIRE(other.kind() == cuota::memory_kind::managed);
-    REQUIRE(device.granule() == 512);
-    REQUIRE(pinned.granule() == 1);
-    REQUIRE(other.granule() == 64);
+    REQUIRE(device.granularity() == 512);
+    REQUIRE(pinned.granularity() == 1);
+    REQUIRE(other.granularity() == 64);
 }
 
 TEST_CASE("any_resource keeps a handle of eight bytes in place", "[resource][any_resource]") {

@@ -18,7 +18,7 @@ TEST_CASE("async_memory is of its device on every device's streams, or refuses",
     support::machine const sim{{2, 64_MiB}};
     cuota::stream const elsewhere;  // on device 0
     cuota::async_memory memory{cuota::device{1}};
-    REQUIRE_THROWS_AS(memory.allocate(elsewhere, 1_MiB), cuota::misuse);
+    REQUIRE_THROWS_AS(memory.allocate(elsewhere, 1_MiB), cuota::usage_error);
     REQUIRE(cuota::detail::taken_on(cuota::device{1}) == 0);
 }
 

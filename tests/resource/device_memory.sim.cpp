@@ -23,7 +23,7 @@ TEST_CASE("a stream is refused if kernels of its device cannot access the memory
         return cuota::stream{};
     }();
     cuota::device_memory memory{cuota::device{0}};
-    auto const refused = support::thrown<cuota::misuse>([&] {
+    auto const refused = support::thrown<cuota::usage_error>([&] {
         (void)memory.allocate(far, 1000, 256, {"x", {"train.cpp", 4}});
     });
     for (char const* const part : {"train.cpp:4", "kernels of device 1 cannot", "memory of device 0"})

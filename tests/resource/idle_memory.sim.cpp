@@ -47,7 +47,7 @@ public:
         (void)reclaim(bytes_);
     }
     std::size_t reclaim(std::size_t wanted) noexcept override {
-        asked.push_back(wanted);
+        requested.push_back(wanted);
         if (!kept_) return 0;
         memory_.deallocate_sync(std::exchange(kept_, nullptr), bytes_);
         return bytes_;
@@ -55,7 +55,7 @@ public:
     std::size_t reclaimable(std::size_t) const noexcept override { return kept_ ? bytes_ : 0; }
     std::string title() const override { return name_; }
 
-    std::vector<std::size_t> asked;
+    std::vector<std::size_t> requested;
 
 private:
     Memory memory_;
@@ -144,16 +144,17 @@ TEST_CASE("nobody waits for a free in a capture of the program's", "[resource][i
 TEST_CASE("who has memory of the device that lies idle is asked for what the device lacks",
           "[resource][idle_memory]") {
     support::machine const sim{{2, 80_MiB}};
-    auto const large = cuota::shared<device_keeper>::make(cuota::device{0}, 40_MiB, "large");
-    auto const small = cuota::shared<device_keeper>::make(cuota::device{0}, 20_MiB, "small");
-    auto const pinned = cuota::shared<pinned_keeper>::make(memory_origin::host(), 20_MiB, "pinned");
+    auto const large = cuota::detail::intrusive_ptr<device_keeper>::make(cuota::device{0}, 40_MiB, "large");
+    auto const small = cuota::detail::intrusive_ptr<device_keeper>::make(cuota::device{0}, 20_MiB, "small");
+    auto const pinned =
+        cuota::detail::intrusive_ptr<pinned_keeper>::make(memory_origin::host(), 20_MiB, "pinned");
     std::size_t const free = cuota::device{0}.memory().free;
     cuota::device_memory memory;
 
     SECTION("by the least excess") {
         void* const p = memory.allocate_sync(free + 10_MiB);
-        CHECK(small->asked.size() == 1);
-        CHECK(large->asked.empty());
+        CHECK(small->requested.size() == 1);
+        CHECK(large->requested.empty());
         memory.deallocate_sync(p, free + 10_MiB);
     }
     SECTION("not for what the driver grants") {
@@ -162,56 +163,58 @@ TEST_CASE("who has memory of the device that lies idle is asked for what the dev
         CHECK(cuota::simulator::calls("cudaMemPoolTrimTo") == 0);
         CHECK(cuota::simulator::calls("cudaDeviceSynchronize") == 0);
         CHECK(cuota::simulator::calls() - calls <= 4);
-        CHECK(large->asked.empty());
+        CHECK(large->requested.empty());
         memory.deallocate_sync(p, free / 2);
     }
     SECTION("not for what all of them could not give") {
         void* const mine = memory.allocate_sync(10_MiB);
         auto const refused =
             support::thrown<cuota::out_of_memory>([&] { (void)memory.allocate_sync(75_MiB); });
-        CHECK(large->asked.empty());
-        CHECK(small->asked.empty());
+        CHECK(large->requested.empty());
+        CHECK(small->requested.empty());
         memory.deallocate_sync(mine, 10_MiB);
     }
     SECTION("not of another device") {
         cuota::device_memory second{cuota::device{1}};
         void* const mine = second.allocate_sync(70_MiB);
         CHECK_THROWS_AS(second.allocate_sync(20_MiB), cuota::out_of_memory);
-        CHECK(large->asked.empty());
+        CHECK(large->requested.empty());
         second.deallocate_sync(mine, 70_MiB);
     }
     SECTION("and not while somebody gives back") {
         cuota::detail::reclaiming const here;
         CHECK_THROWS_AS(memory.allocate_sync(free + 10_MiB), cuota::out_of_memory);
-        CHECK(small->asked.empty());
+        CHECK(small->requested.empty());
     }
-    CHECK(pinned->asked.empty());
+    CHECK(pinned->requested.empty());
 }
 
 TEST_CASE("who was asked in vain is named in the refusal", "[resource][idle_memory]") {
     support::machine const sim{{1, 80_MiB}};
-    auto const kept = cuota::shared<device_keeper>::make(cuota::device{0}, 20_MiB, "kept");
+    auto const kept = cuota::detail::intrusive_ptr<device_keeper>::make(cuota::device{0}, 20_MiB, "kept");
     cuota::device_memory memory;
     std::size_t const free = cuota::device{0}.memory().free;
     cuota::simulator::fail_larger_than(free);  // as if free memory were fragmented
     auto const refused =
         support::thrown<cuota::out_of_memory>([&] { (void)memory.allocate_sync(free + 10_MiB); });
-    CHECK(refused.facts().reclaimed == 20_MiB);
-    REQUIRE(refused.facts().reclaimers->size() == 1);
-    CHECK(refused.facts().reclaimers->front().name == "kept");
-    CHECK(refused.facts().reclaimers->front().asked == 10_MiB);
-    CHECK(refused.facts().device->free == free + 20_MiB);
+    CHECK(refused.info().reclaimed == 20_MiB);
+    REQUIRE(refused.info().reclaimers->size() == 1);
+    CHECK(refused.info().reclaimers->front().name == "kept");
+    CHECK(refused.info().reclaimers->front().requested == 10_MiB);
+    CHECK(refused.info().device->free == free + 20_MiB);
 }
 
 TEST_CASE("page-locked memory that lies idle is asked for when the host has no more",
           "[resource][idle_memory]") {
     support::machine const sim;
-    auto const kept = cuota::shared<pinned_keeper>::make(memory_origin::host(), 20_MiB, "kept");
-    auto const of_device = cuota::shared<device_keeper>::make(cuota::device{0}, 20_MiB, "device");
+    auto const kept =
+        cuota::detail::intrusive_ptr<pinned_keeper>::make(memory_origin::host(), 20_MiB, "kept");
+    auto const of_device =
+        cuota::detail::intrusive_ptr<device_keeper>::make(cuota::device{0}, 20_MiB, "device");
     cuota::simulator::fail_call("cudaHostAlloc", 1, cudaErrorMemoryAllocation);
     takes_what_lies_idle<cuota::pinned_memory>(10_MiB);
-    CHECK(kept->asked == std::vector<std::size_t>{10_MiB});
-    CHECK(of_device->asked.empty());
+    CHECK(kept->requested == std::vector<std::size_t>{10_MiB});
+    CHECK(of_device->requested.empty());
 }
 
 TEST_CASE("what lies in the driver's pool is a line of its own, and not elsewhere",
@@ -226,11 +229,11 @@ TEST_CASE("what lies in the driver's pool is a line of its own, and not elsewher
     auto const facts = cuota::detail::facts_of(cuota::device{0});
     REQUIRE(facts);
     CHECK(facts->pooled >= 40_MiB);
-    CHECK(facts->elsewhere() < 1_MiB);
+    CHECK(facts->external() < 1_MiB);
     cuota::refusal r;
-    r.asked = r.charged = 70_MiB;
+    r.requested = r.charged = 70_MiB;
     r.device = *facts;
-    CHECK(r.missing_on_device() == 0);
+    CHECK(r.device_shortfall() == 0);
     CHECK(support::has(cuota::refusal_text("cuota::out_of_memory", r),
                        "  driver's own pool     idle " + cuota::bytes_text(facts->pooled)));
     pooled.deallocate(s, mine, 10_MiB);

@@ -62,14 +62,14 @@ TEST_CASE("every page of numa_memory is there, on its node", "[resource][numa_me
         numa_memory memory{node};
         CHECK(memory.node() == node);
         for (std::size_t const bytes : {std::size_t{1}, std::size_t{3_MiB} + 1, std::size_t{260_MiB}}) {
-            void* const p = memory.allocate_sync(bytes, memory.granule());
+            void* const p = memory.allocate_sync(bytes, memory.granularity());
             CHECK(support::placed_mappings() == 1);
             CHECK(support::is_there(p, bytes));
             CHECK(support::lies_on(node.number(), p, bytes, bytes > 4_MiB ? 256_KiB : 4_KiB));
-            memory.deallocate_sync(p, bytes, memory.granule());
+            memory.deallocate_sync(p, bytes, memory.granularity());
             CHECK(support::placed_mappings() == 0);
         }
-        CHECK_THROWS_AS(memory.allocate_sync(1, 2 * memory.granule()), cuota::misuse);
+        CHECK_THROWS_AS(memory.allocate_sync(1, 2 * memory.granularity()), cuota::usage_error);
     }
 }
 
@@ -91,7 +91,7 @@ TEST_CASE("a node is one that has memory, or misuse that names those", "[resourc
         CHECK(node.memory().free <= node.memory().total);
     }
     for (int const none : {-1, nodes.back().number() + 1, 1023, 1024, 1 << 20}) {
-        auto const error = support::thrown<cuota::misuse>([&] { (void)numa_node{none}; });
+        auto const error = support::thrown<cuota::usage_error>([&] { (void)numa_node{none}; });
         CHECK(is_said(error.what(), "numa_node: node " + std::to_string(none) + " has no memory"));
         CHECK(is_said(error.what(), "nodes with memory: " + std::to_string(nodes[0].number())));
         CHECK(is_said(error.where().file, "numa_memory.cpp"));
@@ -105,9 +105,9 @@ TEST_CASE("a request that no node could hold is refused before pages are touched
     auto const refused = support::thrown<cuota::out_of_memory>(
         [&] { (void)numa_memory{node}.allocate_sync(node.memory().total + 1, 256, {"slots"}); });
     CHECK(is_said(refused.what(), "; NUMA node " + std::to_string(node.number()) + " has "));
-    CHECK(refused.facts().request.name == cuota::tag{"slots"});
-    CHECK(refused.facts().would_fit > 0);
-    CHECK(refused.facts().would_fit < node.memory().total);
+    CHECK(refused.info().request.name == cuota::tag{"slots"});
+    CHECK(refused.info().max_fit > 0);
+    CHECK(refused.info().max_fit < node.memory().total);
     CHECK(support::placed_mappings() == 0);
 
     if (!support::takes_filters()) return;
@@ -126,8 +126,8 @@ TEST_CASE("a node whose pages cannot be had is out of memory, and nothing is tak
     auto const refused = thrown_without<cuota::out_of_memory>(
         SYS_move_pages, 0, [&] { (void)numa_memory{node}.allocate_sync(3_MiB + 1); });
     CHECK(is_said(refused.what(), "cause      not enough free memory on the NUMA node; NUMA node "));
-    CHECK(refused.facts().asked == 3_MiB + 1);
-    CHECK(refused.facts().charged == 3_MiB + numa_memory::granule());
+    CHECK(refused.info().requested == 3_MiB + 1);
+    CHECK(refused.info().charged == 3_MiB + numa_memory::granularity());
     CHECK(support::placed_mappings() == 0);
 }
 
@@ -208,7 +208,7 @@ TEST_CASE("a thread that cannot be bound is told why, and runs where it did", "[
     if (!support::takes_filters()) CUOTA_SKIP("the kernel takes no filters of system calls");
     numa_node const node = first_node();
     auto const bind = [&] { cuota::bind_this_thread(node); };
-    auto const nowhere = thrown_without<cuota::misuse>(SYS_sched_getaffinity, 0, bind);
+    auto const nowhere = thrown_without<cuota::usage_error>(SYS_sched_getaffinity, 0, bind);
     CHECK(is_said(nowhere.what(), "has no processor of NUMA node " + std::to_string(node.number())));
     auto const no_answer = thrown_without<std::system_error>(SYS_sched_getaffinity, EPERM, bind);
     CHECK(is_said(no_answer.what(), "sched_getaffinity failed"));

@@ -53,9 +53,9 @@ TEST_CASE("numa_memory that cannot be locked is refused with its node's memory",
     auto const refused = support::thrown<cuota::out_of_memory>([&] {
         (void)memory.allocate_sync(3_MiB + 1, 256, {"slots", {"train.cpp", 17}});
     });
-    CHECK(refused.facts().asked == 3_MiB + 1);
-    CHECK(refused.facts().charged == 3_MiB + memory.granule());
-    CHECK(refused.facts().would_fit == 0);  // unknown, because the node did not lack memory
+    CHECK(refused.info().requested == 3_MiB + 1);
+    CHECK(refused.info().charged == 3_MiB + memory.granularity());
+    CHECK(refused.info().max_fit == 0);  // unknown, because the node did not lack memory
     CHECK(std::string{refused.what()}.find(
               "cudaHostRegister could not page-lock that much memory; NUMA node ") != std::string::npos);
     CHECK(support::last_error() == cudaSuccess);
@@ -66,7 +66,7 @@ TEST_CASE("memory near a device is on the node that the device names", "[resourc
     if (auto const why = support::no_numa(); !why.empty()) CUOTA_SKIP(why);
     for (cuota::numa_node const node : cuota::numa_nodes()) {
         support::machine const on{{.devices = 2, .host_nodes = {-1, node.number()}}};
-        auto const near = cuota::device{1}.host_node();
+        auto const near = cuota::device{1}.host_numa_node();
         REQUIRE(near);
         cuota::numa_memory memory{cuota::numa_node{*near}};
         void* const p = memory.allocate_sync(1_MiB);

@@ -32,9 +32,10 @@ class counted {
 public:
     explicit counted(Upstream upstream) : upstream_{std::move(upstream)} {}
 
-    [[nodiscard]] void* allocate(cuota::stream_ref s, std::size_t bytes, std::size_t alignment,
-                                 cuota::label const& who = {}) {  // tag and place, for accounts and messages
-        return count(cuota::allocate_labelled(upstream_, s, bytes, alignment, who));
+    [[nodiscard]] void* allocate(
+        cuota::stream_ref s, std::size_t bytes, std::size_t alignment,
+        cuota::label const& who = {}) {  // tag and call site, for accounts and messages
+        return count(cuota::allocate_labeled(upstream_, s, bytes, alignment, who));
     }
     void deallocate(cuota::stream_ref s, void* p, std::size_t bytes, std::size_t alignment) noexcept {
         upstream_.deallocate(s, p, bytes, alignment);
@@ -42,13 +43,13 @@ public:
     }
     [[nodiscard]] void* allocate_sync(std::size_t bytes, std::size_t alignment,
                                       cuota::label const& who = {}) {
-        return count(cuota::allocate_sync_labelled(upstream_, bytes, alignment, who));
+        return count(cuota::allocate_sync_labeled(upstream_, bytes, alignment, who));
     }
     void deallocate_sync(void* p, std::size_t bytes, std::size_t alignment) noexcept {
         upstream_.deallocate_sync(p, bytes, alignment);
         if (p) --*live_;
     }
-    [[nodiscard]] std::size_t granule() const noexcept { return upstream_.granule(); }
+    [[nodiscard]] std::size_t granularity() const noexcept { return upstream_.granularity(); }
     [[nodiscard]] cuota::memory_kind kind() const noexcept { return upstream_.kind(); }
     friend bool operator==(counted const& a, counted const& b) noexcept { return a.live_ == b.live_; }
 
@@ -63,7 +64,7 @@ private:
     Upstream upstream_;
     std::shared_ptr<std::atomic<std::size_t>> live_ = std::make_shared<std::atomic<std::size_t>>(0);
 };
-static_assert(cuota::labelled_resource<counted<cuota::device_memory>>);
+static_assert(cuota::labeled_resource<counted<cuota::device_memory>>);
 // ---- to here
 
 }  // namespace
@@ -112,8 +113,8 @@ TEST_CASE("a resource of one's own serves budgets, pools and buffers", "[resourc
         REQUIRE(support::thrown<cuota::budget_exceeded>([&] {
                     cuota::device_buffer<int> const y{2'000'000, s, pool};
                 })
-                    .facts()
-                    .refuser()
+                    .info()
+                    .refusing_budget()
                     ->name == "program");
     }
     REQUIRE(memory.live() == 0);

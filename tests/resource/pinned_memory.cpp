@@ -12,5 +12,5 @@ TEST_CASE("pinned_memory behaves as a resource", "[resource][pinned_memory]") {
 
 TEST_CASE("all pinned_memory is one", "[resource][pinned_memory]") {
     REQUIRE(cuota::pinned_memory{} == cuota::pinned_memory{});
-    static_assert(sizeof(cuota::pinned_memory) == 1 && cuota::pinned_memory::granule() == 1);
+    static_assert(sizeof(cuota::pinned_memory) == 1 && cuota::pinned_memory::granularity() == 1);
 }

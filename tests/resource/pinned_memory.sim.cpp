@@ -44,8 +44,8 @@ TEST_CASE("pinned_memory refuses with what was asked", "[resource][pinned_memory
     auto const refused = support::thrown<cuota::out_of_memory>([&] {
         (void)memory.allocate_sync(70_MiB + 1, 256, {"slots", {"train.cpp", 17}});
     });
-    REQUIRE(refused.facts().charged == 70_MiB + 1);
-    REQUIRE(!refused.facts().device);
+    REQUIRE(refused.info().charged == 70_MiB + 1);
+    REQUIRE(!refused.info().device);
     REQUIRE(std::string{refused.what()} ==
             "cuota::out_of_memory: cannot allocate 70.0 MiB for slots at train.cpp:17\n"
             "  cause      cudaHostAlloc could not page-lock that much memory");

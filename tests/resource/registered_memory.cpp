@@ -14,13 +14,14 @@ TEST_CASE("registered_memory behaves as a resource", "[resource][registered_memo
     support::behaves_as_a_resource(cuota::registered_memory{});
 }
 
-TEST_CASE("registered_memory is aligned to pages, and accounted by them", "[resource][registered_memory]") {
+TEST_CASE("registered_memory is aligned to pages, and resource_adaptor_base by them",
+          "[resource][registered_memory]") {
     cuota::registered_memory memory;
     CHECK(memory == cuota::registered_memory{});
-    std::size_t const page = memory.granule();
+    std::size_t const page = memory.granularity();
     CHECK(page >= 4096);
     void* const p = memory.allocate_sync(1, page);
     CHECK(support::detail::is_aligned(p, page));
     memory.deallocate_sync(p, 1, page);
-    CHECK_THROWS_AS(memory.allocate_sync(1, 2 * page), cuota::misuse);
+    CHECK_THROWS_AS(memory.allocate_sync(1, 2 * page), cuota::usage_error);
 }

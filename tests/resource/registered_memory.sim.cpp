@@ -55,8 +55,8 @@ TEST_CASE("registered_memory refuses with what was asked", "[resource][registere
     auto const refused = support::thrown<cuota::out_of_memory>([&] {
         (void)memory.allocate_sync(3_MiB + 1, 256, {"slots", {"train.cpp", 17}});
     });
-    CHECK(refused.facts().asked == 3_MiB + 1);
-    CHECK(refused.facts().charged == 3_MiB + memory.granule());
+    CHECK(refused.info().requested == 3_MiB + 1);
+    CHECK(refused.info().charged == 3_MiB + memory.granularity());
     CHECK(std::string{refused.what()}.find(
               "cause      cudaHostRegister could not page-lock that much memory") != std::string::npos);
     CHECK(support::last_error() == cudaSuccess);
@@ -70,7 +70,7 @@ TEST_CASE("registered_memory refuses with what was asked", "[resource][registere
 TEST_CASE("registered_memory is the simulator's by its label", "[resource][registered_memory]") {
     support::machine const on;
     cuota::registered_memory memory;
-    std::size_t const bytes = memory.granule();
+    std::size_t const bytes = memory.granularity();
     void* const p = memory.allocate_sync(bytes, 256, {"slots", {"train.cpp", 17}});
     CHECK(cudaMemset(p, 0, bytes + 1) == cudaErrorInvalidValue);
     auto const told = sim::misuse_reports();

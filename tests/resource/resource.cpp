@@ -20,11 +20,11 @@ struct plain {
     void deallocate(cuota::stream_ref, void*, std::size_t, std::size_t) noexcept {}
     void* allocate_sync(std::size_t, std::size_t) { return nullptr; }
     void deallocate_sync(void*, std::size_t, std::size_t) noexcept {}
-    std::size_t granule() const { return 1; }
+    std::size_t granularity() const { return 1; }
     cuota::memory_kind kind() const { return cuota::memory_kind::device; }
     bool operator==(plain const&) const = default;
 };
-static_assert(cuota::resource<plain> && !cuota::labelled_resource<plain>);
+static_assert(cuota::resource<plain> && !cuota::labeled_resource<plain>);
 
 struct release_throws : plain {
     void deallocate(cuota::stream_ref, void*, std::size_t, std::size_t) {}
@@ -39,17 +39,21 @@ struct cannot_be_compared {
     void deallocate(cuota::stream_ref, void*, std::size_t, std::size_t) noexcept {}
     void* allocate_sync(std::size_t, std::size_t) { return nullptr; }
     void deallocate_sync(void*, std::size_t, std::size_t) noexcept {}
-    std::size_t granule() const { return 1; }
+    std::size_t granularity() const { return 1; }
     cuota::memory_kind kind() const { return cuota::memory_kind::device; }
 };
 static_assert(!cuota::resource<release_throws> && !cuota::resource<cannot_be_copied>);
 static_assert(!cuota::resource<cannot_be_compared> && !cuota::resource<int>);
 
 // The type determines which side can access the memory; any_resource satisfies both concepts.
-static_assert(cuota::device_resource<cuota::device_memory> && !cuota::host_resource<cuota::device_memory>);
-static_assert(!cuota::device_resource<cuota::pinned_memory> && cuota::host_resource<cuota::pinned_memory>);
-static_assert(cuota::device_resource<cuota::managed_memory> && cuota::host_resource<cuota::managed_memory>);
-static_assert(cuota::device_resource<cuota::any_resource> && cuota::host_resource<cuota::any_resource>);
+static_assert(cuota::device_accessible_resource<cuota::device_memory> &&
+              !cuota::host_accessible_resource<cuota::device_memory>);
+static_assert(!cuota::device_accessible_resource<cuota::pinned_memory> &&
+              cuota::host_accessible_resource<cuota::pinned_memory>);
+static_assert(cuota::device_accessible_resource<cuota::managed_memory> &&
+              cuota::host_accessible_resource<cuota::managed_memory>);
+static_assert(cuota::device_accessible_resource<cuota::any_resource> &&
+              cuota::host_accessible_resource<cuota::any_resource>);
 
 struct remembers_labels : plain {
     using plain::allocate;
@@ -61,19 +65,19 @@ struct remembers_labels : plain {
     cuota::label seen{};
     bool operator==(remembers_labels const&) const { return true; }
 };
-static_assert(cuota::labelled_resource<remembers_labels>);
+static_assert(cuota::labeled_resource<remembers_labels>);
 
 }  // namespace
 
 TEST_CASE("a label goes along to who takes one, and is no trouble to others", "[resource]") {
     cuota::stream_ref const s = cudaStreamPerThread;
     plain simple;
-    REQUIRE(cuota::allocate_labelled(simple, s, 1, 1, {"weights"}) == nullptr);
-    REQUIRE(cuota::allocate_sync_labelled(simple, 1, 1, {"weights"}) == nullptr);
+    REQUIRE(cuota::allocate_labeled(simple, s, 1, 1, {"weights"}) == nullptr);
+    REQUIRE(cuota::allocate_sync_labeled(simple, 1, 1, {"weights"}) == nullptr);
     remembers_labels keen;
-    REQUIRE(cuota::allocate_labelled(keen, s, 1, 1, {"weights"}) == nullptr);
+    REQUIRE(cuota::allocate_labeled(keen, s, 1, 1, {"weights"}) == nullptr);
     REQUIRE(keen.seen.name == cuota::tag{"weights"});
-    REQUIRE(cuota::allocate_sync_labelled(keen, 1, 1, {"biases"}) == nullptr);
+    REQUIRE(cuota::allocate_sync_labeled(keen, 1, 1, {"biases"}) == nullptr);
     REQUIRE(keen.seen.name == cuota::tag{"biases"});
 }
 
@@ -84,19 +88,19 @@ TEST_CASE("a count that overflows is refused before anybody is asked", "[resourc
     REQUIRE(cuota::detail::bytes_of(cuota::unlimited / 4, floats) == cuota::unlimited - 3);
     auto const refused = support::thrown<cuota::out_of_memory>(
         [&] { (void)cuota::detail::bytes_of(cuota::unlimited / 4 + 1, floats); });
-    REQUIRE(refused.facts().asked == cuota::unlimited);
-    REQUIRE(refused.facts().request.name == cuota::tag{"weights"});
+    REQUIRE(refused.info().requested == cuota::unlimited);
+    REQUIRE(refused.info().request.name == cuota::tag{"weights"});
 }
 
 TEST_CASE("an alignment is a power of two up to 256", "[resource]") {
     for (std::size_t a = 1; a <= 256; a *= 2) REQUIRE_NOTHROW(cuota::detail::check_alignment(a, {}));
     for (std::size_t const a : {0u, 3u, 255u, 257u, 512u})
-        REQUIRE_THROWS_AS(cuota::detail::check_alignment(a, {}), cuota::misuse);
-    auto const error = support::thrown<cuota::misuse>([] {
+        REQUIRE_THROWS_AS(cuota::detail::check_alignment(a, {}), cuota::usage_error);
+    auto const error = support::thrown<cuota::usage_error>([] {
         cuota::detail::check_alignment(3, {"weights", {"train.cpp", 3}});
     });
     REQUIRE(std::string{error.what()} ==
-            "cuota::misuse: unsupported alignment 3: must be a power of two, at most 256 (train.cpp:3)");
+            "cuota::usage_error: unsupported alignment 3: must be a power of two, at most 256 (train.cpp:3)");
 }
 
 TEST_CASE("what is given back to the driver is counted for good", "[resource]") {

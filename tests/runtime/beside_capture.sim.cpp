@@ -54,8 +54,8 @@ void call_all() {
     first.record(other);
     (void)first.is_done();
     first.synchronize();
-    cuota::time_mark const from{s};
-    cuota::time_mark const to{s};
+    cuota::timed_event const from{s};
+    cuota::timed_event const to{s};
     s.synchronize();
     (void)s.is_idle();
     (void)to.since(from);
@@ -77,7 +77,7 @@ void call_all() {
 
 template <class Action>
 std::string why_refused(Action action) {
-    return support::thrown<cuota::misuse>(action).what();
+    return support::thrown<cuota::usage_error>(action).what();
 }
 
 }  // namespace
@@ -183,15 +183,15 @@ TEST_CASE("the thread's capture mode is as before, whoever set it and however of
     auto const wanted = mode;
     REQUIRE(cudaThreadExchangeStreamCaptureMode(&mode) == cudaSuccess);
     {
-        rt::beside_capture const outer;
+        rt::relaxed_capture_mode const outer;
         CHECK(mode_now() == cudaStreamCaptureModeRelaxed);
-        { rt::beside_capture const inner; }
+        { rt::relaxed_capture_mode const inner; }
         CHECK(mode_now() == cudaStreamCaptureModeRelaxed);
     }
     CHECK(mode_now() == wanted);
     for (std::uint64_t nth : {1, 2}) {
         simulator::fail_call("cudaThreadExchangeStreamCaptureMode", nth, cudaErrorUnknown);
-        { rt::beside_capture const tried_again; }
+        { rt::relaxed_capture_mode const tried_again; }
         CHECK(machine.errors.take().size() == 1);
         CHECK(mode_now() == wanted);
     }
@@ -212,7 +212,7 @@ TEST_CASE(
           std::string::npos);
     CHECK(why_refused([&] { (void)ref.is_idle(); }).find("while the stream is being captured") !=
           std::string::npos);
-    CHECK(why_refused([&] { cuota::time_mark const mark{ref}; }).find("captured outside cuota::capture") !=
+    CHECK(why_refused([&] { cuota::timed_event const mark{ref}; }).find("captured outside cuota::capture") !=
           std::string::npos);
     CHECK(why_refused([&] { (void)rt::async_allocate(64, ref); }).find("captured outside cuota::capture") !=
           std::string::npos);

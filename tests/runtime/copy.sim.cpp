@@ -21,7 +21,7 @@ TEST_CASE("a copy that fails names the place that asked for it", "[runtime][copy
     });
     REQUIRE(error.call() == "cudaMemcpyAsync");
     REQUIRE(error.where().line == line);
-    REQUIRE(cuota::place_text(error.where()) == "copy.sim.cpp:" + std::to_string(line));
+    REQUIRE(cuota::source_location_text(error.where()) == "copy.sim.cpp:" + std::to_string(line));
 }
 
 TEST_CASE("a copy that leaves its allocation is an error, not a write", "[runtime][copy]") {

@@ -8,14 +8,14 @@
 #include "support/catch.hpp"
 #include "support/last_error.hpp"
 
-using cuota::cuda_trouble;
-using cuota::look_at_cuda;
+using cuota::cuda_status;
+using cuota::query_cuda;
 
-TEST_CASE("look_at_cuda describes every device, and uses none", "[runtime][cuda_state]") {
+TEST_CASE("query_cuda describes every device, and uses none", "[runtime][cuda_info]") {
     cuota::simulator::reset({.devices = 2, .capacity = std::size_t{1} << 30});
-    auto const found = look_at_cuda();
+    auto const found = query_cuda();
 
-    CHECK(found.trouble == cuda_trouble::none);
+    CHECK(found.status == cuda_status::none);
     CHECK(found.error.empty());
     REQUIRE(found.devices.size() == 2);
     CHECK(found.devices[1].ordinal == 1);
@@ -26,25 +26,25 @@ TEST_CASE("look_at_cuda describes every device, and uses none", "[runtime][cuda_
     cuota::simulator::reset();
 }
 
-TEST_CASE("look_at_cuda keeps the devices that it saw before one that fails", "[runtime][cuda_state]") {
+TEST_CASE("query_cuda keeps the devices that it saw before one that fails", "[runtime][cuda_info]") {
     cuota::simulator::reset({.devices = 3});
     cuota::simulator::fail_call("cudaGetDeviceProperties", 2, cudaErrorUnknown);
-    auto const found = look_at_cuda();
+    auto const found = query_cuda();
     cuota::simulator::reset();
 
     CHECK(found.devices.size() == 1);
-    CHECK(found.trouble == cuda_trouble::other);
+    CHECK(found.status == cuda_status::other);
     CHECK(found.error == "cudaErrorUnknown");
     CHECK(support::last_error() == cudaSuccess);
 }
 
-TEST_CASE("look_at_cuda leaves a version out that nobody tells", "[runtime][cuda_state]") {
+TEST_CASE("query_cuda leaves a version out that nobody tells", "[runtime][cuda_info]") {
     cuota::simulator::fail_call("cudaRuntimeGetVersion", 1, cudaErrorUnknown);
-    auto const found = look_at_cuda();
+    auto const found = query_cuda();
     cuota::simulator::clear_faults();
 
     CHECK(found.runtime == 0);
     CHECK(found.driver == CUDART_VERSION);
-    CHECK(found.trouble == cuda_trouble::none);
+    CHECK(found.status == cuda_status::none);
     CHECK(support::last_error() == cudaSuccess);
 }

@@ -31,8 +31,8 @@ TEST_CASE("a device has a name and more memory than is free", "[runtime][device]
 }
 
 TEST_CASE("the host node of a device is one, or none", "[runtime][device]") {
-    CHECK(cuota::device::current().host_node().value_or(0) >= 0);
-    CHECK_THROWS_AS(cuota::device{cuota::device::count()}.host_node(), cuota::cuda_error);
+    CHECK(cuota::device::current().host_numa_node().value_or(0) >= 0);
+    CHECK_THROWS_AS(cuota::device{cuota::device::count()}.host_numa_node(), cuota::cuda_error);
     CHECK(support::last_error() == cudaSuccess);
 }
 

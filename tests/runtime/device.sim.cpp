@@ -58,17 +58,17 @@ TEST_CASE("asking a device about its memory leaves the current one as it was", "
 TEST_CASE("a device knows the host node nearest to it, where its driver does", "[runtime][device]") {
     {
         support::machine const sim{{.devices = 2, .host_nodes = {1, -1}}};
-        CHECK(cuota::device{0}.host_node() == 1);
-        CHECK(!cuota::device{1}.host_node());
+        CHECK(cuota::device{0}.host_numa_node() == 1);
+        CHECK(!cuota::device{1}.host_numa_node());
         cuota::simulator::fail_call("cudaDeviceGetAttribute", 1, cudaErrorInvalidValue);  // an older driver
-        CHECK(!cuota::device{0}.host_node());
+        CHECK(!cuota::device{0}.host_numa_node());
         CHECK(support::last_error() == cudaSuccess);
         cuota::simulator::fail_call("cudaDeviceGetAttribute", 1, cudaErrorUnknown);
-        CHECK_THROWS_AS(cuota::device{0}.host_node(), cuota::cuda_error);
+        CHECK_THROWS_AS(cuota::device{0}.host_numa_node(), cuota::cuda_error);
         CHECK(support::last_error() == cudaSuccess);
     }
     support::machine const none;
-    CHECK(!cuota::device{0}.host_node());
+    CHECK(!cuota::device{0}.host_numa_node());
 }
 
 TEST_CASE("a machine without devices has none, which is no error", "[runtime][device]") {

@@ -37,7 +37,7 @@ TEST_CASE("a device_set has each device once, in order", "[runtime][device_set]"
 TEST_CASE("a device_set refuses a device that cannot be, and is as it was", "[runtime][device_set]") {
     device_set some{device{2}};
     for (int const ordinal : {-1, 64}) {
-        auto const refused = support::thrown<cuota::misuse>([&] { some.add(device{ordinal}); });
+        auto const refused = support::thrown<cuota::usage_error>([&] { some.add(device{ordinal}); });
         CHECK(support::has(refused.what(), "device " + std::to_string(ordinal)));
     }
     CHECK(some == device_set{device{2}});

@@ -72,12 +72,14 @@ TEST_CASE("refusals on a captured stream tell the library's own capture from a f
           "[runtime][drain][foreign_capture]") {
     support::machine const machine;
     support::native_stream const s;
-    CHECK_NOTHROW(rt::refuse_captured(s, "work", "wait"));
+    CHECK_NOTHROW(rt::check_not_capturing(s, "work", "wait"));
     {
         support::foreign_capture capture{s};
         CHECK_NOTHROW(rt::refuse_own_capture(s, "work", "wait"));
-        for (auto* const refuse : {&rt::refuse_foreign_capture, &rt::refuse_captured}) {
-            auto const error = thrown<cuota::misuse>([&] { refuse(s, "work", "wait", {"train.cpp", 7}); });
+        for (auto* const refuse : {&rt::refuse_foreign_capture, &rt::check_not_capturing}) {
+            auto const error = thrown<cuota::usage_error>([&] {
+                refuse(s, "work", "wait", {"train.cpp", 7});
+            });
             CHECK(has(error.what(), "work on a stream that is captured outside cuota::capture; wait"));
             CHECK(error.where().line == 7);
         }
@@ -86,9 +88,9 @@ TEST_CASE("refusals on a captured stream tell the library's own capture from a f
     }
     (void)cuota::capture(s.ref(), [&] {
         CHECK_NOTHROW(rt::refuse_foreign_capture(s, "work", "wait"));
-        CHECK(has(thrown<cuota::misuse>([&] { rt::refuse_own_capture(s, "work", "wait"); }).what(),
+        CHECK(has(thrown<cuota::usage_error>([&] { rt::refuse_own_capture(s, "work", "wait"); }).what(),
                   "work on a stream that is being captured; wait"));
-        CHECK_THROWS_AS(rt::refuse_captured(s, "work", "wait"), cuota::misuse);
+        CHECK_THROWS_AS(rt::check_not_capturing(s, "work", "wait"), cuota::usage_error);
         int unused = 0;
         cuota::for_each_index(s.ref(), 1, [at = &unused](std::size_t) { ++*at; });
     });

@@ -130,15 +130,15 @@ TEST_CASE("an event that cannot be recorded does not leak", "[runtime][event]") 
     REQUIRE(seen.silent == 0);
 }
 
-TEST_CASE("time_mark measures a stream's time between two marks, when both are over", "[runtime][event]") {
+TEST_CASE("timed_event measures a stream's time between two marks, when both are over", "[runtime][event]") {
     using namespace std::chrono_literals;
     support::machine const sim;
     cuota::stream const s;
-    cuota::time_mark const begin{s};
+    cuota::timed_event const begin{s};
     pinned_ints const x{1};
     {
         cuota::simulator::hold const nothing_runs;
-        cuota::time_mark const end{s};
+        cuota::timed_event const end{s};
         CHECK(!end.since(begin));
         CHECK(support::last_error() == cudaSuccess);  // cudaErrorNotReady is a result, not an error
     }
@@ -146,7 +146,7 @@ TEST_CASE("time_mark measures a stream's time between two marks, when both are o
     slow.kernel = 3ms;
     cuota::simulator::set_link(slow);
     cuota::for_each_index(s, 1, support::write_value{x.at, 7});
-    cuota::time_mark end{s};
+    cuota::timed_event end{s};
     s.synchronize();
     auto const taken = end.since(begin);
     REQUIRE(taken);
@@ -157,12 +157,12 @@ TEST_CASE("time_mark measures a stream's time between two marks, when both are o
     CHECK(*end.since(begin) >= *taken + 3ms);
 }
 
-TEST_CASE("time_mark tells what the device met", "[runtime][event]") {
+TEST_CASE("timed_event tells what the device met", "[runtime][event]") {
     support::machine const sim;
     cuota::stream const s;
     cuota::simulator::fail_call("cudaEventCreate", 1);
-    CHECK_THROWS_AS(cuota::time_mark{s}, cuota::cuda_error);
-    cuota::time_mark const begin{s};
+    CHECK_THROWS_AS(cuota::timed_event{s}, cuota::cuda_error);
+    cuota::timed_event const begin{s};
     s.synchronize();
     cuota::simulator::fail_call("cudaEventElapsedTime", 1);
     CHECK_THROWS_AS((void)begin.since(begin), cuota::cuda_error);

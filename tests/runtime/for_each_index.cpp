@@ -74,7 +74,7 @@ TEST_CASE("a body that device code lays out in another way is refused, or works"
     bool is_refused = false;
     try {
         cuota::for_each_index(s, 1, copy_number{{at, {}}, {at + 1, {}}}, "copy");
-    } catch (cuota::misuse const& refused) {
+    } catch (cuota::usage_error const& refused) {
         is_refused = true;
         INFO(refused.what());
         CHECK(std::string_view{refused.what()}.find(

@@ -49,7 +49,7 @@ struct pinned_ints {
 
 template <class Action>
 std::string why_refused(Action action) {
-    return support::thrown<cuota::misuse>(action).what();
+    return support::thrown<cuota::usage_error>(action).what();
 }
 
 bool is_usable(cuota::stream const& s, int* at) {
@@ -141,7 +141,7 @@ TEST_CASE("a call of f that no graph can take in spoils the capture, and the err
             support::thrown<cuota::cuda_error>([&] {
                 (void)cuota::capture(s, [&] {
                     void* p = nullptr;
-                    cuota::rt::check(cudaMalloc(&p, 64), "cudaMalloc", cuota::place::here());
+                    cuota::rt::check(cudaMalloc(&p, 64), "cudaMalloc", cuota::source_location::current());
                 });
             }).what();
         CHECK(why.find("cudaMalloc failed with cudaErrorStreamCaptureUnsupported") != std::string::npos);
@@ -152,7 +152,7 @@ TEST_CASE("a call of f that no graph can take in spoils the capture, and the err
                 (void)cuota::capture(s, [&] {
                     void* p = nullptr;
                     try {
-                        cuota::rt::check(cudaMalloc(&p, 64), "cudaMalloc", cuota::place::here());
+                        cuota::rt::check(cudaMalloc(&p, 64), "cudaMalloc", cuota::source_location::current());
                     } catch (cuota::cuda_error const&) {}
                 });
             }).what();
@@ -198,7 +198,7 @@ TEST_CASE("what would spoil a capture is misuse before the call is made, and f m
               std::string::npos);
         CHECK(why_refused([&] { cuota::device::current().synchronize(); }).find("device::synchronize") !=
               std::string::npos);
-        CHECK(why_refused([&] { cuota::time_mark const now{s}; }).find("before or after the launches") !=
+        CHECK(why_refused([&] { cuota::timed_event const now{s}; }).find("before or after the launches") !=
               std::string::npos);
         CHECK(why_refused([&] { (void)cuota::capture(other, [] {}); }).find("within another capture") !=
               std::string::npos);

@@ -22,10 +22,10 @@ namespace {
 
 struct noted {
     noted() {
-        rt::note(rt::first_kernel_misuse(), {out_of_bounds::part::element, {12}, {10}}, "floats", "weights",
-                 {"train.cpp", 41});
+        rt::record_device_assert(rt::first_device_assert(), {out_of_bounds::part::element, {12}, {10}},
+                                 "floats", "weights", {"train.cpp", 41});
     }
-    ~noted() { rt::first_kernel_misuse() = {}; }
+    ~noted() { rt::first_device_assert() = {}; }
 };
 
 std::string error_after(cudaError_t code) {
@@ -34,17 +34,17 @@ std::string error_after(cudaError_t code) {
 
 }  // namespace
 
-TEST_CASE("a call that fails because a kernel stopped itself says why", "[runtime][kernel_misuse]") {
+TEST_CASE("a call that fails because a kernel stopped itself says why", "[runtime][device_assert_record]") {
     support::machine const machine;
     noted const what;
     for (cudaError_t const code : {cudaErrorLaunchFailure, cudaErrorIllegalInstruction, cudaErrorAssert})
         CHECK(has(error_after(code),
-                  "; a kernel stopped itself: cuota::misuse: index 12 is outside a device_span "
+                  "; a kernel stopped itself: cuota::usage_error: index 12 is outside a device_span "
                   "of 10 floats: weights, leased at train.cpp:41"));
 }
 
 TEST_CASE("a call that fails for another reason, or after a kernel that wrote nothing, says no such thing",
-          "[runtime][kernel_misuse]") {
+          "[runtime][device_assert_record]") {
     support::machine const machine;
     CHECK_FALSE(has(error_after(cudaErrorLaunchFailure), "kernel stopped"));
     noted const what;
@@ -53,7 +53,7 @@ TEST_CASE("a call that fails for another reason, or after a kernel that wrote no
 }
 
 TEST_CASE("an error that is reported in place of thrown says why a kernel stopped",
-          "[runtime][kernel_misuse]") {
+          "[runtime][device_assert_record]") {
     support::machine machine;
     noted const what;
     CHECK_FALSE(rt::give_back("cudaFree", [] { return cudaErrorLaunchFailure; }));
@@ -62,15 +62,16 @@ TEST_CASE("an error that is reported in place of thrown says why a kernel stoppe
     CHECK(has(texts[0], "weights, leased at train.cpp:41"));
 }
 
-TEST_CASE("kernels of the simulator need no notebook: they throw", "[runtime][kernel_misuse]") {
+TEST_CASE("kernels of the simulator need no notebook: they throw", "[runtime][device_assert_record]") {
     support::machine const machine;
-    CHECK(rt::kernels_notebook() == nullptr);
+    CHECK(rt::device_assert_buffer() == nullptr);
     CHECK(cuota::simulator::calls() == 0);
 }
 
-TEST_CASE("a record that is open to kernels is page-locked, at its own address", "[runtime][kernel_misuse]") {
+TEST_CASE("a record that is open to kernels is page-locked, at its own address",
+          "[runtime][device_assert_record]") {
     support::machine const machine;
-    auto const record = std::make_unique<rt::kernel_misuse>();
+    auto const record = std::make_unique<rt::device_assert_record>();
 
     CHECK(rt::detail::open_to_kernels(*record) == record.get());
 
@@ -82,9 +83,9 @@ TEST_CASE("a record that is open to kernels is page-locked, at its own address",
 }
 
 TEST_CASE("a record is opened during a capture of another thread's, and harms it not",
-          "[runtime][kernel_misuse]") {
+          "[runtime][device_assert_record]") {
     support::machine const machine;
-    auto const record = std::make_unique<rt::kernel_misuse>();
+    auto const record = std::make_unique<rt::device_assert_record>();
     cuota::stream const s;
     REQUIRE(cudaStreamBeginCapture(s.get(), cudaStreamCaptureModeGlobal) == cudaSuccess);
 
@@ -100,9 +101,9 @@ TEST_CASE("a record is opened during a capture of another thread's, and harms it
 }
 
 TEST_CASE("a record that CUDA does not open is no notebook, and leaves nothing behind",
-          "[runtime][kernel_misuse]") {
+          "[runtime][device_assert_record]") {
     support::machine machine;
-    auto const record = std::make_unique<rt::kernel_misuse>();
+    auto const record = std::make_unique<rt::device_assert_record>();
     auto const failures = support::survives_every_failure(machine, [&] {
         if (rt::detail::open_to_kernels(*record))
             rt::give_back("cudaHostUnregister", [&] { return cudaHostUnregister(record.get()); });

@@ -43,8 +43,8 @@ TEST_CASE("nvml tells the driver's version and a device's memory", "[runtime][nv
     fresh_nvml_machine const machine;
     {
         nvml const here;
-        REQUIRE(here.is_there());
-        CHECK(here.why_not().empty());
+        REQUIRE(here.is_available());
+        CHECK(here.error().empty());
         CHECK(fake_nvml.begun == 1);
         CHECK(*here.driver_version() == "580.65.06");
         auto const memory = here.memory(first_device);
@@ -68,11 +68,11 @@ TEST_CASE("nvml lists every process of a device once, the most bytes first", "[r
     REQUIRE(all->size() == 4);
     CHECK(all->at(0).pid == self);
     CHECK(all->at(0).bytes == 70);
-    CHECK(all->at(0).is_this);
+    CHECK(all->at(0).is_current);
     CHECK(all->at(0).name == cuota::detail::process_name(self));
     CHECK_FALSE(all->at(0).name.empty());
     CHECK(all->at(1).pid == 4'000'000'003U);
-    CHECK_FALSE(all->at(1).is_this);
+    CHECK_FALSE(all->at(1).is_current);
     CHECK(all->at(1).name.empty());
     CHECK(all->at(2).bytes == 5);
     CHECK(all->at(3).bytes == std::nullopt);
@@ -94,11 +94,11 @@ TEST_CASE("nvml lists a device without processes, and one whose processes come w
 TEST_CASE("nvml says in words what it cannot tell, and of which call", "[runtime][nvml]") {
     fresh_nvml_machine const machine;
     nvml const here;
-    CHECK(here.memory("00000000:02:00.0").why_not() == "nvmlDeviceGetHandleByPciBusId_v2 failed: Not Found");
+    CHECK(here.memory("00000000:02:00.0").error() == "nvmlDeviceGetHandleByPciBusId_v2 failed: Not Found");
     fake_nvml.memory_error = 3;
     fake_nvml.list_error = 999;
-    CHECK(here.memory(first_device).why_not() == "nvmlDeviceGetMemoryInfo failed: Not Supported");
-    CHECK(here.processes(first_device).why_not() == "nvmlDeviceGetComputeRunningProcesses failed: error 999");
+    CHECK(here.memory(first_device).error() == "nvmlDeviceGetMemoryInfo failed: Not Supported");
+    CHECK(here.processes(first_device).error() == "nvmlDeviceGetComputeRunningProcesses failed: error 999");
     fake_nvml.list_error = 7;  // permanently
     CHECK_FALSE(here.processes(first_device));
     fake_nvml.list_error = 0;
@@ -110,18 +110,18 @@ TEST_CASE("nvml says in words what it cannot tell, and of which call", "[runtime
 TEST_CASE("nvml is absent where the library is not, is another, or does not start", "[runtime][nvml]") {
     fresh_nvml_machine const machine;
     nvml const none{"libcuota-has-no-such.so.1"};
-    CHECK_FALSE(none.is_there());
-    CHECK(has(none.why_not(), "libcuota-has-no-such.so.1"));
-    CHECK(none.driver_version().why_not() == none.why_not());
-    CHECK(none.memory(first_device).why_not() == none.why_not());
-    CHECK(none.processes(first_device).why_not() == none.why_not());
+    CHECK_FALSE(none.is_available());
+    CHECK(has(none.error(), "libcuota-has-no-such.so.1"));
+    CHECK(none.driver_version().error() == none.error());
+    CHECK(none.memory(first_device).error() == none.error());
+    CHECK(none.processes(first_device).error() == none.error());
 
-    CHECK(nvml{"libm.so.6"}.why_not() == "the library has no nvmlInit_v2");
+    CHECK(nvml{"libm.so.6"}.error() == "the library has no nvmlInit_v2");
 
     fake_nvml.init_error = 18;
     {
         nvml const broken;
-        CHECK(broken.why_not() == "nvmlInit_v2 failed: Driver/library version mismatch");
+        CHECK(broken.error() == "nvmlInit_v2 failed: Driver/library version mismatch");
         CHECK_FALSE(broken.processes(first_device));
     }
     CHECK(fake_nvml.begun == 0);  // a failed nvmlInit is not followed by nvmlShutdown
@@ -133,15 +133,15 @@ TEST_CASE("nvml does without functions that an old driver lacks", "[runtime][nvm
     nvml const older{nvml_without({"nvmlDeviceGetComputeRunningProcesses_v3", "nvmlErrorString"})};
     REQUIRE(older.processes(first_device));
     CHECK(older.processes(first_device)->size() == 1);
-    CHECK(older.memory("x").why_not() == "nvmlDeviceGetHandleByPciBusId_v2 failed: error 6");
+    CHECK(older.memory("x").error() == "nvmlDeviceGetHandleByPciBusId_v2 failed: error 6");
 
     nvml const oldest{
         nvml_without({"nvmlDeviceGetComputeRunningProcesses_v3", "nvmlDeviceGetComputeRunningProcesses_v2",
                       "nvmlSystemGetDriverVersion", "nvmlDeviceGetMemoryInfo", "nvmlShutdown"})};
-    CHECK(oldest.processes(first_device).why_not() ==
+    CHECK(oldest.processes(first_device).error() ==
           "the library has no nvmlDeviceGetComputeRunningProcesses");
-    CHECK(oldest.driver_version().why_not() == "the library has no nvmlSystemGetDriverVersion");
-    CHECK(oldest.memory(first_device).why_not() == "the library has no nvmlDeviceGetMemoryInfo");
+    CHECK(oldest.driver_version().error() == "the library has no nvmlSystemGetDriverVersion");
+    CHECK(oldest.memory(first_device).error() == "the library has no nvmlDeviceGetMemoryInfo");
 }
 
 TEST_CASE("nvml cuts a version that is longer than it can be", "[runtime][nvml]") {
@@ -160,8 +160,8 @@ TEST_CASE("A device's place on the bus does not depend on its ordinal's meaning"
 
 TEST_CASE("The machine's NVML is not asked about simulated devices", "[runtime][nvml]") {
     fresh_nvml_machine const machine;
-    nvml const& here = nvml::of_this_machine();
-    CHECK(here.why_not() == "the device is simulated");
+    nvml const& here = nvml::system();
+    CHECK(here.error() == "the device is simulated");
     CHECK_FALSE(here.processes(first_device));
     CHECK(fake_nvml.begun == 0);
 }
@@ -174,8 +174,7 @@ TEST_CASE("in a child its parent's NVML tells nothing, and is not shut down", "[
         auto const version = here->driver_version();
         auto const memory = here->memory(first_device);
         here.reset();
-        bool const is_told =
-            has(version.why_not(), "before fork()") && has(memory.why_not(), "before fork()");
+        bool const is_told = has(version.error(), "before fork()") && has(memory.error(), "before fork()");
         ::_exit(!version && !memory && is_told && fake_nvml.begun == 1 ? 0 : 1);
     });
     CHECK(status == 0);

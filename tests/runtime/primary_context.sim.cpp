@@ -58,7 +58,7 @@ TEST_CASE("questions about one device and work on it make no context on another"
         cuota::device const other{1};
         (void)other.memory();
         (void)other.name();
-        (void)other.host_node();
+        (void)other.host_numa_node();
         other.synchronize();
         CHECK(cuota::device::current() == cuota::device{0});
     });

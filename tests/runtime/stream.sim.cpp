@@ -40,7 +40,8 @@ static_assert(std::is_trivially_copyable_v<cuota::stream_ref> &&
 static_assert(!std::is_copy_constructible_v<cuota::stream> && !std::is_copy_assignable_v<cuota::stream>);
 static_assert(std::is_nothrow_move_constructible_v<cuota::stream> &&
               std::is_nothrow_move_assignable_v<cuota::stream>);
-static_assert(std::is_nothrow_copy_constructible_v<cuota::stream_share> && sizeof(cuota::stream_share) == 8);
+static_assert(std::is_nothrow_copy_constructible_v<cuota::shared_stream> &&
+              sizeof(cuota::shared_stream) == 8);
 
 TEST_CASE("a stream is the current device's, and never in step with the legacy stream", "[runtime][stream]") {
     support::machine const sim{{2, std::size_t{1} << 20}};
@@ -98,18 +99,18 @@ TEST_CASE("a stream lives until its last share is gone", "[runtime][stream]") {
     support::machine const sim;
     auto s = std::make_unique<cuota::stream>();
     cuota::stream_ref const looks{*s};
-    auto share = std::make_unique<cuota::stream_share>(looks);
-    auto const copy = std::make_unique<cuota::stream_share>(*share);
+    auto share = std::make_unique<cuota::shared_stream>(looks);
+    auto const copy = std::make_unique<cuota::shared_stream>(*share);
     REQUIRE(share->is_owned());
-    REQUIRE(!share->is_last());
+    REQUIRE(!share->is_unique());
     cudaStream_t const native = s->get();
     std::uint64_t const id = s->id();
 
     s.reset();
     REQUIRE(cuota::simulator::live().streams == 1);
-    REQUIRE(!share->is_last());
+    REQUIRE(!share->is_unique());
     share.reset();
-    REQUIRE(copy->is_last());
+    REQUIRE(copy->is_unique());
     REQUIRE(copy->get() == native);
     cuota::stream_ref const still{*copy};
     REQUIRE(still.id() == id);
@@ -123,9 +124,9 @@ TEST_CASE("a stream lives until its last share is gone", "[runtime][stream]") {
 TEST_CASE("a share of a native handle owns nothing", "[runtime][stream]") {
     support::machine const sim;
     cuota::stream const s;
-    cuota::stream_share const share{cuota::stream_ref{s.get()}};
+    cuota::shared_stream const share{cuota::stream_ref{s.get()}};
     REQUIRE(!share.is_owned());
-    REQUIRE(!share.is_last());
+    REQUIRE(!share.is_unique());
     REQUIRE(cuota::stream_ref{share} == s);
 }
 
@@ -183,8 +184,8 @@ TEST_CASE("a stream survives every failure of its calls", "[runtime][stream]") {
 namespace {
 
 // Returns another thread's share of its own default stream.
-cuota::stream_share share_of_another_thread() {
-    std::optional<cuota::stream_share> share;
+cuota::shared_stream share_of_another_thread() {
+    std::optional<cuota::shared_stream> share;
     std::thread{[&] { share.emplace(cuota::stream_ref{cudaStreamPerThread}); }}.join();
     return *share;
 }
@@ -196,8 +197,8 @@ TEST_CASE("a default handle names one stream of each thread and device", "[runti
     cuota::stream_ref const mine = cudaStreamPerThread;
     cuota::stream_ref const legacy = cudaStreamLegacy;
     std::uint64_t const my_id = mine.id();
-    cuota::stream_share const my_share{mine};
-    std::optional<cuota::stream_share> legacy_of_1;
+    cuota::shared_stream const my_share{mine};
+    std::optional<cuota::shared_stream> legacy_of_1;
     std::set<std::uint64_t> ids{my_id, legacy.id(), cuota::stream{}.id()};
 
     {
@@ -234,7 +235,7 @@ TEST_CASE("0 is what it is in calls of CUDA in the same file", "[runtime][stream
 
 TEST_CASE("the default stream of another thread is misuse that names both threads", "[runtime][stream]") {
     support::machine const sim;
-    cuota::stream_share const share = share_of_another_thread();
+    cuota::shared_stream const share = share_of_another_thread();
     cuota::stream_ref const theirs = share;
     cuota::stream const own;
     cuota::event const done{own};
@@ -243,7 +244,7 @@ TEST_CASE("the default stream of another thread is misuse that names both thread
     REQUIRE(cuota::stream_ref{cudaStreamPerThread}.is_reachable());
 
     auto const refused = [&](auto action) {
-        std::string const text = support::thrown<cuota::misuse>(action).what();
+        std::string const text = support::thrown<cuota::usage_error>(action).what();
         return support::has(text, "cudaStreamPerThread of thread ") &&
                support::has(text, " in thread " + std::to_string(::gettid()));
     };
@@ -253,7 +254,7 @@ TEST_CASE("the default stream of another thread is misuse that names both thread
     CHECK(refused([&] { theirs.wait(done); }));
     CHECK(refused([&] { moved.record(theirs); }));
     CHECK(refused([&] { cuota::event const fresh{theirs}; }));
-    CHECK(refused([&] { theirs.refuse_elsewhere(); }));
+    CHECK(refused([&] { theirs.check_reachable(); }));
 }
 
 TEST_CASE("the default stream of another thread is waited for, while that lives and after",
@@ -262,7 +263,7 @@ TEST_CASE("the default stream of another thread is waited for, while that lives 
     int* const x = static_cast<int*>(cuota::rt::pinned_allocate(sizeof(int)));
     *x = 0;
     bool const has_ended = GENERATE(false, true);
-    std::optional<cuota::stream_share> share;
+    std::optional<cuota::shared_stream> share;
     std::atomic<bool> is_enqueued = false;
     std::atomic<bool> may_end = has_ended;
     std::optional<cuota::simulator::hold> nothing_runs{std::in_place};
@@ -287,7 +288,7 @@ TEST_CASE("the default stream of another thread is waited for, while that lives 
 
 TEST_CASE("a remembered legacy stream is that of its device, whichever is current", "[runtime][stream]") {
     support::machine const sim{{.devices = 2}};
-    cuota::stream_share const first{cuota::stream_ref{cudaStreamLegacy}};
+    cuota::shared_stream const first{cuota::stream_ref{cudaStreamLegacy}};
     support::gate gate{cudaStreamLegacy};
     {
         cuota::device_scope const there{cuota::device{1}};

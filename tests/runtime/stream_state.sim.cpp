@@ -11,9 +11,9 @@
 #include "support/catch.hpp"
 #include "support/machine.hpp"
 
-using cuota::shared;
 using cuota::detail::default_stream;
 using cuota::detail::host_thread;
+using cuota::detail::intrusive_ptr;
 using cuota::detail::stream_state;
 
 TEST_CASE("each thread of the host has a number that no other one has", "[runtime][stream_state]") {
@@ -33,9 +33,9 @@ TEST_CASE("each thread of the host has a number that no other one has", "[runtim
 
 TEST_CASE("a default handle has one state for each thread and device", "[runtime][stream_state]") {
     support::machine const on{{.devices = 2}};
-    shared<stream_state> const mine = default_stream(cudaStreamPerThread);
-    shared<stream_state> const legacy = default_stream(cudaStreamLegacy);
-    shared<stream_state> theirs;
+    intrusive_ptr<stream_state> const mine = default_stream(cudaStreamPerThread);
+    intrusive_ptr<stream_state> const legacy = default_stream(cudaStreamLegacy);
+    intrusive_ptr<stream_state> theirs;
     std::thread{[&] {
         theirs = default_stream(cudaStreamPerThread);
         CHECK(default_stream(cudaStreamLegacy).get() == legacy.get());

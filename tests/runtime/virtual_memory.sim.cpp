@@ -122,7 +122,7 @@ TEST_CASE("mapping and unmapping survive the failure of any call", "[runtime][vi
     cuota::device const here{0};
     REQUIRE(rt::supports_virtual_memory(here));  // looks up the driver's functions, which happens once
     auto const seen = support::survives_every_failure(machine, [&] {
-        if (!rt::supports_virtual_memory(here)) throw cuota::misuse{"no virtual memory"};
+        if (!rt::supports_virtual_memory(here)) throw cuota::usage_error{"no virtual memory"};
         rt::address_range const range{here, 2 * rt::page_size(here)};
         if (range.bytes() == 0) return;
         if (!rt::map_memory({here}, range.at(), 2_MiB)) return;

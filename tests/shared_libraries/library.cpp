@@ -24,7 +24,7 @@ void step(cuota::scoped_pool& pool, cuota::stream_ref s, cuota::device_buffer<fl
 }
 
 constexpr library_calls calls{
-    [] { cuota::report_error(cuota::misuse{"of the library"}); },
+    [] { cuota::report_error(cuota::usage_error{"of the library"}); },
     [](std::size_t bytes) { return cuota::device_memory{cuota::device{0}}.allocate_sync(bytes); },
     [](void* p, std::size_t bytes) { cuota::device_memory{cuota::device{0}}.deallocate_sync(p, bytes); },
     &step,

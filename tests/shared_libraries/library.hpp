@@ -22,10 +22,11 @@
 /// All errors of the library, as the calling code knows their types.
 [[nodiscard]] static std::span<std::type_info const* const> types_of_errors() {
     static constexpr std::type_info const* all[] = {
-        &typeid(cuota::cuda_error),      &typeid(cuota::out_of_memory),     &typeid(cuota::budget_exceeded),
-        &typeid(cuota::misuse),          &typeid(cuota::data_error),        &typeid(cuota::kernel_overflow),
-        &typeid(cuota::fence_broken),    &typeid(cuota::placement_refused), &typeid(cuota::rank_gone),
-        &typeid(cuota::sample_too_long),
+        &typeid(cuota::cuda_error),        &typeid(cuota::out_of_memory),
+        &typeid(cuota::budget_exceeded),   &typeid(cuota::usage_error),
+        &typeid(cuota::data_error),        &typeid(cuota::kernel_overflow_error),
+        &typeid(cuota::guard_bytes_error), &typeid(cuota::placement_error),
+        &typeid(cuota::rank_lost_error),   &typeid(cuota::sample_too_long_error),
     };
     return all;
 }

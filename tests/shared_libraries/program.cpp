@@ -33,7 +33,7 @@ template <class Action>
 std::string misuse_of(Action action) {
     try {
         action();
-    } catch (cuota::misuse const& wrong) { return wrong.what(); } catch (std::exception const& other) {
+    } catch (cuota::usage_error const& wrong) { return wrong.what(); } catch (std::exception const& other) {
         return std::string{"not a misuse: "} + other.what();
     }
     return "nothing was thrown";
@@ -48,11 +48,12 @@ void use_one_state(library_calls const& library) {
 
     {
         std::size_t const taken = std::size_t{64} << 20;
-        cuota::budget const whole = cuota::budget::of_device(cuota::device{0});
-        std::size_t const before = whole.room();
+        cuota::budget const whole = cuota::budget::for_device(cuota::device{0});
+        std::size_t const before = whole.available();
         void* const p = library.take(taken);
-        cuota::budget const rest = cuota::budget::of_device(cuota::device{0});
-        check(rest.room() + taken == before, "a budget of the device counts what the library holds once");
+        cuota::budget const rest = cuota::budget::for_device(cuota::device{0});
+        check(rest.available() + taken == before,
+              "a budget of the device counts what the library holds once");
         library.give(p, taken);
     }
 

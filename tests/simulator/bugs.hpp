@@ -40,7 +40,7 @@ inline cudaError_t free_when_done(void* p) {
 struct trial {
     explicit trial(bool is_fixed) : fixed{is_fixed}, wrong{!is_fixed} {
         sim::set_memory_checks(sim::memory_checks::strict);
-        sim::set_order_checks(sim::order_checks::report);
+        sim::set_race_checks(sim::race_checks::report);
         for (auto* const s : {&a, &b}) *s = new_stream(cudaStreamNonBlocking);
         blocking = new_stream();
         for (auto* const e : {&event, &other}) *e = new_event(cudaEventDisableTiming);
@@ -108,7 +108,7 @@ inline bool names(std::string_view text, std::string const& place) {
 
 inline std::vector<std::string> reports_since(std::vector<std::string> const& leaked_before) {
     auto all = sim::misuse_reports();
-    for (auto& line : sim::order_reports()) all.push_back(std::move(line));
+    for (auto& line : sim::race_reports()) all.push_back(std::move(line));
     for (auto& line : sim::leaks())
         if (std::find(leaked_before.begin(), leaked_before.end(), line) == leaked_before.end())
             all.push_back(std::move(line));

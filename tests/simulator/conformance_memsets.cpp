@@ -92,7 +92,7 @@ TEST_CASE("a memset of the driver takes its turn in the stream", "[simulator][me
 TEST_CASE("a memset of the driver stays inside of its memory", "[simulator][memsets]") {
     memsets const set;
     target const t;
-    // More memory of the driver's granule may follow an allocation, so this goes far beyond it.
+    // More memory of the driver's granularity may follow an allocation, so this goes far beyond it.
     CHECK(set.of_32(t.at(), 1, std::size_t{1} << 40, t.s) == CUDA_ERROR_INVALID_VALUE);
     CHECK(set.of_16(0, 1, 4, t.s) == CUDA_ERROR_INVALID_VALUE);
     CHECK(holds(t.read(), 0, {1}, 0));

@@ -61,20 +61,20 @@ TEST_CASE("the driver's current device is the runtime's", "[simulator][virtual_m
     CHECK(d.device(&index, 1000) == CUDA_ERROR_INVALID_DEVICE);
 }
 
-TEST_CASE("physical memory comes in granules", "[simulator][virtual_memory]") {
+TEST_CASE("physical memory comes in multiples of the granularity", "[simulator][virtual_memory]") {
     driver const d;
-    CHECK(d.granule() % 4096 == 0);
+    CHECK(d.granularity() % 4096 == 0);
     auto const wanted = on_device(0);
     CUmemGenericAllocationHandle h = 0;
     CHECK(d.create(&h, 0, &wanted, 0) == CUDA_ERROR_INVALID_VALUE);
-    CHECK(d.create(&h, d.granule() + 4096, &wanted, 0) == CUDA_ERROR_INVALID_VALUE);
+    CHECK(d.create(&h, d.granularity() + 4096, &wanted, 0) == CUDA_ERROR_INVALID_VALUE);
     auto const nowhere = on_device(1000);
-    CHECK(d.create(&h, d.granule(), &nowhere, 0) == CUDA_ERROR_INVALID_DEVICE);
+    CHECK(d.create(&h, d.granularity(), &nowhere, 0) == CUDA_ERROR_INVALID_DEVICE);
 }
 
 TEST_CASE("mapped memory is memory of the device", "[simulator][virtual_memory]") {
     driver const d;
-    auto const bytes = d.granule();
+    auto const bytes = d.granularity();
     range const r{d, bytes};
     memory const m{d, bytes};
     mapped const here{d, r.start, m};
@@ -91,7 +91,7 @@ TEST_CASE("mapped memory is memory of the device", "[simulator][virtual_memory]"
 
 TEST_CASE("memory that is mapped twice is the same memory", "[simulator][virtual_memory]") {
     driver const d;
-    auto const bytes = d.granule();
+    auto const bytes = d.granularity();
     range const r{d, 2 * bytes};
     memory const m{d, bytes};
     mapped const first{d, r.start, m}, second{d, r.start + bytes, m};
@@ -101,7 +101,7 @@ TEST_CASE("memory that is mapped twice is the same memory", "[simulator][virtual
 
 TEST_CASE("neighbouring mappings are one piece of memory", "[simulator][virtual_memory]") {
     driver const d;
-    auto const bytes = d.granule();
+    auto const bytes = d.granularity();
     range const r{d, 3 * bytes};
     memory const a{d, bytes}, b{d, bytes};
     mapped const first{d, r.start, a}, second{d, r.start + bytes, b};
@@ -117,7 +117,7 @@ TEST_CASE("neighbouring mappings are one piece of memory", "[simulator][virtual_
 
 TEST_CASE("contents stay with the memory, not with the address", "[simulator][virtual_memory]") {
     driver const d;
-    auto const bytes = d.granule();
+    auto const bytes = d.granularity();
     range const r{d, bytes}, other{d, bytes};
     memory const m{d, bytes};
     {
@@ -131,7 +131,7 @@ TEST_CASE("contents stay with the memory, not with the address", "[simulator][vi
 
 TEST_CASE("a mapping starts without access", "[simulator][virtual_memory]") {
     driver const d;
-    auto const bytes = d.granule();
+    auto const bytes = d.granularity();
     range const r{d, bytes};
     memory const m{d, bytes};
     REQUIRE(d.map(r.start, bytes, 0, m.handle, 0) == CUDA_SUCCESS);
@@ -153,7 +153,7 @@ TEST_CASE("a mapping starts without access", "[simulator][virtual_memory]") {
 
 TEST_CASE("a range is mapped once at a time", "[simulator][virtual_memory]") {
     driver const d;
-    auto const bytes = d.granule();
+    auto const bytes = d.granularity();
     range const r{d, 3 * bytes};
     memory const m{d, bytes}, large{d, 2 * bytes};
     REQUIRE(d.map(r.start, bytes, 0, m.handle, 0) == CUDA_SUCCESS);
@@ -166,9 +166,10 @@ TEST_CASE("a range is mapped once at a time", "[simulator][virtual_memory]") {
     CHECK(d.unmap(r.start, 2 * bytes) == CUDA_SUCCESS);
 }
 
-TEST_CASE("memory is mapped whole granules at a time, into a reservation", "[simulator][virtual_memory]") {
+TEST_CASE("memory is mapped whole units of granularity at a time, into a reservation",
+          "[simulator][virtual_memory]") {
     driver const d;
-    auto const bytes = d.granule();
+    auto const bytes = d.granularity();
     range const r{d, 2 * bytes};
     memory const m{d, bytes};
     CHECK(d.map(r.start, 2 * bytes, 0, m.handle, 0) != CUDA_SUCCESS);
@@ -181,7 +182,7 @@ TEST_CASE("memory is mapped whole granules at a time, into a reservation", "[sim
 
 TEST_CASE("one call unmaps several mappings", "[simulator][virtual_memory]") {
     driver const d;
-    auto const bytes = d.granule();
+    auto const bytes = d.granularity();
     range const r{d, 2 * bytes};
     memory const a{d, bytes}, b{d, bytes};
     REQUIRE(d.map(r.start, bytes, 0, a.handle, 0) == CUDA_SUCCESS);
@@ -195,7 +196,7 @@ TEST_CASE("one call unmaps several mappings", "[simulator][virtual_memory]") {
 TEST_CASE("one call opens, and one unmaps, mappings of several sizes, each as a whole",
           "[simulator][virtual_memory]") {
     driver const d;
-    auto const bytes = d.granule();
+    auto const bytes = d.granularity();
     range const r{d, 7 * bytes};
     memory const a{d, bytes}, b{d, 4 * bytes}, c{d, 2 * bytes};
     REQUIRE(d.map(r.start, bytes, 0, a.handle, 0) == CUDA_SUCCESS);
@@ -216,7 +217,7 @@ TEST_CASE("one call opens, and one unmaps, mappings of several sizes, each as a 
 
 TEST_CASE("memory outlives its handle while it is mapped", "[simulator][virtual_memory]") {
     driver const d;
-    auto const bytes = d.granule();
+    auto const bytes = d.granularity();
     range const r{d, bytes};
     auto const wanted = on_device(0);
     CUmemGenericAllocationHandle h = 0;
@@ -239,7 +240,7 @@ TEST_CASE("memory outlives its handle while it is mapped", "[simulator][virtual_
 
 TEST_CASE("a reservation is given back whole and unmapped", "[simulator][virtual_memory]") {
     driver const d;
-    auto const bytes = d.granule();
+    auto const bytes = d.granularity();
     CUdeviceptr start = 0;
     REQUIRE(d.reserve(&start, 4 * bytes, 0, 0, 0) == CUDA_SUCCESS);
     CHECK(start % bytes == 0);
@@ -251,17 +252,17 @@ TEST_CASE("a reservation is given back whole and unmapped", "[simulator][virtual
 TEST_CASE("a reservation is aligned as asked", "[simulator][virtual_memory]") {
     driver const d;
     CUdeviceptr start = 0;
-    REQUIRE(d.reserve(&start, d.granule(), 64 * MiB, 0, 0) == CUDA_SUCCESS);
+    REQUIRE(d.reserve(&start, d.granularity(), 64 * MiB, 0, 0) == CUDA_SUCCESS);
     CHECK(start % (64 * MiB) == 0);
-    CHECK(d.free(start, d.granule()) == CUDA_SUCCESS);
-    CHECK(d.reserve(&start, d.granule(), 3 * MiB, 0, 0) == CUDA_ERROR_INVALID_VALUE);
+    CHECK(d.free(start, d.granularity()) == CUDA_SUCCESS);
+    CHECK(d.reserve(&start, d.granularity(), 3 * MiB, 0, 0) == CUDA_ERROR_INVALID_VALUE);
     CHECK(d.reserve(&start, 0, 0, 0, 0) == CUDA_ERROR_INVALID_VALUE);
-    CHECK(d.reserve(&start, d.granule() + 1, 0, 0, 0) == CUDA_ERROR_INVALID_VALUE);
+    CHECK(d.reserve(&start, d.granularity() + 1, 0, 0, 0) == CUDA_ERROR_INVALID_VALUE);
 }
 
 TEST_CASE("the runtime's free does not take mapped memory", "[simulator][virtual_memory]") {
     driver const d;
-    auto const bytes = d.granule();
+    auto const bytes = d.granularity();
     range const r{d, bytes};
     memory const m{d, bytes};
     mapped const here{d, r.start, m};
@@ -274,6 +275,6 @@ TEST_CASE("the runtime's free does not take mapped memory", "[simulator][virtual
 TEST_CASE("an error of the driver is not the runtime's last error", "[simulator][virtual_memory]") {
     driver const d;
     (void)cudaGetLastError();
-    CHECK(d.unmap(0, d.granule()) == CUDA_ERROR_INVALID_VALUE);
+    CHECK(d.unmap(0, d.granularity()) == CUDA_ERROR_INVALID_VALUE);
     CHECK(cudaGetLastError() == cudaSuccess);
 }

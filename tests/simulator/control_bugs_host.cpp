@@ -18,10 +18,10 @@ constexpr auto host = &sim::misuse_counts::host_accesses;
 /// Makes invalid host accesses throw.
 template <class Access>
 void goes_wrong(trial const& t, Access access) {
-    sim::set_host_access(sim::host_access::throws);
+    sim::set_host_access(sim::host_access::throw_exception);
     if (t.fixed) access();
     else CHECK_THROWS_AS(access(), sim::host_access_error);
-    sim::set_host_access(sim::host_access::ends);
+    sim::set_host_access(sim::host_access::abort);
 }
 
 constexpr bug accesses[] = {

@@ -17,7 +17,7 @@ constexpr auto ranges = &sim::misuse_counts::bad_ranges;
 constexpr auto directions = &sim::misuse_counts::bad_directions;
 constexpr auto again = &sim::misuse_counts::double_frees;
 constexpr auto foreign = &sim::misuse_counts::foreign_frees;
-constexpr auto unwritten = &sim::misuse_counts::uninitialised_reads;
+constexpr auto unwritten = &sim::misuse_counts::uninitialized_reads;
 constexpr std::uint64_t sim::misuse_counts::*leak = nullptr;
 constexpr auto down = cudaMemcpyDeviceToHost, up = cudaMemcpyHostToDevice, across = cudaMemcpyDeviceToDevice;
 
@@ -314,7 +314,7 @@ constexpr bug leaks[] = {
          driver const d;
          auto const wanted = on_device(0);
          CUmemGenericAllocationHandle h = 0;
-         t.place(d.create(&h, d.granule(), &wanted, 0));
+         t.place(d.create(&h, d.granularity(), &wanted, 0));
          if (t.fixed) CHECK(d.release(h) == CUDA_SUCCESS);
          else t.finally([h] { (void)driver{}.release(h); });
      }},
@@ -322,9 +322,9 @@ constexpr bug leaks[] = {
      [](trial& t) {
          driver const d;
          CUdeviceptr start = 0;
-         t.place(d.reserve(&start, d.granule(), 0, 0, 0));
-         if (t.fixed) CHECK(d.free(start, d.granule()) == CUDA_SUCCESS);
-         else t.finally([start] { (void)driver{}.free(start, driver{}.granule()); });
+         t.place(d.reserve(&start, d.granularity(), 0, 0, 0));
+         if (t.fixed) CHECK(d.free(start, d.granularity()) == CUDA_SUCCESS);
+         else t.finally([start] { (void)driver{}.free(start, driver{}.granularity()); });
      }},
 };
 
@@ -395,27 +395,27 @@ constexpr bug host_memory[] = {
 /// Reserved addresses, the first part of which is mapped. Frees them even if the device has failed, without a report.
 struct address_space {
     driver const d;
-    std::size_t const granule = d.granule();
+    std::size_t const granularity = d.granularity();
     CUdeviceptr start = 0;
     CUmemGenericAllocationHandle handle = 0;
 
     address_space() {
         auto const wanted = on_device(0);
-        REQUIRE(d.create(&handle, granule, &wanted, 0) == CUDA_SUCCESS);
+        REQUIRE(d.create(&handle, granularity, &wanted, 0) == CUDA_SUCCESS);
     }
     address_space(address_space const&) = delete;
     address_space& operator=(address_space const&) = delete;
     ~address_space() {
         (void)cudaDeviceSynchronize();
-        (void)d.unmap(start, granule);
+        (void)d.unmap(start, granularity);
         (void)d.release(handle);
-        (void)d.free(start, 2 * granule);
+        (void)d.free(start, 2 * granularity);
     }
 
-    CUresult reserve() { return d.reserve(&start, 2 * granule, 0, 0, 0); }
+    CUresult reserve() { return d.reserve(&start, 2 * granularity, 0, 0, 0); }
     [[nodiscard]] CUresult open(CUmemAccess_flags how = CU_MEM_ACCESS_FLAGS_PROT_READWRITE) const {
         CUmemAccessDesc const wanted{on_device(0).location, how};
-        return d.set_access(start, granule, &wanted, 1);
+        return d.set_access(start, granularity, &wanted, 1);
     }
 };
 
@@ -426,13 +426,13 @@ constexpr bug mappings[] = {
      [](trial& t) {
          address_space v;
          REQUIRE(v.reserve() == CUDA_SUCCESS);
-         REQUIRE(v.d.map(v.start, v.granule, 0, v.handle, 0) == CUDA_SUCCESS);
+         REQUIRE(v.d.map(v.start, v.granularity, 0, v.handle, 0) == CUDA_SUCCESS);
          REQUIRE(v.open() == CUDA_SUCCESS);
          gate g{t.a};
          t.place(cudaMemsetAsync(pointer(v.start), 1, size, t.a));
          if (t.fixed) g.open();
          if (t.fixed) REQUIRE(cudaStreamSynchronize(t.a) == cudaSuccess);
-         t.place(v.d.unmap(v.start, v.granule));
+         t.place(v.d.unmap(v.start, v.granularity));
          g.open();
          (void)cudaStreamSynchronize(t.a);
      }},
@@ -440,25 +440,25 @@ constexpr bug mappings[] = {
      [](trial& t) {
          address_space v;
          REQUIRE(v.reserve() == CUDA_SUCCESS);
-         REQUIRE(v.d.map(v.start, v.granule, 0, v.handle, 0) == CUDA_SUCCESS);
+         REQUIRE(v.d.map(v.start, v.granularity, 0, v.handle, 0) == CUDA_SUCCESS);
          REQUIRE(v.open() == CUDA_SUCCESS);
-         if (t.wrong) t.place(v.d.unmap(v.start, v.granule));
+         if (t.wrong) t.place(v.d.unmap(v.start, v.granularity));
          t.place(cuota_simulator_launch(t.a, "fill", write_byte, nullptr, pointer(v.start)));
      }},
     {"a kernel uses addresses that nothing is mapped at", illegal, "where nothing is mapped",
      [](trial& t) {
          address_space v;
-         t.place(v.d.reserve(&v.start, 2 * v.granule, 0, 0, 0));
-         REQUIRE(v.d.map(v.start, v.granule, 0, v.handle, 0) == CUDA_SUCCESS);
+         t.place(v.d.reserve(&v.start, 2 * v.granularity, 0, 0, 0));
+         REQUIRE(v.d.map(v.start, v.granularity, 0, v.handle, 0) == CUDA_SUCCESS);
          REQUIRE(v.open() == CUDA_SUCCESS);
-         auto* const p = bytes(pointer(v.start)) + (t.fixed ? 0 : v.granule);
+         auto* const p = bytes(pointer(v.start)) + (t.fixed ? 0 : v.granularity);
          t.place(cuota_simulator_launch(t.a, "fill", write_byte, nullptr, p));
      }},
     {"a kernel writes what it may only read", illegal, "which is read-only",
      [](trial& t) {
          address_space v;
          REQUIRE(v.reserve() == CUDA_SUCCESS);
-         t.place(v.d.map(v.start, v.granule, 0, v.handle, 0));
+         t.place(v.d.map(v.start, v.granularity, 0, v.handle, 0));
          REQUIRE(v.open(read_only) == CUDA_SUCCESS);
          auto const body = t.fixed ? read_byte : write_byte;
          t.place(cuota_simulator_launch(t.a, "fill", body, nullptr, pointer(v.start)));
@@ -467,7 +467,7 @@ constexpr bug mappings[] = {
      [](trial& t) {
          address_space v;
          REQUIRE(v.reserve() == CUDA_SUCCESS);
-         t.place(v.d.map(v.start, v.granule, 0, v.handle, 0));
+         t.place(v.d.map(v.start, v.granularity, 0, v.handle, 0));
          if (t.fixed) REQUIRE(v.open() == CUDA_SUCCESS);
          t.place(cuota_simulator_launch(t.a, "fill", write_byte, nullptr, pointer(v.start)));
      }},
@@ -475,7 +475,7 @@ constexpr bug mappings[] = {
      [](trial& t) {
          address_space v;
          REQUIRE(v.reserve() == CUDA_SUCCESS);
-         t.place(v.d.map(v.start, v.granule, 0, v.handle, 0));
+         t.place(v.d.map(v.start, v.granularity, 0, v.handle, 0));
          REQUIRE(v.open(t.fixed ? read_write : read_only) == CUDA_SUCCESS);
          t.place(cudaMemsetAsync(pointer(v.start), 1, size, t.a));
      }},

@@ -261,7 +261,7 @@ TEST_CASE("advice for an unknown device is told as that", "[simulator][managed]"
 TEST_CASE("a copy that leaves the mappings is an invalid value", "[simulator][virtual_memory]") {
     machine m;
     driver const d;
-    auto const bytes = d.granule();
+    auto const bytes = d.granularity();
     range const r{d, 2 * bytes};
     memory const a{d, bytes};
     mapped const first{d, r.start, a};
@@ -275,7 +275,7 @@ TEST_CASE("a copy that leaves the mappings is an invalid value", "[simulator][vi
 TEST_CASE("wrong calls of the driver's virtual memory are invalid values", "[simulator][virtual_memory]") {
     machine m;
     driver const d;
-    auto const bytes = d.granule();
+    auto const bytes = d.granularity();
     CHECK(bytes == 2 * MiB);
     range const r{d, 3 * bytes};
     memory const one{d, bytes}, two{d, 2 * bytes};

@@ -27,12 +27,12 @@ void write(cudaStream_t s, void* p, std::size_t bytes = capture_bench::bytes) {
 void planted(std::function<void(capture_bench&, bool fixed)> const& program) {
     for (bool const fixed : {false, true}) {
         machine m;
-        sim::set_order_checks(sim::order_checks::report);
+        sim::set_race_checks(sim::race_checks::report);
         capture_bench t;
         program(t, fixed);
         INFO((fixed ? "fixed" : "wrong"));
         std::string told;
-        for (auto const& line : sim::order_reports()) told += line + '\n';
+        for (auto const& line : sim::race_reports()) told += line + '\n';
         INFO(told);
         CHECK(sim::misuse().races == (fixed ? 0 : 1));
         if (!fixed) CHECK(told.find("in a graph") != std::string::npos);
@@ -149,7 +149,7 @@ namespace {
 /// that the checker finds.
 std::uint64_t conflicts_of(unsigned seed, bool captured) {
     machine m;
-    sim::set_order_checks(sim::order_checks::report);
+    sim::set_race_checks(sim::race_checks::report);
     constexpr std::size_t streams = 4, places = 3;
     std::mt19937 draw{seed};
     auto const pick = [&draw](std::size_t below) { return draw() % below; };
@@ -178,7 +178,7 @@ std::uint64_t conflicts_of(unsigned seed, bool captured) {
     }
     for (std::size_t i = 1; i < streams; ++i) order(i, 0);
     if (captured) executable{end_capture(s[0])}.launch(s[0]);
-    auto const found = sim::order_checked().conflicts;
+    auto const found = sim::current_race_check_counts().conflicts;
     CHECK(cudaDeviceSynchronize() == cudaSuccess);
     CHECK(cudaFree(memory) == cudaSuccess);
     for (auto const one : s) CHECK(cudaStreamDestroy(one) == cudaSuccess);

@@ -66,7 +66,7 @@ nanoseconds elapsed(cudaStream_t s, Work work) {
     return nanoseconds{static_cast<std::int64_t>(static_cast<double>(ms) * 1e6) + 1000};  // float precision
 }
 
-nanoseconds together(sim::passage const& a, sim::passage const& b) {
+nanoseconds together(sim::work_interval const& a, sim::work_interval const& b) {
     return std::max(nanoseconds{0}, std::min(a.end, b.end) - std::max(a.begin, b.begin));
 }
 
@@ -82,11 +82,11 @@ TEST_CASE("a copy takes its latency and its bytes over the speed", "[simulator][
     CHECK(elapsed(s.a, [&] { mem.to_host(s.a); }) >= 22ms);
     CHECK(elapsed(s.a, [&] { mem.on_device(s.a); }) >= 7ms);
 
-    auto const seen = sim::passages();
+    auto const seen = sim::work_intervals();
     REQUIRE(seen.size() == 3);
-    CHECK(seen[0].what == sim::traffic::to_device);
-    CHECK(seen[1].what == sim::traffic::to_host);
-    CHECK(seen[2].what == sim::traffic::on_device);
+    CHECK(seen[0].what == sim::work_kind::to_device);
+    CHECK(seen[1].what == sim::work_kind::to_host);
+    CHECK(seen[2].what == sim::work_kind::on_device);
     CHECK(seen[0].end - seen[0].begin == 12ms);
     CHECK(seen[1].end - seen[1].begin == 22ms);
     CHECK(seen[2].end - seen[2].begin == 7ms);
@@ -99,7 +99,7 @@ TEST_CASE("copies of every form go over the link", "[simulator][link]") {
     std::vector<unsigned char> pageable(4096);
     sim::set_link({.to_device = 1'000'000, .latency = 1ms});
     auto const last = [] {
-        auto const all = sim::passages();
+        auto const all = sim::work_intervals();
         return all.empty() ? nanoseconds{0} : all.back().end - all.back().begin;
     };
     REQUIRE(cudaMemcpy(mem.device, pageable.data(), 1000, cudaMemcpyHostToDevice) == cudaSuccess);
@@ -108,14 +108,14 @@ TEST_CASE("copies of every form go over the link", "[simulator][link]") {
     REQUIRE(cudaMemcpy(mem.device, mem.pinned, 2000, cudaMemcpyDefault) == cudaSuccess);
     CHECK(last() == 3ms);
     REQUIRE(cudaMemcpy2D(mem.device, 1000, mem.pinned, 1000, 500, 4, cudaMemcpyHostToDevice) == cudaSuccess);
-    auto const all = sim::passages();
+    auto const all = sim::work_intervals();
     REQUIRE(all.size() == 6);  // one for each row, and one latency
     nanoseconds rows{0};
     for (std::size_t i = 2; i < 6; ++i) rows += all[i].end - all[i].begin;
     CHECK(rows == 3ms);
     REQUIRE(cudaMemcpy(pageable.data(), mem.pinned, 4096, cudaMemcpyHostToHost) == cudaSuccess);
     REQUIRE(cudaMemset(mem.device, 0, 4096) == cudaSuccess);
-    CHECK(sim::passages().size() == 6);
+    CHECK(sim::work_intervals().size() == 6);
 }
 
 TEST_CASE("copies in one direction share its engine, one after the other", "[simulator][link]") {
@@ -130,7 +130,7 @@ TEST_CASE("copies in one direction share its engine, one after the other", "[sim
     }
     s.synchronise();
     CHECK(steady_clock::now() - begin >= 60ms);
-    auto seen = sim::passages();
+    auto seen = sim::work_intervals();
     REQUIRE(seen.size() == 6);
     for (std::size_t i = 1; i < seen.size(); ++i) CHECK(seen[i].begin >= seen[i - 1].end);
 }
@@ -152,7 +152,7 @@ TEST_CASE("directions, engines, devices and kernels do not wait for each other",
             REQUIRE(cudaSetDevice(1) == cudaSuccess);
             s.synchronise();
             REQUIRE(cudaSetDevice(0) == cudaSuccess);
-            auto const seen = sim::passages();
+            auto const seen = sim::work_intervals();
             REQUIRE(seen.size() == 2);
             if (together(seen[0], seen[1]) > 0ns) return seen;
         }
@@ -189,9 +189,9 @@ TEST_CASE("kernels take the time of their name, or that of all", "[simulator][li
     sim::set_kernel_time("slow", 9ms);
     CHECK(elapsed(s.a, [&] { REQUIRE(launch(s.a, "slow", [] {}) == cudaSuccess); }) >= 9ms);
     CHECK(elapsed(s.a, [&] { REQUIRE(launch(s.a, "other", [] {}) == cudaSuccess); }) >= 2ms);
-    auto const seen = sim::passages();
+    auto const seen = sim::work_intervals();
     REQUIRE(seen.size() == 2);
-    CHECK(seen[0].what == sim::traffic::kernel);
+    CHECK(seen[0].what == sim::work_kind::kernel);
     CHECK(seen[0].end - seen[0].begin >= 9ms);
     CHECK(seen[1].end - seen[1].begin >= 2ms);
     sim::reset();
@@ -199,7 +199,7 @@ TEST_CASE("kernels take the time of their name, or that of all", "[simulator][li
     sim::set_link({});
     REQUIRE(launch(s.a, "slow", [] {}) == cudaSuccess);
     s.synchronise();
-    CHECK(sim::passages().empty());  // no operation takes time
+    CHECK(sim::work_intervals().empty());  // no operation takes time
 }
 
 TEST_CASE("one copy can be made late", "[simulator][link]") {
@@ -212,7 +212,7 @@ TEST_CASE("one copy can be made late", "[simulator][link]") {
         mem.to_device(s.a);
         s.synchronise();
     }
-    auto const seen = sim::passages();
+    auto const seen = sim::work_intervals();
     REQUIRE(seen.size() == 3);
     CHECK(seen[0].end == seen[0].begin);
     CHECK(seen[1].end - seen[1].begin == 15ms);

@@ -206,7 +206,7 @@ TEST_CASE("stream-ordered memory becomes garbage when the stream gets there", "[
 
 TEST_CASE("using stream-ordered memory outside of its life fails the device", "[simulator][machine]") {
     machine m;
-    sim::set_order_checks(sim::order_checks::report);  // the device fails with or without a race
+    sim::set_race_checks(sim::race_checks::report);  // the device fails with or without a race
     auto const a = new_stream(cudaStreamNonBlocking), b = new_stream(cudaStreamNonBlocking);
     void* p = nullptr;
     SECTION("before its allocation has been reached") {

@@ -248,7 +248,7 @@ TEST_CASE("a copy to the host of what nobody has written is told", "[simulator][
     auto* const p = static_cast<char*>(device_memory(bytes));
     auto* const q = static_cast<char*>(device_memory(bytes));
     std::vector<char> host(bytes);
-    auto const reads = [] { return sim::misuse().uninitialised_reads; };
+    auto const reads = [] { return sim::misuse().uninitialized_reads; };
 
     REQUIRE(cudaMemset(p, 1, 600) == cudaSuccess);
     CHECK(cudaMemcpy(host.data(), p, 600, cudaMemcpyDeviceToHost) == cudaSuccess);
@@ -347,7 +347,7 @@ TEST_CASE("mapped memory is closed and opened as well", "[simulator][memory_chec
     if (under_thread_sanitizer) CUOTA_SKIP("memory is not closed under ThreadSanitizer");
     strict_machine m;
     driver const d;
-    auto const bytes = d.granule();
+    auto const bytes = d.granularity();
     {
         range const r{d, 2 * bytes};
         memory const a{d, bytes}, b{d, bytes};
@@ -369,7 +369,7 @@ TEST_CASE("a kernel that writes what may only be read fails the device", "[simul
     if (under_thread_sanitizer) CUOTA_SKIP("memory is not closed under ThreadSanitizer");
     strict_machine m;
     driver const d;
-    auto const bytes = d.granule();
+    auto const bytes = d.granularity();
     {
         range const r{d, bytes};
         memory const a{d, bytes};
@@ -412,7 +412,7 @@ TEST_CASE("what the program says of itself is in the messages", "[simulator][mem
 TEST_CASE("what is borrowed is checked at every launch, until it is given back",
           "[simulator][memory_checks]") {
     machine m;
-    sim::set_order_checks(sim::order_checks::report);
+    sim::set_race_checks(sim::race_checks::report);
     auto const a = new_stream(cudaStreamNonBlocking), b = new_stream(cudaStreamNonBlocking);
     auto* const p = device_memory(100);
     auto const races = [] { return sim::misuse().races; };
@@ -421,7 +421,7 @@ TEST_CASE("what is borrowed is checked at every launch, until it is given back",
     REQUIRE(launch(a, "first", [] {}) == cudaSuccess);
     REQUIRE(launch(b, "other", [] {}) == cudaSuccess);
     REQUIRE(launch(a, "second", [] {}) == cudaSuccess);
-    CHECK(sim::order_checked().accesses == 2);
+    CHECK(sim::current_race_check_counts().accesses == 2);
     CHECK(races() == 0);
     cuota_simulator_declare(b, p, 1, 0);
     REQUIRE(launch(b, "reader", [] {}) == cudaSuccess);
@@ -429,7 +429,7 @@ TEST_CASE("what is borrowed is checked at every launch, until it is given back",
     cuota_simulator_return(number);
     cuota_simulator_return(number);  // no effect
     REQUIRE(launch(a, "third", [] {}) == cudaSuccess);
-    CHECK(sim::order_checked().accesses == 3);
+    CHECK(sim::current_race_check_counts().accesses == 3);
     CHECK(cudaFree(p) == cudaSuccess);
     CHECK(cudaStreamDestroy(a) == cudaSuccess);
     CHECK(cudaStreamDestroy(b) == cudaSuccess);
@@ -439,7 +439,7 @@ TEST_CASE("the environment chooses the checks, and what misuse does", "[simulato
     constexpr char const* name = "the environment chooses the checks, and what misuse does";
     if (std::getenv("CUOTA_PLANTED")) {
         constexpr char const* names[] = {"off", "heap", "strict"};
-        std::printf("checks are %s\n", names[static_cast<int>(sim::memory_checked())]);
+        std::printf("checks are %s\n", names[static_cast<int>(sim::current_memory_checks())]);
         std::fflush(stdout);
         auto* const p = device_memory(16);
         CHECK(cudaFree(p) == cudaSuccess);

@@ -49,7 +49,7 @@ TEST_CASE("a memset of the driver that is too long for its memory is refused and
 
 TEST_CASE("a memset of the driver is checked against what other streams do", "[simulator][memsets]") {
     memset_bench const w;
-    sim::set_order_checks(sim::order_checks::report);
+    sim::set_race_checks(sim::race_checks::report);
     CHECK(w.of_32(w.at(), 1, 250, w.a) == CUDA_SUCCESS);
     CHECK(w.of_16(w.at(998), 2, 1, w.b) == CUDA_SUCCESS);
     CHECK(cudaDeviceSynchronize() == cudaSuccess);
@@ -67,7 +67,7 @@ TEST_CASE("a memset of the driver is counted, and fails when that is asked for",
 TEST_CASE("words are set across pages that lie apart", "[simulator][memsets]") {
     memset_bench const w;
     conformance::driver const d;
-    auto const page = d.granule();
+    auto const page = d.granularity();
     conformance::range const r{d, 2 * page};
     conformance::memory const second{d, page}, first{d, page};
     conformance::mapped const here{d, r.start, first}, there{d, r.start + page, second};

@@ -246,7 +246,7 @@ findings findings_of(std::string const& text) {
 outcome run_in_child(std::size_t index, bool fixed) {
     std::string const checks = under_thread_sanitizer || under_address_sanitizer ? "CUOTA_SIM_CHECKS=heap "
                                                                                  : "CUOTA_SIM_CHECKS=strict ";
-    return run_again(checks + "CUOTA_SIM_ORDER=report CUOTA_PLANTED=" + (fixed ? "+" : "-") +
+    return run_again(checks + "CUOTA_SIM_RACES=report CUOTA_PLANTED=" + (fixed ? "+" : "-") +
                          std::to_string(index),
                      "planted bugs are found, and their twins are clean");
 }

@@ -17,7 +17,7 @@ constexpr std::size_t size = 1024;
 /// A machine that counts races and whose frees wait for the device, independent of the environment.
 struct bench {
     bench() {
-        sim::set_order_checks(sim::order_checks::report);
+        sim::set_race_checks(sim::race_checks::report);
         sim::set_unkindness({});
     }
     ~bench() {
@@ -74,10 +74,10 @@ void planted(std::function<void(bench&, bool fixed)> const& program) {
         program(w, fixed);
         INFO((fixed ? "fixed" : "wrong"));
         std::string told;
-        for (auto const& line : sim::order_reports()) told += line + '\n';
+        for (auto const& line : sim::race_reports()) told += line + '\n';
         INFO(told);
         CHECK(races() == (fixed ? 0 : 1));
-        CHECK(sim::order_reports().size() == races());
+        CHECK(sim::race_reports().size() == races());
     }
 }
 
@@ -200,10 +200,10 @@ TEST_CASE("a use that follows cudaFreeAsync on any stream is found", "[simulator
         cuota_simulator_declare(w.b, p, size, 0);
         REQUIRE(launch(w.b, "sum", [] {}) == cudaSuccess);
         if (!fixed) {
-            REQUIRE(sim::order_reports().size() == 1);
+            REQUIRE(sim::race_reports().size() == 1);
             auto const wanted =
                 also_ordered ? "freed before by cudaFreeAsync" : "nothing orders it after cudaFreeAsync";
-            CHECK(sim::order_reports()[0].find(wanted) != std::string::npos);
+            CHECK(sim::race_reports()[0].find(wanted) != std::string::npos);
         }
         if (fixed) {
             order(w, w.b, w.a);
@@ -328,14 +328,14 @@ TEST_CASE("a kernel is checked for what was declared for it, and only that launc
     run(w.b);  // another stream
     run(w.a);
     run(w.a);  // undeclared
-    CHECK(sim::order_checked().accesses == 2);
+    CHECK(sim::current_race_check_counts().accesses == 2);
     cuota_simulator_declare(w.b, w.pinned, 100, 0);
     run(w.b);
     CHECK(races() == 0);
     cuota_simulator_declare(w.b, w.device + 99, 1, 0);
     run(w.b);
     REQUIRE(races() == 1);
-    CHECK(sim::order_reports()[0].find("kernel k at ") == 0);
+    CHECK(sim::race_reports()[0].find("kernel k at ") == 0);
     int local = 0;
     cuota_simulator_declare(w.b, &local, sizeof local, 1);  // unknown to the runtime
     run(w.b);
@@ -350,8 +350,8 @@ TEST_CASE("a race is told in one line that names both operations", "[simulator][
     REQUIRE(cudaStreamGetId(w.b, &b) == cudaSuccess);
     write(w.a, w.device + 64, 128);
     copy(w.b, w.pinned, w.device);
-    REQUIRE(sim::order_reports().size() == 1);
-    auto const line = sim::order_reports()[0];
+    REQUIRE(sim::race_reports().size() == 1);
+    auto const line = sim::race_reports()[0];
     INFO(line);
     CHECK(line.find("cudaMemcpyAsync at control_races.cpp:") == 0);
     CHECK(line.find(" on stream #" + std::to_string(b) + " reads bytes [0, 1024) of #") != std::string::npos);
@@ -363,22 +363,22 @@ TEST_CASE("a race is told in one line that names both operations", "[simulator][
     CHECK(sim::report().find("race    " + line) != std::string::npos);
     for (int i = 0; i < 10; ++i) copy(w.b, w.pinned, w.device);
     CHECK(races() == 1);  // the same locations again
-    CHECK(sim::order_checked().conflicts == 11);
+    CHECK(sim::current_race_check_counts().conflicts == 11);
 }
 
 TEST_CASE("checks of order can be turned off, and a reset forgets races", "[simulator][races]") {
     bench w;
-    sim::set_order_checks(sim::order_checks::off);
+    sim::set_race_checks(sim::race_checks::off);
     write(w.a, w.device);
     write(w.b, w.device);
-    CHECK(sim::order_checked().accesses == 0);
-    sim::set_order_checks(sim::order_checks::report);
+    CHECK(sim::current_race_check_counts().accesses == 0);
+    sim::set_race_checks(sim::race_checks::report);
     write(w.a, w.device);
     write(w.b, w.device);
     CHECK(races() == 1);
     sim::reset();
     CHECK(races() == 0);
-    CHECK(sim::order_reports().empty());
+    CHECK(sim::race_reports().empty());
 }
 
 TEST_CASE("streams that come and go keep the order right", "[simulator][races]") {
@@ -418,7 +418,7 @@ TEST_CASE("the environment can make a race fatal, or nothing at all", "[simulato
     }
     // ThreadSanitizer would end the program for the race itself.
     std::string const child =
-        "TSAN_OPTIONS=report_bugs=0 CUOTA_PLANTED=1 CUOTA_SIM_REPORT=stderr CUOTA_SIM_ORDER=";
+        "TSAN_OPTIONS=report_bugs=0 CUOTA_PLANTED=1 CUOTA_SIM_REPORT=stderr CUOTA_SIM_RACES=";
     auto const fatal = run_again(child + "fatal", name);
     CHECK(fatal.status != 0);
     CHECK(fatal.text.find("cuota simulator: race: cudaMemsetAsync at control_races.cpp:") !=
@@ -433,5 +433,5 @@ TEST_CASE("the environment can make a race fatal, or nothing at all", "[simulato
     CHECK(off.report.at("races") == 0);
     auto const wrong = run_again(child + "loud", name);
     CHECK(wrong.status == 2);
-    CHECK(wrong.text.find("CUOTA_SIM_ORDER=\"loud\" is not off, report or fatal") != std::string::npos);
+    CHECK(wrong.text.find("CUOTA_SIM_RACES=\"loud\" is not off, report or fatal") != std::string::npos);
 }

@@ -88,7 +88,7 @@ private:
 /// The objects that the programs use. Every program has its own bytes and records its events anew, so programs are independent.
 struct world {
     world() {
-        sim::set_order_checks(sim::order_checks::report);
+        sim::set_race_checks(sim::race_checks::report);
         sim::set_unkindness({});  // frees wait, as in the reference
         streams = {nullptr, new_stream(), new_stream(), new_stream(cudaStreamNonBlocking)};
         device = static_cast<char*>(device_memory(bytes));
@@ -174,7 +174,7 @@ private:
 
     /// Compares the checker's result for the latest call with the reference's.
     void compare(cudaError_t result, bool expected) {
-        auto const conflicts = sim::order_checked().conflicts;
+        auto const conflicts = sim::current_race_check_counts().conflicts;
         bool const found = conflicts != conflicts_;
         if (found != expected)
             story_ += expected ? "  a race that was not found\n" : "  found, but no race\n";
@@ -313,7 +313,7 @@ private:
     std::array<void*, 2> pooled_{};
     std::array<int, 2> blocks_{}, born_{};
     int last_block_ = 1;
-    std::uint64_t conflicts_ = sim::order_checked().conflicts;
+    std::uint64_t conflicts_ = sim::current_race_check_counts().conflicts;
     std::string story_;
     bool good_ = true, raced_ = false;
 };

@@ -43,9 +43,9 @@ struct late_machine {
 template <class Observe>
 auto by_seed_alone(Observe observe) {
     for (;;) {
-        auto const before = sim::scheduled().unseeded;
+        auto const before = sim::current_schedule().unseeded;
         auto const seen = observe();
-        if (sim::scheduled().unseeded == before) return seen;
+        if (sim::current_schedule().unseeded == before) return seen;
     }
 }
 
@@ -215,14 +215,14 @@ TEST_CASE("a program that waits by other means goes on", "[simulator][schedule]"
     std::promise<void> all;
     std::atomic<int> left{20};
     late_machine late{3};
-    auto const before = sim::scheduled().unseeded;
+    auto const before = sim::current_schedule().unseeded;
     for (int i = 0; i < 10; ++i)
         for (auto const s : late.streams)
             REQUIRE(launch(s, "k", [&] {
                         if (--left == 0) all.set_value();
                     }) == cudaSuccess);
     all.get_future().wait();
-    CHECK(sim::scheduled().unseeded >= before + 20);
+    CHECK(sim::current_schedule().unseeded >= before + 20);
 }
 
 TEST_CASE("a program that asks for other things, or only enqueues, sees its work done",
@@ -365,11 +365,11 @@ TEST_CASE("the schedule changes when all work is done, and a reset changes it ba
           "[simulator][schedule]") {
     if (under_thread_sanitizer) CUOTA_SKIP(needs_late_work);
     machine m;
-    auto const usual = sim::scheduled();
+    auto const usual = sim::current_schedule();
     int ran = 0;
     sim::set_schedule(sim::schedule::late, 11);
-    CHECK(sim::scheduled().how == sim::schedule::late);
-    CHECK(sim::scheduled().seed == 11);
+    CHECK(sim::current_schedule().how == sim::schedule::late);
+    CHECK(sim::current_schedule().seed == 11);
     CHECK(sim::report().find("late:11") != std::string::npos);
     REQUIRE(launch(nullptr, "k", [&] { ++ran; }) == cudaSuccess);
     sim::set_schedule(sim::schedule::workers);
@@ -378,8 +378,8 @@ TEST_CASE("the schedule changes when all work is done, and a reset changes it ba
     sim::set_schedule(sim::schedule::late, 12);
     CHECK(ran == 2);
     sim::reset();
-    CHECK(sim::scheduled().how == usual.how);
-    CHECK(sim::scheduled().seed == usual.seed);
+    CHECK(sim::current_schedule().how == usual.how);
+    CHECK(sim::current_schedule().seed == usual.seed);
 }
 
 TEST_CASE("a forked child goes on late", "[simulator][schedule]") {
@@ -416,13 +416,13 @@ TEST_CASE("a program with a race whose schedule comes from outside", "[simulator
     if (under_thread_sanitizer) CUOTA_SKIP("ThreadSanitizer reports the race too");
     machine m;
     bool const fatal = std::getenv("CUOTA_TEST_RACE_IS_FATAL") != nullptr;
-    sim::set_order_checks(fatal ? sim::order_checks::fatal : sim::order_checks::report);
+    sim::set_race_checks(fatal ? sim::race_checks::fatal : sim::race_checks::report);
     auto* const d = device_memory(64);
     auto const a = new_stream(cudaStreamNonBlocking), b = new_stream(cudaStreamNonBlocking);
     CHECK(cudaMemsetAsync(d, 1, 64, a) == cudaSuccess);
     CHECK(cudaMemsetAsync(d, 2, 64, b) == cudaSuccess);
     CHECK(sim::misuse().races == 1);
-    CHECK(sim::order_reports().size() == 1);
+    CHECK(sim::race_reports().size() == 1);
     CHECK(cudaFree(d) == cudaSuccess);
     CHECK(cudaStreamDestroy(a) == cudaSuccess);
     CHECK(cudaStreamDestroy(b) == cudaSuccess);

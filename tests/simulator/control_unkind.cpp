@@ -20,7 +20,7 @@ constexpr std::size_t size = 1000;
 struct unkind_machine {
     explicit unkind_machine(sim::unkindness how, sim::memory_checks checks = sim::memory_checks::heap) {
         sim::set_memory_checks(checks);
-        sim::set_order_checks(sim::order_checks::report);
+        sim::set_race_checks(sim::race_checks::report);
         sim::set_unkindness(how);
     }
     machine m;
@@ -146,9 +146,9 @@ TEST_CASE("a free at once waits for no work, and tells of what may still use the
             free_all();  // otherwise it would never return
         }
         CHECK(sim::misuse().races == 3);
-        CHECK(has_place(sim::order_reports(), "cudaFree at control_unkind.cpp:"));
-        CHECK(has_place(sim::order_reports(), "cudaFreeHost at control_unkind.cpp:"));
-        CHECK(has_place(sim::order_reports(), "cudaHostUnregister at control_unkind.cpp:"));
+        CHECK(has_place(sim::race_reports(), "cudaFree at control_unkind.cpp:"));
+        CHECK(has_place(sim::race_reports(), "cudaFreeHost at control_unkind.cpp:"));
+        CHECK(has_place(sim::race_reports(), "cudaHostUnregister at control_unkind.cpp:"));
         if (!under_thread_sanitizer) {  // the device would have read freed memory
             CHECK(cudaStreamSynchronize(s) == cudaErrorIllegalAddress);
             CHECK(sim::misuse().illegal_accesses == 1);

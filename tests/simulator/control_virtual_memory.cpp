@@ -70,7 +70,7 @@ TEST_CASE("the driver's functions fail by name and are counted", "[simulator][vi
 TEST_CASE("a kernel works on mapped memory across mappings", "[simulator][virtual_memory]") {
     machine m;
     driver const d;
-    auto const bytes = d.granule();
+    auto const bytes = d.granularity();
     range const r{d, 2 * bytes};
     memory const a{d, bytes}, b{d, bytes};
     mapped const first{d, r.start, a}, second{d, r.start + bytes, b};
@@ -88,12 +88,12 @@ TEST_CASE("new physical memory is poisoned", "[simulator][virtual_memory]") {
     machine m;
     sim::set_memory_checks(sim::memory_checks::heap);
     driver const d;
-    range const r{d, d.granule()};
+    range const r{d, d.granularity()};
     for (int round = 0; round < 2; ++round) {
-        memory const p{d, d.granule()};
+        memory const p{d, d.granularity()};
         mapped const here{d, r.start, p};
-        CHECK(all_are(contents(pointer(r.start), d.granule()), 0xcd));
-        REQUIRE(cudaMemset(pointer(r.start), 1, d.granule()) == cudaSuccess);
+        CHECK(all_are(contents(pointer(r.start), d.granularity()), 0xcd));
+        REQUIRE(cudaMemset(pointer(r.start), 1, d.granularity()) == cudaSuccess);
     }
 }
 
@@ -101,7 +101,7 @@ TEST_CASE("memory that may only be read, or not even that, is refused to copies"
           "[simulator][virtual_memory]") {
     machine m;
     driver const d;
-    auto const bytes = d.granule();
+    auto const bytes = d.granularity();
     range const r{d, bytes};
     memory const p{d, bytes};
     mapped const here{d, r.start, p};
@@ -122,9 +122,9 @@ TEST_CASE("memory that may only be read, or not even that, is refused to copies"
 
 TEST_CASE("work that comes to memory which was unmapped faults the device", "[simulator][virtual_memory]") {
     machine m;
-    sim::set_order_checks(sim::order_checks::report);
+    sim::set_race_checks(sim::race_checks::report);
     driver const d;
-    auto const bytes = d.granule();
+    auto const bytes = d.granularity();
     auto const s = new_stream(cudaStreamNonBlocking);
     {
         range const r{d, 2 * bytes};
@@ -154,9 +154,9 @@ TEST_CASE("work that comes to memory which was unmapped faults the device", "[si
 TEST_CASE("memory that is unmapped while work may use it is a race", "[simulator][virtual_memory][races]") {
     if (under_thread_sanitizer) CUOTA_SKIP("it would rightly end the program");
     machine m;
-    sim::set_order_checks(sim::order_checks::report);
+    sim::set_race_checks(sim::race_checks::report);
     driver const d;
-    auto const bytes = d.granule();
+    auto const bytes = d.granularity();
     range const r{d, bytes};
     memory const a{d, bytes};
     auto const s = new_stream(cudaStreamNonBlocking);
@@ -170,7 +170,7 @@ TEST_CASE("memory that is unmapped while work may use it is a race", "[simulator
         CHECK(d.unmap(r.start, bytes) == CUDA_SUCCESS);
         CHECK(sim::misuse().races == (waits ? 0 : 1));
     }
-    CHECK(sim::order_reports().back().find("cuMemUnmap at control_virtual_memory.cpp:") == 0);
+    CHECK(sim::race_reports().back().find("cuMemUnmap at control_virtual_memory.cpp:") == 0);
     CHECK(cudaStreamSynchronize(s) == cudaErrorIllegalAddress);  // the memset ran too late
     (void)cudaStreamDestroy(s);
     sim::reset();
@@ -179,9 +179,9 @@ TEST_CASE("memory that is unmapped while work may use it is a race", "[simulator
 
 TEST_CASE("work does not take new memory for what was mapped there before", "[simulator][virtual_memory]") {
     machine m;
-    sim::set_order_checks(sim::order_checks::report);
+    sim::set_race_checks(sim::race_checks::report);
     driver const d;
-    auto const bytes = d.granule();
+    auto const bytes = d.granularity();
     auto const s = new_stream(cudaStreamNonBlocking);
     {
         range const r{d, bytes};
@@ -226,9 +226,9 @@ TEST_CASE("many small pieces of memory need no file each", "[simulator][virtual_
 TEST_CASE("a race is found in whichever mapping of a copy it is", "[simulator][virtual_memory][races]") {
     if (under_thread_sanitizer) CUOTA_SKIP("it would report the race as well");
     machine m;
-    sim::set_order_checks(sim::order_checks::report);
+    sim::set_race_checks(sim::race_checks::report);
     driver const d;
-    auto const bytes = d.granule();
+    auto const bytes = d.granularity();
     auto const a = new_stream(cudaStreamNonBlocking), b = new_stream(cudaStreamNonBlocking);
     {
         range const r{d, 3 * bytes};

@@ -254,8 +254,8 @@ without("the last error is fetched once", ("error.cpp", "    caller.last_error =
 without("success does not clear the last error", ("calls.cpp", "    if (error != cudaSuccess) {\n", "    {\n"),
         "the last error stays until it is fetched")
 without("threads keep errors and devices apart",
-        [("state.hpp", "extern thread_local constinit thread_facts caller;", "extern constinit thread_facts caller;"),
-         ("calls.cpp", "thread_local constinit thread_facts caller;", "constinit thread_facts caller;")],
+        [("state.hpp", "extern thread_local constinit thread_info caller;", "extern constinit thread_info caller;"),
+         ("calls.cpp", "thread_local constinit thread_info caller;", "constinit thread_info caller;")],
         "each thread has a last error of its own",
         "a thread's choice of device is its own", CUOTA_SIM_DEVICES="2")
 without("a thread starts on the first device",
@@ -422,7 +422,7 @@ without("an unknown error has no name", ("driver.cpp", "*out = e ? e->*which : n
 without("driver and runtime have one current device",
         ("driver.cpp", "*out = current_device().index;", "*out = current_device().index + 1;"),
         "the driver's current device is the runtime's")
-without("granules are of 2 MiB",
+without("granularity is 2 MiB",
         ("virtual_memory.cpp", "granularity = std::size_t{2} << 20;", "granularity = std::size_t{1} << 20;"),
         "wrong calls of the driver's virtual memory are invalid values")
 without("mapped memory is the device's",
@@ -449,7 +449,7 @@ without("a range is mapped once",
         "a range is mapped once at a time")
 without("memory is mapped into a reservation",
         ("virtual_memory.cpp", "if (!fits || reservation_of(start, bytes) == 0 ||", "if (!fits ||"),
-        "memory is mapped whole granules at a time, into a reservation")
+        "memory is mapped whole units of granularity at a time, into a reservation")
 without("unmapping takes all mappings of a range",
         ("virtual_memory.cpp", "for (auto const& a : all) remove_mapping(a);", "remove_mapping(all.front());"),
         "one call unmaps several mappings")

@@ -49,7 +49,7 @@ struct driver {
     CUOTA_ENTRY(retain, cuMemRetainAllocationHandle);
 #undef CUOTA_ENTRY
 
-    [[nodiscard]] std::size_t granule() const {
+    [[nodiscard]] std::size_t granularity() const {
         std::size_t bytes = 0;
         auto const wanted = on_device(0);
         REQUIRE(granularity(&bytes, &wanted, CU_MEM_ALLOC_GRANULARITY_MINIMUM) == CUDA_SUCCESS);

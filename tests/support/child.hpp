@@ -33,12 +33,12 @@ template <class F>
     return status;
 }
 
-/// Returns true if f throws misuse because the process was forked.
+/// Returns true if f throws usage_error because the process was forked.
 template <class F>
 [[nodiscard]] bool is_refused_in_child(F f) {
     try {
         f();
-    } catch (cuota::misuse const& e) {
+    } catch (cuota::usage_error const& e) {
         return std::string{e.what()}.find("after fork()") != std::string::npos;
     } catch (...) {}
     return false;

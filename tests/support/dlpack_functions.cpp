@@ -74,14 +74,14 @@ void* tensor_made(std::int64_t rows, std::int64_t columns, int is_plain, int is_
 void* old_tensor_made(std::int64_t rows, std::int64_t columns) {
     return guarded<void*>(nullptr, [&] {
         return cuota::to_dlpack(counted(rows * columns), {rows, columns}, cuota::dlpack_host::plain)
-            .release_old();
+            .release_unversioned();
     });
 }
 /// Takes ownership of the tensor and returns its sum, or -1 if it is rejected.
-double tensor_sum(void* tensor) { return sum_of(static_cast<cuota::dlpack::managed_tensor*>(tensor)); }
-double old_tensor_sum(void* tensor) {
-    return sum_of(static_cast<cuota::dlpack::old_managed_tensor*>(tensor));
+double tensor_sum(void* tensor) {
+    return sum_of(static_cast<cuota::dlpack::managed_tensor_versioned*>(tensor));
 }
+double old_tensor_sum(void* tensor) { return sum_of(static_cast<cuota::dlpack::managed_tensor*>(tensor)); }
 std::size_t tensor_bytes() { return account().held(); }
 char const* tensor_message() { return message().c_str(); }
 }

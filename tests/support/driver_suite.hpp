@@ -47,7 +47,7 @@ void behaves_as_driver_memory(char const* call) {
         });
         REQUIRE(seen.thrown > 0);
         REQUIRE(seen.reported > 0);
-        // If the allocation fails while the driver's own pool caches memory, the pool is trimmed and the call is retried.
+        // If the allocation fails while the driver's own pool caches memory, the pool is trimmed and the call is retry_result.
         REQUIRE(seen.silent <= (std::string_view{call} == "cudaMallocAsync" ? 1U : 0U));
     }
     SECTION("it is of the device it was made for") {
@@ -97,7 +97,7 @@ void behaves_as_driver_memory(char const* call) {
         auto const before = cuota::simulator::calls(call);
         auto const refused =
             thrown<cuota::out_of_memory>([&] { (void)memory.allocate_sync((std::size_t{1} << 47) + 1); });
-        CHECK(refused.facts().asked == (std::size_t{1} << 47) + 1);
+        CHECK(refused.info().requested == (std::size_t{1} << 47) + 1);
         CHECK(cuota::simulator::calls(call) == before);
     }
     SECTION("it refuses with the driver's numbers") {
@@ -110,16 +110,16 @@ void behaves_as_driver_memory(char const* call) {
         auto const refused = thrown<cuota::out_of_memory>([&] {
             (void)memory.allocate_sync(70_MiB + 1, 256, {"weights", {"train.cpp", 17}});
         });
-        cuota::refusal const& facts = refused.facts();
-        REQUIRE(facts.asked == 70_MiB + 1);
+        cuota::refusal const& facts = refused.info();
+        REQUIRE(facts.requested == 70_MiB + 1);
         REQUIRE(facts.charged == 70_MiB + 512);
         REQUIRE(facts.budgets.empty());
         REQUIRE(facts.device);
         REQUIRE(facts.device->name == "simulated");
         REQUIRE(facts.device->total == 64_MiB);
         REQUIRE(facts.device->free == before);
-        REQUIRE(facts.device->ours == 4_MiB);
-        REQUIRE(facts.would_fit == before);
+        REQUIRE(facts.device->own == 4_MiB);
+        REQUIRE(facts.max_fit == before);
         REQUIRE(has(refused.what(),
                     std::string{"cause      "} + call + ": not enough free memory on the device"));
         memory.deallocate_sync(p, 4_MiB);
@@ -130,7 +130,7 @@ void behaves_as_driver_memory(char const* call) {
         cuota::simulator::fail_call(call, 1, cudaErrorMemoryAllocation);
         cuota::simulator::fail_call("cudaMemGetInfo", 1, cudaErrorUnknown);
         auto const refused = thrown<cuota::out_of_memory>([&] { (void)memory.allocate_sync(1_MiB); });
-        REQUIRE(!refused.facts().device);
+        REQUIRE(!refused.info().device);
         REQUIRE(sim.errors.take().size() == 1);
     }
 }

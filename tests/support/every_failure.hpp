@@ -46,7 +46,7 @@ bool throws_ours(Operation& operation) {
         return false;
     } catch (cuota::cuda_error const&) {
     } catch (cuota::out_of_memory const&) {
-    } catch (cuota::misuse const&) {
+    } catch (cuota::usage_error const&) {
     } catch (cuota::data_error const&) {
     } catch (std::exception const& error) { FAIL("an error of no type of cuota's: " << error.what()); }
     return true;

@@ -78,7 +78,7 @@ void add_up(clique& all) {
                 for (std::size_t i = 0; i != count; ++i) sum[i] += from[r][i];
             for (float* const p : to) std::memcpy(p, sum.data(), count * sizeof(float));
         },
-        "all-reduce", cuota::place::here());
+        "all-reduce", cuota::source_location::current());
     cuota::event const done{between};
     for (contribution const& p : parts) cuota::stream_ref{p.stream}.wait(done);
     for (ncclComm* c : all.members) c->state = ncclSuccess;

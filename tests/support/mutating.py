@@ -89,7 +89,7 @@ class Build:
         out = words_of.index("-o")
         # Definitions that a mutation changes stand in each file, not in the build's cuota::cuota.
         self.line = [a for i, a in enumerate(words_of) if i not in (at, at + 1, out, out + 1)
-                     and a not in ("-Werror", "-DCUOTA_SEPARATE=1")]
+                     and a not in ("-Werror", "-DCUOTA_SEPARATE_COMPILATION=1")]
         if "-include" in self.line:  # was precompiled with that
             del self.line[self.line.index("-include"):self.line.index("-include") + 2]
         self.directory = mine["directory"]

@@ -116,8 +116,8 @@ public:
             one.forward_scratch = s.forward_scratch * sizeof(word);
             one.backward_scratch = s.backward_scratch * sizeof(word);
             if (s.gradient) one.gradient_bytes = *s.gradient * sizeof(word);
-            one.forward = [this](cuota::stage_run const& run) { forward(run); };
-            one.backward = [this](cuota::stage_run const& run) { backward(run); };
+            one.forward = [this](cuota::stage_context const& run) { forward(run); };
+            one.backward = [this](cuota::stage_context const& run) { backward(run); };
             all.push_back(std::move(one));
         }
         return all;
@@ -134,7 +134,7 @@ public:
     std::size_t fail_at = 0;  ///< number of the call that throws; 0 for no call
 
 private:
-    void forward(cuota::stage_run const& run) {
+    void forward(cuota::stage_context const& run) {
         count_call();
         ++forwards;
         recomputed += run.is_recomputation();
@@ -148,7 +148,7 @@ private:
         auto const saved = run.saved<word>();
         cuota::for_each_index(s, saved.size(), save_numbers{run.input<word>(), saved, run.seed()}, "save");
     }
-    void backward(cuota::stage_run const& run) {
+    void backward(cuota::stage_context const& run) {
         count_call();
         ++backwards;
         auto const s = run.stream();

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Samples that contain their own number, from a source that can be made to fail or wait.
+/// Samples that contain their own number, from a dataset that can be made to fail or wait.
 #pragma once
 
 #include <atomic>
@@ -57,6 +57,6 @@ private:
     std::shared_ptr<std::function<void(std::span<std::uint64_t const>)>> hook_;
 };
 
-static_assert(cuota::source<numbered_source>);
+static_assert(cuota::dataset<numbered_source>);
 
 }  // namespace support

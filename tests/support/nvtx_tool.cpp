@@ -29,7 +29,7 @@ std::string words_of(nvtxDomainHandle_t domain, char const* what, nvtxEventAttri
     if (a->messageType == NVTX_MESSAGE_TYPE_REGISTERED)
         text += '#' + nvtx_tool.strings[reinterpret_cast<std::uintptr_t>(a->message.registered) - 1];
     if (a->payloadType == NVTX_PAYLOAD_TYPE_UNSIGNED_INT64) text += ' ' + std::to_string(a->payload.ullValue);
-    if (a->colorType == NVTX_COLOR_ARGB) text += " in colour";
+    if (a->colorType == NVTX_COLOR_ARGB) text += " in color";
     return text;
 }
 

@@ -22,7 +22,7 @@
 namespace support {
 
 using cuota::checkpoint_stage;
-using cuota::stage_run;
+using cuota::stage_context;
 
 using budgeted_lane = cuota::budgeted<cuota::device_memory>;
 
@@ -81,8 +81,8 @@ public:
             one.saved_bytes = s.saved * sizeof(word);
             one.forward_scratch = s.forward_scratch * sizeof(word);
             one.backward_scratch = s.backward_scratch * sizeof(word);
-            one.forward = [this](stage_run const& run) { forward(run); };
-            one.backward = [this](stage_run const& run) { backward(run); };
+            one.forward = [this](stage_context const& run) { forward(run); };
+            one.backward = [this](stage_context const& run) { backward(run); };
             all.push_back(std::move(one));
         }
         return all;
@@ -108,7 +108,7 @@ public:
     bool was_elsewhere = false;  ///< true if a stage ran while the current device was not its stream's
 
 private:
-    void forward(stage_run const& run) {
+    void forward(stage_context const& run) {
         count_call(run);
         auto const s = run.stream();
         auto const scratch = run.scratch<word>();
@@ -119,7 +119,7 @@ private:
         auto const saved = run.saved<word>();
         cuota::for_each_index(s, saved.size(), save_numbers{run.input<word>(), saved, run.seed()}, "save");
     }
-    void backward(stage_run const& run) {
+    void backward(stage_context const& run) {
         count_call(run);
         auto const s = run.stream();
         auto const scratch = run.scratch<word>();
@@ -134,7 +134,7 @@ private:
                               fold_numbers{in, result, saved, scratch, gradient, sums_[run.stage()].write(s)},
                               "fold");
     }
-    void count_call(stage_run const& run) {
+    void count_call(stage_context const& run) {
         was_elsewhere = was_elsewhere || !(cuota::device::current() == run.stream().device());
         ++calls;
         if (fail_at != 0 && --fail_at == 0) throw std::runtime_error{"a stage that fails"};
@@ -163,18 +163,18 @@ private:
         bytes gradient = make(0);
         auto const range = [&](bytes& b) {
             auto const lease = b.write(s);
-            return stage_run::values::range{lease.span().data(), b.bytes()};
+            return stage_context::values::range{lease.span().data(), b.bytes()};
         };
         auto const input = [&](std::size_t i) {
             if (i != 0) return range(outputs[i - 1]);
             auto* const at = const_cast<word*>(inputs[m].data());
-            return stage_run::values::range{reinterpret_cast<std::byte*>(at), inputs[m].bytes()};
+            return stage_context::values::range{reinterpret_cast<std::byte*>(at), inputs[m].bytes()};
         };
         for (std::size_t i = 0; i != stages.size(); ++i) {
             outputs.push_back(make(stages[i].output_bytes));
             saved.push_back(make(stages[i].saved_bytes));
             bytes scratch = make(stages[i].forward_scratch);
-            stage_run::values v;
+            stage_context::values v;
             v.input = input(i);
             v.output = range(outputs[i]);
             v.saved = range(saved[i]);
@@ -184,7 +184,7 @@ private:
         for (std::size_t i = stages.size(); i-- != 0;) {
             bytes next = make(i == 0 ? 0 : stages[i - 1].output_bytes);
             bytes scratch = make(stages[i].backward_scratch);
-            stage_run::values v;
+            stage_context::values v;
             v.input = input(i);
             v.output = range(outputs[i]);
             v.saved = range(saved[i]);

@@ -51,15 +51,15 @@ struct ragged_texts {
         return made;
     }
 
-    [[nodiscard]] cuota::ragged_source<cuota::memory_source> words() const {
-        return {cuota::memory_source{"words", all_words()}, offsets};
+    [[nodiscard]] cuota::ragged_dataset<cuota::memory_dataset> words() const {
+        return {cuota::memory_dataset{"words", all_words()}, offsets};
     }
     /// Fields "words u32[*]" and "class u16"; the class is the sample's number times 3.
     [[nodiscard]] auto classed() const {
         std::vector<std::uint16_t> classes;
         for (std::size_t i = 0; i != lengths.size(); ++i)
             classes.push_back(static_cast<std::uint16_t>(3 * i));
-        return cuota::zip_source{words(), cuota::memory_source{"class", classes}};
+        return cuota::zip_dataset{words(), cuota::memory_dataset{"class", classes}};
     }
 
     std::vector<std::uint64_t> lengths;

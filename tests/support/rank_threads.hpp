@@ -28,16 +28,16 @@ struct ended_rank {
     std::vector<std::vector<float>> gradients{};
 };
 
-/// Runs `run(rank, agreement, result)` in one thread per rank.
+/// Runs `run(rank, rank_consensus, result)` in one thread per rank.
 template <class Run>
 std::vector<ended_rank> run_rank_threads(std::size_t ranks, std::chrono::nanoseconds deadline, Run run) {
-    cuota::thread_ranks const group{ranks, deadline};
+    cuota::thread_group const group{ranks, deadline};
     std::vector<ended_rank> ends(ranks);
     std::vector<std::thread> threads;
     for (std::size_t r = 0; r != ranks; ++r)
         threads.emplace_back([&, r] {
             try {
-                cuota::agreement mine = group.join(r);
+                cuota::rank_consensus mine = group.join(r);
                 run(r, mine, ends[r]);
             } catch (std::exception const& error) { ends[r].text = error.what(); }
         });

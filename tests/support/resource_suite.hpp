@@ -123,7 +123,7 @@ void honours_or_refuses_alignments(Way way) {
         void* first = nullptr;
         try {
             first = way.take(3, alignment);  // an odd size, so that the next block is not aligned by chance
-        } catch (cuota::misuse const&) { return true; }
+        } catch (cuota::usage_error const&) { return true; }
         void* const p = way.take(24, alignment);
         REQUIRE(p != nullptr);
         REQUIRE(is_aligned(first, alignment));
@@ -147,8 +147,8 @@ void refuses_the_impossible(Way way) {
          {std::numeric_limits<std::size_t>::max(), std::numeric_limits<std::size_t>::max() - 255,
           std::numeric_limits<std::size_t>::max() / 2}) {
         auto const refused = thrown<cuota::out_of_memory>([&] { (void)way.take(bytes); });
-        REQUIRE(refused.facts().asked == bytes);
-        REQUIRE(refused.facts().charged >= bytes);
+        REQUIRE(refused.info().requested == bytes);
+        REQUIRE(refused.info().charged >= bytes);
     }
     void* const p = way.take(1000);  // the resource is still usable
     REQUIRE(p != nullptr);
@@ -167,7 +167,7 @@ void behaves_as_a_resource(R memory) {
     detail::in_stream_order<R> ordered{memory, stream};
     detail::at_once<R> synced{memory, stream};
 
-    SECTION("its granule is a power of two") { REQUIRE(cuota::is_power_of_two(memory.granule())); }
+    SECTION("its granularity is a power of two") { REQUIRE(cuota::is_power_of_two(memory.granularity())); }
 
     SECTION("zero bytes are null, and can be given back") {
         REQUIRE(ordered.take(0) == nullptr);
@@ -223,13 +223,13 @@ void behaves_as_a_resource(R memory) {
         }
     }
     SECTION("the label of a request is in its refusal") {
-        if constexpr (cuota::labelled_resource<R>) {
+        if constexpr (cuota::labeled_resource<R>) {
             cuota::label const who{"weights", {"train.cpp", 17}, "floats", 4};
             auto const refused = thrown<cuota::out_of_memory>(
                 [&] { (void)memory.allocate(stream, cuota::unlimited, 256, who); });
-            REQUIRE(refused.facts().request.name == cuota::tag{"weights"});
-            REQUIRE(refused.facts().request.where.line == 17);
-            REQUIRE(std::string{refused.facts().request.unit} == "floats");
+            REQUIRE(refused.info().request.name == cuota::tag{"weights"});
+            REQUIRE(refused.info().request.where.line == 17);
+            REQUIRE(std::string{refused.info().request.unit} == "floats");
             void* const p = memory.allocate_sync(4, 256, who);
             memory.deallocate_sync(p, 4, 256);
         }

@@ -37,7 +37,7 @@ inline std::vector<std::uint64_t> first_samples(std::uint64_t n) {
 }
 
 /// Returns the result of a gather: for each field, the bytes of the samples, concatenated.
-template <cuota::source S>
+template <cuota::dataset S>
 std::vector<std::string> gathered(S const& from, std::vector<std::uint64_t> const& samples) {
     std::vector<std::string> fields;
     for (cuota::field const& f : std::span<cuota::field const>{from.fields()})

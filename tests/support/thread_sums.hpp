@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Sums over ranks that are threads: a minimal reduce_link.
+/// Sums over ranks that are threads: a minimal all_reduce_backend.
 #pragma once
 
 #include <algorithm>
@@ -63,13 +63,13 @@ public:
 
     [[nodiscard]] std::size_t ranks() const { return board_->ranks(); }
     [[nodiscard]] std::size_t scratch(std::size_t) const { return 0; }
-    std::uint64_t begin(std::span<float> elements, std::span<float>, std::shared_ptr<void const> owner,
+    std::uint64_t start(std::span<float> elements, std::span<float>, std::shared_ptr<void const> owner,
                         cuota::stream_ref) {
         board_->post(rank_, open_.size(), elements);
         open_.push_back({elements, std::move(owner), clock::now(), false});
         return open_.size() - 1;
     }
-    [[nodiscard]] bool is_over(std::uint64_t number) {
+    [[nodiscard]] bool test(std::uint64_t number) {
         sum& one = open_.at(number);
         if (one.is_over) return true;
         if (board_->missing(number) != ranks()) return false;
@@ -79,9 +79,9 @@ public:
     }
     void check() {
         for (std::uint64_t i = 0; i != open_.size(); ++i)
-            if (!open_[i].is_over && clock::now() - open_[i].begun > deadline_ && !is_over(i))
-                throw cuota::rank_gone{board_->missing(i), ranks(),
-                                       "did not contribute to a sum before the deadline"};
+            if (!open_[i].is_over && clock::now() - open_[i].begun > deadline_ && !test(i))
+                throw cuota::rank_lost_error{board_->missing(i), ranks(),
+                                             "did not contribute to a sum before the deadline"};
     }
 
 private:

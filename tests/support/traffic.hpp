@@ -11,8 +11,8 @@
 
 namespace support {
 
-/// Each function runs in a thread of its own as run(i), i = 0, 1, ..., until the object is destroyed. The constructor returns when they have
-/// run `rounds` times in all.
+/// Each function runs in a thread of its own as run(i), i = 0, 1, ..., until the object is destroyed. The constructor returns when they
+/// have run `rounds` times in all.
 class traffic {
 public:
     template <class... F>

@@ -39,7 +39,7 @@ TEST_CASE("both files of a program of two compilers run on the simulator", "[thi
 TEST_CASE("Thrust of nvcc's making is refused by the simulator, with the reason", "[third_party][nvcc]") {
     control::their_machine const machine;
     cuota::stream const s;
-    auto const error = support::thrown<cuota::misuse>([&] { run_thrust_by_nvcc(s); });
+    auto const error = support::thrown<cuota::usage_error>([&] { run_thrust_by_nvcc(s); });
     CHECK(support::has(error.what(), "compiled by nvcc for Thrust's CUDA backend"));
     CHECK(cuota::stream_ref{s}.is_idle());
 }

@@ -17,7 +17,7 @@ using cuota::detail::block_code;
 using cuota::detail::divisor_code;
 using cuota::detail::signed_code;
 
-static_assert(block_code<127>::step(0) == 0 && block_code<127>::step(127) == 1);
+static_assert(block_code<127>::scale(0) == 0 && block_code<127>::scale(127) == 1);
 
 namespace {
 
@@ -41,7 +41,7 @@ std::vector<float> magnitudes_up_to(float most, unsigned codes, std::mt19937& ra
 std::vector<float> maxima(std::mt19937& random) {
     std::vector<float> all{std::numeric_limits<float>::max(), std::numeric_limits<float>::min(), 1.0f, 127.0f,
                            254.0f};
-    // n * codes, where the step is exactly n, and the adjacent floats.
+    // n * codes, where the scale is exactly n, and the adjacent floats.
     for (std::uint32_t n = 0x10000; n < 0x20000; n += 97)
         for (std::uint32_t const codes : {127u, 254u})
             for (int d = -1; d != 2; ++d)
@@ -55,11 +55,11 @@ std::vector<float> maxima(std::mt19937& random) {
 // Returns the error minus its bound, times 2 * Codes. Exact in double: a difference of 24 bits times a factor of 8 bits.
 template <unsigned Codes>
 double error_over_bound(float x, float most) {
-    float const step = block_code<Codes>::step(most);
-    unsigned const code = block_code<Codes>::nearest(x, step);
-    float const back = block_code<Codes>::value(code, step);
+    float const scale = block_code<Codes>::scale(most);
+    unsigned const code = block_code<Codes>::nearest(x, scale);
+    float const back = block_code<Codes>::value(code, scale);
     if (code > Codes) FAIL(x << " of " << most << " has the code " << code);
-    if (static_cast<double>(back) != static_cast<double>(code) * static_cast<double>(step))
+    if (static_cast<double>(back) != static_cast<double>(code) * static_cast<double>(scale))
         FAIL("code " << code << " of " << most << " is not exact");
     return std::fabs(static_cast<double>(x) - static_cast<double>(back)) * 2 * Codes -
            static_cast<double>(most);
@@ -86,7 +86,7 @@ void expect_bound_of_denormals() {
 
 }  // namespace
 
-TEST_CASE("codes and steps are two allocations, each rounded up", "[training][block_code]") {
+TEST_CASE("codes and scales are two allocations, each rounded up", "[training][block_code]") {
     CHECK(cuota::detail::coded_bytes(0, 256, 512) == 0);
     CHECK(cuota::detail::coded_bytes(1, 256, 1) == 5);
     CHECK(cuota::detail::coded_bytes(256, 256, 1) == 260);
@@ -109,31 +109,31 @@ TEST_CASE("of denormals the bound is missed by half the smallest one at most", "
     // Up to 127 times the smallest denormal, values are exact.
     for (std::uint32_t bits = 0; bits != 128; ++bits)
         CHECK(block_code<127>::value(
-                  block_code<127>::nearest(float_of(bits), block_code<127>::step(float_of(127))),
-                  block_code<127>::step(float_of(127))) == float_of(bits));
+                  block_code<127>::nearest(float_of(bits), block_code<127>::scale(float_of(127))),
+                  block_code<127>::scale(float_of(127))) == float_of(bits));
 }
 
 TEST_CASE("signed codes keep the sign, and what is no number", "[training][block_code]") {
-    float const step = signed_code::code::step(2.0f);
-    CHECK(signed_code::of(2.0f, step) == 127);
-    CHECK(signed_code::of(-2.0f, step) == -127);
-    CHECK(signed_code::value(-127, step) == -signed_code::value(127, step));
-    CHECK(signed_code::of(-0.0f, step) == 0);
+    float const scale = signed_code::code::scale(2.0f);
+    CHECK(signed_code::of(2.0f, scale) == 127);
+    CHECK(signed_code::of(-2.0f, scale) == -127);
+    CHECK(signed_code::value(-127, scale) == -signed_code::value(127, scale));
+    CHECK(signed_code::of(-0.0f, scale) == 0);
     CHECK(signed_code::of(0, 0) == 0);
     for (float const x : {std::numeric_limits<float>::infinity(), -std::numeric_limits<float>::infinity(),
                           std::numeric_limits<float>::quiet_NaN()})
-        CHECK(std::isnan(signed_code::value(signed_code::of(x, step), step)));
+        CHECK(std::isnan(signed_code::value(signed_code::of(x, scale), scale)));
 }
 
 TEST_CASE("a divisor that is not 0 does not become 0", "[training][block_code]") {
-    float const step = divisor_code::code::step(1.0f);
-    CHECK(divisor_code::of(0, step) == 0);
-    for (float const x : {std::numeric_limits<float>::denorm_min(), 1e-20f, step * 0.49f, step})
-        CHECK(divisor_code::of(x, step) == 1);
-    CHECK(divisor_code::of(1.0f, step) == 254);
+    float const scale = divisor_code::code::scale(1.0f);
+    CHECK(divisor_code::of(0, scale) == 0);
+    for (float const x : {std::numeric_limits<float>::denorm_min(), 1e-20f, scale * 0.49f, scale})
+        CHECK(divisor_code::of(x, scale) == 1);
+    CHECK(divisor_code::of(1.0f, scale) == 254);
     CHECK(std::isnan(
-        divisor_code::value(divisor_code::of(std::numeric_limits<float>::infinity(), step), step)));
-    CHECK(divisor_code::value(254, step) <= 1.0f);
+        divisor_code::value(divisor_code::of(std::numeric_limits<float>::infinity(), scale), scale)));
+    CHECK(divisor_code::value(254, scale) <= 1.0f);
 }
 
 TEST_CASE("what is not finite does not count as a maximum", "[training][block_code]") {
@@ -148,27 +148,27 @@ TEST_CASE("what is not finite does not count as a maximum", "[training][block_co
 
 namespace {
 
-// Computes the step by division in double, then truncation. Rounding of the quotient does not matter: 53 bits distinguish any two such
+// Computes the scale by division in double, then truncation. Rounding of the quotient does not matter: 53 bits distinguish any two such
 // numbers.
 template <unsigned Codes>
-float step_by_double(float most) {
+float scale_by_double(float most) {
     auto const bits = std::bit_cast<std::uint32_t>(most);
     if (bits < 0x0080'0000u) return float_of((bits + Codes - 1) / Codes);
     auto const part = std::bit_cast<std::uint64_t>(static_cast<double>(most) / Codes);
     std::uint64_t const cut = part & ~((std::uint64_t{1} << (53 - block_code<Codes>::kept_bits)) - 1);
     return static_cast<float>(std::bit_cast<double>(cut));
 }
-unsigned nearest_by_double(float magnitude, float step) {
-    if (step == 0) return 0;
+unsigned nearest_by_double(float magnitude, float scale) {
+    if (scale == 0) return 0;
     return static_cast<unsigned>(
-        std::floor(static_cast<double>(magnitude) / static_cast<double>(step) + 0.5));
+        std::floor(static_cast<double>(magnitude) / static_cast<double>(scale) + 0.5));
 }
 
 template <unsigned Codes>
 void expect_steps_of_doubles() {
     auto const expect = [](std::uint32_t bits) {
-        if (block_code<Codes>::step(float_of(bits)) != step_by_double<Codes>(float_of(bits)))
-            FAIL("the step of " << float_of(bits) << " with " << Codes << " codes");
+        if (block_code<Codes>::scale(float_of(bits)) != scale_by_double<Codes>(float_of(bits)))
+            FAIL("the scale of " << float_of(bits) << " with " << Codes << " codes");
     };
     for (std::uint32_t fraction = 0; fraction < 0x0080'0000u; fraction += 3)  // every third of one binade
         expect(0x3f80'0000u + fraction);
@@ -184,23 +184,23 @@ template <unsigned Codes>
 void expect_codes_of_doubles() {
     std::mt19937 random{13};
     for (float const most : maxima(random)) {
-        float const step = block_code<Codes>::step(most);
-        typename block_code<Codes>::encoder const by{step};
+        float const scale = block_code<Codes>::scale(most);
+        typename block_code<Codes>::encoder const by{scale};
         for (float const x : magnitudes_up_to(most, Codes, random))
-            if (by.nearest(x) != nearest_by_double(x, step)) FAIL(x << " by steps of " << step);
+            if (by.nearest(x) != nearest_by_double(x, scale)) FAIL(x << " by scales of " << scale);
         for (unsigned code = 0; code != Codes; ++code) {  // midpoints of two codes and the adjacent floats
             auto const bits =
-                std::bit_cast<std::uint32_t>(static_cast<float>((code + 0.5) * static_cast<double>(step)));
+                std::bit_cast<std::uint32_t>(static_cast<float>((code + 0.5) * static_cast<double>(scale)));
             for (float const x : {float_of(bits - 1), float_of(bits), float_of(bits + 1)})
-                if (x <= most && by.nearest(x) != nearest_by_double(x, step))
-                    FAIL(x << " by steps of " << step);
+                if (x <= most && by.nearest(x) != nearest_by_double(x, scale))
+                    FAIL(x << " by scales of " << scale);
         }
     }
 }
 
 }  // namespace
 
-TEST_CASE("steps and codes are those that quotients in double make", "[training][block_code]") {
+TEST_CASE("scales and codes are those that quotients in double make", "[training][block_code]") {
     expect_steps_of_doubles<127>();
     expect_steps_of_doubles<254>();
     expect_codes_of_doubles<127>();

@@ -53,7 +53,7 @@ TEST_CASE("every element stands in one place, whatever the sizes", "[training][b
 TEST_CASE("no elements need no bucket, and a bucket needs room", "[training][bucket_layout]") {
     CHECK(bucket_layout{{}, 4, {}}.size() == 0);
     CHECK(bucket_layout{{0, 0}, 4, {}}.size() == 0);
-    CHECK_THROWS_AS((bucket_layout{{1}, 0, {}}), cuota::misuse);
+    CHECK_THROWS_AS((bucket_layout{{1}, 0, {}}), cuota::usage_error);
 }
 
 }  // namespace

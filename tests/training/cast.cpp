@@ -25,8 +25,8 @@ using cuota::half;
 using support::has;
 using support::thrown;
 
-static_assert(cuota::stored_float<float> && cuota::stored_float<half> && !cuota::stored_float<double>);
-static_assert(cuota::stored_half<bfloat16> && !cuota::stored_half<float> && !cuota::stored_half<short>);
+static_assert(cuota::storage_float<float> && cuota::storage_float<half> && !cuota::storage_float<double>);
+static_assert(cuota::storage_half<bfloat16> && !cuota::storage_half<float> && !cuota::storage_half<short>);
 
 namespace {
 
@@ -129,7 +129,7 @@ TEST_CASE("a cast between different counts is refused", "[training][cast][gpu]")
     cast_scene const on;
     device_buffer<float> const from{{1, 2, 3}, on.s, on.pool};
     device_buffer<half> to{2, on.s, on.pool};
-    cuota::misuse const error = thrown<cuota::misuse>([&] { cuota::cast(on.s, from, to); });
+    cuota::usage_error const error = thrown<cuota::usage_error>([&] { cuota::cast(on.s, from, to); });
     CHECK(has(error.what(), "cast: element counts differ: 3 and 2"));
     CHECK(has(error.where().file, "cast.cpp"));
     CHECK(to.to_vector(on.s) == std::vector<half>(2, half{0.0f}));
@@ -144,7 +144,7 @@ TEST_CASE("a cast onto its own memory is refused, and one beside it is not", "[t
             cuota::cast(on.s, all.span().subspan(from, count), all.span().subspan(to, count));
         };
         for (std::size_t const at : {0u, 1u, 2u})
-            CHECK(has(thrown<cuota::misuse>([&] { cast_at(at, 1, 2); }).what(), "overlap"));
+            CHECK(has(thrown<cuota::usage_error>([&] { cast_at(at, 1, 2); }).what(), "overlap"));
         cast_at(2, 0, 2);
     }
     CHECK(some.to_vector(on.s) == std::vector<float>{3, 4, 3, 4});

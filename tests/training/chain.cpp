@@ -16,7 +16,7 @@ using cuota::chain_stage;
 namespace {
 
 [[nodiscard]] std::string complaint_about(chain const& c) {
-    return support::thrown<cuota::misuse>([&] { c.check(); }).what();
+    return support::thrown<cuota::usage_error>([&] { c.check(); }).what();
 }
 
 }  // namespace
@@ -42,10 +42,10 @@ TEST_CASE("a chain rounds each of its sizes up, and nothing else", "[training][c
     CHECK(other.stages[0].gradient() == 513);
     CHECK(other.rounded_to(512).stages[0].gradient() == 1024);
     unsigned const line = __LINE__ + 1;
-    auto const refused = support::thrown<cuota::misuse>([&] { (void)c.rounded_to(500); });
+    auto const refused = support::thrown<cuota::usage_error>([&] { (void)c.rounded_to(500); });
     CHECK(refused.where().line == line);
-    CHECK(support::has(refused.what(), "chain::rounded_to: granule 500 is not a power of two"));
-    CHECK_THROWS_AS(c.rounded_to(0), cuota::misuse);
+    CHECK(support::has(refused.what(), "chain::rounded_to: granularity 500 is not a power of two"));
+    CHECK_THROWS_AS(c.rounded_to(0), cuota::usage_error);
 }
 
 TEST_CASE("a chain that is none is refused with what is wrong", "[training][chain]") {

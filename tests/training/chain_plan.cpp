@@ -18,9 +18,9 @@
 #include "support/thrown.hpp"
 
 using cuota::chain;
+using cuota::chain_cost;
 using cuota::chain_plan;
-using cuota::chain_run;
-using cuota::least_chain_bytes;
+using cuota::min_chain_bytes;
 using cuota::simulate;
 using cuota::unlimited;
 
@@ -147,7 +147,7 @@ private:
     std::priority_queue<entry, std::vector<entry>, std::greater<>> todo_;
 };
 
-[[nodiscard]] std::optional<chain_run> run_in_room(chain const& c, std::size_t room, std::size_t slots) {
+[[nodiscard]] std::optional<chain_cost> run_in_room(chain const& c, std::size_t room, std::size_t slots) {
     try {
         return simulate(c, chain_plan(c, room, slots));
     } catch (cuota::out_of_memory const&) { return std::nullopt; }
@@ -164,7 +164,7 @@ TEST_CASE("a chain plan is the fastest memory-persistent schedule in every room"
         chain const c = random.with(random.between(1, 5), random.between(1, 9));
         std::vector<all_schedules::result> const best = all_schedules{c}.best();
         with_choices += best.size() > 2;
-        wrong += least_chain_bytes(c) != best.back().peak;
+        wrong += min_chain_bytes(c) != best.back().peak;
         for (std::size_t k = 0; k != best.size(); ++k) {
             std::size_t const room = best[k].peak;
             auto const exact = run_in_room(c, room, room + 1);
@@ -189,9 +189,9 @@ TEST_CASE("a chain plan fits whatever its slots, and is no slower than the plans
     std::size_t beside_sqrt = 0;
     for (int round = 0; round != 400; ++round) {
         chain const c = random.with(random.between(1, 14), std::size_t{1} << random.between(1, 55));
-        std::size_t const least = least_chain_bytes(c);
-        chain_run const all = simulate(c, store_all_plan(c));
-        chain_run const segments = simulate(c, sqrt_plan(c));
+        std::size_t const least = min_chain_bytes(c);
+        chain_cost const all = simulate(c, store_all_plan(c));
+        chain_cost const segments = simulate(c, sqrt_plan(c));
         std::array<std::size_t, 5> const some_slots{1, 2, 7, 50, 500};
         std::size_t const slots = some_slots[random.between(0, 4)];
         for (std::size_t room : {least, random.between(least, all.peak), segments.peak, all.peak}) {
@@ -215,8 +215,8 @@ TEST_CASE("more room never makes a chain plan slower, where nothing is rounded",
     for (int round = 0; round != 100; ++round) {
         chain const c = random.with(random.between(2, 12), 6);
         std::size_t const all = simulate(c, store_all_plan(c)).peak;
-        double before = simulate(c, chain_plan(c, least_chain_bytes(c), unlimited)).time;
-        for (std::size_t room = least_chain_bytes(c) + 1; room <= all; ++room) {
+        double before = simulate(c, chain_plan(c, min_chain_bytes(c), unlimited)).time;
+        for (std::size_t room = min_chain_bytes(c) + 1; room <= all; ++room) {
             double const now = simulate(c, chain_plan(c, room, unlimited)).time;
             slower += now > before;
             faster += now < before;
@@ -240,12 +240,12 @@ TEST_CASE("finer slots come as near as they are fine", "[training][chain_plan]")
 TEST_CASE("a hundred stages have a plan that beats their segments", "[training][chain_plan]") {
     random_chains random{14};
     chain const c = random.with(100, 1'000'000);
-    chain_run const segments = simulate(c, sqrt_plan(c));
-    chain_run const run = simulate(c, chain_plan(c, segments.peak));
+    chain_cost const segments = simulate(c, sqrt_plan(c));
+    chain_cost const run = simulate(c, chain_plan(c, segments.peak));
     CHECK(run.peak <= segments.peak);
     CHECK(run.time < 0.97 * segments.time);
-    chain_run const least = simulate(c, chain_plan(c, least_chain_bytes(c)));
-    CHECK(least.peak <= least_chain_bytes(c));
+    chain_cost const least = simulate(c, chain_plan(c, min_chain_bytes(c)));
+    CHECK(least.peak <= min_chain_bytes(c));
     CHECK(run.time < least.time);
 }
 
@@ -259,13 +259,13 @@ TEST_CASE("a chain plan keeps what is dear to run and drops what is cheap", "[tr
 TEST_CASE("a room that is too small is refused with the least that would do, and the stage",
           "[training][chain_plan]") {
     chain c{{{1024, 0}, {1024, 2048, 0, 4096}, {1024, 0}, {4, 0}}, 0, 0};
-    std::size_t const least = least_chain_bytes(c);
+    std::size_t const least = min_chain_bytes(c);
     CHECK(least == 1024 + (1024 + 2048) + 1024 + 1024 + 4096);
     CHECK(simulate(c, chain_plan(c, least)).peak == least);
     unsigned const line = __LINE__ + 1;
     auto const refused = support::thrown<cuota::out_of_memory>([&] { (void)chain_plan(c, least - 1); });
-    cuota::refusal const& facts = refused.facts();
-    CHECK(facts.asked == least);
+    cuota::refusal const& facts = refused.info();
+    CHECK(facts.requested == least);
     CHECK(facts.charged == least);
     CHECK(!support::has(refused.what(), "ask for"));  // no smaller request would be a plan
     CHECK(facts.request.name == cuota::tag{"chain_plan"});
@@ -274,28 +274,28 @@ TEST_CASE("a room that is too small is refused with the least that would do, and
           "the smallest plan with recomputation needs 10.0 KiB (stage 1 backward); the limit is 10.0 KiB");
     c.stages[0].forward_scratch = 1'000'000;
     auto const other = support::thrown<cuota::out_of_memory>([&] { (void)chain_plan(c, 0); });
-    CHECK(support::has(other.facts().cause, "needs 977.6 KiB (stage 0 forward); the limit is 0 B"));
+    CHECK(support::has(other.info().cause, "needs 977.6 KiB (stage 0 forward); the limit is 0 B"));
 }
 
 TEST_CASE("a chain plan of nothing, or without slots, or with too many, is refused",
           "[training][chain_plan]") {
     chain const c{{{1, 9}, {1, 9}, {1, 9}}, 0, 0};
     unsigned const line = __LINE__ + 1;
-    auto const refused = support::thrown<cuota::misuse>([&] { (void)chain_plan(c, 20, 0); });
+    auto const refused = support::thrown<cuota::usage_error>([&] { (void)chain_plan(c, 20, 0); });
     CHECK(refused.where().line == line);
-    CHECK_THROWS_AS(chain_plan({}, 20), cuota::misuse);
-    CHECK_THROWS_AS(least_chain_bytes({}), cuota::misuse);
+    CHECK_THROWS_AS(chain_plan({}, 20), cuota::usage_error);
+    CHECK_THROWS_AS(min_chain_bytes({}), cuota::usage_error);
     std::size_t const big = unlimited / 40;
     chain const huge{{{big, 4 * big}, {big, 4 * big}, {big, 4 * big}}, 0, 0};
     auto const too_many =
-        support::thrown<cuota::misuse>([&] { (void)chain_plan(huge, 13 * big, unlimited); });
+        support::thrown<cuota::usage_error>([&] { (void)chain_plan(huge, 13 * big, unlimited); });
     CHECK(support::has(too_many.what(), "slots exceeds the supported size"));
     CHECK(simulate(huge, chain_plan(huge, 13 * big)).peak <= 13 * big);
 }
 
 TEST_CASE("a chain that takes nothing fits in no room", "[training][chain_plan]") {
     chain const c{{{}, {}, {}}, 0, 0};
-    CHECK(least_chain_bytes(c) == 0);
+    CHECK(min_chain_bytes(c) == 0);
     CHECK(schedule_text(chain_plan(c, 0)) == "S0 S1 S2 B2 B1 B0");
 }
 
@@ -311,7 +311,7 @@ TEST_CASE(
     c.stages[3].backward_scratch = 150;  // so large that stage 1's output cannot be kept
 
     // Stages 0 and 1 run again, before B2, while 1000 bytes of gradient wait.
-    CHECK(cuota::least_chain_bytes(c) == 1200);
+    CHECK(cuota::min_chain_bytes(c) == 1200);
     CHECK(simulate(c, cuota::chain_plan(c, 1200)).peak == 1200);
     CHECK_THROWS_AS(cuota::chain_plan(c, 1199), cuota::out_of_memory);
 }

@@ -24,12 +24,12 @@ using support::number_chain;
 namespace {
 
 /// Returns the maximum of live bytes, by summation.
-[[nodiscard]] std::size_t most_alive(std::vector<cuota::lifetime> const& requests, std::size_t granule) {
+[[nodiscard]] std::size_t most_alive(std::vector<cuota::lifetime> const& requests, std::size_t granularity) {
     std::size_t most = 0;
     for (cuota::lifetime const& at : requests) {
         std::size_t alive = 0;
         for (cuota::lifetime const& l : requests)
-            if (l.from <= at.from && at.from < l.until) alive += cuota::round_up(l.size, granule);
+            if (l.from <= at.from && at.from < l.until) alive += cuota::round_up(l.size, granularity);
         most = std::max(most, alive);
     }
     return most;
@@ -37,7 +37,7 @@ namespace {
 
 [[nodiscard]] std::vector<chain_schedule> some_schedules(cuota::chain const& sizes) {
     std::size_t const most = simulate(sizes, cuota::store_all_plan(sizes)).peak;
-    std::size_t const least = cuota::least_chain_bytes(sizes);
+    std::size_t const least = cuota::min_chain_bytes(sizes);
     std::vector<chain_schedule> all{cuota::store_all_plan(sizes), cuota::sqrt_plan(sizes),
                                     cuota::chain_plan(sizes, least),
                                     cuota::chain_plan(sizes, (least + most) / 2)};
@@ -55,9 +55,9 @@ TEST_CASE("the requests of a chain are at most what its simulation holds", "[tra
         for (support::number_stage const& s : support::random_number_stages(1 + seed % 7, seed))
             sizes.stages.push_back({s.output, s.saved, s.forward_scratch, s.backward_scratch});
         for (chain_schedule const& plan : some_schedules(sizes))
-            for (std::size_t const granule : {std::size_t{1}, std::size_t{256}})
-                CHECK(most_alive(chain_requests(sizes, plan), granule) ==
-                      simulate(sizes.rounded_to(granule), plan).peak);
+            for (std::size_t const granularity : {std::size_t{1}, std::size_t{256}})
+                CHECK(most_alive(chain_requests(sizes, plan), granularity) ==
+                      simulate(sizes.rounded_to(granularity), plan).peak);
     }
 }
 
@@ -74,11 +74,11 @@ TEST_CASE("a chain runs from one slab that was charged before it ran, every requ
             INFO("chain " << seed << ": " << schedule_text(plan));
             cuota::budget const account{"device", cuota::unlimited};
             cuota::step_plan memory{cuota::budgeted<cuota::device_memory>{account}};
-            memory.expect(chain_requests(sizes, plan));
+            memory.set_plan(chain_requests(sizes, plan));
             memory.prepare();
             std::size_t const slab = memory.planned().peak;
-            std::size_t const charged = account.now().held;
-            CHECK(charged == cuota::round_up(slab, cuota::device_memory::granule()));
+            std::size_t const charged = account.info().held;
+            CHECK(charged == cuota::round_up(slab, cuota::device_memory::granularity()));
             {
                 cuota::checkpointed one{stages, plan, stream, memory.resource()};
                 for (int turn = 0; turn != 3; ++turn) {
@@ -90,7 +90,7 @@ TEST_CASE("a chain runs from one slab that was charged before it ran, every requ
                     CHECK(net.sums() == right);
                 }
             }
-            CHECK(account.now().peak == charged);  // no request was served elsewhere
+            CHECK(account.info().peak == charged);  // no request was served elsewhere
             CHECK(memory.planned().lower_bound == simulate(sizes.rounded_to(256), plan).peak);
             without_waste += slab == memory.planned().lower_bound;
             ++plans;
@@ -103,5 +103,5 @@ TEST_CASE("requests are of a schedule", "[training][chain_requests]") {
     cuota::chain sizes;
     sizes.stages.resize(2);
     CHECK(chain_requests(sizes, cuota::store_all_plan(sizes)).empty());  // all sizes are 0
-    CHECK_THROWS_AS(chain_requests(sizes, {}), cuota::misuse);
+    CHECK_THROWS_AS(chain_requests(sizes, {}), cuota::usage_error);
 }

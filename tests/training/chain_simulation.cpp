@@ -11,8 +11,8 @@
 #include "support/thrown.hpp"
 
 using cuota::chain;
+using cuota::chain_cost;
 using cuota::chain_op;
-using cuota::chain_run;
 using cuota::chain_schedule;
 using cuota::simulate;
 
@@ -24,7 +24,7 @@ namespace {
     for (std::size_t at = 0; at < text.size(); ++at)
         if (text[at] >= 'A') {
             auto const act = std::string{"FSBDOI"}.find(text[at]);
-            schedule.push_back({static_cast<cuota::chain_act>(act), std::stoul(text.substr(at + 1))});
+            schedule.push_back({static_cast<cuota::chain_op_kind>(act), std::stoul(text.substr(at + 1))});
         }
     return schedule;
 }
@@ -35,7 +35,7 @@ namespace {
 }
 
 [[nodiscard]] std::string broken_rule(std::string const& schedule) {
-    return support::thrown<cuota::misuse>([&] { (void)simulate(three_stages(), schedule_of(schedule)); })
+    return support::thrown<cuota::usage_error>([&] { (void)simulate(three_stages(), schedule_of(schedule)); })
         .what();
 }
 
@@ -53,13 +53,13 @@ TEST_CASE("a schedule reads as its letters", "[training][chain_simulation]") {
 }
 
 TEST_CASE("keeping everything peaks where the sums by hand do", "[training][chain_simulation]") {
-    chain_run const run = simulate(three_stages(), schedule_of("S0 S1 S2 B2 B1 B0"));
+    chain_cost const run = simulate(three_stages(), schedule_of("S0 S1 S2 B2 B1 B0"));
     // B2 holds all records, the gradient of stage 1 and scratch.
     CHECK(run.peak == 11 + 22 + 44 + 2 + 4000);
     CHECK(run.peak_op == 3);
     CHECK(run.time == 63);
     CHECK(run.compute_time == 63);
-    CHECK(run.forwards == 3);
+    CHECK(run.forward_runs == 3);
     CHECK(run.recomputed == 0);
     CHECK(run.recomputed_time == 0);
     CHECK(run.host_peak == 0);
@@ -71,7 +71,7 @@ TEST_CASE("each op holds what it should while it runs", "[training][chain_simula
         chain c = three_stages();
         for (cuota::chain_stage& s : c.stages) s.forward_scratch = s.backward_scratch = 0;
         (backward ? c.stages[scratch_of].backward_scratch : c.stages[scratch_of].forward_scratch) = 10'000;
-        chain_run const run = simulate(c, schedule_of("F0 F1 D0 S2 B2 D1 S0 S1 B1 B0"));
+        chain_cost const run = simulate(c, schedule_of("F0 F1 D0 S2 B2 D1 S0 S1 B1 B0"));
         return std::pair{run.peak, run.peak_op};
     };
     CHECK(peak_with(0, false) == std::pair<std::size_t, std::size_t>{10'000 + 2 + 11, 6});  // gradient of 1
@@ -83,8 +83,8 @@ TEST_CASE("each op holds what it should while it runs", "[training][chain_simula
 }
 
 TEST_CASE("what is run again is counted, and timed", "[training][chain_simulation]") {
-    chain_run const run = simulate(three_stages(), schedule_of("F0 F1 D0 S2 B2 D1 F0 S1 B1 D0 S0 B0"));
-    CHECK(run.forwards == 6);
+    chain_cost const run = simulate(three_stages(), schedule_of("F0 F1 D0 S2 B2 D1 F0 S1 B1 D0 S0 B0"));
+    CHECK(run.forward_runs == 6);
     CHECK(run.recomputed == 3);
     CHECK(run.recomputed_time == 1 + 4 + 1);
     CHECK(run.time == 63 + 6);
@@ -95,15 +95,15 @@ TEST_CASE("a record on the host is off the device, from the offload to the fetch
           "[training][chain_simulation]") {
     chain c = three_stages();
     for (cuota::chain_stage& s : c.stages) s.forward_scratch = s.backward_scratch = 0;
-    chain_run const run = simulate(c, schedule_of("S0 S1 O0 S2 B2 I0 B1 B0"));
+    chain_cost const run = simulate(c, schedule_of("S0 S1 O0 S2 B2 I0 B1 B0"));
     CHECK(run.peak == 22 + 44 + 2);  // B2, without stage 0
     CHECK(run.peak_op == 4);
     CHECK(run.host_peak == 11);
     CHECK(run.offloaded_bytes == 11);
-    chain_run const fetched_early = simulate(c, schedule_of("S0 S1 O0 S2 I0 B2 B1 B0"));
+    chain_cost const fetched_early = simulate(c, schedule_of("S0 S1 O0 S2 I0 B2 B1 B0"));
     CHECK(fetched_early.peak == 11 + 22 + 44 + 2);
     CHECK(fetched_early.host_peak == 11);
-    chain_run const twice = simulate(c, schedule_of("S0 S1 O0 S2 I0 O0 B2 I0 B1 B0"));
+    chain_cost const twice = simulate(c, schedule_of("S0 S1 O0 S2 I0 O0 B2 I0 B1 B0"));
     CHECK(twice.host_peak == 11);
     CHECK(twice.offloaded_bytes == 22);
 }
@@ -180,7 +180,7 @@ TEST_CASE("a schedule that breaks a rule is told the op and the rule", "[trainin
 
 TEST_CASE("what simulate refuses is told where it was called", "[training][chain_simulation]") {
     unsigned const line = __LINE__ + 1;
-    auto const op = support::thrown<cuota::misuse>([&] { (void)simulate(three_stages(), {{}, {}}); });
+    auto const op = support::thrown<cuota::usage_error>([&] { (void)simulate(three_stages(), {{}, {}}); });
     CHECK(op.where().line == line);
-    CHECK_THROWS_AS(simulate({}, {}), cuota::misuse);
+    CHECK_THROWS_AS(simulate({}, {}), cuota::usage_error);
 }

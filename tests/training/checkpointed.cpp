@@ -41,7 +41,7 @@ using budgeted_pinned = cuota::budgeted<cuota::pinned_memory>;
 struct checkpoint_case {
     explicit checkpoint_case(std::size_t stages, unsigned seed)
         : net{support::random_number_stages(stages, seed), 300, stream},
-          sizes{cuota::chain_of(net.stages(), cuota::device_memory::granule())} {
+          sizes{cuota::chain_of(net.stages(), cuota::device_memory::granularity())} {
         right = run(cuota::store_all_plan(sizes), cuota::device_memory{});
     }
     [[nodiscard]] std::vector<word> run(chain_schedule const& plan, cuota::any_resource memory,
@@ -64,7 +64,7 @@ void for_each_checkpoint_plan(checkpoint_case const& c, std::function<void(chain
     f(cuota::store_all_plan(c.sizes));
     f(cuota::sqrt_plan(c.sizes));
     std::size_t const most = c.peak_of(cuota::store_all_plan(c.sizes));
-    std::size_t const least = cuota::least_chain_bytes(c.sizes);
+    std::size_t const least = cuota::min_chain_bytes(c.sizes);
     for (std::size_t i = 0; i <= 6; ++i) f(cuota::chain_plan(c.sizes, least + (most - least) * i / 6));
     for (std::size_t i = 0; i <= 6; ++i) {
         try {
@@ -84,14 +84,14 @@ TEST_CASE("gradients are the same bit for bit under every plan, and the measured
             INFO("chain " << seed << ": " << schedule_text(plan));
             budget const on_device{"device", cuota::unlimited};
             budget const in_host{"host", cuota::unlimited};
-            cuota::chain_run const expected = simulate(c.sizes, plan);
+            cuota::chain_cost const expected = simulate(c.sizes, plan);
 
             CHECK(c.run(plan, budgeted_device{on_device}, budgeted_pinned{in_host}) == c.right);
 
-            CHECK(on_device.now().peak == expected.peak);
-            CHECK(on_device.now().held == 0);
-            CHECK((in_host.now().peak != 0) == (expected.host_peak != 0));
-            CHECK(in_host.now().held == 0);
+            CHECK(on_device.info().peak == expected.peak);
+            CHECK(on_device.info().held == 0);
+            CHECK((in_host.info().peak != 0) == (expected.host_peak != 0));
+            CHECK(in_host.info().held == 0);
             ++plans;
             offloading += expected.host_peak != 0;
             recomputing += expected.recomputed != 0;
@@ -109,7 +109,7 @@ TEST_CASE("a pool that serves a plan allocates its peak and no more", "[training
         cuota::scoped_pool pool{cuota::any_resource{cuota::device_memory{}}};
         CHECK(c.run(plan, pool.resource()) == c.right);
         CHECK(pool.stats().peak_allocated ==
-              simulate(cuota::chain_of(c.net.stages(), pool.resource().granule()), plan).peak);
+              simulate(cuota::chain_of(c.net.stages(), pool.resource().granularity()), plan).peak);
     });
 }
 
@@ -120,8 +120,8 @@ TEST_CASE("stages run as often as the plan says, and are told when it is not the
         INFO(schedule_text(plan));
         c.net.forwards = c.net.recomputed = c.net.backwards = 0;
         CHECK(c.run(plan, cuota::device_memory{}) == c.right);
-        cuota::chain_run const expected = simulate(c.sizes, plan);
-        CHECK(c.net.forwards == expected.forwards);
+        cuota::chain_cost const expected = simulate(c.sizes, plan);
+        CHECK(c.net.forwards == expected.forward_runs);
         CHECK(c.net.recomputed == expected.recomputed);
         CHECK(c.net.backwards == c.sizes.stages.size());
     });
@@ -161,20 +161,20 @@ TEST_CASE("a step that is refused at any allocation holds nothing, and the next 
     for_each_checkpoint_plan(c, [&](chain_schedule const& plan) {
         INFO(schedule_text(plan));
         std::size_t const peak = c.peak_of(plan);
-        std::size_t const step = cuota::device_memory::granule();
+        std::size_t const step = cuota::device_memory::granularity();
         for (std::size_t limit = 0; limit < peak; limit += step * 2) {
             budget account{"device", peak};
             checkpointed net{c.net.stages(), plan, c.stream, budgeted_device{account}};
             {
                 auto const elsewhere = account.reserve(peak - limit, "others");
                 CHECK_THROWS_AS(net.run(c.net.input(), 7), cuota::budget_exceeded);
-                CHECK(account.now().held == peak - limit);
+                CHECK(account.info().held == peak - limit);
                 ++refused;
             }
             c.net.clear();
             net.run(c.net.input(), 7);
             CHECK(c.net.sums() == c.right);
-            CHECK(account.now().held == 0);
+            CHECK(account.info().held == 0);
         }
     });
     CHECK(refused > 50);
@@ -185,11 +185,11 @@ TEST_CASE("what a stage throws comes out, and nothing stays held", "[training][c
     for_each_checkpoint_plan(c, [&](chain_schedule const& plan) {
         budget const account{"device", cuota::unlimited};
         checkpointed net{c.net.stages(), plan, c.stream, budgeted_device{account}};
-        cuota::chain_run const expected = simulate(c.sizes, plan);
-        for (std::size_t call = 1; call <= expected.forwards + c.sizes.stages.size(); ++call) {
+        cuota::chain_cost const expected = simulate(c.sizes, plan);
+        for (std::size_t call = 1; call <= expected.forward_runs + c.sizes.stages.size(); ++call) {
             c.net.fail_at = call;
             CHECK_THROWS_AS(net.run(c.net.input(), 7), std::runtime_error);
-            CHECK(account.now().held == 0);
+            CHECK(account.info().held == 0);
         }
         c.net.fail_at = 0;
         c.net.clear();
@@ -209,15 +209,15 @@ TEST_CASE("places in host memory are taken at construction, all or nothing",
         checkpointed const net{c.net.stages(), plan, c.stream, cuota::device_memory{}, budgeted_pinned{host}};
         bytes = net.host_bytes();
         CHECK(bytes != 0);
-        CHECK(host.now().held == bytes);
+        CHECK(host.info().held == bytes);
     }
-    CHECK(host.now().held == 0);
+    CHECK(host.info().held == 0);
 
     auto const elsewhere = host.reserve(host.limit() - bytes + 1, "others");
     CHECK_THROWS_AS(
         (checkpointed{c.net.stages(), plan, c.stream, cuota::device_memory{}, budgeted_pinned{host}}),
         cuota::budget_exceeded);
-    CHECK(host.now().held == host.limit() - bytes + 1);
+    CHECK(host.info().held == host.limit() - bytes + 1);
 }
 
 TEST_CASE("what cannot be run is misuse that names it", "[training][checkpointed][gpu]") {
@@ -226,7 +226,7 @@ TEST_CASE("what cannot be run is misuse that names it", "[training][checkpointed
     auto const refused = [&](std::vector<cuota::checkpoint_stage> stages, chain_schedule const& p,
                              cuota::any_resource host = cuota::pinned_memory{}) {
         return std::string{
-            support::thrown<cuota::misuse>([&] {
+            support::thrown<cuota::usage_error>([&] {
                 checkpointed const net{std::move(stages), p, c.stream, cuota::device_memory{}, host};
             }).what()};
     };
@@ -239,11 +239,11 @@ TEST_CASE("what cannot be run is misuse that names it", "[training][checkpointed
     chain_schedule wrong = plan;
     std::swap(wrong[0], wrong[1]);
     CHECK_FALSE(refused(c.net.stages(), wrong).empty());
-    using cuota::chain_act;
-    chain_schedule const away{{chain_act::forward_saving, 0},
-                              {chain_act::offload, 0},
-                              {chain_act::fetch, 0},
-                              {chain_act::backward, 0}};
+    using cuota::chain_op_kind;
+    chain_schedule const away{{chain_op_kind::forward_saving, 0},
+                              {chain_op_kind::offload, 0},
+                              {chain_op_kind::fetch, 0},
+                              {chain_op_kind::backward, 0}};
     auto one = c.net.stages();
     one.resize(1);
     CHECK(support::has(refused(one, away, cuota::device_memory{}), "be offloaded to pinned host memory"));
@@ -257,19 +257,19 @@ TEST_CASE("a stage asks for its values as what they are", "[training][checkpoint
     stages[1].name = "middle";
     chain_schedule const plan = cuota::store_all_plan(c.sizes);
     auto const refused = [&] {
-        return std::string{support::thrown<cuota::misuse>([&] {
+        return std::string{support::thrown<cuota::usage_error>([&] {
                                checkpointed net{stages, plan, c.stream, cuota::device_memory{}};
                                net.run(c.net.input(), 1);
                            }).what()};
     };
-    stages[1].forward = [](cuota::stage_run const& run) { (void)run.result<word>(); };
+    stages[1].forward = [](cuota::stage_context const& run) { (void)run.result<word>(); };
     CHECK(support::has(refused(), "result of stage 1 (middle)"));
     stages[1] = c.net.stages()[1];
-    stages[1].backward = [](cuota::stage_run const& run) { (void)run.output<word>(); };
+    stages[1].backward = [](cuota::stage_context const& run) { (void)run.output<word>(); };
     CHECK(support::has(refused(), "output of stage 1"));
     struct odd {
         unsigned char bytes[7919];
     };
-    stages[1].backward = [](cuota::stage_run const& run) { (void)run.input<odd>(); };
+    stages[1].backward = [](cuota::stage_context const& run) { (void)run.input<odd>(); };
     CHECK(support::has(refused(), "not a whole number of elements of 7'919"));
 }

@@ -21,7 +21,7 @@
 #include "support/machine.hpp"
 #include "support/number_chain.hpp"
 
-using cuota::chain_act;
+using cuota::chain_op_kind;
 using cuota::chain_schedule;
 using cuota::checkpointed;
 using support::calls_since;
@@ -34,10 +34,12 @@ namespace {
 
 /// Returns a schedule of five stages that offloads and fetches the first one while others run.
 [[nodiscard]] chain_schedule one_stage_away() {
-    return {{chain_act::forward_saving, 0}, {chain_act::forward_saving, 1}, {chain_act::offload, 0},
-            {chain_act::forward_saving, 2}, {chain_act::forward_saving, 3}, {chain_act::forward_saving, 4},
-            {chain_act::backward, 4},       {chain_act::fetch, 0},          {chain_act::backward, 3},
-            {chain_act::backward, 2},       {chain_act::backward, 1},       {chain_act::backward, 0}};
+    return {{chain_op_kind::forward_saving, 0}, {chain_op_kind::forward_saving, 1},
+            {chain_op_kind::offload, 0},        {chain_op_kind::forward_saving, 2},
+            {chain_op_kind::forward_saving, 3}, {chain_op_kind::forward_saving, 4},
+            {chain_op_kind::backward, 4},       {chain_op_kind::fetch, 0},
+            {chain_op_kind::backward, 3},       {chain_op_kind::backward, 2},
+            {chain_op_kind::backward, 1},       {chain_op_kind::backward, 0}};
 }
 [[nodiscard]] std::vector<support::number_stage> five_stages() {
     return std::vector<support::number_stage>(5, {400, 300, 100, 100});
@@ -52,7 +54,8 @@ namespace {
     return net.sums();
 }
 [[nodiscard]] cuota::scoped_pool roomy_pool() {
-    return cuota::scoped_pool{cuota::any_resource{cuota::device_memory{}}, {.initial = std::size_t{1} << 20}};
+    return cuota::scoped_pool{cuota::any_resource{cuota::device_memory{}},
+                              {.initial_size = std::size_t{1} << 20}};
 }
 
 }  // namespace
@@ -68,7 +71,7 @@ TEST_CASE("a stream of stages waits for a copy only where the record is used, an
     std::vector<std::uint64_t> seen;  // waits enqueued between stage runs
     for (cuota::checkpoint_stage& s : stages)
         for (auto* const f : {&s.forward, &s.backward})
-            *f = [&, inside = *f](cuota::stage_run const& run) {
+            *f = [&, inside = *f](cuota::stage_context const& run) {
                 seen.push_back(waits ? waits->count() : 0);
                 inside(run);
                 waits.emplace("cudaStreamWaitEvent");

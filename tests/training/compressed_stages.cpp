@@ -68,12 +68,12 @@ public:
             float const w = 0.9f + 0.002f * static_cast<float>(i);
             all[i].name = "affine";
             all[i].output_bytes = all[i].forward_scratch = count_ * sizeof(float);
-            all[i].forward = [this, w](cuota::stage_run const& run) {
+            all[i].forward = [this, w](cuota::stage_context const& run) {
                 cuota::for_each_index(run.stream(), count_,
                                       affine_forward{run.input<float>(), run.output<float>(),
                                                      run.scratch<float>(), w, run.stage()});
             };
-            all[i].backward = [this, w](cuota::stage_run const& run) {
+            all[i].backward = [this, w](cuota::stage_context const& run) {
                 cuota::for_each_index(
                     run.stream(), 1,
                     affine_backward{run.input<float>(), run.result<float>(), run.output_gradient<float>(),
@@ -115,7 +115,7 @@ struct take_over {
 };
 
 [[nodiscard]] std::size_t store_all_peak(std::vector<cuota::checkpoint_stage> const& stages) {
-    cuota::chain const sizes = cuota::chain_of(stages, cuota::device_memory::granule());
+    cuota::chain const sizes = cuota::chain_of(stages, cuota::device_memory::granularity());
     return simulate(sizes, cuota::store_all_plan(sizes)).peak;
 }
 
@@ -128,15 +128,15 @@ TEST_CASE("a chain with compressed outputs has nearly the gradients of one witho
     affine_chain net{40, 2000, stream};
     auto const plain = net.stages();
     auto const packed = compressed_stages(plain);
-    cuota::chain const sizes = cuota::chain_of(packed, cuota::device_memory::granule());
+    cuota::chain const sizes = cuota::chain_of(packed, cuota::device_memory::granularity());
     cuota::budget const account{"device", cuota::unlimited};
 
     auto const exact = net.gradients(plain, cuota::store_all_plan(sizes));
     auto const found =
         net.gradients(packed, cuota::store_all_plan(sizes), cuota::budgeted<cuota::device_memory>{account});
 
-    CHECK(account.now().peak == simulate(sizes, cuota::store_all_plan(sizes)).peak);
-    CHECK(account.now().peak * 2 < store_all_peak(plain));
+    CHECK(account.info().peak == simulate(sizes, cuota::store_all_plan(sizes)).peak);
+    CHECK(account.info().peak * 2 < store_all_peak(plain));
     bool differs = false;
     for (std::size_t i = 0; i != exact.size(); ++i) {
         // 40 roundings by at most 1/254 each, which mostly cancel.
@@ -151,9 +151,9 @@ TEST_CASE("compressed stages have the same gradients under every plan",
     cuota::stream const stream;
     affine_chain net{9, 777, stream};
     auto const packed = compressed_stages(net.stages());
-    cuota::chain const sizes = cuota::chain_of(packed, cuota::device_memory::granule());
+    cuota::chain const sizes = cuota::chain_of(packed, cuota::device_memory::granularity());
     auto const kept = net.gradients(packed, cuota::store_all_plan(sizes));
-    std::size_t const least = cuota::least_chain_bytes(sizes);
+    std::size_t const least = cuota::min_chain_bytes(sizes);
     std::size_t const most = store_all_peak(packed);
     for (std::size_t i = 0; i <= 4; ++i)
         CHECK(net.gradients(packed, cuota::chain_plan(sizes, least + (most - least) * i / 4)) == kept);
@@ -167,18 +167,18 @@ TEST_CASE("an output that is represented exactly is compressed without loss",
         backward_saw{n, stream, cuota::device_memory{}}, result_saw{n, stream, cuota::device_memory{}};
     std::vector<cuota::checkpoint_stage> stages(2);
     stages[0].output_bytes = n * sizeof(float);
-    stages[0].forward = [](cuota::stage_run const& run) {
+    stages[0].forward = [](cuota::stage_context const& run) {
         cuota::for_each_index(run.stream(), n, whole_numbers{run.output<float>()});
     };
-    stages[0].backward = [&](cuota::stage_run const& run) {
+    stages[0].backward = [&](cuota::stage_context const& run) {
         cuota::for_each_index(run.stream(), n,
                               take_over{run.result<float>(), result_saw.write(run.stream())});
     };
-    stages[1].forward = [&](cuota::stage_run const& run) {
+    stages[1].forward = [&](cuota::stage_context const& run) {
         cuota::for_each_index(run.stream(), n,
                               take_over{run.input<float>(), forward_saw.write(run.stream())});
     };
-    stages[1].backward = [&](cuota::stage_run const& run) {
+    stages[1].backward = [&](cuota::stage_context const& run) {
         cuota::for_each_index(run.stream(), n,
                               take_over{run.input<float>(), backward_saw.write(run.stream())});
         CHECK(run.input_gradient<float>().size() == n);
@@ -200,7 +200,7 @@ TEST_CASE("what is not floats is not compressed, and what lacks a function stays
           "[training][compressed_stages]") {
     std::vector<cuota::checkpoint_stage> stages(3);
     stages[1].output_bytes = 6;
-    auto const refused = support::thrown<cuota::misuse>([&] { (void)compressed_stages(stages); });
+    auto const refused = support::thrown<cuota::usage_error>([&] { (void)compressed_stages(stages); });
     CHECK(support::has(refused.what(), "the output of stage 1 (6 bytes)"));
     stages[1].output_bytes = 8;
     stages[2].output_bytes = 6;  // the last stage's output is not compressed

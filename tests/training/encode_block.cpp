@@ -25,7 +25,7 @@ namespace {
 
 struct coded {
     std::vector<signed_code::type> codes;
-    std::vector<float> steps;
+    std::vector<float> scales;
     friend bool operator==(coded const&, coded const&) = default;
 };
 
@@ -37,8 +37,8 @@ coded coded_on_host(std::span<T const> from, std::size_t block) {
         float most = 0;
         for (T const x : part)
             most = cuota::detail::finite_max(most, cuota::detail::magnitude(static_cast<float>(x)));
-        all.steps.push_back(signed_code::code::step(most));
-        for (T const x : part) all.codes.push_back(signed_code::of(static_cast<float>(x), all.steps.back()));
+        all.scales.push_back(signed_code::code::scale(most));
+        for (T const x : part) all.codes.push_back(signed_code::of(static_cast<float>(x), all.scales.back()));
     }
     return all;
 }
@@ -50,18 +50,18 @@ coded coded_on_device(std::vector<T> const& host, std::size_t begin, std::size_t
     std::size_t const blocks = (count + Block - 1) / Block;
     support::device_bytes const from{host.size() * sizeof(T)};
     support::device_bytes const codes{codes_at + count + 1};
-    support::device_bytes const steps{blocks * sizeof(float)};
+    support::device_bytes const scales{blocks * sizeof(float)};
     from.write(std::as_bytes(std::span{host}), s);
     cuota::rt::fill_bytes(codes.at(), 0x77, codes.size(), s);
     auto* const first = static_cast<signed_code::type*>(codes.at()) + codes_at;
     cuota::detail::for_each_by_warp(
         s, blocks,
         cuota::detail::store_block<T, Block>{static_cast<T const*>(from.at()) + begin, first,
-                                             static_cast<float*>(steps.at()), count},
+                                             static_cast<float*>(scales.at()), count},
         "store_block");
     coded all{std::vector<signed_code::type>(codes.size()), std::vector<float>(blocks)};
     codes.read(std::as_writable_bytes(std::span{all.codes}), s);
-    steps.read(std::as_writable_bytes(std::span{all.steps}), s);
+    scales.read(std::as_writable_bytes(std::span{all.scales}), s);
     CHECK(all.codes.back() == 0x77);  // nothing is written beside the codes
     if (codes_at != 0) CHECK(all.codes[codes_at - 1] == 0x77);
     all.codes.pop_back();

@@ -28,8 +28,8 @@
 
 namespace {
 
-using cuota::batch_search;
 using cuota::batch_search_options;
+using cuota::batch_search_result;
 using cuota::budget;
 using cuota::find_batch_size;
 using cuota::footprint;
@@ -38,12 +38,12 @@ using namespace cuota::literals;
 // A step that fits if `fits` returns true; records its calls.
 struct batch_oracle {
     std::function<bool(std::size_t)> fits;
-    std::vector<cuota::tried_batch> asked{};
+    std::vector<cuota::batch_trial> asked{};
 
     void operator()(std::size_t batch) {
-        bool const has_fitted = fits(batch);
-        asked.push_back({batch, has_fitted});
-        if (!has_fitted) throw cuota::out_of_memory{{}};
+        bool const fitted = fits(batch);
+        asked.push_back({batch, fitted});
+        if (!fitted) throw cuota::out_of_memory{{}};
     }
     [[nodiscard]] bool has_repeats() const {
         std::vector<std::size_t> sizes;
@@ -52,7 +52,7 @@ struct batch_oracle {
         return std::ranges::adjacent_find(sizes) != sizes.end();
     }
     [[nodiscard]] bool saw_fit(std::size_t batch) const {
-        return std::ranges::any_of(asked, [&](auto const& a) { return a.batch == batch && a.has_fitted; });
+        return std::ranges::any_of(asked, [&](auto const& a) { return a.batch == batch && a.fitted; });
     }
 };
 
@@ -63,26 +63,27 @@ std::size_t most_tries(batch_search_options const& o) {
 }
 
 // Returns whether the search kept its guarantees with this oracle. `found` is empty if the smallest size was refused.
-bool keeps_promises(batch_oracle& step, batch_search_options const& o, std::optional<batch_search>& found) {
+bool keeps_promises(batch_oracle& step, batch_search_options const& o,
+                    std::optional<batch_search_result>& found) {
     std::size_t const least = (o.smallest + o.multiple_of - 1) / o.multiple_of * o.multiple_of;
     try {
         found = find_batch_size(step, o);
     } catch (cuota::out_of_memory const&) {
         found.reset();
         bool const least_was_refused =
-            std::ranges::any_of(step.asked, [&](auto const& a) { return a.batch == least && !a.has_fitted; });
-        return least_was_refused && !step.has_repeats() && step.asked.size() <= most_tries(o);
+            std::ranges::any_of(step.requested, [&](auto const& a) { return a.batch == least && !a.fitted; });
+        return least_was_refused && !step.has_repeats() && step.requested.size() <= most_tries(o);
     }
     bool is_in_range = true;
     std::size_t largest = 0;
     std::size_t refused = 0;
-    for (auto const& a : step.asked) {
+    for (auto const& a : step.requested) {
         is_in_range = is_in_range && a.batch >= least && a.batch <= o.largest && a.batch % o.multiple_of == 0;
-        if (a.has_fitted) largest = std::max(largest, a.batch);
+        if (a.fitted) largest = std::max(largest, a.batch);
         else if (refused == 0 || a.batch < refused) refused = a.batch;
     }
     return is_in_range && step.saw_fit(found->batch) && !step.has_repeats() &&
-           step.asked.size() <= most_tries(o) && found->tries() == step.asked.size() &&
+           step.requested.size() <= most_tries(o) && found->attempts() == step.requested.size() &&
            found->largest_fitted == largest && found->smallest_refused == refused &&
            found->is_monotone() == (refused == 0 || refused > largest) &&
            (o.margin > 0 || found->batch == largest || !found->is_monotone());
@@ -116,7 +117,7 @@ TEST_CASE("the largest that fits is found at every capacity, by sizes that were 
         for (std::size_t r = capacity % 2; r < search_ranges().size(); r += 2) {
             batch_search_options const& o = search_ranges()[r];
             batch_oracle step{[=](std::size_t batch) { return batch <= capacity; }};
-            std::optional<batch_search> found;
+            std::optional<batch_search_result> found;
             bool is_right = keeps_promises(step, o, found);
             std::size_t const best = std::min(capacity, o.largest) / o.multiple_of * o.multiple_of;
             if (best < o.smallest) is_right = is_right && !found;
@@ -150,7 +151,7 @@ TEST_CASE(
                 std::uint64_t const chance = mixed(capacity * 31 + (is_flaky ? ++turn : batch)) % 8;
                 return batch <= capacity ? chance != 0 : chance == 1;
             }};
-            std::optional<batch_search> found;
+            std::optional<batch_search_result> found;
             bool const is_right = keeps_promises(step, search_ranges()[r], found);
             not_monotone += found && !found->is_monotone();
             wrong += !is_right;
@@ -174,14 +175,14 @@ TEST_CASE("no search ends as those of other tools do", "[training][find_batch_si
     SECTION("600 samples of which 550 fit end the search") {
         batch_oracle step{[](std::size_t batch) { return batch <= 550; }};
         CHECK(find_batch_size(step, {.largest = 600}).batch == 550);
-        CHECK(std::ranges::all_of(step.asked, [](auto const& a) { return a.batch <= 600; }));
+        CHECK(std::ranges::all_of(step.requested, [](auto const& a) { return a.batch <= 600; }));
     }
     SECTION("where nothing fits, that is an error and not a batch of 0 or 1") {
         for (std::size_t const smallest : {1U, 16U}) {
             batch_oracle step{[](std::size_t) { return false; }};
             CHECK_THROWS_AS(find_batch_size(step, {.smallest = smallest, .largest = 600}),
                             cuota::out_of_memory);
-            CHECK(step.asked.size() == 1);
+            CHECK(step.requested.size() == 1);
         }
     }
     SECTION("a message that speaks of memory is no refusal") {
@@ -204,33 +205,33 @@ TEST_CASE("the refusal of the smallest size comes with its facts", "[training][f
         account.refund(batch * 60);
     };
     auto const refused = support::thrown<cuota::budget_exceeded>(
-        [&] { (void)find_batch_size(step, {.smallest = 2, .largest = 8, .account = account}); });
-    CHECK(refused.facts().asked == 120);
-    CHECK(refused.facts().request.name == cuota::tag{"activations"});
+        [&] { (void)find_batch_size(step, {.smallest = 2, .largest = 8, .budget = account}); });
+    CHECK(refused.info().requested == 120);
+    CHECK(refused.info().request.name == cuota::tag{"activations"});
     CHECK(account.held() == 0);
 }
 
 TEST_CASE("a step that is right at once is tried once", "[training][find_batch_size]") {
     budget account{"gpu", 1000};
-    auto const plan = footprint::with_granule(1).add<char>("w", 100).per_sample<char>("x", 7);
+    auto const plan = footprint::with_granularity(1).add<char>("w", 100).per_sample<char>("x", 7);
     std::size_t needs = 7;
     auto const step = [&](std::size_t batch) {
         account.charge(100 + needs * batch);
         account.refund(100 + needs * batch);
     };
-    batch_search_options const options{.largest = 600, .account = account, .plan = &plan};
+    batch_search_options const options{.largest = 600, .budget = account, .plan = &plan};
     auto const found = find_batch_size(step, options);
     CHECK(found.batch == 128);
-    CHECK(found.tries() == 1);
+    CHECK(found.attempts() == 1);
     CHECK(found.planned->batch == 128);
     CHECK(found.text() == "a batch of 128 fits (128 was planned): 1 try");
 
     needs = 9;  // more than planned
     auto const less = find_batch_size(step, options);
     CHECK(less.batch == 100);
-    CHECK(less.tries() <= 1 + 8);
+    CHECK(less.attempts() <= 1 + 8);
     CHECK(less.text() == "a batch of 100 fits (128 was planned), 101 was refused: " +
-                             std::to_string(less.tries()) + " tries");
+                             std::to_string(less.attempts()) + " tries");
 
     needs = 1;  // less: the planned size is not exceeded
     CHECK(find_batch_size(step, options).batch == 128);
@@ -239,23 +240,23 @@ TEST_CASE("a step that is right at once is tried once", "[training][find_batch_s
 TEST_CASE("a plan of which the smallest size does not fit is refused before anything is tried",
           "[training][find_batch_size]") {
     budget account{"gpu", 1000};
-    auto const plan = footprint::with_granule(1).add<char>("w", 100).per_sample<char>("x", 7);
+    auto const plan = footprint::with_granularity(1).add<char>("w", 100).per_sample<char>("x", 7);
     std::size_t tries = 0;
     auto const step = [&](std::size_t) { ++tries; };
     auto const refused = support::thrown<cuota::budget_exceeded>([&] {
-        (void)find_batch_size(step, {.smallest = 129, .largest = 600, .account = account, .plan = &plan});
+        (void)find_batch_size(step, {.smallest = 129, .largest = 600, .budget = account, .plan = &plan});
     });
-    CHECK(support::has(refused.facts().cause, "the largest batch that fits is 128"));
+    CHECK(support::has(refused.info().cause, "the largest batch that fits is 128"));
     CHECK(tries == 0);
-    auto const fixed = footprint::with_granule(1).add<char>("w", 100);
-    auto const any = find_batch_size(step, {.largest = 600, .account = account, .plan = &fixed});
+    auto const fixed = footprint::with_granularity(1).add<char>("w", 100);
+    auto const any = find_batch_size(step, {.largest = 600, .budget = account, .plan = &fixed});
     CHECK(any.batch == 600);
     CHECK(any.text() == "a batch of 600 fits (any was planned): 1 try");
 }
 
 TEST_CASE("bytes that are to stay free are free in the try that is answered", "[training][find_batch_size]") {
     budget account{"gpu", 1000};
-    auto const plan = footprint::with_granule(1).per_sample<char>("x", 10);
+    auto const plan = footprint::with_granularity(1).per_sample<char>("x", 10);
     std::size_t most = 0;
     auto const step = [&](std::size_t batch) {
         account.charge(10 * batch);
@@ -265,15 +266,15 @@ TEST_CASE("bytes that are to stay free are free in the try that is answered", "[
     for (footprint const* const by : {&plan, static_cast<footprint const*>(nullptr)}) {
         most = 0;
         auto const found =
-            find_batch_size(step, {.largest = 600, .account = account, .plan = by, .keep_free = 201});
+            find_batch_size(step, {.largest = 600, .budget = account, .plan = by, .keep_free = 201});
         CHECK(found.batch == 79);
         CHECK(most == 790);
         CHECK(account.held() == 0);
-        CHECK(found.tries() <= (by ? 1 : 20));
+        CHECK(found.attempts() <= (by ? 1 : 20));
     }
     auto const refused = support::thrown<cuota::budget_exceeded>(
-        [&] { (void)find_batch_size(step, {.largest = 600, .account = account, .keep_free = 1001}); });
-    CHECK(refused.facts().request.name == cuota::tag{"kept free"});
+        [&] { (void)find_batch_size(step, {.largest = 600, .budget = account, .keep_free = 1001}); });
+    CHECK(refused.info().request.name == cuota::tag{"kept free"});
 }
 
 TEST_CASE("a margin is tried before it is answered", "[training][find_batch_size]") {
@@ -288,14 +289,14 @@ TEST_CASE("a margin is tried before it is answered", "[training][find_batch_size
     footprint const any;
     budget const account{"gpu", 1};
     auto const strange =
-        find_batch_size(smaller_do_not, {.largest = 600, .account = account, .plan = &any, .margin = 0.25});
+        find_batch_size(smaller_do_not, {.largest = 600, .budget = account, .plan = &any, .margin = 0.25});
     CHECK(strange.batch == 56);  // 450, 225, 112, 56
     CHECK(!strange.is_monotone());
     CHECK(support::has(strange.text(), "; not monotone"));
 
     batch_oracle none_is_smaller{[](std::size_t batch) { return batch == 600; }};
     auto const largest =
-        find_batch_size(none_is_smaller, {.largest = 600, .account = account, .plan = &any, .margin = 0.25});
+        find_batch_size(none_is_smaller, {.largest = 600, .budget = account, .plan = &any, .margin = 0.25});
     CHECK(largest.batch == 600);
 }
 
@@ -312,8 +313,8 @@ TEST_CASE("a try that leaves something behind is named with who holds it",
         left.push_back({batch * 1024, s, memory, cuota::no_init, "gradients"});
         cuota::device_buffer<char> const more{batch * 512, s, memory};
     };
-    auto const error = support::thrown<cuota::misuse>(
-        [&] { (void)find_batch_size(leaks, {.smallest = 4, .largest = 8, .account = account}); });
+    auto const error = support::thrown<cuota::usage_error>(
+        [&] { (void)find_batch_size(leaks, {.smallest = 4, .largest = 8, .budget = account}); });
     CHECK(support::has(error.what(), "budget trainer: 4.0 KiB more in use after a try of a batch of 4 than"));
     CHECK(support::has(error.what(), "than before it: gradients 4.0 KiB ("));
     CHECK(!support::has(error.what(), "weights"));
@@ -324,13 +325,13 @@ TEST_CASE("a try that leaves something behind is named with who holds it",
         left.push_back({1000, s, memory, cuota::no_init});
         cuota::device_buffer<char> const more{2_MiB, s, memory};
     };
-    auto const second = support::thrown<cuota::misuse>(
-        [&] { (void)find_batch_size(leaks_when_refused, {.largest = 8, .account = account}); });
+    auto const second = support::thrown<cuota::usage_error>(
+        [&] { (void)find_batch_size(leaks_when_refused, {.largest = 8, .budget = account}); });
     CHECK(support::has(second.what(), "after a refused try of a batch of 1"));
 
     auto const charges = [&](std::size_t) { account.charge(10); };
-    auto const third = support::thrown<cuota::misuse>(
-        [&] { (void)find_batch_size(charges, {.largest = 8, .account = account}); });
+    auto const third = support::thrown<cuota::usage_error>(
+        [&] { (void)find_batch_size(charges, {.largest = 8, .budget = account}); });
     CHECK(support::has(third.what(), "charged without a tag 10 B"));
     account.refund(10);
 }
@@ -341,19 +342,19 @@ TEST_CASE("what a pool keeps free is not left behind, and is the next try's",
     budget const account{"trainer", 64_MiB};
     cuota::scoped_pool const pool{account};
     cuota::device_buffer<char> const weights{4_MiB, s, pool, "weights"};
-    auto plan = footprint::with_granule(512);
+    auto plan = footprint::with_granularity(512);
     plan.per_sample<char>("activations", 1_MiB);
     auto const step = [&](std::size_t batch) {
         cuota::device_buffer<char> const activations{batch * 1_MiB, s, pool, cuota::no_init};
     };
-    batch_search_options const options{.largest = 600, .account = account, .plan = &plan};
+    batch_search_options const options{.largest = 600, .budget = account, .plan = &plan};
     auto const first = find_batch_size(step, options);
     CHECK(first.batch <= 60);
     CHECK(first.batch >= 50);
     CHECK(account.held() > 30_MiB);  // held by the pool
     auto const again = find_batch_size(step, options);
     CHECK(again.batch == first.batch);
-    CHECK(again.tries() == first.tries());
+    CHECK(again.attempts() == first.attempts());
     s.synchronize();
 }
 
@@ -361,7 +362,8 @@ TEST_CASE("a search that cannot be is refused by its own numbers", "[training][f
     auto const step = [](std::size_t) {};
     footprint const plan;
     auto const why = [&](batch_search_options const& o) {
-        return std::string{support::thrown<cuota::misuse>([&] { (void)find_batch_size(step, o); }).what()};
+        return std::string{
+            support::thrown<cuota::usage_error>([&] { (void)find_batch_size(step, o); }).what()};
     };
     CHECK(support::has(why({}), "largest must be at least 1"));
     CHECK(support::has(why({.smallest = 0, .largest = 1}), "smallest and multiple_of must be at least 1"));
@@ -378,30 +380,30 @@ TEST_CASE("a search that cannot be is refused by its own numbers", "[training][f
 // Returns each rank's size or failure.
 template <class Run>
 std::vector<std::string> ends_of_ranks(std::size_t ranks, Run run) {
-    cuota::thread_ranks const group{ranks, std::chrono::hours{1}};
+    cuota::thread_group const group{ranks, std::chrono::hours{1}};
     std::vector<std::string> ends(ranks);
     std::vector<std::thread> threads;
     for (std::size_t rank = 0; rank != ranks; ++rank)
         threads.emplace_back([&, rank] {
             try {
-                cuota::agreement mine = group.join(rank);
+                cuota::rank_consensus mine = group.join(rank);
                 ends[rank] = run(rank, mine);
-            } catch (cuota::rank_gone const& gone) {
+            } catch (cuota::rank_lost_error const& gone) {
                 ends[rank] = "gone: " + std::to_string(gone.rank());
             } catch (cuota::budget_exceeded const&) {
                 ends[rank] = "refused";
             } catch (cuota::out_of_memory const& refused) {
-                ends[rank] = refused.facts().cause;
+                ends[rank] = refused.info().cause;
             } catch (std::exception const& error) { ends[rank] = error.what(); }
         });
     for (std::thread& t : threads) t.join();
     return ends;
 }
 
-std::string found_by(cuota::agreement& mine, std::size_t capacity, batch_search_options o,
-                     std::vector<cuota::tried_batch>* tried = nullptr) {
+std::string found_by(cuota::rank_consensus& mine, std::size_t capacity, batch_search_options o,
+                     std::vector<cuota::batch_trial>* tried = nullptr) {
     budget account{"gpu", capacity};
-    o.account = account;
+    o.budget = account;
     o.ranks = &mine;
     auto const found = find_batch_size(
         [&](std::size_t batch) {
@@ -409,7 +411,7 @@ std::string found_by(cuota::agreement& mine, std::size_t capacity, batch_search_
             account.refund(batch);
         },
         o);
-    if (tried) *tried = found.tried;
+    if (tried) *tried = found.trials;
     return std::to_string(found.batch);
 }
 
@@ -417,9 +419,9 @@ using all_ends = std::vector<std::string>;
 
 TEST_CASE("ranks find one size, that of the one with the least room", "[training][find_batch_size]") {
     for (bool const is_planned : {false, true}) {
-        std::vector<std::vector<cuota::tried_batch>> tried(3);
-        auto const ends = ends_of_ranks(3, [&](std::size_t rank, cuota::agreement& mine) {
-            auto const plan = footprint::with_granule(1).per_sample<char>("x", 1);
+        std::vector<std::vector<cuota::batch_trial>> tried(3);
+        auto const ends = ends_of_ranks(3, [&](std::size_t rank, cuota::rank_consensus& mine) {
+            auto const plan = footprint::with_granularity(1).per_sample<char>("x", 1);
             batch_search_options o{.smallest = rank + 1, .largest = 600 - rank};
             if (is_planned && rank != 2) o.plan = &plan;  // a rank without a plan follows the others
             return found_by(mine, 300 + 50 * ((rank + 1) % 3), o, &tried[rank]);
@@ -431,9 +433,9 @@ TEST_CASE("ranks find one size, that of the one with the least room", "[training
 }
 
 TEST_CASE("a rank of which the smallest is refused is named to the others", "[training][find_batch_size]") {
-    footprint const plan = footprint::with_granule(1).per_sample<char>("x", 1);
+    footprint const plan = footprint::with_granularity(1).per_sample<char>("x", 1);
     auto const run = [&](footprint const* by) {
-        return ends_of_ranks(3, [=](std::size_t rank, cuota::agreement& mine) {
+        return ends_of_ranks(3, [=](std::size_t rank, cuota::rank_consensus& mine) {
             return found_by(mine, rank == 1 ? 3 : 100, {.smallest = 4, .largest = 600, .plan = by});
         });
     };
@@ -446,7 +448,7 @@ TEST_CASE("a rank of which the smallest is refused is named to the others", "[tr
 TEST_CASE("a rank that fails otherwise throws that, and the others do not wait for it",
           "[training][find_batch_size]") {
     for (std::size_t fails_at = 0; fails_at != 6; ++fails_at) {
-        auto const ends = ends_of_ranks(3, [=](std::size_t rank, cuota::agreement& mine) {
+        auto const ends = ends_of_ranks(3, [=](std::size_t rank, cuota::rank_consensus& mine) {
             std::size_t tries = 0;
             auto const found = find_batch_size(
                 [&](std::size_t batch) {
@@ -461,11 +463,11 @@ TEST_CASE("a rank that fails otherwise throws that, and the others do not wait f
 }
 
 TEST_CASE("ranks that search in other ways are told apart", "[training][find_batch_size]") {
-    auto const ends = ends_of_ranks(3, [](std::size_t rank, cuota::agreement& mine) {
+    auto const ends = ends_of_ranks(3, [](std::size_t rank, cuota::rank_consensus& mine) {
         return found_by(mine, 100, {.largest = 64, .multiple_of = rank == 1 ? 4U : 8U});
     });
     for (std::string const& end : ends) CHECK(support::has(end, "rank 1 is in \"smallest batch in steps "));
-    auto const apart = ends_of_ranks(2, [](std::size_t rank, cuota::agreement& mine) {
+    auto const apart = ends_of_ranks(2, [](std::size_t rank, cuota::rank_consensus& mine) {
         return found_by(mine, 100, {.smallest = 1 + 50 * rank, .largest = 40 + 50 * rank});
     });
     for (std::string const& end : apart) CHECK(support::has(end, "no multiple of 1 in ["));

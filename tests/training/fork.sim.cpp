@@ -46,23 +46,24 @@
 
 namespace {
 
-using cuota::chain_act;
+using cuota::chain_op_kind;
 using namespace std::chrono_literals;
 
-// How often rank_link::leave was called, and gather.
+// How often rank_transport::leave was called, and gather.
 std::atomic<int> left = 0;
 std::atomic<int> gathered = 0;
 
-cuota::rank_link counted_link() {
+cuota::rank_transport counted_link() {
     return {0, 2, [](std::span<std::uint64_t const>, std::span<std::uint64_t>) { ++gathered; },
             [](std::string const&) { ++left; }};
 }
 
 // Three stages of which the first goes to the host and back.
 cuota::chain_schedule one_stage_away() {
-    return {{chain_act::forward_saving, 0}, {chain_act::forward_saving, 1}, {chain_act::offload, 0},
-            {chain_act::forward_saving, 2}, {chain_act::backward, 2},       {chain_act::fetch, 0},
-            {chain_act::backward, 1},       {chain_act::backward, 0}};
+    return {{chain_op_kind::forward_saving, 0}, {chain_op_kind::forward_saving, 1},
+            {chain_op_kind::offload, 0},        {chain_op_kind::forward_saving, 2},
+            {chain_op_kind::backward, 2},       {chain_op_kind::fetch, 0},
+            {chain_op_kind::backward, 1},       {chain_op_kind::backward, 0}};
 }
 
 struct owners {
@@ -70,10 +71,10 @@ struct owners {
     cuota::scoped_pool pool{account};
     cuota::stream home{};
 
-    cuota::thread_ranks group{2, 1h};
-    cuota::agreement mine = group.join(0);
-    cuota::agreement by_link{counted_link()};
-    cuota::agreement alone{};
+    cuota::thread_group group{2, 1h};
+    cuota::rank_consensus mine = group.join(0);
+    cuota::rank_consensus by_link{counted_link()};
+    cuota::rank_consensus alone{};
 
     support::gradient_set gradients{0, {5, 200}};
     cuota::gradient_buckets<support::thread_sums> sums{
@@ -83,8 +84,8 @@ struct owners {
     cuota::device_buffer<float> gradient{1000, 1.0F, home, pool};
     cuota::lease<float const> of_gradient = gradient.read(home);
     cuota::pruned<float> pruned = cuota::pruned<float>::pack(home, of_gradient, 0.5F, pool);
-    cuota::quantised<float> quantised{1000, home, pool};
-    cuota::quantised_moments<> moments{1000, home, pool};
+    cuota::quantized<float> quantized{1000, home, pool};
+    cuota::quantized_moments<> moments{1000, home, pool};
     cuota::master_weights<cuota::half> weights{1000, home, pool};
     cuota::non_finite_check check{home, pool};
 
@@ -96,7 +97,7 @@ struct owners {
     owners() {
         net.run(chain.input(), 1);
         line.run(staged.net->inputs(), 1);
-        quantised.store(home, borrowed);
+        quantized.store(home, borrowed);
     }
 };
 
@@ -105,18 +106,18 @@ class traffic {
 public:
     explicit traffic(owners& of)
         : waiting_{[&of, this] {
-              cuota::agreement other = of.group.join(1);
+              cuota::rank_consensus other = of.group.join(1);
               ++there_;
               try {
-                  (void)other.smallest(1, "never");
-              } catch (cuota::rank_gone const&) {}
+                  (void)other.min(1, "never");
+              } catch (cuota::rank_lost_error const&) {}
           }},
           refused_{[&of, this] {
               while (there_ == 0) std::this_thread::yield();
               ++there_;
               while (!stop_) try {
                       (void)of.group.join(1);
-                  } catch (cuota::misuse const&) {}
+                  } catch (cuota::usage_error const&) {}
           }} {
         while (there_ != 2) std::this_thread::yield();
         for (int i = 0; i != 1'000; ++i) std::this_thread::yield();  // until the rank most likely waits
@@ -165,17 +166,17 @@ TEST_CASE("in a child requests of a training step are misuse that says so", "[tr
     std::optional<owners> all{std::in_place};
     std::optional<traffic> beside{std::in_place, *all};
     int const status = support::status_of_requests_in_child([&](support::requests_in_child& ask) {
-        ask.refuses("thread_ranks::join", [&] { (void)all->group.join(0); });
-        ask.refuses("agreement::smallest of threads", [&] { (void)all->mine.smallest(1, "q"); });
-        ask.refuses("agreement::values of a link", [&] { (void)all->by_link.values(1, "q"); });
-        ask.refuses("agreement::all of one rank", [&] { (void)all->alone.all(true, "q"); });
-        cuota::agreement moved{std::move(all->by_link)};
-        ask.refuses("agreement::values, moved", [&] { (void)moved.values(1, "q"); });
-        ask.reports("agreement::leave", [&] { moved.leave("why"); });
-        cuota::agreement own;
-        ask.expect("an agreement of its own works", own.smallest(3, "q") == 3);
+        ask.refuses("thread_group::join", [&] { (void)all->group.join(0); });
+        ask.refuses("rank_consensus::min of threads", [&] { (void)all->mine.min(1, "q"); });
+        ask.refuses("rank_consensus::all_gather of a link", [&] { (void)all->by_link.all_gather(1, "q"); });
+        ask.refuses("rank_consensus::all of one rank", [&] { (void)all->alone.all_of(true, "q"); });
+        cuota::rank_consensus moved{std::move(all->by_link)};
+        ask.refuses("rank_consensus::all_gather, moved", [&] { (void)moved.all_gather(1, "q"); });
+        ask.reports("rank_consensus::leave", [&] { moved.leave("why"); });
+        cuota::rank_consensus own;
+        ask.expect("a rank_consensus of its own works", own.min(3, "q") == 3);
         moved = std::move(own);
-        ask.expect("one that was assigned is its own", moved.smallest(3, "q") == 3);
+        ask.expect("one that was assigned is its own", moved.min(3, "q") == 3);
         ask.expect("no link was used", left == 0 && gathered == 0);
         bool has_run = false;
         ask.refuses("gradient_buckets::reduce", [&] { all->sums.reduce(moved, [&] { has_run = true; }); });
@@ -183,12 +184,12 @@ TEST_CASE("in a child requests of a training step are misuse that says so", "[tr
         ask.refuses("checkpointed::run", [&] { all->net.run(all->chain.input(), 2); });
         ask.refuses("pipeline::run", [&] { all->line.run(all->staged.net->inputs(), 2); });
         ask.refuses("pruned::unpack", [&] { all->pruned.unpack(all->home, all->borrowed); });
-        ask.refuses("quantised::store", [&] { all->quantised.store(all->home, all->of_gradient); });
-        ask.refuses("quantised_moments::step",
+        ask.refuses("quantized::store", [&] { all->quantized.store(all->home, all->of_gradient); });
+        ask.refuses("quantized_moments::step",
                     [&] { all->moments.step(all->home, all->borrowed, all->of_gradient); });
         ask.refuses("master_weights::write", [&] { (void)all->weights.write(all->home); });
         ask.refuses("master_weights::refresh", [&] { all->weights.refresh(all->home); });
-        ask.refuses("non_finite_check::look", [&] { all->check.look(all->home, all->of_gradient); });
+        ask.refuses("non_finite_check::check", [&] { all->check.check(all->home, all->of_gradient); });
         ask.refuses("non_finite_check::found", [&] { (void)all->check.found(all->home); });
     });
     CHECK(status == 0);
@@ -221,11 +222,11 @@ struct gated_sums {
 
     [[nodiscard]] std::size_t ranks() const { return 1; }
     [[nodiscard]] std::size_t scratch(std::size_t) const { return 0; }
-    std::uint64_t begin(std::span<float>, std::span<float>, std::shared_ptr<void const> const&,
+    std::uint64_t start(std::span<float>, std::span<float>, std::shared_ptr<void const> const&,
                         cuota::stream_ref) {
         return begun++;
     }
-    [[nodiscard]] bool is_over(std::uint64_t) const { return *is_open; }
+    [[nodiscard]] bool test(std::uint64_t) const { return *is_open; }
     void check() const {}
     std::uint64_t begun = 0;
 };
@@ -237,7 +238,7 @@ TEST_CASE("a child that is forked in a backward run leaves it, and waits for no 
     support::machine const on;
     bool is_open = false;
     support::gradient_set gradients{0, {5, 200}};
-    cuota::agreement ranks;
+    cuota::rank_consensus ranks;
     cuota::gradient_buckets<gated_sums> sums{gated_sums{&is_open}, {5, 200}, {.bytes = 100}};
     pid_t child = 0;
     std::string thrown;

@@ -27,24 +27,24 @@
 
 namespace {
 
-using cuota::agreement;
 using cuota::bucket_options;
+using cuota::rank_consensus;
 using support::ended_rank;
 using support::gradient_set;
 using support::thread_sums;
 using buckets = cuota::gradient_buckets<thread_sums>;
 using namespace std::chrono_literals;
 
-static_assert(cuota::reduce_link<thread_sums>);
+static_assert(cuota::all_reduce_backend<thread_sums>);
 static_assert(!std::is_copy_constructible_v<buckets>);
 
 std::vector<std::size_t> const counts{5, 1000, 1, 300, 64};
 
-// Sums gradients on several ranks; each runs its steps in `backward(rank, agreement, buckets, gradients)`.
+// Sums gradients on several ranks; each runs its steps in `backward(rank, rank_consensus, buckets, gradients)`.
 template <class Backward>
 std::vector<ended_rank> sum_on_ranks(std::size_t ranks, bucket_options const& options, Backward backward) {
     auto const board = std::make_shared<support::sum_board>(ranks);
-    return support::run_rank_threads(ranks, 1h, [&](std::size_t r, agreement& mine, ended_rank& end) {
+    return support::run_rank_threads(ranks, 1h, [&](std::size_t r, rank_consensus& mine, ended_rank& end) {
         buckets sums{thread_sums{board, r, 1h}, counts, options};
         gradient_set gradients{r, counts};
         backward(r, mine, sums, gradients);
@@ -66,7 +66,7 @@ TEST_CASE("gradients become their sums over all ranks, bit for bit, whatever the
             if (bytes == 4 && slots != 3) continue;  // 1370 buckets
             auto const ends =
                 sum_on_ranks(3, {.bytes = bytes, .slots = slots},
-                             [](std::size_t, agreement& mine, buckets& sums, gradient_set& gradients) {
+                             [](std::size_t, rank_consensus& mine, buckets& sums, gradient_set& gradients) {
                                  sums.reduce(mine, [&] { make_all(sums, gradients); });
                              });
             for (ended_rank const& end : ends) {
@@ -79,7 +79,7 @@ TEST_CASE("gradients become their sums over all ranks, bit for bit, whatever the
 TEST_CASE("the order in which gradients become ready changes nothing, and may be another on each rank",
           "[training][gradient_buckets]") {
     auto const ends = sum_on_ranks(
-        4, {.bytes = 256}, [](std::size_t r, agreement& mine, buckets& sums, gradient_set& gradients) {
+        4, {.bytes = 256}, [](std::size_t r, rank_consensus& mine, buckets& sums, gradient_set& gradients) {
             std::vector<std::size_t> order(counts.size());
             std::iota(order.begin(), order.end(), 0U);
             std::rotate(order.begin(), order.begin() + std::ptrdiff_t(r), order.end());
@@ -96,7 +96,7 @@ TEST_CASE("the order in which gradients become ready changes nothing, and may be
 
 TEST_CASE("buckets serve step after step", "[training][gradient_buckets]") {
     auto const ends = sum_on_ranks(
-        2, {.bytes = 512}, [](std::size_t, agreement& mine, buckets& sums, gradient_set& gradients) {
+        2, {.bytes = 512}, [](std::size_t, rank_consensus& mine, buckets& sums, gradient_set& gradients) {
             for (std::size_t step = 0; step != 5; ++step) {
                 sums.reduce(mine, [&] { make_all(sums, gradients, step); });
                 support::claim(gradients.values() == support::sums_of_ranks(2, counts, step),
@@ -109,20 +109,21 @@ TEST_CASE("buckets serve step after step", "[training][gradient_buckets]") {
 TEST_CASE("a bucket is summed while the backward run goes on", "[training][gradient_buckets]") {
     // Each rank continues only when the sum of the first bucket has begun on all ranks.
     auto const board = std::make_shared<support::sum_board>(2);
-    auto const ends = support::run_rank_threads(2, 1h, [&](std::size_t r, agreement& mine, ended_rank& end) {
-        buckets sums{thread_sums{board, r, 1h}, counts, {.bytes = 20}};
-        gradient_set gradients{r, counts};
-        sums.reduce(mine, [&] {
-            gradients.make(0);
-            sums.ready(0, gradients[0]);
-            while (board->missing(0) != 2) sums.progress();
-            for (std::size_t g = 1; g != gradients.size(); ++g) {
-                gradients.make(g);
-                sums.ready(g, gradients[g]);
-            }
+    auto const ends =
+        support::run_rank_threads(2, 1h, [&](std::size_t r, rank_consensus& mine, ended_rank& end) {
+            buckets sums{thread_sums{board, r, 1h}, counts, {.bytes = 20}};
+            gradient_set gradients{r, counts};
+            sums.reduce(mine, [&] {
+                gradients.make(0);
+                sums.ready(0, gradients[0]);
+                while (board->missing(0) != 2) sums.progress();
+                for (std::size_t g = 1; g != gradients.size(); ++g) {
+                    gradients.make(g);
+                    sums.ready(g, gradients[g]);
+                }
+            });
+            end.gradients = gradients.values();
         });
-        end.gradients = gradients.values();
-    });
     for (ended_rank const& end : ends) CHECK(end.gradients == support::sums_of_ranks(2, counts));
 }
 
@@ -133,7 +134,7 @@ TEST_CASE("one rank refused in its backward run is a refusal on all, and the nex
             INFO("rank " << refused << ", after " << given << " gradients");
             auto const ends = sum_on_ranks(
                 3, {.bytes = 512},
-                [&](std::size_t r, agreement& mine, buckets& sums, gradient_set& gradients) {
+                [&](std::size_t r, rank_consensus& mine, buckets& sums, gradient_set& gradients) {
                     cuota::budget none{"none", 8};
                     std::string why;
                     try {
@@ -165,7 +166,7 @@ TEST_CASE("one rank refused in its backward run is a refusal on all, and the nex
 TEST_CASE("a rank whose backward run fails keeps its own error, and is named to the others",
           "[training][gradient_buckets]") {
     auto const ends = sum_on_ranks(
-        3, {.bytes = 512}, [](std::size_t r, agreement& mine, buckets& sums, gradient_set& gradients) {
+        3, {.bytes = 512}, [](std::size_t r, rank_consensus& mine, buckets& sums, gradient_set& gradients) {
             sums.reduce(mine, [&] {
                 gradients.make(0);
                 sums.ready(0, gradients[0]);
@@ -181,30 +182,30 @@ TEST_CASE("a rank whose backward run fails keeps its own error, and is named to 
 TEST_CASE("a rank that does not come to a sum is named when the deadline is over",
           "[training][gradient_buckets]") {
     auto const board = std::make_shared<support::sum_board>(3);
-    auto const ends = support::run_rank_threads(3, 1h, [&](std::size_t r, agreement& mine, ended_rank&) {
+    auto const ends = support::run_rank_threads(3, 1h, [&](std::size_t r, rank_consensus& mine, ended_rank&) {
         if (r == 1) return;
         buckets sums{thread_sums{board, r, 20ms}, counts, {.bytes = 512}};
         gradient_set gradients{r, counts};
         try {
             sums.reduce(mine, [&] { make_all(sums, gradients); });
-        } catch (cuota::rank_gone const&) {
-            (void)support::thrown<cuota::misuse>(
+        } catch (cuota::rank_lost_error const&) {
+            (void)support::thrown<cuota::usage_error>(
                 [&] { sums.reduce(mine, [] {}); });  // the link has failed permanently
             throw;
         }
     });
     CHECK(ends[1].text.empty());
-    for (std::size_t const r : {0U, 2U}) CHECK(support::has(ends[r].text, "rank_gone: rank 1 of 3"));
+    for (std::size_t const r : {0U, 2U}) CHECK(support::has(ends[r].text, "rank_lost_error: rank 1 of 3"));
 }
 
 TEST_CASE("what a step has to do with its gradients is checked, and the ranks stay in step",
           "[training][gradient_buckets]") {
     auto const board = std::make_shared<support::sum_board>(1);
-    agreement alone;
+    rank_consensus alone;
     buckets sums{thread_sums{board, 0, 1h}, counts, {.bytes = 512}};
     gradient_set gradients{0, counts};
     auto const why = [&](auto step) {
-        return std::string{support::thrown<cuota::misuse>([&] { sums.reduce(alone, step); }).what()};
+        return std::string{support::thrown<cuota::usage_error>([&] { sums.reduce(alone, step); }).what()};
     };
     CHECK(support::has(why([] {}), "gradient 0 of 5 was never ready"));
     CHECK(support::has(why([&] {
@@ -216,41 +217,41 @@ TEST_CASE("what a step has to do with its gradients is checked, and the ranks st
                        "gradient 5 is out of range: the number of gradients is 5"));
     CHECK(support::has(why([&] { sums.ready(1, gradients[0]); }),
                        "gradient 1 has 5 elements, but was declared with 1'000"));
-    CHECK_THROWS_AS(sums.ready(0, gradients[0]), cuota::misuse);
+    CHECK_THROWS_AS(sums.ready(0, gradients[0]), cuota::usage_error);
     sums.reduce(alone, [&] { make_all(sums, gradients); });
     CHECK(gradients.values() == support::sums_of_ranks(1, counts));
-    CHECK_THROWS_AS((buckets{thread_sums{board, 0, 1h}, counts, {.bytes = 3}}), cuota::misuse);
-    CHECK_THROWS_AS((buckets{thread_sums{board, 0, 1h}, counts, {.slots = 0}}), cuota::misuse);
+    CHECK_THROWS_AS((buckets{thread_sums{board, 0, 1h}, counts, {.bytes = 3}}), cuota::usage_error);
+    CHECK_THROWS_AS((buckets{thread_sums{board, 0, 1h}, counts, {.slots = 0}}), cuota::usage_error);
 }
 
 TEST_CASE("the slots are charged when the buckets are made, exactly, and do not grow with the network",
           "[training][gradient_buckets]") {
     cuota::budget const pinned{"pinned", 2048};
     auto const board = std::make_shared<support::sum_board>(1);
-    agreement alone;
+    rank_consensus alone;
     {
         buckets sums{thread_sums{board, 0, 1h},
                      counts,
                      {.bytes = 1024, .slots = 2, .memory = cuota::budgeted<cuota::pinned_memory>{pinned}}};
         CHECK(sums.bytes() == 2048);
-        CHECK(pinned.now().held == 2048);
+        CHECK(pinned.info().held == 2048);
         gradient_set gradients{0, counts};
         sums.reduce(alone, [&] { make_all(sums, gradients); });
-        CHECK(pinned.now().peak == 2048);
+        CHECK(pinned.info().peak == 2048);
     }
-    CHECK(pinned.now().held == 0);
+    CHECK(pinned.info().held == 0);
     cuota::budget const less{"less", 2047};
     CHECK_THROWS_AS(
         (buckets{thread_sums{board, 0, 1h},
                  counts,
                  {.bytes = 1024, .slots = 2, .memory = cuota::budgeted<cuota::pinned_memory>{less}}}),
         cuota::budget_exceeded);
-    CHECK(less.now().held == 0);
+    CHECK(less.info().held == 0);
 }
 
 TEST_CASE("buckets that one rank has no room for are made on none", "[training][gradient_buckets]") {
     auto const board = std::make_shared<support::sum_board>(3);
-    auto const ends = support::run_rank_threads(3, 1h, [&](std::size_t r, agreement& mine, ended_rank&) {
+    auto const ends = support::run_rank_threads(3, 1h, [&](std::size_t r, rank_consensus& mine, ended_rank&) {
         cuota::budget const pinned{"pinned", r == 1 ? 10U : 1U << 20U};
         try {
             (void)cuota::all_or_none(mine, "gradient buckets", [&] {
@@ -259,7 +260,7 @@ TEST_CASE("buckets that one rank has no room for are made on none", "[training][
                     bucket_options{.bytes = 1024, .memory = cuota::budgeted<cuota::pinned_memory>{pinned}});
             });
         } catch (...) {
-            support::claim(pinned.now().held == 0, "what fitted is given back");
+            support::claim(pinned.info().held == 0, "what fitted is given back");
             throw;
         }
     });

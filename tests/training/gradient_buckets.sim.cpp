@@ -27,12 +27,12 @@
 
 namespace {
 
-using cuota::agreement;
+using cuota::rank_consensus;
 using support::gradient_set;
 using support::thread_sums;
 using namespace std::chrono_literals;
 
-constexpr auto never = 5min;  // a rank that hangs ends with rank_gone
+constexpr auto never = 5min;  // a rank that hangs ends with rank_lost_error
 std::vector<std::size_t> const counts{5, 200, 64};
 
 // Sums on the device for a single rank: leaves the memory unchanged.
@@ -42,11 +42,11 @@ public:
 
     [[nodiscard]] std::size_t ranks() const { return 1; }
     [[nodiscard]] std::size_t scratch(std::size_t) const { return 0; }
-    std::uint64_t begin(std::span<float>, std::span<float>, std::shared_ptr<void const> const&,
+    std::uint64_t start(std::span<float>, std::span<float>, std::shared_ptr<void const> const&,
                         cuota::stream_ref) {
         return begun_++;
     }
-    [[nodiscard]] bool is_over(std::uint64_t) const { return true; }
+    [[nodiscard]] bool test(std::uint64_t) const { return true; }
     void check() const {}
 
 private:
@@ -55,7 +55,7 @@ private:
 
 // Creates buckets on all ranks or none, uses them for one step, and destroys them.
 template <class Link>
-void sum_on(Link link, cuota::any_resource memory, agreement& ranks, gradient_set& gradients) {
+void sum_on(Link link, cuota::any_resource memory, rank_consensus& ranks, gradient_set& gradients) {
     using buckets = cuota::gradient_buckets<Link>;
     auto const sums = cuota::all_or_none(ranks, "buckets", [&] {
         return std::make_unique<buckets>(std::move(link), counts,
@@ -71,7 +71,7 @@ void sum_on(Link link, cuota::any_resource memory, agreement& ranks, gradient_se
 template <class Link>
 std::vector<std::vector<float>> sums_alone(Link link, cuota::any_resource memory) {
     gradient_set gradients{0, counts};
-    agreement alone;
+    rank_consensus alone;
     sum_on(std::move(link), std::move(memory), alone, gradients);
     return gradients.values();
 }
@@ -84,14 +84,15 @@ struct three_ranks {
 
     three_ranks() {
         auto const board = std::make_shared<support::sum_board>(3);
-        ends = support::run_rank_threads(3, never, [&](std::size_t r, agreement& mine, support::ended_rank&) {
-            try {
-                gradients[r] = std::make_unique<gradient_set>(r, counts);
-                sum_on(thread_sums{board, r, never}, cuota::pinned_memory{}, mine, *gradients[r]);
-            } catch (...) { errors[r] = std::current_exception(); }
-            support::claim(support::last_error() == cudaSuccess, "CUDA's last error is clean");
-            if (errors[r]) std::rethrow_exception(errors[r]);
-        });
+        ends = support::run_rank_threads(
+            3, never, [&](std::size_t r, rank_consensus& mine, support::ended_rank&) {
+                try {
+                    gradients[r] = std::make_unique<gradient_set>(r, counts);
+                    sum_on(thread_sums{board, r, never}, cuota::pinned_memory{}, mine, *gradients[r]);
+                } catch (...) { errors[r] = std::current_exception(); }
+                support::claim(support::last_error() == cudaSuccess, "CUDA's last error is clean");
+                if (errors[r]) std::rethrow_exception(errors[r]);
+            });
     }
     void require_sums() const {
         for (std::size_t r = 0; r != 3; ++r) {
@@ -102,7 +103,7 @@ struct three_ranks {
     // Returns the rank that failed with an error of its own; 3 if none did.
     [[nodiscard]] std::size_t struck() const {
         auto const is_its_own = [](support::ended_rank const& end) {
-            return !end.text.empty() && !support::has(end.text, "rank_gone") &&
+            return !end.text.empty() && !support::has(end.text, "rank_lost_error") &&
                    !support::has(end.text, " was refused memory for ");
         };
         return std::size_t(std::ranges::find_if(ends, is_its_own) - ends.begin());

@@ -19,22 +19,22 @@
 namespace {
 
 using cuota::budget;
-using cuota::detail::use_mark;
+using cuota::detail::step_leak_check;
 using namespace cuota::literals;
 
-std::string left_after(use_mark const& mark) {
-    return support::thrown<cuota::misuse>([&] { mark.check("a step", {}); }).what();
+std::string left_after(step_leak_check const& mark) {
+    return support::thrown<cuota::usage_error>([&] { mark.check("a step", {}); }).what();
 }
 
 TEST_CASE("as much or less in use is nothing left behind", "[training][left_behind]") {
     budget account{"b", 1000};
     account.charge(100);
-    use_mark const mark{account};
+    step_leak_check const mark{account};
     CHECK_NOTHROW(mark.check("a step", {}));
     account.refund(60);
     CHECK_NOTHROW(mark.check("a step", {}));
     account.charge(61);
-    CHECK(left_after(mark) == "cuota::misuse: budget b: 1 B more in use after a step than before it: "
+    CHECK(left_after(mark) == "cuota::usage_error: budget b: 1 B more in use after a step than before it: "
                               "charged without a tag 1 B");
     account.refund(101);
 }
@@ -46,7 +46,7 @@ TEST_CASE("what is held in budgets inside counts, with the names of those that g
     budget const inner{"inner", 1_MiB, outer};
     cuota::budgeted const memory{inner, cuota::device_memory{}};
     cuota::device_buffer<char> const before{4096, s, memory, cuota::no_init, "weights"};
-    use_mark const mark{outer};
+    step_leak_check const mark{outer};
     cuota::device_buffer<char> const small{512, s, memory, cuota::no_init, "loss"};
     cuota::device_buffer<char> const large{1024, s, memory, cuota::no_init, "kept"};
     std::string const text = left_after(mark);
@@ -60,7 +60,7 @@ TEST_CASE("what lies cached in a pool or a cache is not in use", "[training][lef
     cuota::stream const s;
     budget account{"b", 64_MiB};
     cuota::scoped_pool const pool{account};
-    use_mark const mark{account};
+    step_leak_check const mark{account};
     {
         cuota::device_buffer<char> const large{8_MiB, s, pool, cuota::no_init};
         cuota::device_buffer<char> const small{100, s, pool, cuota::no_init};

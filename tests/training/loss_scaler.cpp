@@ -73,7 +73,7 @@ bool throws_misuse(loss_scaler& s, char what, bool bad, bool& taken) {
         else if (what == 'e') s.update();
         else taken = s.update(bad);
         return false;
-    } catch (cuota::misuse const&) { return true; }
+    } catch (cuota::usage_error const&) { return true; }
 }
 
 char phase_letter(scaling_phase p) {
@@ -81,7 +81,7 @@ char phase_letter(scaling_phase p) {
 }
 
 std::string refused_options(cuota::loss_scaler_options const& o) {
-    return thrown<cuota::misuse>([&] { (void)loss_scaler{o}; }).what();
+    return thrown<cuota::usage_error>([&] { (void)loss_scaler{o}; }).what();
 }
 
 }  // namespace
@@ -101,7 +101,7 @@ TEST_CASE("a loss_scaler starts as torch's does", "[training][loss_scaler]") {
 }
 
 TEST_CASE("torch's own numbers come out", "[training][loss_scaler]") {
-    loss_scaler s{{.initial = 4, .growth = 2, .backoff = 0.25, .interval = 2}};
+    loss_scaler s{{.initial_scale = 4, .growth = 2, .backoff = 0.25, .interval = 2}};
     CHECK(s.update(false));
     CHECK(s.scale() == 4);
     CHECK(s.update(false));
@@ -117,16 +117,16 @@ TEST_CASE("torch's own numbers come out", "[training][loss_scaler]") {
 }
 
 TEST_CASE("the scale stays between its floor and its ceiling", "[training][loss_scaler]") {
-    loss_scaler s{{.initial = 3, .interval = 1, .floor = 1, .ceiling = 10}};
-    CHECK_FALSE(s.is_at_floor());
+    loss_scaler s{{.initial_scale = 3, .interval = 1, .min_scale = 1, .max_scale = 10}};
+    CHECK_FALSE(s.is_at_min_scale());
     for (int i = 0; i != 5; ++i) (void)s.update(true);
     CHECK(s.scale() == 1);
-    CHECK(s.is_at_floor());
+    CHECK(s.is_at_min_scale());
     for (int i = 0; i != 9; ++i) (void)s.update(false);
     CHECK(s.scale() == 10);
 
     auto const most = std::numeric_limits<float>::max();
-    loss_scaler high{{.initial = 1e38f, .growth = 1e300, .interval = 1, .ceiling = most}};
+    loss_scaler high{{.initial_scale = 1e38f, .growth = 1e300, .interval = 1, .max_scale = most}};
     (void)high.update(false);
     CHECK(high.scale() == most);
     CHECK(high.inverse() > 0);
@@ -135,19 +135,20 @@ TEST_CASE("the scale stays between its floor and its ceiling", "[training][loss_
 }
 
 TEST_CASE("calls out of turn are refused and change nothing", "[training][loss_scaler]") {
-    loss_scaler s{{.initial = 8, .interval = 1}};
-    CHECK(has(thrown<cuota::misuse>([&] { s.update(); }).what(), "update was called without step()"));
+    loss_scaler s{{.initial_scale = 8, .interval = 1}};
+    CHECK(has(thrown<cuota::usage_error>([&] { s.update(); }).what(), "update was called without step()"));
     CHECK(s.unscale() == 0.125);
-    cuota::misuse const twice = thrown<cuota::misuse>([&] { (void)s.unscale(); });
+    cuota::usage_error const twice = thrown<cuota::usage_error>([&] { (void)s.unscale(); });
     CHECK(has(twice.what(), "loss_scaler: unscale was called twice"));
     CHECK(has(twice.where().file, "loss_scaler.cpp"));
     CHECK(s.phase() == scaling_phase::unscaled);
-    CHECK(has(thrown<cuota::misuse>([&] { s.update(); }).what(), "update was called without step()"));
-    CHECK(has(thrown<cuota::misuse>([&] { (void)s.state(); }).what(), "in the middle of a step"));
+    CHECK(has(thrown<cuota::usage_error>([&] { s.update(); }).what(), "update was called without step()"));
+    CHECK(has(thrown<cuota::usage_error>([&] { (void)s.state(); }).what(), "in the middle of a step"));
     CHECK(s.step(false));
-    CHECK(has(thrown<cuota::misuse>([&] { (void)s.unscale(); }).what(), "unscale was called after step()"));
-    CHECK(has(thrown<cuota::misuse>([&] { (void)s.step(true); }).what(), "step was called twice"));
-    CHECK(has(thrown<cuota::misuse>([&] { (void)s.update(true); }).what(), "step was called twice"));
+    CHECK(has(thrown<cuota::usage_error>([&] { (void)s.unscale(); }).what(),
+              "unscale was called after step()"));
+    CHECK(has(thrown<cuota::usage_error>([&] { (void)s.step(true); }).what(), "step was called twice"));
+    CHECK(has(thrown<cuota::usage_error>([&] { (void)s.update(true); }).what(), "step was called twice"));
     CHECK(s.scale() == 8);
     s.update();  // the first decision counts
     CHECK(s.scale() == 16);
@@ -202,23 +203,23 @@ TEST_CASE("options that make no sense are refused by their number", "[training][
     CHECK(has(refused_options({.backoff = 0}), "backoff = 0 is"));
     CHECK(has(refused_options({.backoff = nan}), "backoff = nan"));
     CHECK(has(refused_options({.interval = 0}), "interval must be at least 1 step"));
-    CHECK(has(refused_options({.floor = 0}), "floor = 0 must be"));
-    CHECK(has(refused_options({.floor = 1e-40f}), "e-41 must be a positive normal number"));
-    CHECK(has(refused_options({.floor = nan}), "floor = nan must be"));
-    CHECK(has(refused_options({.ceiling = infinite}), "ceiling = inf"));
-    CHECK(has(refused_options({.initial = 1, .floor = 2, .ceiling = 1}),
+    CHECK(has(refused_options({.min_scale = 0}), "floor = 0 must be"));
+    CHECK(has(refused_options({.min_scale = 1e-40f}), "e-41 must be a positive normal number"));
+    CHECK(has(refused_options({.min_scale = nan}), "floor = nan must be"));
+    CHECK(has(refused_options({.max_scale = infinite}), "ceiling = inf"));
+    CHECK(has(refused_options({.initial_scale = 1, .min_scale = 2, .max_scale = 1}),
               "ceiling = 1 must be finite and at least floor = 2"));
-    CHECK(has(refused_options({.initial = 0.5f}), "initial = 0.5 is outside [1, 1.67772e+07]"));
-    CHECK(has(refused_options({.initial = 1e9f}), "initial = 1e+09 is outside"));
-    CHECK(has(refused_options({.initial = nan}), "initial = nan is outside"));
+    CHECK(has(refused_options({.initial_scale = 0.5f}), "initial = 0.5 is outside [1, 1.67772e+07]"));
+    CHECK(has(refused_options({.initial_scale = 1e9f}), "initial = 1e+09 is outside"));
+    CHECK(has(refused_options({.initial_scale = nan}), "initial = nan is outside"));
 }
 
 TEST_CASE("a saved state goes on where it was", "[training][loss_scaler]") {
-    loss_scaler a{{.initial = 3.3f, .growth = 1.7, .interval = 3}};
+    loss_scaler a{{.initial_scale = 3.3f, .growth = 1.7, .interval = 3}};
     for (int i = 0; i != 5; ++i) (void)a.update(false);
     std::string const line = a.state().text();
     CHECK(loss_scaler_state{65536, 7}.text() == "cuota-loss-scaler-state 1 scale 65536 good-steps 7");
-    loss_scaler b{{.initial = 3.3f, .growth = 1.7, .interval = 3}};
+    loss_scaler b{{.initial_scale = 3.3f, .growth = 1.7, .interval = 3}};
     (void)b.unscale();
     b.restore(loss_scaler_state::parse(line));
     CHECK(b.state() == a.state());
@@ -251,15 +252,15 @@ TEST_CASE("what is no text of a state is refused", "[training][loss_scaler]") {
           "cuota-loss-scaler-state 1 scale 1e99 good-steps 7",
           "cuota-loss-scaler-state 1 scale 65536 good-steps 18446744073709551616",
           "cuota-loader-state 1 epoch 1 position 2 order 3"})
-        CHECK(has(thrown<cuota::misuse>([&] { (void)loss_scaler_state::parse(text); }).what(),
+        CHECK(has(thrown<cuota::usage_error>([&] { (void)loss_scaler_state::parse(text); }).what(),
                   "loss_scaler_state: cannot parse"));
 }
 
 TEST_CASE("a state of other options is refused and changes nothing", "[training][loss_scaler]") {
-    loss_scaler s{{.initial = 4, .interval = 3, .floor = 2, .ceiling = 8}};
+    loss_scaler s{{.initial_scale = 4, .interval = 3, .min_scale = 2, .max_scale = 8}};
     (void)s.update(false);
     auto const refused_state = [&](loss_scaler_state const& state) {
-        std::string const why = thrown<cuota::misuse>([&] { s.restore(state); }).what();
+        std::string const why = thrown<cuota::usage_error>([&] { s.restore(state); }).what();
         CHECK(s.state() == loss_scaler_state{4, 1});
         return why;
     };

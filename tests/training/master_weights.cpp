@@ -69,14 +69,15 @@ TEMPLATE_TEST_CASE("updates that 16 bits would lose add up in the masters", "[tr
     master_weights<TestType> w{host, s, pool};
     CHECK(w.size() == 3);
     CHECK(w.bytes() == 18);
-    CHECK(floats_there(w.working(s), s) == host);
+    CHECK(floats_there(w.low_precision(s), s) == host);
     for (int i = 0; i != 32; ++i) {
         add_to(w, 0x1p-13f, s);
         w.refresh(s);
     }
     // Each update is less than half the spacing of either type at 1.
     CHECK(floats_there(w.read(s), s) == std::vector<float>(3, 1 + 0x1p-8f));
-    CHECK(floats_there(w.working(s), s) == std::vector<float>(3, static_cast<float>(TestType{1 + 0x1p-8f})));
+    CHECK(floats_there(w.low_precision(s), s) ==
+          std::vector<float>(3, static_cast<float>(TestType{1 + 0x1p-8f})));
 }
 
 TEST_CASE("weights are zero unless something else is said", "[training][master_weights][gpu]") {
@@ -85,7 +86,7 @@ TEST_CASE("weights are zero unless something else is said", "[training][master_w
     { cuota::device_buffer<int> const dirty{1000, -1, s, pool}; }
     master_weights<half> const w{100, s, pool};
     CHECK(floats_there(w.read(s), s) == std::vector<float>(100, 0));
-    CHECK(floats_there(w.working(s), s) == std::vector<float>(100, 0));
+    CHECK(floats_there(w.low_precision(s), s) == std::vector<float>(100, 0));
     master_weights<half> none{0, s, pool};
     none.refresh(s);
     CHECK(none.bytes() == 0);
@@ -96,15 +97,15 @@ TEST_CASE("a working copy that is older than its masters is not handed out",
     cuota::stream const s;
     cuota::scoped_pool const pool{cuota::budget{"test", 1_MiB}};
     master_weights<half> w{4, s, pool};
-    CHECK(w.is_fresh());
+    CHECK(w.is_in_sync());
     add_to(w, 2, s);
-    CHECK_FALSE(w.is_fresh());
-    cuota::misuse const error = thrown<cuota::misuse>([&] { (void)w.working(s); });
+    CHECK_FALSE(w.is_in_sync());
+    cuota::usage_error const error = thrown<cuota::usage_error>([&] { (void)w.low_precision(s); });
     CHECK(has(error.what(), "the working copy is outdated"));
     CHECK(has(error.what(), "master_weights.cpp"));
     w.refresh(s);
-    CHECK(w.is_fresh());
-    CHECK(floats_there(w.working(s), s) == std::vector<float>(4, 2));
+    CHECK(w.is_in_sync());
+    CHECK(floats_there(w.low_precision(s), s) == std::vector<float>(4, 2));
 }
 
 TEST_CASE("a refresh that is refused leaves the copy known as old", "[training][master_weights][gpu]") {
@@ -114,23 +115,23 @@ TEST_CASE("a refresh that is refused leaves the copy known as old", "[training][
     master_weights<half> w{4, s, pool};
     {
         auto const open = w.write(s);
-        CHECK_THROWS_AS(w.refresh(other), cuota::misuse);
-        CHECK_FALSE(w.is_fresh());
+        CHECK_THROWS_AS(w.refresh(other), cuota::usage_error);
+        CHECK_FALSE(w.is_in_sync());
     }
     {
         master_weights<half> v{4, s, pool};
-        auto const reader = v.working(s);
-        CHECK_THROWS_AS(v.refresh(other), cuota::misuse);
-        CHECK(v.is_fresh());
+        auto const reader = v.low_precision(s);
+        CHECK_THROWS_AS(v.refresh(other), cuota::usage_error);
+        CHECK(v.is_in_sync());
     }
 }
 
 TEST_CASE("weights take what was said, and a refusal leaves nothing", "[training][master_weights][gpu]") {
     cuota::stream const s;
-    std::size_t const granule = cuota::any_resource{cuota::device_memory{}}.granule();
+    std::size_t const granularity = cuota::any_resource{cuota::device_memory{}}.granularity();
     std::vector<float> const host(1000, 1.0f);
-    std::size_t const needed = master_weights<half>::bytes(host.size(), granule);
-    for (std::size_t limit = 0; limit <= needed; limit += granule) {
+    std::size_t const needed = master_weights<half>::bytes(host.size(), granularity);
+    for (std::size_t limit = 0; limit <= needed; limit += granularity) {
         cuota::budget const b{"test", limit};
         cuota::budgeted<> const memory{b};
         if (limit < needed) {

@@ -36,11 +36,11 @@ struct nothing {
     std::vector<cuota::checkpoint_stage> stages(2);
     for (std::size_t i = 0; i != 2; ++i) {
         stages[i].output_bytes = 100'000;
-        stages[i].forward = [&calls, i](cuota::stage_run const& run) {
+        stages[i].forward = [&calls, i](cuota::stage_context const& run) {
             ++calls;
             cuota::for_each_index(run.stream(), 1, nothing{}, names[i][0]);
         };
-        stages[i].backward = [i](cuota::stage_run const& run) {
+        stages[i].backward = [i](cuota::stage_context const& run) {
             cuota::for_each_index(run.stream(), 1, nothing{}, names[i][1]);
         };
     }
@@ -72,7 +72,7 @@ TEST_CASE("measured times are those of the stages and of the link", "[training][
     CHECK(measured.stages[1].backward_time >= 5e-3 - clock);
     CHECK(measured.offload_time_per_byte >= 1 / 25e6 - clock / 1e5);
     CHECK(measured.fetch_time_per_byte >= 1 / 50e6 - clock / 1e5);
-    CHECK(measured.stages[0].output_bytes == cuota::round_up(100'000, cuota::device_memory::granule()));
+    CHECK(measured.stages[0].output_bytes == cuota::round_up(100'000, cuota::device_memory::granularity()));
 }
 
 TEST_CASE("to measure takes the memory of a step that keeps everything, and gives it back",
@@ -81,7 +81,7 @@ TEST_CASE("to measure takes the memory of a step that keeps everything, and give
     cuota::stream const stream;
     number_chain net{support::random_number_stages(4, 3), 300, stream};
     auto const stages = net.stages();
-    cuota::chain const sizes = cuota::chain_of(stages, cuota::device_memory::granule());
+    cuota::chain const sizes = cuota::chain_of(stages, cuota::device_memory::granularity());
     std::size_t const needed = simulate(sizes, cuota::store_all_plan(sizes)).peak;
     cuota::budget device{"device", needed}, host{"host", std::size_t{1} << 20};
     auto const measure = [&] {
@@ -90,18 +90,19 @@ TEST_CASE("to measure takes the memory of a step that keeps everything, and give
     };
 
     CHECK_NOTHROW(measure());
-    CHECK(device.now().peak == needed);
-    CHECK(host.now().peak != 0);
-    CHECK(device.now().held + host.now().held == 0);
+    CHECK(device.info().peak == needed);
+    CHECK(host.info().peak != 0);
+    CHECK(device.info().held + host.info().held == 0);
 
     for (auto* const of : {&device, &host}) {
         auto const elsewhere = of->reserve(of->limit() - (of == &device ? needed - 1 : 0), "others");
-        std::size_t const held = device.now().held + host.now().held;
+        std::size_t const held = device.info().held + host.info().held;
         CHECK_THROWS_AS(measure(), cuota::budget_exceeded);
-        CHECK(device.now().held + host.now().held == held);
+        CHECK(device.info().held + host.info().held == held);
     }
-    CHECK_THROWS_AS(measure_stages(stages, net.input(), stream, cuota::device_memory{}, 0), cuota::misuse);
-    CHECK_THROWS_AS(measure_stages({}, net.input(), stream, cuota::device_memory{}), cuota::misuse);
+    CHECK_THROWS_AS(measure_stages(stages, net.input(), stream, cuota::device_memory{}, 0),
+                    cuota::usage_error);
+    CHECK_THROWS_AS(measure_stages({}, net.input(), stream, cuota::device_memory{}), cuota::usage_error);
 }
 
 TEST_CASE("every CUDA call of a measurement may fail", "[training][measure_stages]") {

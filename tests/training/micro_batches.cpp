@@ -91,7 +91,7 @@ TEST_CASE("micro-batches cover a batch once, in order, by weights that sum to ex
             std::size_t index = 0;
             bool is_right = parts.samples() == n && parts.empty() == (n == 0);
             for (micro_batch const part : parts) {
-                is_right = is_right && part.first == next && part.count != 0 && part.of == n;
+                is_right = is_right && part.first == next && part.count != 0 && part.batch_size == n;
                 is_right = is_right && (part.count == micro || (part.is_last() && part.count < micro));
                 is_right = is_right && part.is_first() == (index == 0);
                 is_right = is_right && part.is_last() == (index + 1 == parts.size());
@@ -121,10 +121,10 @@ TEST_CASE("micro-batches can be walked from either end and from the middle", "[t
 }
 
 TEST_CASE("a batch cannot be cut into parts of nothing", "[training][micro_batches]") {
-    auto const error = support::thrown<cuota::misuse>([] { (void)micro_batches{10, 0}; });
+    auto const error = support::thrown<cuota::usage_error>([] { (void)micro_batches{10, 0}; });
     CHECK(support::has(error.what(), "cannot divide a batch of 10 into parts of 0 (micro_batches.cpp:"));
-    CHECK_THROWS_AS((micro_batches{10, 4}[3]), cuota::misuse);
-    CHECK_THROWS_AS((micro_batches{0, 4}[0]), cuota::misuse);
+    CHECK_THROWS_AS((micro_batches{10, 4}[3]), cuota::usage_error);
+    CHECK_THROWS_AS((micro_batches{0, 4}[0]), cuota::usage_error);
 }
 
 TEST_CASE("accumulated gradients are the full batch's bit for bit in integers", "[training][micro_batches]") {

@@ -31,10 +31,10 @@ constexpr bool are_plain = (std::is_trivially_copyable_v<T> && ...);
 static_assert(
     are_plain<cuota::tag, cuota::element_count, cuota::device, cuota::device_set, cuota::stream_ref,
               cuota::device_memory, cuota::async_memory, cuota::pinned_memory, cuota::registered_memory,
-              cuota::managed_memory, cuota::watch_level, cuota::device_span<float>, cuota::batch_view<float>,
-              cuota::device_matrix<float>, cuota::device_appender<float>, cuota::device_scratch,
-              cuota::sequential_sampler, cuota::shuffle_sampler, cuota::block_shuffle_sampler,
-              cuota::stage_run, cuota::loss_scaler, cuota::micro_batches>);
+              cuota::managed_memory, cuota::alert_threshold, cuota::device_span<float>,
+              cuota::batch_view<float>, cuota::device_matrix<float>, cuota::device_appender<float>,
+              cuota::device_scratch, cuota::sequential_sampler, cuota::shuffle_sampler,
+              cuota::block_shuffle_sampler, cuota::stage_context, cuota::loss_scaler, cuota::micro_batches>);
 
 // ---- Classes that cannot be moved.
 template <class... T>
@@ -46,9 +46,9 @@ static_assert(stay<cuota::nvml, cuota::resource_ref, cuota::growth_check, cuota:
 // ---- Errors: a moved-from one still has what() and its facts.
 template <class... T>
 constexpr bool are_copied = (std::is_nothrow_copy_constructible_v<T> && ...);
-static_assert(are_copied<cuota::cuda_error, cuota::out_of_memory, cuota::budget_exceeded, cuota::misuse,
-                         cuota::data_error, cuota::kernel_overflow, cuota::placement_refused,
-                         cuota::rank_gone, cuota::sample_too_long>);
+static_assert(are_copied<cuota::cuda_error, cuota::out_of_memory, cuota::budget_exceeded, cuota::usage_error,
+                         cuota::data_error, cuota::kernel_overflow_error, cuota::placement_error,
+                         cuota::rank_lost_error, cuota::sample_too_long_error>);
 
 /// Moves an object around: `make()` returns a new object, `use(x)` throws if x is not intact, and `left(x)` checks a moved-from object.
 template <class Make, class Use, class Left>
@@ -83,7 +83,7 @@ void stays_valid(Make const& make, Use const& use) {
 template <class Make, class Use>
 void refuses(std::string const& what, Make const& make, Use const& use) {
     walk(make, use, [&](auto& x) {
-        std::string const said = thrown<cuota::misuse>([&] { use(x); }).what();
+        std::string const said = thrown<cuota::usage_error>([&] { use(x); }).what();
         INFO(said);
         CHECK(has(said, what));
         CHECK(has(said, "moved from"));
@@ -92,10 +92,10 @@ void refuses(std::string const& what, Make const& make, Use const& use) {
 
 cuota::loader_options few() {
     cuota::loader_options how;
-    how.batch = 4;
+    how.batch_size = 4;
     return how;
 }
-cuota::memory_source numbers() { return {"numbers", std::vector<float>(64, 1.0f)}; }
+cuota::memory_dataset numbers() { return {"numbers", std::vector<float>(64, 1.0f)}; }
 
 }  // namespace
 
@@ -123,14 +123,14 @@ TEST_CASE("a handle that was moved from is still valid", "[training][moved_from]
     SECTION("resources") {
         stays_valid([&] { return pool.resource(); }, allocates);
         stays_valid([&] { return pool.persistent(); }, allocates);
-        static_assert(
-            std::is_same_v<decltype(pool.resource()), cuota::pool_resource_for<cuota::lifespan::scratch>>);
+        static_assert(std::is_same_v<decltype(pool.resource()),
+                                     cuota::pool_resource_for<cuota::lifetime_hint::scratch>>);
         stays_valid([&] { return cuota::any_resource{pool.resource()}; }, allocates);
         stays_valid([&] { return cuota::budgeted<cuota::device_memory>{whole}; }, allocates);
         stays_valid([&] { return cuota::tracked<cuota::device_memory>{}; }, allocates);
-        stays_valid([&] { return cuota::fenced{cuota::device_memory{}}; }, allocates);
+        stays_valid([&] { return cuota::guarded{cuota::device_memory{}}; }, allocates);
         stays_valid([&] { return cuota::measured{cuota::device_memory{}}; }, allocates);
-        stays_valid([&] { return cuota::addresses_only{}; }, allocates);
+        stays_valid([&] { return cuota::dry_run_memory{}; }, allocates);
         auto frame = pool.frame();
         static_assert(std::is_same_v<decltype(frame.resource()), cuota::frame_resource>);
         stays_valid([&] { return frame.resource(); }, allocates);
@@ -159,7 +159,7 @@ TEST_CASE("a handle that was moved from is still valid", "[training][moved_from]
     SECTION("recorder") {
         stays_valid([] { return cuota::recorder{}; }, [](cuota::recorder& r) { REQUIRE(r.is_recording()); });
     }
-    SECTION("sources") {
+    SECTION("datasets") {
         support::temp_folder const folder;
         std::string const raw = folder.write("raw.bin", std::string(64, 'x'));
         auto const reads = [](auto& from) {
@@ -169,35 +169,35 @@ TEST_CASE("a handle that was moved from is still valid", "[training][moved_from]
         };
         stays_valid(numbers, reads);
         cuota::raw_layout const byte{.fields = {{"x", cuota::element_type::u8, {}}}};
-        stays_valid([&] { return cuota::raw_source{raw, byte}; }, reads);
-        cuota::raw_source const half{folder.write("half.bin", std::string(32, 'x')), byte};
-        stays_valid([&] { return cuota::concat_source{half, half}; }, reads);
-        stays_valid([&] { return cuota::zip_source{numbers(), cuota::raw_source{raw, byte}}; }, reads);
-        stays_valid([&] { return cuota::subset_source{numbers(), 0, 64}; }, reads);
+        stays_valid([&] { return cuota::raw_dataset{raw, byte}; }, reads);
+        cuota::raw_dataset const half{folder.write("half.bin", std::string(32, 'x')), byte};
+        stays_valid([&] { return cuota::concat_dataset{half, half}; }, reads);
+        stays_valid([&] { return cuota::zip_dataset{numbers(), cuota::raw_dataset{raw, byte}}; }, reads);
+        stays_valid([&] { return cuota::subset_dataset{numbers(), 0, 64}; }, reads);
         stays_valid(
             [&] {
-                return cuota::callable_source{"made",
-                                              64,
-                                              {{"x", cuota::element_type::u8, {}}},
-                                              [](auto const&, auto const& out) { out[0][0] = std::byte{1}; }};
+                return cuota::callable_dataset{
+                    "made", 64, {{"x", cuota::element_type::u8, {}}}, [](auto const&, auto const& out) {
+                        out[0][0] = std::byte{1};
+                    }};
             },
             reads);
         std::string npy = std::string{"\x93NUMPY\1\0", 8} + std::string{"\x76\0", 2};
         npy += "{'descr': '|u1', 'fortran_order': False, 'shape': (64,), }";
         npy += std::string(10 + 0x76 - npy.size() - 1, ' ') + '\n' + std::string(64, 'y');
         std::string const array = folder.write("x.npy", npy);
-        stays_valid([&] { return cuota::npy_source{array}; }, reads);
+        stays_valid([&] { return cuota::npy_dataset{array}; }, reads);
         std::string idx{"\0\0\x08\1\0\0\0\x40", 8};
         std::string const bytes = folder.write("x.idx", idx + std::string(64, 'z'));
-        stays_valid([&] { return cuota::idx_source{bytes}; }, reads);
+        stays_valid([&] { return cuota::idx_dataset{bytes}; }, reads);
         std::string const images = folder.write("x.bin", std::string(64 * 3073, '\1'));
-        stays_valid([&] { return cuota::cifar_source{cuota::cifar_set::cifar_10, {images}}; }, reads);
+        stays_valid([&] { return cuota::cifar_dataset{cuota::cifar_set::cifar_10, {images}}; }, reads);
         stays_valid([&] { return cuota::file{raw}; }, [](cuota::file& f) { REQUIRE(f.size() == 64); });
         stays_valid(
             [&] {
-                return cuota::resident_data{numbers(), few()};
+                return cuota::device_resident_dataset{numbers(), few()};
             },
-            [](cuota::resident_data& d) { REQUIRE(d.bytes() != 0); });
+            [](cuota::device_resident_dataset& d) { REQUIRE(d.bytes() != 0); });
     }
     SECTION("samplers") {
         auto const draws = [](auto& order) {
@@ -212,9 +212,9 @@ TEST_CASE("a handle that was moved from is still valid", "[training][moved_from]
         stays_valid([&] { return cuota::weighted_sampler{1, weights, 64}; }, draws);
         stays_valid([&] { return cuota::weighted_shuffle_sampler{1, weights, 64}; }, draws);
     }
-    SECTION("thread_ranks, stop_signal") {
-        stays_valid([] { return cuota::thread_ranks{2}; },
-                    [](cuota::thread_ranks& group) { REQUIRE(group.ranks() == 2); });
+    SECTION("thread_group, stop_signal") {
+        stays_valid([] { return cuota::thread_group{2}; },
+                    [](cuota::thread_group& group) { REQUIRE(group.ranks() == 2); });
         std::stop_source stop;
         stop.request_stop();
         stays_valid([&] { return cuota::stop_signal{stop.get_token()}; },
@@ -225,7 +225,7 @@ TEST_CASE("a handle that was moved from is still valid", "[training][moved_from]
         stays_valid([&] { return thrown<cuota::budget_exceeded>([&] { whole.charge(1u << 30); }); },
                     [&](cuota::budget_exceeded& e) {
                         says(e);
-                        REQUIRE(e.facts().asked == 1u << 30);
+                        REQUIRE(e.info().requested == 1u << 30);
                     });
         stays_valid(
             [] {
@@ -234,11 +234,12 @@ TEST_CASE("a handle that was moved from is still valid", "[training][moved_from]
             [&](cuota::data_error& e) { REQUIRE(e.file() == "file.bin"); });
         stays_valid(
             [] {
-                return cuota::fence_broken{"memory", std::vector<cuota::fence_damage>(1)};
+                return cuota::guard_bytes_error{"memory", std::vector<cuota::guard_violation>(1)};
             },
-            [&](cuota::fence_broken& e) { REQUIRE(e.damage().size() == 1); });
+            [&](cuota::guard_bytes_error& e) { REQUIRE(e.violations().size() == 1); });
         // Texts of classes derived from the standard library's are empty, as that library leaves them.
-        walk([] { return cuota::misuse{"for a test"}; }, says, [](cuota::misuse& e) { (void)e.what(); });
+        walk([] { return cuota::usage_error{"for a test"}; }, says,
+             [](cuota::usage_error& e) { (void)e.what(); });
     }
     SECTION("values made of the standard library's: as good as new") {
         stays_valid(
@@ -250,8 +251,8 @@ TEST_CASE("a handle that was moved from is still valid", "[training][moved_from]
         cuota::tracked<cuota::device_memory> memory;
         stays_valid([&] { return memory.snapshot(); },
                     [](cuota::tracked_snapshot& now) { REQUIRE(now.live().blocks.empty()); });
-        stays_valid([] { return cuota::nvml_answer<int>{3}; },
-                    [](cuota::nvml_answer<int>& answer) { REQUIRE(answer.has_value()); });
+        stays_valid([] { return cuota::nvml_result<int>{3}; },
+                    [](cuota::nvml_result<int>& answer) { REQUIRE(answer.has_value()); });
     }
 }
 
@@ -297,7 +298,7 @@ TEST_CASE("a container that was moved from has no elements", "[training][moved_f
          });
     walk(
         [&] {
-            return cuota::host_device<float>{10, s, pool.resource()};
+            return cuota::mirrored_buffer<float>{10, s, pool.resource()};
         },
         [&](auto& x) { REQUIRE(x.read_host().size() == 10); },
         [&](auto& x) {
@@ -307,7 +308,7 @@ TEST_CASE("a container that was moved from has no elements", "[training][moved_f
         });
     cuota::device_buffer<float> dense{10, 1.0f, s, pool};
     walk([&] { return cuota::pruned<float>::pack(s, dense.read(s), 0.5f, pool); }, is_whole, is_empty);
-    walk([&] { return cuota::quantised_moments<>{10, s, pool}; }, is_whole, is_empty);
+    walk([&] { return cuota::quantized_moments<>{10, s, pool}; }, is_whole, is_empty);
     std::vector<float> const host(10, 1.0f);
     walk([&] { return cuota::master_weights<cuota::half>{host, s, pool}; }, is_whole, is_empty);
     cuota::staging_ring ring{2, 1024};
@@ -336,7 +337,7 @@ TEST_CASE("any other owner that was moved from refuses every use by its name", "
         refuses("a stream", make, [&](cuota::stream& x) { x.wait(cuota::event{s}); });
         refuses("a stream", make, [&](cuota::stream& x) { cuota::device_buffer<float>{10, x, pool}; });
     }
-    SECTION("event and time_mark") {
+    SECTION("event and timed_event") {
         auto const make = [&] { return cuota::event{s}; };
         refuses("an event", make, [](cuota::event& x) { (void)x.is_done(); });
         refuses("an event", make, [](cuota::event& x) { x.synchronize(); });
@@ -345,11 +346,11 @@ TEST_CASE("any other owner that was moved from refuses every use by its name", "
         walk(
             make, [](cuota::event& x) { REQUIRE(x.get() != nullptr); },
             [](cuota::event& x) { CHECK(x.get() == nullptr); });
-        auto const mark = [&] { return cuota::time_mark{s}; };
-        cuota::time_mark const earlier{s};
-        refuses("a time_mark", mark, [&](cuota::time_mark& x) { x.record(s); });
-        refuses("a time_mark", mark, [&](cuota::time_mark& x) { (void)x.since(earlier); });
-        refuses("a time_mark", mark, [&](cuota::time_mark& x) { (void)earlier.since(x); });
+        auto const mark = [&] { return cuota::timed_event{s}; };
+        cuota::timed_event const earlier{s};
+        refuses("a timed_event", mark, [&](cuota::timed_event& x) { x.record(s); });
+        refuses("a timed_event", mark, [&](cuota::timed_event& x) { (void)x.since(earlier); });
+        refuses("a timed_event", mark, [&](cuota::timed_event& x) { (void)earlier.since(x); });
     }
     SECTION("graph_exec") {
         refuses(
@@ -369,7 +370,7 @@ TEST_CASE("any other owner that was moved from refuses every use by its name", "
         using pending = cuota::pending_copy<float>;
         refuses("a pending_copy", make, [](pending& copy) { (void)copy.get(); });
         refuses("a pending_copy", make, [](pending& copy) { (void)copy.is_done(); });
-        refuses("a pending_copy", make, [&](pending& copy) { copy.order_before(s); });
+        refuses("a pending_copy", make, [&](pending& copy) { copy.make_wait(s); });
     }
     SECTION("device_scalar and non_finite_check") {
         refuses(
@@ -387,7 +388,7 @@ TEST_CASE("any other owner that was moved from refuses every use by its name", "
         refuses("an append_buffer", make, [&](found& x) { (void)x.append(s); });
         refuses("an append_buffer", make, [&](found& x) { x.clear(s); });
         refuses("an append_buffer", make, [&](found& x) { (void)x.size(s); });
-        refuses("an append_buffer", make, [&](found& x) { (void)x.size_that_fitted(s); });
+        refuses("an append_buffer", make, [&](found& x) { (void)x.stored_size(s); });
         refuses("an append_buffer", make, [&](found& x) { (void)x.read(s); });
         refuses("an append_buffer", make, [&](found& x) { (void)x.to_vector(s); });
         refuses("an append_buffer", make, [&](found& x) { x.restart(10); });
@@ -417,7 +418,7 @@ TEST_CASE("any other owner that was moved from refuses every use by its name", "
         cuota::batch one = *of.next();
         cuota::batch other{std::move(one)};
         auto const refused = [&](auto const& use) {
-            return has(thrown<cuota::misuse>(use).what(), "a batch was used after it was moved from");
+            return has(thrown<cuota::usage_error>(use).what(), "a batch was used after it was moved from");
         };
         CHECK(refused([&] { (void)one.view<float>(s); }));
         CHECK(refused([&] { (void)one.samples(); }));
@@ -434,13 +435,15 @@ TEST_CASE("any other owner that was moved from refuses every use by its name", "
                 return cuota::cached_loader{cuota::batch_loader{numbers(), few()}, 0};
             },
             [](cuota::cached_loader& x) { REQUIRE(x.loader.size() == 64); },
-            [](cuota::cached_loader& x) { CHECK_THROWS_AS((void)x.loader.size(), cuota::misuse); });
+            [](cuota::cached_loader& x) { CHECK_THROWS_AS((void)x.loader.size(), cuota::usage_error); });
     }
-    SECTION("agreement") {
+    SECTION("rank_consensus") {
         // The message names the question and states that the rank does not take part.
-        walk([] { return cuota::agreement{}; },
-             [](cuota::agreement& x) { REQUIRE(x.all(true, "a question")); },
-             [](cuota::agreement& x) { CHECK_THROWS_AS(x.all(true, "a question"), cuota::misuse); });
+        walk([] { return cuota::rank_consensus{}; },
+             [](cuota::rank_consensus& x) { REQUIRE(x.all_of(true, "a question")); },
+             [](cuota::rank_consensus& x) {
+                 CHECK_THROWS_AS(x.all_of(true, "a question"), cuota::usage_error);
+             });
     }
 }
 
@@ -450,15 +453,15 @@ TEST_CASE("what has nothing but an end goes on in its new owner, and ends once",
     int calls = 0;
     {
         auto const make = [&] {
-            return cuota::watch{whole, {0.5}, 0.1, [&](cuota::watch_event const&) { ++calls; }};
+            return cuota::budget_alert{whole, {0.5}, 0.1, [&](cuota::alert_event const&) { ++calls; }};
         };
-        auto const tells = [&](cuota::watch&) {
+        auto const tells = [&](cuota::budget_alert&) {
             int const before = calls;
             whole.charge(60);
             whole.refund(60);
             REQUIRE(calls > before);
         };
-        walk(make, tells, [](cuota::watch&) {});
+        walk(make, tells, [](cuota::budget_alert&) {});
     }
     int const before = calls;
     whole.charge(60);
@@ -495,10 +498,10 @@ TEST_CASE("what has nothing but an end goes on in its new owner, and ends once",
         CHECK(second.is_recorded());
         first = std::move(second);
         CHECK(first.is_recorded());
-        CHECK_THROWS_AS((void)plan.begin(), cuota::misuse);  // one step is open
+        CHECK_THROWS_AS((void)plan.begin(), cuota::usage_error);  // one step is open
     }
-    cuota::progress_line first{nullptr};
-    cuota::progress_line const second{std::move(first)};
-    CHECK(first.is_quiet());
+    cuota::progress_bar first{nullptr};
+    cuota::progress_bar const second{std::move(first)};
+    CHECK(first.is_disabled());
     CHECK(errors.take().empty());
 }

@@ -64,12 +64,12 @@ TEMPLATE_TEST_CASE("one number that is not finite is found wherever it is",
             for (std::size_t const at : {std::size_t{0}, size / 2, size - 1}) {
                 std::vector<float> values(size, -1.5f);
                 auto const good = on.of<TestType>(values);
-                on.check.look(on.s, good.read(on.s));
+                on.check.check(on.s, good.read(on.s));
                 CHECK_FALSE(on.check.found(on.s));
                 values[at] = bad;
                 auto const spoilt = on.of<TestType>(values);
-                on.check.look(on.s, spoilt.read(on.s));
-                on.check.look(on.s, good.read(on.s));  // does not clear the flag
+                on.check.check(on.s, spoilt.read(on.s));
+                on.check.check(on.s, good.read(on.s));  // does not clear the flag
                 CHECK(on.check.found(on.s));
                 CHECK(on.check.found(on.s));
                 on.check.reset(on.s);
@@ -82,14 +82,14 @@ TEMPLATE_TEST_CASE("one number that is not finite is found wherever it is",
 TEST_CASE("every thread of a kernel may raise the flag", "[training][non_finite_check][gpu]") {
     check_scene on;
     auto const spoilt = on.of<float>(std::vector<float>(100'000, a_nan));
-    on.check.look(on.s, spoilt.read(on.s));
+    on.check.check(on.s, spoilt.read(on.s));
     CHECK(on.check.found(on.s));
 }
 
 TEST_CASE("nothing to look at is nothing found", "[training][non_finite_check][gpu]") {
     check_scene on;
     device_buffer<float> none{0, on.s, on.pool};
-    on.check.look(on.s, none.read(on.s));
+    on.check.check(on.s, none.read(on.s));
     on.check.unscale(on.s, none.write(on.s), 0.5);
     CHECK_FALSE(on.check.found(on.s));
 }
@@ -99,8 +99,8 @@ TEST_CASE("what several streams found is seen on any", "[training][non_finite_ch
     cuota::stream const other;
     auto const spoilt = on.of<float>({1, an_infinity});
     auto const good = on.of<float>({1, 2});
-    on.check.look(other, spoilt.read(other));
-    on.check.look(on.s, good.read(on.s));
+    on.check.check(other, spoilt.read(other));
+    on.check.check(on.s, good.read(on.s));
     CHECK(on.check.found(on.s));
     on.check.reset(other);
     CHECK_FALSE(on.check.found(on.s));
@@ -109,7 +109,7 @@ TEST_CASE("what several streams found is seen on any", "[training][non_finite_ch
 TEMPLATE_TEST_CASE("gradients are unscaled and looked at in one go", "[training][non_finite_check][gpu]",
                    float, cuota::half, cuota::bfloat16) {
     check_scene on;
-    cuota::loss_scaler scaler{{.initial = 8, .interval = 1}};
+    cuota::loss_scaler scaler{{.initial_scale = 8, .interval = 1}};
     auto g = on.of<TestType>({8, -16, 0, 4, 24});
     on.check.unscale(on.s, g.write(on.s), scaler.unscale());
     CHECK(as_floats(g, on.s) == std::vector<float>{1, -2, 0, 0.5f, 3});
@@ -149,7 +149,7 @@ TEST_CASE("what is the inverse of no scale is refused, and nothing is multiplied
     check_scene on;
     auto g = on.of<float>({1, 2});
     for (double const inverse : {0.0, -1.0, static_cast<double>(an_infinity), static_cast<double>(a_nan)})
-        CHECK(has(thrown<cuota::misuse>([&] { on.check.unscale(on.s, g.write(on.s), inverse); }).what(),
+        CHECK(has(thrown<cuota::usage_error>([&] { on.check.unscale(on.s, g.write(on.s), inverse); }).what(),
                   "inverse scale must be finite and positive, got "));
     CHECK(g.to_vector(on.s) == std::vector<float>{1, 2});
 }
@@ -170,13 +170,13 @@ TEST_CASE("a check that was moved from is told so", "[training][non_finite_check
     auto const g = on.of<float>({1});
     non_finite_check const moved = std::move(on.check);
     CHECK_FALSE(moved.found(on.s));
-    CHECK(has(thrown<cuota::misuse>([&] { on.check.look(on.s, g.read(on.s)); }).what(), "moved from"));
+    CHECK(has(thrown<cuota::usage_error>([&] { on.check.check(on.s, g.read(on.s)); }).what(), "moved from"));
 }
 
 TEST_CASE("a look in a graph finds what there is at each launch", "[training][non_finite_check][gpu]") {
     check_scene on;
     auto g = on.of<float>({1, an_infinity, 3});
-    auto looks = cuota::capture(on.s, [&] { on.check.look(on.s, g.read(on.s)); });
+    auto looks = cuota::capture(on.s, [&] { on.check.check(on.s, g.read(on.s)); });
     looks.launch(on.s);
     CHECK(on.check.found(on.s));
     g.copy_from(std::vector<float>{1, 2, 3}, on.s);
@@ -196,7 +196,7 @@ TEMPLATE_TEST_CASE("numbers are looked at and unscaled wherever they begin, and 
             auto g = on.of<TestType>(values);
             {
                 auto const part = g.write(on.s);
-                on.check.look(on.s, part.span().subspan(at, count));
+                on.check.check(on.s, part.span().subspan(at, count));
                 on.check.unscale(on.s, part.span().subspan(at, count), 0.5);
             }
             CHECK_FALSE(on.check.found(on.s));

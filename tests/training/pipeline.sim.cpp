@@ -43,8 +43,8 @@ TEST_CASE("a pipeline's gradients are those of one device bit for bit, and its p
             CHECK(c.net->sums() == sums_of_one_device(c.shape, parts, 3));
             CHECK(peaks_of(c.budgets) == net.peaks());
             CHECK(net.peaks() ==
-                  pipeline_peaks(cuota::chain_of(c.net->stages(), cuota::device_memory::granule()), c.first,
-                                 parts));
+                  pipeline_peaks(cuota::chain_of(c.net->stages(), cuota::device_memory::granularity()),
+                                 c.first, parts));
             CHECK(c.net->calls == 2 * parts * c.shape.size());
             CHECK(!c.net->was_elsewhere);
             for (budget const& b : c.budgets) CHECK(b.held() == 0);
@@ -89,7 +89,7 @@ TEST_CASE("the host waits for nothing while a pipeline's step is enqueued", "[tr
     for (std::size_t d = 0; d != 3; ++d) {
         cuota::device_scope const here{c.streams[d].device()};
         pools.push_back(
-            std::make_unique<cuota::scoped_pool>(c.budgets[d], cuota::pool_options{.initial = 4 << 20}));
+            std::make_unique<cuota::scoped_pool>(c.budgets[d], cuota::pool_options{.initial_size = 4 << 20}));
         devices.push_back({c.streams[d], pools[d]->resource()});
     }
     pipeline net{c.net->stages(), c.first, 4, devices};
@@ -178,18 +178,18 @@ TEST_CASE("a pipeline that cannot be is misuse, and nothing of it stays", "[trai
     auto const devices = c.devices();
     auto const stages = c.net->stages();
     auto const before = cuota::simulator::live().total();
-    using cuota::misuse;
-    CHECK_THROWS_AS((pipeline{stages, {0}, 2, devices}), misuse);
-    CHECK_THROWS_AS((pipeline{stages, {0, 0}, 2, devices}), misuse);
-    CHECK_THROWS_AS((pipeline{stages, c.first, 0, devices}), misuse);
+    using cuota::usage_error;
+    CHECK_THROWS_AS((pipeline{stages, {0}, 2, devices}), usage_error);
+    CHECK_THROWS_AS((pipeline{stages, {0, 0}, 2, devices}), usage_error);
+    CHECK_THROWS_AS((pipeline{stages, c.first, 0, devices}), usage_error);
     auto broken = stages;
     broken.back().backward = nullptr;
-    auto const told = support::thrown<misuse>([&] { pipeline const net{broken, c.first, 2, devices}; });
+    auto const told = support::thrown<usage_error>([&] { pipeline const net{broken, c.first, 2, devices}; });
     CHECK(std::string{told.what()}.find("of a pipeline has no backward function") != std::string::npos);
     pipeline net{stages, c.first, 2, devices};
     auto inputs = c.net->inputs();
     inputs.pop_back();
-    CHECK_THROWS_AS(net.run(inputs, 1), misuse);
+    CHECK_THROWS_AS(net.run(inputs, 1), usage_error);
     CHECK(c.net->calls == 0);
     CHECK(cuota::simulator::live().total() > before);
 }

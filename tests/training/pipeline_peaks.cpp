@@ -77,12 +77,12 @@ TEST_CASE("cuts that are none, and sizes that no number holds, are misuse", "[tr
     c.stages = {piped_stage(1, 1), piped_stage(1, 1), piped_stage(1, 1)};
     using cuts = std::vector<std::size_t>;
     for (cuts const& wrong : {cuts{}, cuts{1}, cuts{0, 0}, cuts{0, 2, 1}, cuts{0, 3}})
-        CHECK_THROWS_AS((void)pipeline_peaks(c, wrong, 1), cuota::misuse);
-    CHECK_THROWS_AS((void)pipeline_peaks(c, {0, 1}, 0), cuota::misuse);
-    CHECK_THROWS_AS((void)pipeline_peaks({}, {0}, 1), cuota::misuse);
+        CHECK_THROWS_AS((void)pipeline_peaks(c, wrong, 1), cuota::usage_error);
+    CHECK_THROWS_AS((void)pipeline_peaks(c, {0, 1}, 0), cuota::usage_error);
+    CHECK_THROWS_AS((void)pipeline_peaks({}, {0}, 1), cuota::usage_error);
     c.stages[1].saved_bytes = cuota::unlimited / 4;
     CHECK_NOTHROW((void)pipeline_peaks(c, {0, 1}, 2));
-    CHECK_THROWS_AS((void)pipeline_peaks(c, {0, 1}, 9), cuota::misuse);
+    CHECK_THROWS_AS((void)pipeline_peaks(c, {0, 1}, 9), cuota::usage_error);
     c.stages[1].saved_bytes = c.stages[2].saved_bytes = cuota::unlimited / 2 + 1;  // their sum wraps around
-    CHECK_THROWS_AS((void)pipeline_peaks(c, {0, 1}, 1), cuota::misuse);
+    CHECK_THROWS_AS((void)pipeline_peaks(c, {0, 1}, 1), cuota::usage_error);
 }

@@ -18,8 +18,8 @@ using cuota::placed_layer;
 using cuota::placement;
 using cuota::placement_balance;
 using cuota::placement_device;
+using cuota::placement_error;
 using cuota::placement_options;
-using cuota::placement_refused;
 
 namespace {
 
@@ -125,20 +125,20 @@ TEST_CASE("a placement is the best of all cuts, and is refused exactly when none
         try {
             placement const p = place_layers(c.layers, c.devices, c.how);
             std::vector<std::size_t> got;
-            for (placement::share const& s : p.shares) got.push_back(s.first);
+            for (placement::assignment const& s : p.assignments) got.push_back(s.first);
             got.push_back(c.layers.size());
             bool const is_right = missing == 0 && got == best.cuts && p.devices_in_use() == best.used &&
                                   objective_of(p, c.how.balance) == best.cost &&
                                   p.layers() == c.layers.size();
             wrong += !is_right;
-            for (std::size_t d = 0; d + 1 < p.shares.size(); ++d)
-                skipping += p.shares[d].count == 0 && p.shares[d + 1].count != 0;
-        } catch (placement_refused const& r) {
+            for (std::size_t d = 0; d + 1 < p.assignments.size(); ++d)
+                skipping += p.assignments[d].count == 0 && p.assignments[d + 1].count != 0;
+        } catch (placement_error const& r) {
             ++refused;
             placing_case one = c;  // fits only if that device lacks all missing bytes
-            one.devices[r.device()].room += r.facts().missing();
-            wrong += missing == 0 || r.missing() != missing || r.missing_there() == 0 ||
-                     r.missing_there() > missing;
+            one.devices[r.device()].room += r.info().shortfall();
+            wrong += missing == 0 || r.shortfall() != missing || r.device_shortfall() == 0 ||
+                     r.device_shortfall() > missing;
         }
     }
     CHECK(wrong == 0);
@@ -156,7 +156,7 @@ TEST_CASE("with what is missing the placement fits, and with one byte less it do
         placing_case c = any_placing(random);
         try {
             (void)place_layers(c.layers, c.devices, c.how);
-        } catch (placement_refused const& r) {
+        } catch (placement_error const& r) {
             // Some distribution of the missing bytes over the devices makes the placement fit; with one byte less, none does.
             auto const fits_with = [&](std::size_t more) {
                 for (std::size_t here = 0; here <= more; ++here)
@@ -168,13 +168,13 @@ TEST_CASE("with what is missing the placement fits, and with one byte less it do
                             try {
                                 (void)place_layers(wider.layers, wider.devices, wider.how);
                                 return true;
-                            } catch (placement_refused const&) {}
+                            } catch (placement_error const&) {}
                         }
                 return false;
             };
             if (c.devices.size() > 2) continue;  // fits_with adds to two devices only
             ++refused;
-            wrong += !fits_with(r.missing()) || fits_with(r.missing() - 1);
+            wrong += !fits_with(r.shortfall()) || fits_with(r.shortfall() - 1);
         }
     }
     CHECK(refused > 300);
@@ -194,7 +194,7 @@ TEST_CASE("more room never makes a placement worse", "[training][placement]") {
                 worse += now > before;
                 before = now;
                 ++placed;
-            } catch (placement_refused const&) { worse += before != std::numeric_limits<double>::infinity(); }
+            } catch (placement_error const&) { worse += before != std::numeric_limits<double>::infinity(); }
             c.devices[random() % c.devices.size()].room += random() % 20;
         }
     }
@@ -208,14 +208,14 @@ TEST_CASE("a placement tells cuts, the device of a layer, and itself on one scre
         {"conv", 2_MiB, 0, 3}, {"conv", 2_MiB, 1_MiB, 3}, {"fc", 1_MiB, 0, 2}, {"fc", 1_MiB, 0, 2}};
     std::vector<placement_device> const devices{{"big", 8_MiB}, {"tiny", 10}, {{}, cuota::unlimited, 2}};
     placement const p = place_layers(layers, devices, {.micro_batches = 4});
-    CHECK(p.cuts() == std::vector<std::size_t>{0, 1});
+    CHECK(p.boundaries() == std::vector<std::size_t>{0, 1});
     CHECK(p.time() == 3.5);
     CHECK(p.bytes() == 5_MiB);
     CHECK(p.devices_in_use() == 2);
     CHECK(p.device_of(0) == 0);
     CHECK(p.device_of(1) == 2);
     CHECK(p.device_of(3) == 2);
-    CHECK_THROWS_AS((void)p.device_of(4), cuota::misuse);
+    CHECK_THROWS_AS((void)p.device_of(4), cuota::usage_error);
     CHECK(p.text() == "4 layers on 2 of 3 devices: time 3.5, at most 5.0 MiB on one\n"
                       "  big        layer 0               2.0 MiB of 8.0 MiB        time 3\n"
                       "  tiny       no layer              0 B of 10 B               time 0\n"
@@ -226,14 +226,14 @@ TEST_CASE("the first device of a pipeline keeps the most micro-batches", "[train
     std::vector<placed_layer> const layers(3, {{}, 100, 10, 1});
     std::vector<placement_device> const devices(3, placement_device{{}, 130, 1});
     placement const p = place_layers(layers, devices, {.micro_batches = 8});
-    CHECK(p.shares[0].live == 3);
-    CHECK(p.shares[0].bytes == 130);
-    CHECK(p.shares[2].live == 1);
-    CHECK(p.shares[2].bytes == 110);
+    CHECK(p.assignments[0].live == 3);
+    CHECK(p.assignments[0].bytes == 130);
+    CHECK(p.assignments[2].live == 1);
+    CHECK(p.assignments[2].bytes == 110);
     std::vector<placement_device> const smaller(3, placement_device{{}, 129, 1});
-    CHECK(support::thrown<placement_refused>([&] {
+    CHECK(support::thrown<placement_error>([&] {
               (void)place_layers(layers, smaller, {.micro_batches = 8});
-          }).missing() == 1);
+          }).shortfall() == 1);
     CHECK_NOTHROW((void)place_layers(layers, smaller, {.micro_batches = 2}));
 }
 
@@ -242,25 +242,25 @@ TEST_CASE("a refused placement tells how much is missing and where", "[training]
     std::vector<placement_device> const devices{{"gpu 0", 2_MiB}, {"gpu 1", 4_MiB}};
     auto const refused = support::thrown<cuota::out_of_memory>([&] { (void)place_layers(layers, devices); });
     CHECK(support::has(refused.what(),
-                       "placement_refused: cannot allocate 6.0 MiB for layers at placement.cpp:"));
+                       "placement_error: cannot allocate 6.0 MiB for layers at placement.cpp:"));
     CHECK(support::has(refused.what(), "cause      2 layers do not fit on 2 devices: at least 3.0 MiB short, "
                                        "2.0 MiB of it on gpu 1 (layer 1)\n"));
-    auto const typed = support::thrown<placement_refused>([&] { (void)place_layers(layers, devices); });
-    CHECK(typed.missing() == 3_MiB);
+    auto const typed = support::thrown<placement_error>([&] { (void)place_layers(layers, devices); });
+    CHECK(typed.shortfall() == 3_MiB);
     CHECK(typed.device() == 1);
-    CHECK(typed.missing_there() == 2_MiB);
-    CHECK(typed.facts().charged == 6_MiB);
+    CHECK(typed.device_shortfall() == 2_MiB);
+    CHECK(typed.info().charged == 6_MiB);
 }
 
 TEST_CASE("sizes that no number can count are placed nowhere", "[training][placement]") {
     std::vector<placed_layer> const layers{{"a", cuota::unlimited}, {"b", 1}};
-    auto const refused = support::thrown<placement_refused>([&] { (void)place_layers(layers, {{}, {}}); });
-    CHECK(refused.missing() == cuota::unlimited);
-    CHECK(refused.missing_there() == cuota::unlimited);
+    auto const refused = support::thrown<placement_error>([&] { (void)place_layers(layers, {{}, {}}); });
+    CHECK(refused.shortfall() == cuota::unlimited);
+    CHECK(refused.device_shortfall() == cuota::unlimited);
     CHECK(refused.device() == 0);
     std::vector<placed_layer> const many(2, {"a", 1, cuota::unlimited / 2});
     CHECK_THROWS_AS((void)place_layers(many, {{"x", cuota::unlimited}, {"y", 0}}, {.micro_batches = 3}),
-                    placement_refused);
+                    placement_error);
 }
 
 TEST_CASE("a placement takes its rooms from budgets", "[training][placement]") {
@@ -275,12 +275,12 @@ TEST_CASE("a placement takes its rooms from budgets", "[training][placement]") {
 TEST_CASE("no devices, no micro-batches, no times and no speeds are misuse", "[training][placement]") {
     double const nothing = std::numeric_limits<double>::quiet_NaN();
     double const endless = std::numeric_limits<double>::infinity();
-    using cuota::misuse;
-    CHECK_THROWS_AS((void)place_layers({{}}, {}), misuse);
-    CHECK_THROWS_AS((void)place_layers({{}}, {{}}, {.micro_batches = 0}), misuse);
+    using cuota::usage_error;
+    CHECK_THROWS_AS((void)place_layers({{}}, {}), usage_error);
+    CHECK_THROWS_AS((void)place_layers({{}}, {{}}, {.micro_batches = 0}), usage_error);
     for (double const time : {-1.0, nothing, endless})
-        CHECK_THROWS_AS((void)place_layers({{{}, 0, 0, time}}, {{}}), misuse);
+        CHECK_THROWS_AS((void)place_layers({{{}, 0, 0, time}}, {{}}), usage_error);
     for (double const speed : {0.0, -1.0, nothing, endless, 1e-308})
-        CHECK_THROWS_AS((void)place_layers({{{}, 0, 0, 1e300}}, {{{}, 0, speed}}), misuse);
+        CHECK_THROWS_AS((void)place_layers({{{}, 0, 0, 1e300}}, {{{}, 0, speed}}), usage_error);
     CHECK(place_layers({}, {{}, {}}).devices_in_use() == 0);
 }

@@ -88,7 +88,7 @@ void expect_same(pruned_scene const& on, std::vector<std::uint32_t> const& dense
     auto const p = pruned<std::uint32_t>::pack(on.s, from.read(on.s), mask.read(on.s), on.pool);
     INFO(kept.size() << " of " << dense.size());
     REQUIRE(p.size() == dense.size());
-    REQUIRE(p.survivors() == kept.size());
+    REQUIRE(p.nonzeros() == kept.size());
     REQUIRE(p.bytes() == pruned<std::uint32_t>::bytes(dense.size(), kept.size()));
     REQUIRE((on.packed(p) == kept));
     REQUIRE((on.unpacked(p) == back));
@@ -144,7 +144,7 @@ TEMPLATE_TEST_CASE("what is larger than a threshold stays, and so do NaNs", "[tr
         dense.push_back(TestType{x});
     auto const from = on.of(dense);
     auto const p = pruned<TestType>::pack(on.s, from.read(on.s), 0.5f, on.pool);
-    CHECK(p.survivors() == 5);
+    CHECK(p.nonzeros() == 5);
     auto const back = on.unpacked(p);
     std::vector<float> all;
     for (TestType const x : back) all.push_back(static_cast<float>(x));
@@ -158,7 +158,7 @@ TEST_CASE("a threshold of 0 leaves out what is 0, of either sign", "[training][p
     float const denormal = std::numeric_limits<float>::denorm_min();
     auto const from = on.of(std::vector<float>{0.0f, -0.0f, denormal, -denormal});
     auto const p = pruned<float>::pack(on.s, from.read(on.s), 0.0f, on.pool);
-    CHECK(p.survivors() == 2);
+    CHECK(p.nonzeros() == 2);
     auto const back = on.unpacked(p);
     CHECK(back == std::vector<float>{0, 0, denormal, -denormal});
     CHECK_FALSE(std::signbit(back[1]));
@@ -187,17 +187,17 @@ TEST_CASE("what cannot be packed or unpacked is refused", "[training][pruned][gp
     auto const from = on.of(std::vector<float>{1, 2, 3});
     auto const two = on.of(std::vector<unsigned char>{1, 1});
     for (float const bad : {-1.0f, std::numeric_limits<float>::quiet_NaN()})
-        CHECK(has(thrown<cuota::misuse>([&] {
+        CHECK(has(thrown<cuota::usage_error>([&] {
                       (void)pruned<float>::pack(on.s, from.read(on.s), bad, on.pool);
                   }).what(),
                   "pruned: threshold = "));
-    CHECK(has(thrown<cuota::misuse>([&] {
+    CHECK(has(thrown<cuota::usage_error>([&] {
                   (void)pruned<float>::pack(on.s, from.read(on.s), two.read(on.s), on.pool);
               }).what(),
               "pruned::pack: element counts differ: 3 and 2"));
     auto p = pruned<float>::pack(on.s, from.read(on.s), 0.0f, on.pool);
     device_buffer<float> four{4, on.s, on.pool};
-    CHECK(has(thrown<cuota::misuse>([&] { p.unpack(on.s, four.write(on.s)); }).what(),
+    CHECK(has(thrown<cuota::usage_error>([&] { p.unpack(on.s, four.write(on.s)); }).what(),
               "pruned::unpack: element counts differ: 3 and 4"));
 }
 
@@ -207,7 +207,7 @@ TEST_CASE("what was moved from has nothing, and can be packed anew", "[training]
     auto a = pruned<float>::pack(on.s, from.read(on.s), 0.0f, on.pool);
     auto b = std::move(a);
     CHECK(a.size() == 0);
-    CHECK(a.survivors() == 0);
+    CHECK(a.nonzeros() == 0);
     CHECK(a.bytes() == 0);
     CHECK(on.unpacked(a).empty());
     a = std::move(b);
@@ -225,13 +225,13 @@ TEST_CASE("it takes what was said, and a refusal at any size leaves nothing", "[
     CHECK(pruned<char>::bytes(cuota::unlimited, cuota::unlimited) == cuota::unlimited);
 
     pruned_scene const on;
-    std::size_t const granule = cuota::any_resource{cuota::device_memory{}}.granule();
+    std::size_t const granularity = cuota::any_resource{cuota::device_memory{}}.granularity();
     std::vector<float> dense(10'000);
     for (std::size_t i = 0; i < dense.size(); i += 3) dense[i] = 1;
     auto const from = on.of(dense);
-    std::size_t const needed = pruned<float>::bytes(dense.size(), 3334, granule);
+    std::size_t const needed = pruned<float>::bytes(dense.size(), 3334, granularity);
     int refusals = 0;
-    for (std::size_t limit = 0; limit <= needed; limit += granule) {
+    for (std::size_t limit = 0; limit <= needed; limit += granularity) {
         cuota::budget const b{"test", limit};
         cuota::budgeted<> const memory{b};
         if (limit < needed) {
@@ -240,7 +240,7 @@ TEST_CASE("it takes what was said, and a refusal at any size leaves nothing", "[
             ++refusals;
         } else {
             auto const p = pruned<float>::pack(on.s, from.read(on.s), 0.5f, memory);
-            CHECK(p.survivors() == 3334);
+            CHECK(p.nonzeros() == 3334);
             CHECK(b.held() == needed);  // the scratch is freed
             CHECK(on.unpacked(p) == dense);
         }
@@ -252,8 +252,8 @@ TEST_CASE("it takes what was said, and a refusal at any size leaves nothing", "[
 TEST_CASE("what was packed stays when a new one is refused", "[training][pruned][gpu]") {
     pruned_scene const on;
     auto const from = on.of(std::vector<float>{1, 2, 3, 4});
-    std::size_t const granule = cuota::any_resource{cuota::device_memory{}}.granule();
-    cuota::budget const b{"test", pruned<float>::bytes(4, 2, granule) + granule};
+    std::size_t const granularity = cuota::any_resource{cuota::device_memory{}}.granularity();
+    cuota::budget const b{"test", pruned<float>::bytes(4, 2, granularity) + granularity};
     cuota::budgeted<> const memory{b};
     auto p = pruned<float>::pack(on.s, from.read(on.s), 2.0f, memory);
     CHECK_THROWS_AS(p = pruned<float>::pack(on.s, from.read(on.s), 3.0f, memory), cuota::budget_exceeded);

@@ -27,19 +27,19 @@ using namespace cuota::literals;
 using cuota::bfloat16;
 using cuota::device_buffer;
 using cuota::half;
-using cuota::quantised;
+using cuota::quantized;
 using support::has;
 using support::thrown;
 
-static_assert(!std::is_copy_constructible_v<quantised<float>> &&
-              std::is_nothrow_move_constructible_v<quantised<float>>);
+static_assert(!std::is_copy_constructible_v<quantized<float>> &&
+              std::is_nothrow_move_constructible_v<quantized<float>>);
 
 namespace {
 
 constexpr float not_a_number = std::numeric_limits<float>::quiet_NaN();
 constexpr float infinite_number = std::numeric_limits<float>::infinity();
 
-struct quantised_scene {
+struct quantized_scene {
     cuota::stream const s{};
     cuota::scoped_pool pool{cuota::budget{"test", 64_MiB}};
 
@@ -47,7 +47,7 @@ struct quantised_scene {
     template <class T, std::size_t Block, class To = T>
     [[nodiscard]] std::vector<float> again(std::vector<T> const& values) const {
         device_buffer<T> const from{std::span<T const>{values}, s, pool};
-        quantised<T, Block> kept{values.size(), s, pool};
+        quantized<T, Block> kept{values.size(), s, pool};
         kept.store(s, from.read(s));
         device_buffer<To> to{values.size(), s, pool};
         kept.load(s, to.write(s));
@@ -138,16 +138,16 @@ std::vector<std::vector<float>> adversaries() {
 
 }  // namespace
 
-TEST_CASE("what quantised numbers take is known beforehand, or known to be too much",
-          "[training][quantised]") {
-    CHECK(quantised<float>::bytes(1024) == 1024 + 16);
-    CHECK(quantised<half>::bytes(1025) == 1025 + 20);
-    CHECK(quantised<float, 8>::bytes(9, 512) == 1024);
-    CHECK(quantised<float>::bytes(cuota::unlimited) == cuota::unlimited);
+TEST_CASE("what quantized numbers take is known beforehand, or known to be too much",
+          "[training][quantized]") {
+    CHECK(quantized<float>::bytes(1024) == 1024 + 16);
+    CHECK(quantized<half>::bytes(1025) == 1025 + 20);
+    CHECK(quantized<float, 8>::bytes(9, 512) == 1024);
+    CHECK(quantized<float>::bytes(cuota::unlimited) == cuota::unlimited);
 }
 
-TEST_CASE("what comes back is within the bound, exactly, for random numbers", "[training][quantised][gpu]") {
-    quantised_scene const on;
+TEST_CASE("what comes back is within the bound, exactly, for random numbers", "[training][quantized][gpu]") {
+    quantized_scene const on;
     for (std::size_t const count : {1u, 2u, 255u, 256u, 257u, 10'000u, 300'000u}) {
         auto const any = any_floats(count, static_cast<unsigned>(count));
         expect_within(any, on.again<float, 256>(any), 256, no_slack);
@@ -159,8 +159,8 @@ TEST_CASE("what comes back is within the bound, exactly, for random numbers", "[
 }
 
 TEST_CASE("what comes back is within the bound for numbers that are hard to keep",
-          "[training][quantised][gpu]") {
-    quantised_scene const on;
+          "[training][quantized][gpu]") {
+    quantized_scene const on;
     for (auto const& values : adversaries()) {
         expect_within(values, on.again<float, 256>(values), 256, no_slack);
         expect_within(values, on.again<float, 3>(values), 3, no_slack);
@@ -168,8 +168,8 @@ TEST_CASE("what comes back is within the bound for numbers that are hard to keep
 }
 
 TEMPLATE_TEST_CASE("16 bits are as near once they are floats, and are rounded once more else",
-                   "[training][quantised][gpu]", half, bfloat16) {
-    quantised_scene const on;
+                   "[training][quantized][gpu]", half, bfloat16) {
+    quantized_scene const on;
     auto cases = adversaries();
     cases.push_back(normal_floats(100'000, 3.0f, 3));
     // Half a unit in the last place of T: 2^-11 or 2^-8 of the value, at least half the smallest denormal.
@@ -187,8 +187,8 @@ TEMPLATE_TEST_CASE("16 bits are as near once they are floats, and are rounded on
     }
 }
 
-TEST_CASE("numbers that are not finite become NaN, and spoil no others", "[training][quantised][gpu]") {
-    quantised_scene const on;
+TEST_CASE("numbers that are not finite become NaN, and spoil no others", "[training][quantized][gpu]") {
+    quantized_scene const on;
     auto const back =
         on.again<float, 256>({1.0f, not_a_number, -1.0f, infinite_number, 0.0f, -infinite_number});
     CHECK(std::isnan(back[1]));
@@ -199,70 +199,70 @@ TEST_CASE("numbers that are not finite become NaN, and spoil no others", "[train
     CHECK(back[4] == 0.0f);
 }
 
-TEST_CASE("a second round trip changes nothing", "[training][quantised][gpu]") {
-    quantised_scene const on;
+TEST_CASE("a second round trip changes nothing", "[training][quantized][gpu]") {
+    quantized_scene const on;
     auto const values = normal_floats(5000, 1.0f, 9);
     auto const once = on.again<float, 256>(values);
     auto const twice = on.again<float, 256>(once);
-    // The maximum may shrink by a factor of 1 - 2^-16, and all steps with it.
+    // The maximum may shrink by a factor of 1 - 2^-16, and all scales with it.
     for (std::size_t i = 0; i != once.size(); ++i)
         if (std::fabs(once[i] - twice[i]) > std::fabs(once[i]) * 0x1p-14f) FAIL(once[i] << ' ' << twice[i]);
 }
 
-TEST_CASE("numbers are zero until some are stored, and may be none", "[training][quantised][gpu]") {
-    quantised_scene const on;
+TEST_CASE("numbers are zero until some are stored, and may be none", "[training][quantized][gpu]") {
+    quantized_scene const on;
     { device_buffer<int> const dirty{1000, -1, on.s, on.pool}; }
-    quantised<float> const fresh{1000, on.s, on.pool};
+    quantized<float> const fresh{1000, on.s, on.pool};
     device_buffer<float> to{1000, 7.0f, on.s, on.pool};
     fresh.load(on.s, to.write(on.s));
     CHECK(to.to_vector(on.s) == std::vector<float>(1000, 0.0f));
-    CHECK(fresh.bytes() == quantised<float>::bytes(1000));
-    quantised<float> none{0, on.s, on.pool};
+    CHECK(fresh.bytes() == quantized<float>::bytes(1000));
+    quantized<float> none{0, on.s, on.pool};
     device_buffer<float> nothing{0, on.s, on.pool};
     none.store(on.s, nothing.read(on.s));
     none.load(on.s, nothing.write(on.s));
     CHECK(none.bytes() == 0);
 }
 
-TEST_CASE("other counts than its own are refused, and nothing is stored", "[training][quantised][gpu]") {
-    quantised_scene const on;
-    quantised<float> kept{3, on.s, on.pool};
+TEST_CASE("other counts than its own are refused, and nothing is stored", "[training][quantized][gpu]") {
+    quantized_scene const on;
+    quantized<float> kept{3, on.s, on.pool};
     device_buffer<float> const four{{1, 2, 3, 4}, on.s, on.pool};
     device_buffer<float> two{{5, 6}, on.s, on.pool};
-    CHECK(has(thrown<cuota::misuse>([&] { kept.store(on.s, four.read(on.s)); }).what(),
-              "quantised::store: element counts differ: 4 and 3"));
-    CHECK(has(thrown<cuota::misuse>([&] { kept.load(on.s, two.write(on.s)); }).what(),
-              "quantised::load: element counts differ: 3 and 2"));
+    CHECK(has(thrown<cuota::usage_error>([&] { kept.store(on.s, four.read(on.s)); }).what(),
+              "quantized::store: element counts differ: 4 and 3"));
+    CHECK(has(thrown<cuota::usage_error>([&] { kept.load(on.s, two.write(on.s)); }).what(),
+              "quantized::load: element counts differ: 3 and 2"));
     CHECK(two.to_vector(on.s) == std::vector<float>{5, 6});
     device_buffer<float> three{3, 1.0f, on.s, on.pool};
     kept.load(on.s, three.write(on.s));
     CHECK(three.to_vector(on.s) == std::vector<float>(3, 0.0f));
 }
 
-TEST_CASE("a store on one stream is seen by a load on another", "[training][quantised][gpu]") {
-    quantised_scene const on;
+TEST_CASE("a store on one stream is seen by a load on another", "[training][quantized][gpu]") {
+    quantized_scene const on;
     cuota::stream const other;
     device_buffer<float> const from{100'000, 127.0f, on.s, on.pool};
-    quantised<float> kept{from.size(), on.s, on.pool};
+    quantized<float> kept{from.size(), on.s, on.pool};
     kept.store(on.s, from.read(on.s));
     device_buffer<float> to{from.size(), other, on.pool};
     kept.load(other, to.write(other));
     CHECK(to.to_vector(other) == std::vector<float>(from.size(), 127.0f));
 }
 
-TEST_CASE("quantised numbers take what was said, and a refusal leaves nothing",
-          "[training][quantised][gpu]") {
+TEST_CASE("quantized numbers take what was said, and a refusal leaves nothing",
+          "[training][quantized][gpu]") {
     cuota::stream const s;
-    std::size_t const granule = cuota::any_resource{cuota::device_memory{}}.granule();
+    std::size_t const granularity = cuota::any_resource{cuota::device_memory{}}.granularity();
     for (std::size_t const count : {0u, 1u, 1000u, 5000u}) {
-        std::size_t const needed = quantised<float, 2>::bytes(count, granule);
-        for (std::size_t limit = 0; limit <= needed; limit += granule) {
+        std::size_t const needed = quantized<float, 2>::bytes(count, granularity);
+        for (std::size_t limit = 0; limit <= needed; limit += granularity) {
             cuota::budget const b{"test", limit};
             cuota::budgeted<> const memory{b};
             if (limit < needed) {
-                CHECK_THROWS_AS((quantised<float, 2>{count, s, memory}), cuota::budget_exceeded);
+                CHECK_THROWS_AS((quantized<float, 2>{count, s, memory}), cuota::budget_exceeded);
             } else {
-                quantised<float, 2> const kept{count, s, memory};
+                quantized<float, 2> const kept{count, s, memory};
                 CHECK(b.held() == needed);
             }
             CHECK(b.held() == 0);

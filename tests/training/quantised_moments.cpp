@@ -25,12 +25,12 @@
 using namespace cuota::literals;
 using cuota::adamw_options;
 using cuota::device_buffer;
-using cuota::quantised_moments;
+using cuota::quantized_moments;
 using support::has;
 using support::thrown;
 
-static_assert(!std::is_copy_constructible_v<quantised_moments<>> &&
-              std::is_nothrow_move_constructible_v<quantised_moments<>>);
+static_assert(!std::is_copy_constructible_v<quantized_moments<>> &&
+              std::is_nothrow_move_constructible_v<quantized_moments<>>);
 
 namespace {
 
@@ -64,7 +64,7 @@ struct moments_scene {
         return {std::span<float const>{host}, s, pool};
     }
     template <std::size_t Block>
-    [[nodiscard]] std::pair<host_numbers, host_numbers> loaded(quantised_moments<Block> const& from) const {
+    [[nodiscard]] std::pair<host_numbers, host_numbers> loaded(quantized_moments<Block> const& from) const {
         device_buffer<float> m{from.size(), s, pool};
         device_buffer<float> v{from.size(), s, pool};
         from.load(s, m.write(s), v.write(s));
@@ -151,17 +151,17 @@ struct logistic_problem {
 }  // namespace
 
 TEST_CASE("each step's moments are those of AdamW within the bound of their block",
-          "[training][quantised_moments][gpu]") {
+          "[training][quantized_moments][gpu]") {
     moments_scene const on;
     constexpr std::size_t n = 1000;
     std::mt19937 random{1};
     adamw_options const by{.learning_rate = 0.01, .weight_decay = 0.1};
-    quantised_moments<> adam{n, on.s, on.pool};
+    quantized_moments<> adam{n, on.s, on.pool};
     host_numbers start(n);
     for (float& p : start) p = static_cast<float>(random() % 1000) * 1e-3f;
     auto parameters = on.of(start);
     for (std::uint64_t t = 0; t != 40; ++t) {
-        // One exact step from the quantised state.
+        // One exact step from the quantized state.
         auto const before = on.loaded(adam);
         auto const p = parameters.to_vector(on.s);
         plain_adamw exact{n};
@@ -187,11 +187,11 @@ TEST_CASE("each step's moments are those of AdamW within the bound of their bloc
 }
 
 TEST_CASE("training with moments in 8 bits ends within a hundredth of AdamW's loss",
-          "[training][quantised_moments][gpu]") {
+          "[training][quantized_moments][gpu]") {
     moments_scene const on;
     logistic_problem const problem{300, 200, 5};
     adamw_options const by{.learning_rate = 0.02, .weight_decay = 0.001};
-    quantised_moments<64> adam{problem.features, on.s, on.pool};
+    quantized_moments<64> adam{problem.features, on.s, on.pool};
     plain_adamw exact{problem.features};
     std::vector<double> w(problem.features);
     device_buffer<float> there{problem.features, on.s, on.pool};
@@ -201,24 +201,24 @@ TEST_CASE("training with moments in 8 bits ends within a hundredth of AdamW's lo
     for (int t = 0; t != 400; ++t) {
         double const plain = problem.loss_and_gradient(w, g);
         exact.step(w, g, by);
-        double const quantised = problem.loss_and_gradient(there.to_vector(on.s), g);
+        double const quantized = problem.loss_and_gradient(there.to_vector(on.s), g);
         auto const gradients = on.of(g);
         adam.step(on.s, there.write(on.s), gradients.read(on.s), by);
-        worst = std::max(worst, quantised - plain);
+        worst = std::max(worst, quantized - plain);
     }
     double const plain = problem.loss_and_gradient(w, g);
-    double const quantised = problem.loss_and_gradient(there.to_vector(on.s), g);
-    INFO("from " << first << " to " << plain << ", and to " << quantised << "; at worst " << worst
+    double const quantized = problem.loss_and_gradient(there.to_vector(on.s), g);
+    INFO("from " << first << " to " << plain << ", and to " << quantized << "; at worst " << worst
                  << " more");
     CHECK(plain < first / 10);
-    CHECK(std::fabs(quantised - plain) < first / 100);
+    CHECK(std::fabs(quantized - plain) < first / 100);
     CHECK(worst < first / 20);
 }
 
 TEST_CASE("a gradient that is small beside its neighbours' is not divided by epsilon",
-          "[training][quantised_moments][gpu]") {
+          "[training][quantized_moments][gpu]") {
     moments_scene const on;
-    quantised_moments<2> adam{2, on.s, on.pool};
+    quantized_moments<2> adam{2, on.s, on.pool};
     auto parameters = on.of({0, 0});
     adamw_options const by{.learning_rate = 1, .weight_decay = 0};
     // The second root is 1/1000 of the first. Its m would round to 0 as well, so the next gradient reduces the first m alone.
@@ -233,9 +233,9 @@ TEST_CASE("a gradient that is small beside its neighbours' is not divided by eps
 }
 
 TEST_CASE("gradients of 0 leave the moments at 0, and parameters to their decay",
-          "[training][quantised_moments][gpu]") {
+          "[training][quantized_moments][gpu]") {
     moments_scene const on;
-    quantised_moments<> adam{300, on.s, on.pool};
+    quantized_moments<> adam{300, on.s, on.pool};
     auto parameters = on.of(host_numbers(300, 2.0f));
     auto const none = on.of(host_numbers(300));
     adam.step(on.s, parameters.write(on.s), none.read(on.s), {.learning_rate = 0.5, .weight_decay = 0.5});
@@ -246,9 +246,9 @@ TEST_CASE("gradients of 0 leave the moments at 0, and parameters to their decay"
 }
 
 TEST_CASE("a gradient that is not finite spoils its own parameter only",
-          "[training][quantised_moments][gpu]") {
+          "[training][quantized_moments][gpu]") {
     moments_scene const on;
-    quantised_moments<> adam{4, on.s, on.pool};
+    quantized_moments<> adam{4, on.s, on.pool};
     auto parameters = on.of({1, 1, 1, 1});
     auto const g =
         on.of({1, std::numeric_limits<float>::infinity(), 1, std::numeric_limits<float>::quiet_NaN()});
@@ -268,18 +268,18 @@ TEST_CASE("a gradient that is not finite spoils its own parameter only",
 }
 
 TEST_CASE("moments that were saved and taken again go on as they were",
-          "[training][quantised_moments][gpu]") {
+          "[training][quantized_moments][gpu]") {
     moments_scene const on;
     std::mt19937 random{2};
     constexpr std::size_t n = 700;
-    quantised_moments<> a{n, on.s, on.pool};
+    quantized_moments<> a{n, on.s, on.pool};
     auto pa = on.of(host_numbers(n, 1.0f));
     for (int t = 0; t != 5; ++t) {
         auto const g = on.of(random_gradients(n, random));
         a.step(on.s, pa.write(on.s), g.read(on.s));
     }
     auto const saved = on.loaded(a);
-    quantised_moments<> b{n, on.s, on.pool};
+    quantized_moments<> b{n, on.s, on.pool};
     auto const m = on.of(saved.first);
     auto const v = on.of(saved.second);
     b.store(on.s, m.read(on.s), v.read(on.s), a.steps());
@@ -293,15 +293,15 @@ TEST_CASE("moments that were saved and taken again go on as they were",
 
 TEST_CASE(
     "a step over other counts, overlapping memory or options that make no sense is refused and not counted",
-    "[training][quantised_moments][gpu]") {
+    "[training][quantized_moments][gpu]") {
     moments_scene const on;
-    quantised_moments<> adam{3, on.s, on.pool};
+    quantized_moments<> adam{3, on.s, on.pool};
     auto three = on.of({1, 2, 3});
     auto const g = on.of({1, 1, 1});
     auto four = on.of({1, 2, 3, 4});
     auto const refused = [&](adamw_options const& by) {
         std::string const why =
-            thrown<cuota::misuse>([&] { adam.step(on.s, three.write(on.s), g.read(on.s), by); }).what();
+            thrown<cuota::usage_error>([&] { adam.step(on.s, three.write(on.s), g.read(on.s), by); }).what();
         CHECK(adam.steps() == 0);
         return why;
     };
@@ -317,50 +317,50 @@ TEST_CASE(
         CHECK(has(refused({.beta2 = bad}), "beta2 = "));
     }
     auto const step = [&](auto const& p, auto const& of) {
-        return std::string{thrown<cuota::misuse>([&] { adam.step(on.s, p, of); }).what()};
+        return std::string{thrown<cuota::usage_error>([&] { adam.step(on.s, p, of); }).what()};
     };
     CHECK(
-        has(step(four.write(on.s), g.read(on.s)), "quantised_moments::step: element counts differ: 4 and 3"));
+        has(step(four.write(on.s), g.read(on.s)), "quantized_moments::step: element counts differ: 4 and 3"));
     CHECK(has(step(three.write(on.s), four.read(on.s)),
-              "quantised_moments::step: element counts differ: 4 and 3"));
+              "quantized_moments::step: element counts differ: 4 and 3"));
     CHECK(has(step(three.write(on.s), three.read(on.s)), "overlap"));
-    CHECK_THROWS_AS(adam.load(on.s, three.write(on.s), four.write(on.s)), cuota::misuse);
-    CHECK_THROWS_AS(adam.load(on.s, four.write(on.s), three.write(on.s)), cuota::misuse);
-    CHECK_THROWS_AS(adam.store(on.s, four.read(on.s), three.read(on.s), 7), cuota::misuse);
-    CHECK_THROWS_AS(adam.store(on.s, three.read(on.s), four.read(on.s), 7), cuota::misuse);
+    CHECK_THROWS_AS(adam.load(on.s, three.write(on.s), four.write(on.s)), cuota::usage_error);
+    CHECK_THROWS_AS(adam.load(on.s, four.write(on.s), three.write(on.s)), cuota::usage_error);
+    CHECK_THROWS_AS(adam.store(on.s, four.read(on.s), three.read(on.s), 7), cuota::usage_error);
+    CHECK_THROWS_AS(adam.store(on.s, three.read(on.s), four.read(on.s), 7), cuota::usage_error);
     CHECK(adam.steps() == 0);
     CHECK(three.to_vector(on.s) == host_numbers{1, 2, 3});
 }
 
-TEST_CASE("moments take what was said, and a refusal leaves nothing", "[training][quantised_moments][gpu]") {
-    CHECK(quantised_moments<>::bytes(1024) == 2 * (1024 + 16));
-    CHECK(quantised_moments<8>::bytes(9, 512) == 2048);
-    CHECK(quantised_moments<>::bytes(cuota::unlimited / 2) == cuota::unlimited);
+TEST_CASE("moments take what was said, and a refusal leaves nothing", "[training][quantized_moments][gpu]") {
+    CHECK(quantized_moments<>::bytes(1024) == 2 * (1024 + 16));
+    CHECK(quantized_moments<8>::bytes(9, 512) == 2048);
+    CHECK(quantized_moments<>::bytes(cuota::unlimited / 2) == cuota::unlimited);
     cuota::stream const s;
-    std::size_t const granule = cuota::any_resource{cuota::device_memory{}}.granule();
-    std::size_t const needed = quantised_moments<2>::bytes(1000, granule);
-    for (std::size_t limit = 0; limit <= needed; limit += granule) {
+    std::size_t const granularity = cuota::any_resource{cuota::device_memory{}}.granularity();
+    std::size_t const needed = quantized_moments<2>::bytes(1000, granularity);
+    for (std::size_t limit = 0; limit <= needed; limit += granularity) {
         cuota::budget const b{"test", limit};
         cuota::budgeted<> const memory{b};
         if (limit < needed) {
-            CHECK_THROWS_AS((quantised_moments<2>{1000, s, memory}), cuota::budget_exceeded);
+            CHECK_THROWS_AS((quantized_moments<2>{1000, s, memory}), cuota::budget_exceeded);
         } else {
-            quantised_moments<2> const adam{1000, s, memory};
+            quantized_moments<2> const adam{1000, s, memory};
             CHECK(b.held() == needed);
-            CHECK(adam.bytes() == quantised_moments<2>::bytes(1000));
+            CHECK(adam.bytes() == quantized_moments<2>::bytes(1000));
         }
         CHECK(b.held() == 0);
     }
 }
 
-TEST_CASE("a step's blocks may be of any size, and begin anywhere", "[training][quantised_moments][gpu]") {
+TEST_CASE("a step's blocks may be of any size, and begin anywhere", "[training][quantized_moments][gpu]") {
     // An aligned block of 256 is updated in registers, the same block unaligned number by number.
     moments_scene const on;
     std::mt19937 random{3};
     for (std::size_t const n : {1u, 255u, 256u, 257u, 1000u}) {
         auto const start = random_gradients(n, random);
-        quantised_moments<> a{n, on.s, on.pool};
-        quantised_moments<> b{n, on.s, on.pool};
+        quantized_moments<> a{n, on.s, on.pool};
+        quantized_moments<> b{n, on.s, on.pool};
         auto pa = on.of(start);
         host_numbers shifted(n + 1, 7);
         std::copy(start.begin(), start.end(), shifted.begin() + 1);
@@ -383,10 +383,10 @@ TEST_CASE("a step's blocks may be of any size, and begin anywhere", "[training][
 }
 
 TEST_CASE("moments are as exact where squares of gradients are no floats",
-          "[training][quantised_moments][gpu]") {
+          "[training][quantized_moments][gpu]") {
     moments_scene const on;
     for (float const scale : {1e-30f, 1e-20f, 1e19f, 1e30f, 1e38f}) {
-        quantised_moments<4> adam{4, on.s, on.pool};
+        quantized_moments<4> adam{4, on.s, on.pool};
         auto parameters = on.of({0, 0, 0, 0});
         auto const g = on.of({scale, -scale, scale / 2, 0});
         adam.step(on.s, parameters.write(on.s), g.read(on.s),

@@ -21,7 +21,7 @@ struct step_of_ones {
     cuota::stream const s{};
     cuota::device_buffer<float> parameters{600, s, cuota::device_memory{}};
     cuota::device_buffer<float> const gradients{600, 1.0f, s, cuota::device_memory{}};
-    cuota::quantised_moments<> adam{600, s, cuota::device_memory{}};
+    cuota::quantized_moments<> adam{600, s, cuota::device_memory{}};
 
     void step() { adam.step(s, parameters.write(s), gradients.read(s)); }
 };
@@ -29,18 +29,18 @@ struct step_of_ones {
 }  // namespace
 
 TEST_CASE("what keeps numbers in fewer bits is made whole or not at all, whichever call of CUDA's fails",
-          "[training][quantised_moments]") {
+          "[training][quantized_moments]") {
     support::machine on;
     cuota::stream const s;
     cuota::device_memory const memory;
     std::vector<float> const host(600, 0.5f);
-    support::survives_every_failure(on, [&] { (void)cuota::quantised_moments<>{600, s, memory}; });
-    support::survives_every_failure(on, [&] { (void)cuota::quantised<float>{600, s, memory}; });
+    support::survives_every_failure(on, [&] { (void)cuota::quantized_moments<>{600, s, memory}; });
+    support::survives_every_failure(on, [&] { (void)cuota::quantized<float>{600, s, memory}; });
     support::survives_every_failure(on, [&] { (void)cuota::master_weights<cuota::half>{host, s, memory}; });
 }
 
 TEST_CASE("a step in which any call of CUDA's fails is not taken and not counted",
-          "[training][quantised_moments]") {
+          "[training][quantized_moments]") {
     support::machine on;
     step_of_ones some;
     std::uint64_t taken = 0;

@@ -18,15 +18,15 @@
 
 namespace {
 
-using cuota::agreement;
 using cuota::all_or_none;
+using cuota::rank_consensus;
 using namespace std::chrono_literals;
 
 std::vector<std::string> on_ranks(std::size_t ranks,
-                                  std::function<std::string(std::size_t, agreement&)> const& run) {
+                                  std::function<std::string(std::size_t, rank_consensus&)> const& run) {
     std::vector<std::string> texts;
     for (auto const &end : support::run_rank_threads(
-             ranks, 1h, [&](std::size_t r, agreement&mine, support::ended_rank&mine_end) {
+             ranks, 1h, [&](std::size_t r, rank_consensus&mine, support::ended_rank&mine_end) {
                  mine_end.text = run(r, mine);
              }))
         texts.push_back(end.text);
@@ -34,7 +34,7 @@ std::vector<std::string> on_ranks(std::size_t ranks,
 }
 
 TEST_CASE("what went well everywhere gives each rank its own result", "[training][rank_step]") {
-    auto const ends = on_ranks(3, [](std::size_t r, agreement& mine) {
+    auto const ends = on_ranks(3, [](std::size_t r, rank_consensus& mine) {
         all_or_none(mine, "nothing", [] {});
         return std::to_string(all_or_none(mine, "a number", [&] { return 10 * r; }));
     });
@@ -44,7 +44,7 @@ TEST_CASE("what went well everywhere gives each rank its own result", "[training
 TEST_CASE("a refusal on one rank is thrown on all, names that one, and leaves them in step",
           "[training][rank_step]") {
     for (std::size_t refused = 0; refused != 3; ++refused) {
-        auto const ends = on_ranks(3, [&](std::size_t r, agreement& mine) {
+        auto const ends = on_ranks(3, [&](std::size_t r, rank_consensus& mine) {
             cuota::budget small{"small", r == refused ? 10U : 100U};
             std::string text = "nothing was thrown";
             try {
@@ -53,9 +53,9 @@ TEST_CASE("a refusal on one rank is thrown on all, names that one, and leaves th
                 text = error.what();
                 support::claim(r == refused, "one rank alone has a refusal of its own");
             } catch (cuota::out_of_memory const& error) { text = error.what(); }
-            support::claim(small.now().held == 0, "what fitted is given back as well");
+            support::claim(small.info().held == 0, "what fitted is given back as well");
             support::claim(mine.rounds() == 1, "it took one question");
-            support::claim(mine.smallest(7, "the next") == 7, "the ranks are in step");
+            support::claim(mine.min(7, "the next") == 7, "the ranks are in step");
             return text;
         });
         for (std::size_t r = 0; r != 3; ++r) {
@@ -69,7 +69,7 @@ TEST_CASE("a refusal on one rank is thrown on all, names that one, and leaves th
 
 TEST_CASE("what fails on one rank is its own error there, and that rank's end to the others",
           "[training][rank_step]") {
-    auto const ends = on_ranks(3, [](std::size_t r, agreement& mine) {
+    auto const ends = on_ranks(3, [](std::size_t r, rank_consensus& mine) {
         all_or_none(mine, "the next batch", [&] {
             if (r == 1) throw std::runtime_error{"no such file"};
         });
@@ -84,8 +84,8 @@ TEST_CASE("ragged parts of a batch have weights that sum to one, in the order of
           "[training][rank_step]") {
     std::vector<std::size_t> const counts{5, 0, 4, 7};
     std::vector<cuota::micro_batch> parts(counts.size());
-    (void)on_ranks(counts.size(), [&](std::size_t r, agreement& mine) {
-        parts[r] = cuota::part_of_ranks(mine, counts[r]);
+    (void)on_ranks(counts.size(), [&](std::size_t r, rank_consensus& mine) {
+        parts[r] = cuota::local_share(mine, counts[r]);
         return std::string{};
     });
     std::size_t first = 0;
@@ -98,8 +98,8 @@ TEST_CASE("ragged parts of a batch have weights that sum to one, in the order of
 }
 
 TEST_CASE("a step without any sample is refused on all ranks", "[training][rank_step]") {
-    for (std::string const& end : on_ranks(2, [](std::size_t, agreement& mine) {
-             (void)cuota::part_of_ranks(mine, 0);
+    for (std::string const& end : on_ranks(2, [](std::size_t, rank_consensus& mine) {
+             (void)cuota::local_share(mine, 0);
              return std::string{"went on"};
          }))
         CHECK(support::has(end, "no rank has a sample in this step"));

@@ -51,7 +51,9 @@ public:
     void deallocate_sync(void* p, std::size_t bytes, std::size_t alignment = 256) noexcept {
         inside_.deallocate_sync(p, bytes, alignment);
     }
-    [[nodiscard]] static constexpr std::size_t granule() noexcept { return cuota::device_memory::granule(); }
+    [[nodiscard]] static constexpr std::size_t granularity() noexcept {
+        return cuota::device_memory::granularity();
+    }
     [[nodiscard]] static constexpr cuota::memory_kind kind() noexcept { return cuota::memory_kind::device; }
     friend bool operator==(refusing_memory const& a, refusing_memory const& b) noexcept {
         return a.books_ == b.books_;
@@ -70,7 +72,7 @@ private:
         if (++books_->made != books_->refused) return;
         books_->has_refused = true;
         cuota::refusal r;
-        r.asked = r.charged = bytes;
+        r.requested = r.charged = bytes;
         r.request = who;
         throw cuota::out_of_memory{std::move(r)};
     }
@@ -78,7 +80,7 @@ private:
     cuota::budgeted<cuota::device_memory> inside_;
     std::shared_ptr<books> books_ = std::make_shared<books>();
 };
-static_assert(cuota::labelled_resource<refusing_memory>);
+static_assert(cuota::labeled_resource<refusing_memory>);
 
 constexpr std::size_t features = 50;
 constexpr std::size_t refused_batch = 12;
@@ -130,12 +132,12 @@ public:
             all[i].name = "stage of samples";
             all[i].output_bytes = all[i].saved_bytes = words * sizeof(refused_word);
             all[i].forward_scratch = all[i].backward_scratch = i % 2 == 0 ? 700 : 0;
-            all[i].forward = [=](cuota::stage_run const& run) {
+            all[i].forward = [=](cuota::stage_context const& run) {
                 cuota::for_each_index(run.stream(), words,
                                       sample_forward{run.input<refused_word>(), run.output<refused_word>(),
                                                      run.saved<refused_word>(), weight});
             };
-            all[i].backward = [=, this](cuota::stage_run const& run) {
+            all[i].backward = [=, this](cuota::stage_context const& run) {
                 cuota::for_each_index(run.stream(), 1,
                                       sample_backward{run.input<refused_word>(), run.result<refused_word>(),
                                                       run.saved<refused_word>(),
@@ -149,7 +151,7 @@ public:
     void run(micro_batch part, std::function<chain_schedule(chain const&)> const& plan,
              cuota::any_resource const& memory) {
         auto all = stages(part.count);
-        chain_schedule const schedule = plan(cuota::chain_of(all, memory.granule()));
+        chain_schedule const schedule = plan(cuota::chain_of(all, memory.granularity()));
         cuota::checkpointed net{std::move(all), schedule, stream_, memory};
         auto const in = samples_.read(stream_);
         net.run(in.span().subspan(part.first * features, part.count * features), 1);
@@ -169,27 +171,27 @@ struct strategy {
     chain_schedule (*plan)(chain const&);
 };
 [[nodiscard]] std::size_t room_between(chain const& c, std::size_t parts_of_four) {
-    std::size_t const least = cuota::least_chain_bytes(c);
+    std::size_t const least = cuota::min_chain_bytes(c);
     std::size_t const most = simulate(c, cuota::store_all_plan(c)).peak;
     return least + (most - least) * parts_of_four / 4;
 }
 /// Drops records where possible, and offloads the rest of the first stage while others run.
 [[nodiscard]] chain_schedule recompute_and_offload(chain const& c) {
-    using cuota::chain_act;
-    chain_schedule plan{{chain_act::forward, 0},
-                        {chain_act::forward, 1},
-                        {chain_act::drop, 0},
-                        {chain_act::forward_saving, 2},
-                        {chain_act::offload, 1}};
-    for (std::size_t i = 3; i != c.stages.size(); ++i) plan.push_back({chain_act::forward_saving, i});
-    for (std::size_t i = c.stages.size(); i-- != 3;) plan.push_back({chain_act::backward, i});
-    for (cuota::chain_op const op : chain_schedule{{chain_act::fetch, 1},
-                                                   {chain_act::backward, 2},
-                                                   {chain_act::drop, 1},
-                                                   {chain_act::forward_saving, 0},
-                                                   {chain_act::forward_saving, 1},
-                                                   {chain_act::backward, 1},
-                                                   {chain_act::backward, 0}})
+    using cuota::chain_op_kind;
+    chain_schedule plan{{chain_op_kind::forward, 0},
+                        {chain_op_kind::forward, 1},
+                        {chain_op_kind::drop, 0},
+                        {chain_op_kind::forward_saving, 2},
+                        {chain_op_kind::offload, 1}};
+    for (std::size_t i = 3; i != c.stages.size(); ++i) plan.push_back({chain_op_kind::forward_saving, i});
+    for (std::size_t i = c.stages.size(); i-- != 3;) plan.push_back({chain_op_kind::backward, i});
+    for (cuota::chain_op const op : chain_schedule{{chain_op_kind::fetch, 1},
+                                                   {chain_op_kind::backward, 2},
+                                                   {chain_op_kind::drop, 1},
+                                                   {chain_op_kind::forward_saving, 0},
+                                                   {chain_op_kind::forward_saving, 1},
+                                                   {chain_op_kind::backward, 1},
+                                                   {chain_op_kind::backward, 0}})
         plan.push_back(op);
     return plan;
 }
@@ -222,11 +224,11 @@ TEST_CASE("a step that is refused anywhere holds nothing, and smaller parts have
         for (;; ++number) {
             INFO(how.name << ", allocation " << number);
             memory.refuse(number);
-            cuota::retried const went =
+            cuota::retry_result const went =
                 cuota::with_retry(refused_batch, [&](micro_batch part) { net.run(part, how.plan, memory); },
-                                  {.largest = how.part, .begin = [&] { net.clear(); }, .account = account});
+                                  {.largest = how.part, .on_start = [&] { net.clear(); }, .budget = account});
             CHECK(went.refusals == (memory.has_refused() ? 1u : 0u));
-            CHECK(account.now().held == 0);
+            CHECK(account.info().held == 0);
             CHECK(net.sums() == right);
             if (!memory.has_refused()) break;
         }
@@ -250,8 +252,8 @@ TEST_CASE("a refusal comes out where there is no smaller part, and the same step
                                          [&](micro_batch part) { net.run(part, how.plan, memory); },
                                          {.largest = how.part,
                                           .smallest = how.part,
-                                          .begin = [&] { net.clear(); },
-                                          .account = account});
+                                          .on_start = [&] { net.clear(); },
+                                          .budget = account});
             };
             if (number == 0) {
                 CHECK(run().refusals == 0);
@@ -261,7 +263,7 @@ TEST_CASE("a refusal comes out where there is no smaller part, and the same step
             try {
                 (void)run();
             } catch (cuota::out_of_memory const&) {}
-            CHECK(account.now().held == 0);
+            CHECK(account.info().held == 0);
             if (!memory.has_refused()) break;
             CHECK(run().refusals == 0);
             CHECK(net.sums() == right);

@@ -10,7 +10,7 @@
 #include "support/thrown.hpp"
 
 using cuota::chain;
-using cuota::chain_run;
+using cuota::chain_cost;
 using cuota::schedule_text;
 using cuota::simulate;
 
@@ -24,11 +24,11 @@ namespace {
 
 TEST_CASE("the plan that stores all runs every stage once", "[training][store_plans]") {
     CHECK(schedule_text(store_all_plan(equal_stages(3))) == "S0 S1 S2 B2 B1 B0");
-    chain_run const run = simulate(equal_stages(50), store_all_plan(equal_stages(50)));
+    chain_cost const run = simulate(equal_stages(50), store_all_plan(equal_stages(50)));
     CHECK(run.recomputed == 0);
     CHECK(run.time == 150);
     CHECK(run.peak == 101);
-    CHECK_THROWS_AS(cuota::store_all_plan({}), cuota::misuse);
+    CHECK_THROWS_AS(cuota::store_all_plan({}), cuota::usage_error);
 }
 
 TEST_CASE("a segment is run for its end, then to save", "[training][store_plans]") {
@@ -42,11 +42,11 @@ TEST_CASE("the sqrt plan takes about 2 sqrt(L) records for less than one more fo
           "[training][store_plans]") {
     for (std::size_t root : {4u, 8u, 16u, 30u}) {
         chain const c = equal_stages(root * root);
-        chain_run const run = simulate(c, sqrt_plan(c));
+        chain_cost const run = simulate(c, sqrt_plan(c));
         CHECK(run.recomputed < root * root);
         CHECK(run.peak <= 3 * root + 3);  // per segment an output, or a record of two; gradients
     }
-    CHECK_THROWS_AS(cuota::sqrt_plan({}), cuota::misuse);
+    CHECK_THROWS_AS(cuota::sqrt_plan({}), cuota::usage_error);
 }
 
 TEST_CASE("the sqrt plan has the smallest peak of all counts of segments, then the least time",
@@ -62,9 +62,9 @@ TEST_CASE("the sqrt plan has the smallest peak of all counts of segments, then t
         c.stages.resize(1 + up_to(12));
         for (cuota::chain_stage& s : c.stages)
             s = {up_to(5), up_to(9), up_to(2), up_to(2), double(1 + up_to(4)), 1};
-        chain_run const run = simulate(c, sqrt_plan(c));
+        chain_cost const run = simulate(c, sqrt_plan(c));
         for (std::size_t k = 1; k <= c.stages.size(); ++k) {
-            chain_run const other = simulate(c, cuota::detail::segment_plan(c.stages.size(), k));
+            chain_cost const other = simulate(c, cuota::detail::segment_plan(c.stages.size(), k));
             wrong += other.peak < run.peak || (other.peak == run.peak && other.time < run.time);
         }
         with_segments += run.recomputed != 0;

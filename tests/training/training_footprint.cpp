@@ -17,7 +17,7 @@
 
 using namespace cuota::literals;
 using cuota::element_type;
-using cuota::optimiser_kind;
+using cuota::optimizer_kind;
 using cuota::state_storage;
 using cuota::training_footprint;
 using cuota::training_layer;
@@ -25,10 +25,10 @@ using cuota::training_options;
 
 namespace {
 
-// Rounds up by adding granules one by one, without the library's arithmetic.
-[[nodiscard]] std::size_t in_granules(std::size_t bytes, std::size_t granule) {
+// Rounds up by adding units of the granularity one by one, without the library's arithmetic.
+[[nodiscard]] std::size_t in_granules(std::size_t bytes, std::size_t granularity) {
     std::size_t sum = 0;
-    while (sum < bytes) sum += granule;
+    while (sum < bytes) sum += granularity;
     return sum;
 }
 
@@ -47,17 +47,17 @@ namespace {
         if (!l.is_frozen) {
             learns_before = true;
             all.push_back(l.parameters * (is_narrow && how.float_gradients ? 4 : bytes_of_type(l.type)));
-            if (is_narrow && how.master_weights && how.optimiser != optimiser_kind::none)
+            if (is_narrow && how.master_weights && how.optimizer != optimizer_kind::none)
                 all.push_back(l.parameters * 4);
             bool const is_adam =
-                how.optimiser == optimiser_kind::adam || how.optimiser == optimiser_kind::adamw;
-            for (int i = 0; i != (is_adam ? 2 : how.optimiser == optimiser_kind::sgd_momentum ? 1 : 0); ++i) {
+                how.optimizer == optimizer_kind::adam || how.optimizer == optimizer_kind::adamw;
+            for (int i = 0; i != (is_adam ? 2 : how.optimizer == optimizer_kind::sgd_momentum ? 1 : 0); ++i) {
                 if (how.state == state_storage::floats)
                     all.push_back(l.parameters * (is_narrow ? 4 : bytes_of_type(l.type)));
                 else {
                     all.push_back(l.parameters);
                     std::size_t blocks = 0;
-                    while (blocks * how.quantised_block < l.parameters) ++blocks;
+                    while (blocks * how.quantized_block < l.parameters) ++blocks;
                     all.push_back(blocks * 4);
                 }
             }
@@ -85,14 +85,14 @@ namespace {
 
 [[nodiscard]] training_options any_training(std::mt19937& random) {
     training_options how;
-    how.optimiser = static_cast<optimiser_kind>(random() % 5);
-    how.state = random() % 2 ? state_storage::floats : state_storage::quantised;
-    how.quantised_block = std::size_t{1} << random() % 10;
+    how.optimizer = static_cast<optimizer_kind>(random() % 5);
+    how.state = random() % 2 ? state_storage::floats : state_storage::quantized;
+    how.quantized_block = std::size_t{1} << random() % 10;
     how.master_weights = random() % 3 != 0;
     how.float_gradients = random() % 2 != 0;
     how.workspace_bytes = random() % 2000;
     how.context_bytes = random() % 2000;
-    how.granule = std::size_t{1} << random() % 11;
+    how.granularity = std::size_t{1} << random() % 11;
     return how;
 }
 
@@ -107,7 +107,7 @@ TEST_CASE("the footprint of training is the sum of its buffers by hand", "[train
         std::size_t const batch = random() % 9;
         std::size_t sum = 0;
         for (std::size_t const bytes : training_buffers(layers, how, batch))
-            sum += in_granules(bytes, how.granule);
+            sum += in_granules(bytes, how.granularity);
         wrong += training_footprint(layers, how).bytes(batch) != sum;
     }
     CHECK(wrong == 0);
@@ -115,28 +115,28 @@ TEST_CASE("the footprint of training is the sum of its buffers by hand", "[train
 
 TEST_CASE("a million weights take what the tables of the papers say", "[training][training_footprint]") {
     auto bytes = [](element_type type, training_options how) {
-        how.granule = 1;
+        how.granularity = 1;
         return static_cast<double>(training_footprint({{"net", 1'024'000, 0, type}}, how).bytes()) /
                1'024'000;
     };
-    CHECK(bytes(element_type::f32, {.optimiser = optimiser_kind::sgd}) == 8);
-    CHECK(bytes(element_type::f32, {.optimiser = optimiser_kind::none}) == 8);
-    CHECK(bytes(element_type::f32, {.optimiser = optimiser_kind::sgd_momentum}) == 12);
-    CHECK(bytes(element_type::f32, {.optimiser = optimiser_kind::adam}) == 16);
-    CHECK(bytes(element_type::f16, {.optimiser = optimiser_kind::adam}) == 16);  // as counted by ZeRO
-    CHECK(bytes(element_type::bf16, {.optimiser = optimiser_kind::adamw}) == 16);
-    CHECK(bytes(element_type::bf16, {.optimiser = optimiser_kind::adamw, .master_weights = false}) == 12);
-    CHECK(bytes(element_type::bf16, {.optimiser = optimiser_kind::adamw, .float_gradients = true}) == 18);
-    CHECK(bytes(element_type::bf16, {.optimiser = optimiser_kind::none}) == 4);
-    CHECK(bytes(element_type::f64, {.optimiser = optimiser_kind::adam}) == 32);
+    CHECK(bytes(element_type::f32, {.optimizer = optimizer_kind::sgd}) == 8);
+    CHECK(bytes(element_type::f32, {.optimizer = optimizer_kind::none}) == 8);
+    CHECK(bytes(element_type::f32, {.optimizer = optimizer_kind::sgd_momentum}) == 12);
+    CHECK(bytes(element_type::f32, {.optimizer = optimizer_kind::adam}) == 16);
+    CHECK(bytes(element_type::f16, {.optimizer = optimizer_kind::adam}) == 16);  // as counted by ZeRO
+    CHECK(bytes(element_type::bf16, {.optimizer = optimizer_kind::adamw}) == 16);
+    CHECK(bytes(element_type::bf16, {.optimizer = optimizer_kind::adamw, .master_weights = false}) == 12);
+    CHECK(bytes(element_type::bf16, {.optimizer = optimizer_kind::adamw, .float_gradients = true}) == 18);
+    CHECK(bytes(element_type::bf16, {.optimizer = optimizer_kind::none}) == 4);
+    CHECK(bytes(element_type::f64, {.optimizer = optimizer_kind::adam}) == 32);
     // Two codes, and two floats per 256 codes.
-    CHECK(bytes(element_type::f32, {.optimiser = optimiser_kind::adam, .state = state_storage::quantised}) ==
+    CHECK(bytes(element_type::f32, {.optimizer = optimizer_kind::adam, .state = state_storage::quantized}) ==
           10 + 8.0 / 256);
 }
 
 TEST_CASE("a block that is not full has a scale, too", "[training][training_footprint]") {
     training_options const how{
-        .optimiser = optimiser_kind::sgd_momentum, .state = state_storage::quantised, .granule = 1};
+        .optimizer = optimizer_kind::sgd_momentum, .state = state_storage::quantized, .granularity = 1};
     CHECK(training_footprint({{"net", 256}}, how).bytes() == 256 * 9 + 4);
     CHECK(training_footprint({{"net", 257}}, how).bytes() == 257 * 9 + 8);
     CHECK(training_footprint({{"net", 1}}, how).bytes() == 9 + 4);
@@ -145,7 +145,7 @@ TEST_CASE("a block that is not full has a scale, too", "[training][training_foot
 TEST_CASE("frozen layers need neither gradient nor state, and those at the start keep nothing for backward",
           "[training][training_footprint]") {
     std::vector<training_layer> layers{{"stem", 1000, 30}, {"body", 500, 20}, {"head", 100, 10}};
-    training_options const how{.granule = 1};
+    training_options const how{.granularity = 1};
     CHECK(training_footprint(layers, how).bytes(1) == 1600 * 16 + 60 * 4);
     layers[0].is_frozen = true;
     CHECK(training_footprint(layers, how).bytes(1) == 1000 * 4 + 600 * 16 + 30 * 4);
@@ -154,7 +154,7 @@ TEST_CASE("frozen layers need neither gradient nor state, and those at the start
     layers[0].is_frozen = false;  // backward runs through the body to the stem
     CHECK(training_footprint(layers, how).bytes(1) == 500 * 4 + 1100 * 16 + 60 * 4);
     for (training_layer& l : layers) l.is_frozen = true;
-    CHECK(!training_footprint(layers, how).grows());
+    CHECK(!training_footprint(layers, how).depends_on_batch());
     CHECK(training_footprint(layers, how).bytes() == 1600 * 4);
 }
 
@@ -177,12 +177,12 @@ TEST_CASE("a training plan tells its lines, its largest batch and what does not 
                                          {.workspace_bytes = 4096});
     CHECK(plan.text(2) ==
           "footprint at a batch of 2: 200.0 KiB\n"
-          "  layer 1 optimiser state   80.0 KiB     40.0 %   2 x 10'240 floats\n"
+          "  layer 1 optimizer state   80.0 KiB     40.0 %   2 x 10'240 floats\n"
           "  layer 1 master weights    40.0 KiB     20.0 %   10'240 floats\n"
           "  layer 1 weights           20.0 KiB     10.0 %   10'240 elements of 2 B\n"
           "  layer 1 gradients         20.0 KiB     10.0 %   10'240 elements of 2 B\n"
           "  conv activations          16.0 KiB      8.0 %   2'048 floats per sample\n"
-          "  conv optimiser state      8.0 KiB       4.0 %   2 x 1'024 floats\n"
+          "  conv optimizer state      8.0 KiB       4.0 %   2 x 1'024 floats\n"
           "  conv weights              4.0 KiB       2.0 %   1'024 floats\n"
           "  conv gradients            4.0 KiB       2.0 %   1'024 floats\n"
           "  layer 1 activations       4.0 KiB       2.0 %   1'024 elements of 2 B per sample\n"
@@ -198,9 +198,9 @@ TEST_CASE("buffers of a training plan take exactly its bytes of a budget", "[tra
                                              {"body", 10'007, 513, element_type::bf16},
                                              {"tail", 1, 3, element_type::bf16, true},
                                              {"head", 777, 1025}};
-    for (state_storage const state : {state_storage::floats, state_storage::quantised}) {
+    for (state_storage const state : {state_storage::floats, state_storage::quantized}) {
         training_options const how{
-            .optimiser = optimiser_kind::adamw, .state = state, .workspace_bytes = 5000};
+            .optimizer = optimizer_kind::adamw, .state = state, .workspace_bytes = 5000};
         std::size_t const batch = 7;
         cuota::budget gpu{"gpu", 8_MiB};
         cuota::budgeted const memory{gpu, cuota::device_memory{}};
@@ -233,12 +233,12 @@ TEST_CASE("buffers of a training plan take exactly its bytes of a budget", "[tra
 
 TEST_CASE("what no training has is misuse", "[training][training_footprint]") {
     using support::thrown;
-    auto const integers = thrown<cuota::misuse>([] {
+    auto const integers = thrown<cuota::usage_error>([] {
         (void)training_footprint({{"net", 1, 1, element_type::f32}, {"ids", 1, 1, element_type::i64}});
     });
     CHECK(std::string{integers.what()}.find("layer 1: parameters of type i64") != std::string::npos);
-    CHECK_THROWS_AS((void)training_footprint({}, {.quantised_block = 0}), cuota::misuse);
-    CHECK_THROWS_AS((void)training_footprint({}, {.granule = 3}), cuota::misuse);
+    CHECK_THROWS_AS((void)training_footprint({}, {.quantized_block = 0}), cuota::usage_error);
+    CHECK_THROWS_AS((void)training_footprint({}, {.granularity = 3}), cuota::usage_error);
 }
 
 TEST_CASE("what the context takes is a line of the plan for a whole device",

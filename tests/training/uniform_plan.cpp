@@ -13,11 +13,11 @@
 #include "support/thrown.hpp"
 
 using cuota::chain;
-using cuota::chain_run;
+using cuota::chain_cost;
 using cuota::chain_schedule;
 using cuota::revolve_forwards;
+using cuota::revolve_plan;
 using cuota::simulate;
-using cuota::uniform_plan;
 using cuota::unlimited;
 
 namespace {
@@ -29,23 +29,23 @@ namespace {
     for (cuota::chain_op const op : schedule) {
         std::size_t kept = 0;
         for (std::size_t i = 0; i != stages; ++i) kept += held[i] && i != op.stage && i + 1 != op.stage;
-        if (op.act == cuota::chain_act::drop) held[op.stage] = false;
+        if (op.kind == cuota::chain_op_kind::drop) held[op.stage] = false;
         else {
             most = std::max(most, kept);
-            held[op.stage] = op.act != cuota::chain_act::backward;
+            held[op.stage] = op.kind != cuota::chain_op_kind::backward;
         }
     }
     return most;
 }
 
-[[nodiscard]] chain_run run_of_uniform(std::size_t stages, std::size_t slots) {
+[[nodiscard]] chain_cost run_of_uniform(std::size_t stages, std::size_t slots) {
     chain const c{std::vector<cuota::chain_stage>(stages, {1, 0, 0, 0, 1, 1}), 0, 0};
-    return simulate(c, uniform_plan(stages, slots));
+    return simulate(c, revolve_plan(stages, slots));
 }
 
 }  // namespace
 
-TEST_CASE("revolve runs as often as published", "[training][uniform_plan]") {
+TEST_CASE("revolve runs as often as published", "[training][revolve_plan]") {
     CHECK(revolve_forwards(10, 3) == 15);
     CHECK(revolve_forwards(50, 3) == 180);
     CHECK(revolve_forwards(79, 5) == 232);
@@ -59,7 +59,7 @@ TEST_CASE("revolve runs as often as published", "[training][uniform_plan]") {
 }
 
 TEST_CASE("revolve runs as rarely as any split does, and its plan as often as it says",
-          "[training][uniform_plan]") {
+          "[training][revolve_plan]") {
     std::size_t const most_stages = 80;
     std::size_t const most_slots = 7;
     // fewest[s][l]: the minimum over all positions of the next kept output.
@@ -73,30 +73,30 @@ TEST_CASE("revolve runs as rarely as any split does, and its plan as often as it
                 for (std::size_t part = 1; part != l; ++part)
                     fewest[s][l] = std::min(fewest[s][l], part + fewest[s - 1][l - part] + fewest[s][part]);
             }
-            chain_run const run = run_of_uniform(l, s);
+            chain_cost const run = run_of_uniform(l, s);
             wrong += revolve_forwards(l, s) != fewest[s][l];
             wrong += run.recomputed != fewest[s][l];
             wrong += run.peak > s + 3;
-            wrong += outputs_kept(l, uniform_plan(l, s)) > s - 1;
+            wrong += outputs_kept(l, revolve_plan(l, s)) > s - 1;
         }
     CHECK(wrong == 0);
-    CHECK(outputs_kept(79, uniform_plan(79, 5)) == 4);  // shows that the count works
+    CHECK(outputs_kept(79, revolve_plan(79, 5)) == 4);  // shows that the count works
 }
 
-TEST_CASE("a uniform plan is short where it can be, and long where it must", "[training][uniform_plan]") {
-    CHECK(schedule_text(uniform_plan(3, 1)) == "F0 F1 D0 S2 B2 D1 F0 S1 B1 D0 S0 B0");
-    CHECK(schedule_text(uniform_plan(3, 3)) == "F0 F1 S2 B2 D1 S1 B1 D0 S0 B0");
-    CHECK(schedule_text(uniform_plan(1, 1)) == "S0 B0");
+TEST_CASE("a uniform plan is short where it can be, and long where it must", "[training][revolve_plan]") {
+    CHECK(schedule_text(revolve_plan(3, 1)) == "F0 F1 D0 S2 B2 D1 F0 S1 B1 D0 S0 B0");
+    CHECK(schedule_text(revolve_plan(3, 3)) == "F0 F1 S2 B2 D1 S1 B1 D0 S0 B0");
+    CHECK(schedule_text(revolve_plan(1, 1)) == "S0 B0");
     CHECK(run_of_uniform(1000, 5).recomputed == revolve_forwards(1000, 5));
     CHECK(run_of_uniform(1000, unlimited).recomputed == 999);
 }
 
-TEST_CASE("a uniform plan of nothing, or without a slot, is refused", "[training][uniform_plan]") {
+TEST_CASE("a uniform plan of nothing, or without a slot, is refused", "[training][revolve_plan]") {
     unsigned const line = __LINE__ + 1;
-    auto const refused = support::thrown<cuota::misuse>([&] { (void)uniform_plan(3, 0); });
+    auto const refused = support::thrown<cuota::usage_error>([&] { (void)revolve_plan(3, 0); });
     CHECK(refused.where().line == line);
     CHECK(support::has(refused.what(), "at least one slot is required"));
-    CHECK_THROWS_AS(uniform_plan(0, 1), cuota::misuse);
-    CHECK_THROWS_AS(revolve_forwards(0, 1), cuota::misuse);
-    CHECK_THROWS_AS(revolve_forwards(1, 0), cuota::misuse);
+    CHECK_THROWS_AS(revolve_plan(0, 1), cuota::usage_error);
+    CHECK_THROWS_AS(revolve_forwards(0, 1), cuota::usage_error);
+    CHECK_THROWS_AS(revolve_forwards(1, 0), cuota::usage_error);
 }

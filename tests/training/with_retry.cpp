@@ -30,9 +30,9 @@ namespace {
 
 using cuota::budget;
 using cuota::micro_batch;
-using cuota::retried;
 using cuota::retry_from;
 using cuota::retry_options;
+using cuota::retry_result;
 using cuota::with_retry;
 using namespace cuota::literals;
 
@@ -68,8 +68,8 @@ struct adding_step {
 TEST_CASE("a batch that fits is run once, as a whole", "[training][with_retry]") {
     std::vector<micro_batch> seen;
     std::size_t begun = 0;
-    retried const how =
-        with_retry(10, [&](micro_batch part) { seen.push_back(part); }, {.begin = [&] { ++begun; }});
+    retry_result const how =
+        with_retry(10, [&](micro_batch part) { seen.push_back(part); }, {.on_start = [&] { ++begun; }});
     CHECK(seen == std::vector<micro_batch>{{0, 10, 10}});
     CHECK(begun == 1);
     CHECK(how.part == 10);
@@ -84,10 +84,11 @@ TEST_CASE("a refusal at any part gives the whole's gradient bit for bit, whateve
             for (std::size_t call = 0; call != n; ++call)
                 for (bool const adds_before : {false, true}) {
                     adding_step step{call, adds_before};
-                    retried how;
+                    retry_result how;
                     bool is_refused = false;
                     try {
-                        how = with_retry(n, step, {.largest = largest, .begin = [&] { step.gradient = 0; }});
+                        how =
+                            with_retry(n, step, {.largest = largest, .on_start = [&] { step.gradient = 0; }});
                     } catch (cuota::out_of_memory const&) { is_refused = true; }
                     INFO(n << " samples in parts of " << largest << ", call " << call << " refused");
                     REQUIRE(is_refused == (n == 1 && call == 0));
@@ -103,12 +104,12 @@ TEST_CASE("a refusal at any part gives the whole's gradient bit for bit, whateve
 
 TEST_CASE("parts are halved until they fit", "[training][with_retry]") {
     std::vector<std::pair<std::size_t, std::size_t>> run;
-    retried const how = with_retry(100,
-                                   [&](std::size_t first, std::size_t count) {
-                                       if (count > 12) throw cuota::out_of_memory{{}};
-                                       run.emplace_back(first, count);
-                                   },
-                                   {.begin = [&] { run.clear(); }});
+    retry_result const how = with_retry(100,
+                                        [&](std::size_t first, std::size_t count) {
+                                            if (count > 12) throw cuota::out_of_memory{{}};
+                                            run.emplace_back(first, count);
+                                        },
+                                        {.on_start = [&] { run.clear(); }});
     CHECK(how.part == 12);
     CHECK(how.parts == 9);
     CHECK(how.refusals == 3);
@@ -120,12 +121,13 @@ TEST_CASE("from the same part, what was done stays and the refused part is split
     std::vector<std::pair<std::size_t, std::size_t>> run;
     std::size_t calls = 0;
     std::size_t begun = 0;
-    retried const how = with_retry(10,
-                                   [&](std::size_t first, std::size_t count) {
-                                       if (++calls == 2) throw cuota::out_of_memory{{}};
-                                       run.emplace_back(first, count);
-                                   },
-                                   {.largest = 4, .from = retry_from::same_part, .begin = [&] { ++begun; }});
+    retry_result const how =
+        with_retry(10,
+                   [&](std::size_t first, std::size_t count) {
+                       if (++calls == 2) throw cuota::out_of_memory{{}};
+                       run.emplace_back(first, count);
+                   },
+                   {.largest = 4, .from = retry_from::same_part, .on_start = [&] { ++begun; }});
     CHECK(run == std::vector<std::pair<std::size_t, std::size_t>>{{0, 4}, {4, 2}, {6, 2}, {8, 2}});
     CHECK(begun == 1);
     CHECK(how.part == 2);
@@ -151,18 +153,18 @@ TEST_CASE("from the same part, a step that added before it was refused counts th
 TEST_CASE("without anything that sets gradients to zero, nothing begins anew", "[training][with_retry]") {
     std::size_t calls = 0;
     auto const step = [&](std::size_t, std::size_t) { ++calls; };
-    auto const error = support::thrown<cuota::misuse>([&] { with_retry(4, step, {}); });
-    CHECK(support::has(error.what(), "retry_from::begin requires options.begin"));
+    auto const error = support::thrown<cuota::usage_error>([&] { with_retry(4, step, {}); });
+    CHECK(support::has(error.what(), "retry_from::start requires options.on_start"));
     CHECK(support::has(error.what(), "with_retry.cpp:"));
-    CHECK_THROWS_AS(with_retry(4, step, {.smallest = 0, .begin = [] {}}), cuota::misuse);
+    CHECK_THROWS_AS(with_retry(4, step, {.smallest = 0, .on_start = [] {}}), cuota::usage_error);
     CHECK(calls == 0);
 }
 
 TEST_CASE("a batch of no samples has no parts, and its gradients are zero", "[training][with_retry]") {
     std::size_t calls = 0;
     std::size_t begun = 0;
-    retried const how =
-        with_retry(0, [&](std::size_t, std::size_t) { ++calls; }, {.begin = [&] { ++begun; }});
+    retry_result const how =
+        with_retry(0, [&](std::size_t, std::size_t) { ++calls; }, {.on_start = [&] { ++begun; }});
     CHECK(calls == 0);
     CHECK(begun == 1);
     CHECK(how.part == 0);
@@ -178,16 +180,17 @@ TEST_CASE("the refusal of a smallest part is thrown, with its facts", "[training
         account.refund(300 * count);
     };
     auto const refused = support::thrown<cuota::budget_exceeded>(
-        [&] { with_retry(40, step, {.smallest = 4, .begin = [] {}, .account = account}); });
-    CHECK(refused.facts().asked == 1200);
+        [&] { with_retry(40, step, {.smallest = 4, .on_start = [] {}, .budget = account}); });
+    CHECK(refused.info().requested == 1200);
     CHECK(sizes == std::vector<std::size_t>{40, 20, 10, 5, 4});
     CHECK(account.held() == 0);
-    CHECK(with_retry(3, step, {.smallest = 4, .begin = [] {}}).part == 3);  // a batch may be smaller
-    CHECK_THROWS_AS(with_retry(7, [](std::size_t, std::size_t) { throw std::bad_alloc{}; }, {.begin = [] {}}),
-                    std::bad_alloc);
+    CHECK(with_retry(3, step, {.smallest = 4, .on_start = [] {}}).part == 3);  // a batch may be smaller
     CHECK_THROWS_AS(
-        with_retry(7, [](micro_batch) { throw std::runtime_error{"CUDA out of memory"}; }, {.begin = [] {}}),
-        std::runtime_error);
+        with_retry(7, [](std::size_t, std::size_t) { throw std::bad_alloc{}; }, {.on_start = [] {}}),
+        std::bad_alloc);
+    CHECK_THROWS_AS(with_retry(7, [](micro_batch) { throw std::runtime_error{"CUDA out of memory"}; },
+                               {.on_start = [] {}}),
+                    std::runtime_error);
 }
 
 namespace {
@@ -257,7 +260,7 @@ TEST_CASE("on the device, a batch that does not fit gives the whole's gradient, 
             held.push_back(of.held());
             step.set_to_zero();
         };
-        retried const how = with_retry(n, step, {.begin = begin, .account = of});
+        retry_result const how = with_retry(n, step, {.on_start = begin, .budget = of});
         CHECK(how.refusals >= 2);
         CHECK(how.part <= n / 4);
         CHECK(gradient.to_vector(s) == std::vector<std::int64_t>{sum_of_losses(0, n)});
@@ -277,13 +280,13 @@ TEST_CASE("a refused part that leaves something behind is named with who holds i
     budget const account{"trainer", 64_KiB};
     cuota::budgeted const memory{account, cuota::device_memory{}};
     std::vector<cuota::device_buffer<char>> left;
-    auto const error = support::thrown<cuota::misuse>([&] {
+    auto const error = support::thrown<cuota::usage_error>([&] {
         with_retry(64,
                    [&](std::size_t, std::size_t count) {
                        left.push_back({1024, s, memory, cuota::no_init, "kept"});
                        cuota::device_buffer<char> const much{count * 4096, s, memory, cuota::no_init};
                    },
-                   {.begin = [] {}, .account = account});
+                   {.on_start = [] {}, .budget = account});
     });
     CHECK(support::has(error.what(), "1.0 KiB more in use after a refused part of 64 than before it: kept"));
     CHECK(left.size() == 1);
@@ -294,18 +297,18 @@ namespace {
 // Returns each rank's result or failure.
 template <class Run>
 std::vector<std::string> ends_of_retries(std::size_t ranks, Run run) {
-    cuota::thread_ranks const group{ranks, std::chrono::hours{1}};
+    cuota::thread_group const group{ranks, std::chrono::hours{1}};
     std::vector<std::string> ends(ranks);
     std::vector<std::thread> threads;
     for (std::size_t rank = 0; rank != ranks; ++rank)
         threads.emplace_back([&, rank] {
             try {
-                cuota::agreement mine = group.join(rank);
+                cuota::rank_consensus mine = group.join(rank);
                 ends[rank] = run(rank, mine);
-            } catch (cuota::rank_gone const& gone) {
+            } catch (cuota::rank_lost_error const& gone) {
                 ends[rank] = "gone: " + std::to_string(gone.rank());
             } catch (cuota::out_of_memory const& refused) {
-                ends[rank] = refused.facts().cause;
+                ends[rank] = refused.info().cause;
             } catch (std::exception const& error) { ends[rank] = error.what(); }
         });
     for (std::thread& t : threads) t.join();
@@ -316,17 +319,17 @@ std::vector<std::string> ends_of_retries(std::size_t ranks, Run run) {
 
 TEST_CASE("ranks go through their batches in parts of one size, whichever is refused",
           "[training][with_retry]") {
-    for (auto const from : {retry_from::begin, retry_from::same_part})
+    for (auto const from : {retry_from::start, retry_from::same_part})
         for (std::size_t refused_rank = 0; refused_rank != 3; ++refused_rank) {
-            auto const ends = ends_of_retries(3, [=](std::size_t rank, cuota::agreement& mine) {
+            auto const ends = ends_of_retries(3, [=](std::size_t rank, cuota::rank_consensus& mine) {
                 std::int64_t gradient = 0;
                 std::size_t const n = 20 + 17 * rank;  // batches of different sizes
                 auto const step = [&](std::size_t first, std::size_t count) {
                     if (rank == refused_rank && count > 5) throw cuota::out_of_memory{{}};
                     gradient += sum_of_losses(first, count);
                 };
-                retried const how =
-                    with_retry(n, step, {.from = from, .begin = [&] { gradient = 0; }, .ranks = &mine});
+                retry_result const how =
+                    with_retry(n, step, {.from = from, .on_start = [&] { gradient = 0; }, .ranks = &mine});
                 return std::to_string(how.part) + (gradient == sum_of_losses(0, n) ? " right" : " wrong");
             });
             // 54 is the largest batch: 27, 13, 6, 3.
@@ -338,7 +341,7 @@ TEST_CASE("a rank whose smallest part is refused, or that fails, is named to the
           "[training][with_retry]") {
     for (bool const is_refused : {true, false})
         for (std::size_t call = 0; call != 3; ++call) {
-            auto const ends = ends_of_retries(3, [=](std::size_t rank, cuota::agreement& mine) {
+            auto const ends = ends_of_retries(3, [=](std::size_t rank, cuota::rank_consensus& mine) {
                 std::size_t calls = 0;
                 auto const step = [&](std::size_t, std::size_t) {
                     if (rank != 1 || calls++ < call) return;
@@ -347,7 +350,7 @@ TEST_CASE("a rank whose smallest part is refused, or that fails, is named to the
                     if (is_refused) throw cuota::out_of_memory{facts};
                     throw std::runtime_error{"its own"};
                 };
-                with_retry(12, step, {.largest = 4, .smallest = 4, .begin = [] {}, .ranks = &mine});
+                with_retry(12, step, {.largest = 4, .smallest = 4, .on_start = [] {}, .ranks = &mine});
                 return std::string{"through"};
             });
             std::string const others = is_refused ? "rank 1 was refused memory for a part of 4" : "gone: 1";

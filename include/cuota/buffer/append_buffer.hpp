@@ -42,16 +42,16 @@ private:
 /// Memory for up to `capacity()` elements that kernels append one at a time: matches, results of a filter, a frontier.
 ///
 /// Kernels neither allocate nor write outside it. If it is full, `push_back` returns false and counts the element; `size` and `to_vector`
-/// then throw kernel_overflow with the sufficient capacity.
+/// then throw kernel_overflow_error with the sufficient capacity.
 ///
 /// Move-only; a moved-from buffer has capacity 0, and any other use is misuse. Units: elements. Threads: as device_buffer.
-/// Throws:  misuse, cuda_error; where memory is allocated, as device_buffer. Operations that throw have no effect.
+/// Throws:  usage_error, cuda_error; where memory is allocated, as device_buffer. Operations that throw have no effect.
 /// Order:   appends, `clear` and reads are uses of a buffer: ordered by their stream, and across streams by leases.
 /// Cost:    an append is one atomic addition and a store; reading the count on the host waits for the stream.
 /// Example:
 ///     cuota::append_buffer<int> found{1000, stream, pool, "matches"};
 ///     cuota::for_each_index(stream, n, match{keys.read(stream), found.append(stream)});
-///     std::vector<int> const matches = found.to_vector(stream);  // kernel_overflow if more were found
+///     std::vector<int> const matches = found.to_vector(stream);  // kernel_overflow_error if more were found
 template <class T>
 class append_buffer {
 public:
@@ -59,7 +59,7 @@ public:
 
     /// Allocates `capacity` elements and an 8-byte count, set to 0 on the home stream.
     append_buffer(element_count capacity, stream_ref home, resource_ref const& memory, tag name = {},
-                  place where = place::here())
+                  source_location where = source_location::current())
         : elements_{capacity, home, memory, no_init, name, where},
           count_{1, home, memory, zeroed, name, where},
           name_{name} {}
@@ -72,46 +72,49 @@ public:
 
     private:
         friend class append_buffer;
-        append_lease(append_buffer& of, stream_ref s, place where)
+        append_lease(append_buffer& of, stream_ref s, source_location where)
             : room_{of.elements_.write(s, where)}, count_{of.count_.write(s, where)} {}
         lease<T> room_;
         lease<detail::kernel_count> count_;
     };
 
     /// Borrows the buffer for work on s that appends to the present elements.
-    [[nodiscard]] append_lease append(stream_ref s, place where = place::here()) {
+    [[nodiscard]] append_lease append(stream_ref s, source_location where = source_location::current()) {
         check_not_moved_from(where);
         return {*this, s, where};
     }
     /// Removes all elements, in the order of s.
-    void clear(stream_ref s, place where = place::here()) {
+    void clear(stream_ref s, source_location where = source_location::current()) {
         check_not_moved_from(where);
         auto const count = count_.write(s, where);
         rt::fill_bytes(count.span().data(), 0, count.span().bytes(), s, where);
     }
 
-    /// Returns the number of elements appended by work on s so far and earlier uses. Waits for s. Throws: also kernel_overflow if more than
-    /// capacity().
-    [[nodiscard]] std::size_t size(stream_ref s, place where = place::here()) const {
-        std::size_t const asked = asked_for(s, where);
-        if (asked > capacity()) refuse(asked, where);
-        return asked;
+    /// Returns the number of elements appended by work on s so far and earlier uses. Waits for s. Throws: also kernel_overflow_error if
+    /// more than capacity().
+    [[nodiscard]] std::size_t size(stream_ref s, source_location where = source_location::current()) const {
+        std::size_t const requested = total_requested(s, where);
+        if (requested > capacity()) refuse(requested, where);
+        return requested;
     }
-    /// Same, limited to capacity() instead of kernel_overflow. Waits for s.
-    [[nodiscard]] std::size_t size_that_fitted(stream_ref s, place where = place::here()) const {
-        return std::min(asked_for(s, where), capacity());
+    /// Same, limited to capacity() instead of kernel_overflow_error. Waits for s.
+    [[nodiscard]] std::size_t stored_size(stream_ref s,
+                                          source_location where = source_location::current()) const {
+        return std::min(total_requested(s, where), capacity());
     }
     [[nodiscard]] std::size_t capacity() const noexcept { return elements_.size(); }  ///< elements
     /// Stream that orders the deallocation.
     [[nodiscard]] stream_ref home() const noexcept { return elements_.home(); }
 
     /// Borrows all `capacity()` elements for reads by work on s; the appended ones come first.
-    [[nodiscard]] lease<T const> read(stream_ref s, place where = place::here()) const {
+    [[nodiscard]] lease<T const> read(stream_ref s,
+                                      source_location where = source_location::current()) const {
         check_not_moved_from(where);
         return elements_.read(s, where);
     }
     /// Returns the appended elements. Waits for s. Throws: as size.
-    [[nodiscard]] std::vector<T> to_vector(stream_ref s, place where = place::here()) const {
+    [[nodiscard]] std::vector<T> to_vector(stream_ref s,
+                                           source_location where = source_location::current()) const {
         return detail::filled_vector<T>(size(s, where), [&](std::span<T> host) {
             auto const all = detail::leases_for_copies::read(elements_, s, where);
             rt::copy_to_host(host.data(), all.span().data(), host.size_bytes(), s, where);
@@ -120,8 +123,8 @@ public:
     }
 
     /// Removes all elements and changes the capacity, before kernels run again. Ordered on the home stream. Allocates the new memory before
-    /// freeing the old. Throws: as the constructor, and misuse while borrowed.
-    void restart(element_count capacity, place where = place::here()) {
+    /// freeing the old. Throws: as the constructor, and usage_error while borrowed.
+    void restart(element_count capacity, source_location where = source_location::current()) {
         check_not_moved_from(where);
         elements_.check_not_borrowed("be restarted", where);
         device_buffer<T> next{capacity, home(), elements_.memory(), no_init, name_, where};
@@ -130,22 +133,22 @@ public:
     }
 
 private:
-    [[nodiscard]] std::size_t asked_for(stream_ref s, place where) const {
+    [[nodiscard]] std::size_t total_requested(stream_ref s, source_location where) const {
         check_not_moved_from(where);
         return static_cast<std::size_t>(count_.to_vector(s, where).front());
     }
     // Every buffer has a count, even with capacity 0.
-    void check_not_moved_from(place where) const {
+    void check_not_moved_from(source_location where) const {
         if (count_.is_empty())
-            detail::throw_misuse(where, "an append_buffer was used after it was moved from");
+            detail::throw_usage_error(where, "an append_buffer was used after it was moved from");
     }
-    [[noreturn]] void refuse(std::size_t asked, place where) const {
+    [[noreturn]] void refuse(std::size_t requested, source_location where) const {
         std::string const unit = unit_name<T>();
-        throw kernel_overflow{
+        throw kernel_overflow_error{
             (name_.is_empty() ? "append_buffer" : "append_buffer \"" + std::string{name_.text()} + '"') +
-                ": kernels appended " + count_text(asked) + ", capacity is " + count_text(capacity()) + ' ' +
-                unit,
-            capacity(), asked, where};
+                ": kernels appended " + count_text(requested) + ", capacity is " + count_text(capacity()) +
+                ' ' + unit,
+            capacity(), requested, where};
     }
 
     device_buffer<T> elements_;

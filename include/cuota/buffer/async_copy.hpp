@@ -23,14 +23,14 @@ namespace cuota::inline v0 {
 namespace detail {
 
 // Each launch of a graph would make another copy, so a pending copy cannot be captured.
-void refuse_pending(stream_ref s, place where);
+void refuse_pending(stream_ref s, source_location where);
 
 }  // namespace detail
 
 /// An asynchronous copy and the pinned host buffer that it owns, returned by `upload` and `download` of pinned memory.
 ///
 /// The destructor waits for the copy. Move-only; a moved-from object may only be destroyed or assigned to.
-/// Throws:  cuda_error, also for the copy; misuse if moved-from.
+/// Throws:  cuda_error, also for the copy; usage_error if moved-from.
 /// Threads: one at a time.
 /// Example:
 ///     auto const losses = cuota::download(x, stream, host_budget, "losses");  // does not block
@@ -46,7 +46,7 @@ public:
     }
     [[nodiscard]] std::span<T const> get() const&& = delete;  // the span would dangle; use take()
     /// Returns the host buffer, for reading or for the next copy. Waits for the copy.
-    [[nodiscard]] pinned_buffer<T> take(place where = place::here()) && {
+    [[nodiscard]] pinned_buffer<T> take(source_location where = source_location::current()) && {
         over(where).synchronize();
         pending_copy mine{std::move(*this)};
         return std::move(mine.host_);
@@ -54,18 +54,18 @@ public:
     /// Returns whether the copy has completed, without waiting.
     [[nodiscard]] bool is_done() const { return over().is_done(); }
     /// Makes s wait for the copy: work enqueued on s from now on starts after it. Does not block.
-    void order_before(stream_ref s) const { s.wait(over()); }
+    void make_wait(stream_ref s) const { s.wait(over()); }
 
 private:
     template <class U>
-    friend pending_copy<U> upload(pinned_buffer<U>&&, device_buffer<U>&, stream_ref, place);
+    friend pending_copy<U> upload(pinned_buffer<U>&&, device_buffer<U>&, stream_ref, source_location);
     template <class U>
-    friend pending_copy<U> download(device_buffer<U> const&, pinned_buffer<U>&&, stream_ref, place);
+    friend pending_copy<U> download(device_buffer<U> const&, pinned_buffer<U>&&, stream_ref, source_location);
 
     pending_copy(pinned_buffer<T>&& host, stream_ref s) : over_{s}, host_{std::move(host)} {}
 
-    [[nodiscard]] event const& over(place where = {}) const {
-        if (!over_.get()) detail::throw_misuse(where, "a pending_copy was used after it was moved from");
+    [[nodiscard]] event const& over(source_location where = {}) const {
+        if (!over_.get()) detail::throw_usage_error(where, "a pending_copy was used after it was moved from");
         return over_;
     }
 
@@ -75,21 +75,21 @@ private:
 
 /// Copies elements in any host memory to a buffer of the same count, through a ring, in the order of s. On return the source may be changed
 /// or freed, even before the copy starts. Sources larger than a slot are copied in pieces.
-/// Waits:   until a slot is free: for an earlier copy, or for the owner of another fill_lease.
-/// Throws:  misuse if the counts differ or slots have 0 bytes; cuda_error, in which case pieces already enqueued are copied.
+/// Waits:   until a slot is free: for an earlier copy, or for the owner of another staging_slot.
+/// Throws:  usage_error if the counts differ or slots have 0 bytes; cuda_error, in which case pieces already enqueued are copied.
 /// Cost:    one memcpy on the host, and a copy and an event per piece.
 /// Threads: one at a time for the buffer, any for the ring.
 /// Example:
 ///     cuota::upload(labels, device_labels, ring, stream);  // a vector to a device_buffer of the same count
 template <class T>
 void upload(std::type_identity_t<std::span<T const>> from, device_buffer<T>& to, staging_ring& ring,
-            stream_ref s, place where = place::here()) {
+            stream_ref s, source_location where = source_location::current()) {
     if (from.size() != to.size())
-        detail::throw_misuse(where, "upload: cannot copy {} to a buffer of {}",
-                             {detail::counted(from.size(), "elements"), to.size()});
+        detail::throw_usage_error(where, "upload: cannot copy {} to a buffer of {}",
+                                  {detail::counted(from.size(), "elements"), to.size()});
     if (from.empty()) return;
     if (ring.slot_bytes() == 0)
-        detail::throw_misuse(
+        detail::throw_usage_error(
             where,
             "upload: cannot copy through a staging_ring with slots of 0 bytes: make it with larger ones");
     lease<T> const target = detail::leases_for_copies::write(to, s, where);
@@ -105,23 +105,23 @@ void upload(std::type_identity_t<std::span<T const>> from, device_buffer<T>& to,
 }
 
 /// Copies pinned elements to a buffer of the same count, in the order of s, and keeps them until the copy has completed.
-/// Throws:  misuse if the counts differ or s is captured; cuda_error. On failure, `from` is unchanged.
+/// Throws:  usage_error if the counts differ or s is captured; cuda_error. On failure, `from` is unchanged.
 /// Cost:    a copy and two events; neither blocks nor copies on the host.
 /// Threads: one at a time for each buffer. Example: auto const sent = cuota::upload(std::move(host), x, stream);
 template <class T>
 [[nodiscard]] pending_copy<T> upload(pinned_buffer<T>&& from, device_buffer<T>& to, stream_ref s,
-                                     place where = place::here()) {
+                                     source_location where = source_location::current()) {
     detail::refuse_pending(s, where);
     from.upload(to, s, where);
     return {std::move(from), s};
 }
 
 /// Copies a buffer to pinned memory of the same count, in the order of s; later writes do not affect the copy.
-/// Throws: misuse if the counts differ or s is captured; cuda_error. On failure, the caller keeps `to`.
+/// Throws: usage_error if the counts differ or s is captured; cuda_error. On failure, the caller keeps `to`.
 /// Cost:   as that upload. Example: see pending_copy.
 template <class T>
 [[nodiscard]] pending_copy<T> download(device_buffer<T> const& from, pinned_buffer<T>&& to, stream_ref s,
-                                       place where = place::here()) {
+                                       source_location where = source_location::current()) {
     detail::refuse_pending(s, where);
     to.download(from, s, where);
     return {std::move(to), s};
@@ -130,15 +130,15 @@ template <class T>
 /// Cost: page-locking, which takes longer than the copy; reuse the memory for repeated copies.
 template <class T>
 [[nodiscard]] pending_copy<T> download(device_buffer<T> const& from, stream_ref s,
-                                       any_resource memory = any_pinned_memory(), tag name = {},
-                                       place where = place::here()) {
+                                       any_resource memory = default_pinned_resource(), tag name = {},
+                                       source_location where = source_location::current()) {
     return download(from, pinned_buffer<T>{from.size(), std::move(memory), name, where}, s, where);
 }
 /// Same, charged to a budget for host memory until the pending_copy, or the buffer that `take` returned, is destroyed.
 /// Throws: also budget_exceeded.
 template <class T>
 [[nodiscard]] pending_copy<T> download(device_buffer<T> const& from, stream_ref s, budget const& account,
-                                       tag name = {}, place where = place::here()) {
+                                       tag name = {}, source_location where = source_location::current()) {
     return download(from, pinned_buffer<T>{from.size(), account, name, where}, s, where);
 }
 
@@ -150,9 +150,9 @@ template <class T>
 
 namespace cuota::inline v0::detail {
 
-CUOTA_INLINE void refuse_pending(stream_ref s, place where) {
-    rt::refuse_captured(s, "cannot make a pending_copy",
-                        "use pinned_buffer::upload or pinned_buffer::download", where);
+CUOTA_INLINE void refuse_pending(stream_ref s, source_location where) {
+    rt::check_not_capturing(s, "cannot make a pending_copy",
+                            "use pinned_buffer::upload or pinned_buffer::download", where);
 }
 
 }  // namespace cuota::inline v0::detail

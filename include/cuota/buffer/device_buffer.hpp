@@ -44,7 +44,7 @@ struct discard_t {};
 inline constexpr discard_t discard{};  ///< the tag's value
 
 /// Region of a copy between buffers.
-struct copied_part {
+struct copy_region {
     std::size_t from = 0;   ///< index of its first element in the source
     std::size_t to = 0;     ///< index of its first element in the target
     std::size_t count = 0;  ///< elements
@@ -71,7 +71,7 @@ struct fill_with {
 template <class T, class Copy>
 [[nodiscard]] std::vector<T> filled_vector(std::size_t n, Copy const& copy) {
     if constexpr (std::is_same_v<T, bool>) {
-        auto const host = sole_array<bool>::make(n);
+        auto const host = light_unique_array<bool>::make(n);
         copy(std::span<bool>{host.get(), n});
         return std::vector<bool>(host.get(), host.get() + n);
     } else {
@@ -84,7 +84,7 @@ template <class T, class Copy>
 /// Enqueues a fill: by the driver if the value consists of copies of a word of 1, 2 or 4 bytes, else by a kernel, which writes 16 bytes per
 /// thread for values of 8 and 16 bytes.
 template <class T>
-void fill(T* first, std::size_t count, T const& value, stream_ref s, place where) {
+void fill(T* first, std::size_t count, T const& value, stream_ref s, source_location where) {
     constexpr bool is_one_word = sizeof(T) == 1 || sizeof(T) == 2 || sizeof(T) == 4;
     rt::fill_word word{0, is_one_word ? sizeof(T) : sizeof word.bits};
     std::memcpy(&word.bits, &value, std::min(sizeof(T), sizeof word.bits));
@@ -93,7 +93,7 @@ void fill(T* first, std::size_t count, T const& value, stream_ref s, place where
     } else {
         if (is_word_repeated(&value, sizeof(T), word.bits))
             return rt::fill_words(first, word, count * (sizeof(T) / word.bytes), s, where);
-        rt::borrowed_range const written{s, first, count * sizeof(T), true};
+        rt::access_annotation const written{s, first, count * sizeof(T), true};
         void const* const nothing = nullptr;
         for_each_element(s, count, nothing, first, fill_with<T>{value}, "fill", where);
     }
@@ -113,8 +113,8 @@ namespace cuota::inline v0::inline CUOTA_VIEWS {
 ///
 /// Move-only; moved-from is empty and can be resized. Zero elements are allowed.
 /// Units:   counts are elements.
-/// Throws:  budget_exceeded or out_of_memory if memory is refused; misuse for memory that kernels cannot access; cuda_error. Operations
-///          that throw have no effect.
+/// Throws:  budget_exceeded or out_of_memory if memory is refused; usage_error for memory that kernels cannot access; cuda_error.
+///          Operations that throw have no effect.
 /// Threads: different buffers from any thread; leases of one buffer from any, other members from one at a time. If the home is
 ///          cudaStreamPerThread, other threads have no handle for it: they may use and destroy the buffer, on their own streams, but not
 ///          borrow on home().
@@ -134,34 +134,34 @@ public:
 
     /// Allocates `count` elements; all bytes are zero.
     device_buffer(element_count count, stream_ref home, resource_ref const& memory, tag name = {},
-                  place where = place::here())
+                  source_location where = source_location::current())
         : device_buffer{count, home, memory, zeroed, name, where} {}
     /// Same, with an explicit tag.
     device_buffer(element_count count, stream_ref home, resource_ref const& memory, zeroed_t, tag name = {},
-                  place where = place::here())
+                  source_location where = source_location::current())
         : device_buffer{count, home, memory, no_init, name, where} {
         rt::fill_bytes(data(), 0, bytes(), home, where);
     }
     /// Allocates `count` copies of `value`.
     device_buffer(element_count count, T const& value, stream_ref home, resource_ref const& memory,
-                  tag name = {}, place where = place::here())
+                  tag name = {}, source_location where = source_location::current())
         : device_buffer{count, home, memory, no_init, name, where} {
         detail::fill<T>(data(), size(), value, home, where);
     }
     /// Allocates `count` uninitialized elements.
     device_buffer(element_count count, stream_ref home, resource_ref const& memory, no_init_t, tag name = {},
-                  place where = place::here())
+                  source_location where = source_location::current())
         : block_{home, memory, detail::bytes_of(count, label_for<T>(name, where)), label_for<T>(name, where)},
           name_{name} {}
     /// Allocates a copy of host elements (vector, array, span) and waits for it: on return the source may be changed or freed.
     device_buffer(std::span<T const> host, stream_ref home, resource_ref const& memory, tag name = {},
-                  place where = place::here())
+                  source_location where = source_location::current())
         : device_buffer{host.size(), home, memory, no_init, name, where} {
         copy_from(host, home, where);
     }
     /// Same for listed values.
     device_buffer(std::initializer_list<T> values, stream_ref home, resource_ref const& memory, tag name = {},
-                  place where = place::here())
+                  source_location where = source_location::current())
         : device_buffer{std::span<T const>{values.begin(), values.size()}, home, memory, name, where} {}
     // Rejects host memory: kernels would fault on the address.
     template <host_only_resource R, class... Rest>
@@ -205,54 +205,65 @@ public:
     /// Owning handle of the resource.
     [[nodiscard]] any_resource memory() const noexcept { return block_.memory(); }
 
-    /// Borrows the elements for work on s that reads them. Order: s waits for the home stream and earlier writers. Throws: misuse,
+    /// Borrows the elements for work on s that reads them. Order: s waits for the home stream and earlier writers. Throws: usage_error,
     /// cuda_error.
-    [[nodiscard]] lease<T const> read(stream_ref s, place where = place::here()) const {
+    [[nodiscard]] lease<T const> read(stream_ref s,
+                                      source_location where = source_location::current()) const {
         return {*this, s, where};
     }
     /// Same, on the home stream.
-    [[nodiscard]] lease<T const> read(place where = place::here()) const { return read(home(), where); }
+    [[nodiscard]] lease<T const> read(source_location where = source_location::current()) const {
+        return read(home(), where);
+    }
 
     /// Borrows the elements for work on s that reads and writes them. Order: s waits for the home stream and all earlier uses on other
-    /// streams. Throws: misuse, cuda_error.
-    [[nodiscard]] lease<T> write(stream_ref s, place where = place::here()) { return {*this, s, where}; }
+    /// streams. Throws: usage_error, cuda_error.
+    [[nodiscard]] lease<T> write(stream_ref s, source_location where = source_location::current()) {
+        return {*this, s, where};
+    }
     /// Same, on the home stream.
-    [[nodiscard]] lease<T> write(place where = place::here()) { return write(home(), where); }
+    [[nodiscard]] lease<T> write(source_location where = source_location::current()) {
+        return write(home(), where);
+    }
 
-    /// Replaces all elements and waits for the copy: on return the source may be changed or freed. Throws: misuse if the counts differ;
-    /// cuda_error.
-    void copy_from(std::span<T const> host, stream_ref s, place where = place::here()) {
+    /// Replaces all elements and waits for the copy: on return the source may be changed or freed. Throws: usage_error if the counts
+    /// differ; cuda_error.
+    void copy_from(std::span<T const> host, stream_ref s,
+                   source_location where = source_location::current()) {
         check_count(host.size(), where);
-        rt::refuse_captured(s, "device_buffer: cannot wait for a copy",
-                            "copy before the capture, or from a pinned_buffer", where);
+        rt::check_not_capturing(s, "device_buffer: cannot wait for a copy",
+                                "copy before the capture, or from a pinned_buffer", where);
         lease<T> const mine = detail::leases_for_copies::write(*this, s, where);
         rt::copy_to_device(data(), host.data(), bytes(), s, where);
         rt::synchronize_or_drain(s, where);
     }
 
-    /// Copies all elements to the host and waits. Throws: misuse if the counts differ; cuda_error.
-    void copy_to(std::span<T> host, stream_ref s, place where = place::here()) const {
+    /// Copies all elements to the host and waits. Throws: usage_error if the counts differ; cuda_error.
+    void copy_to(std::span<T> host, stream_ref s, source_location where = source_location::current()) const {
         check_count(host.size(), where);
-        rt::refuse_captured(s, "device_buffer: cannot wait for a copy",
-                            "copy after the capture, or to a pinned_buffer", where);
+        rt::check_not_capturing(s, "device_buffer: cannot wait for a copy",
+                                "copy after the capture, or to a pinned_buffer", where);
         lease<T const> const mine = detail::leases_for_copies::read(*this, s, where);
         rt::copy_to_host(host.data(), data(), bytes(), s, where);
         rt::synchronize_or_drain(s, where);
     }
     /// Same, to a vector. Throws: also std::bad_alloc.
-    [[nodiscard]] std::vector<T> to_vector(stream_ref s, place where = place::here()) const {
+    [[nodiscard]] std::vector<T> to_vector(stream_ref s,
+                                           source_location where = source_location::current()) const {
         return detail::filled_vector<T>(size(), [&](std::span<T> host) { copy_to(host, s, where); });
     }
 
-    /// Replaces all elements by another buffer's, on any device, in the order of s; does not block. Throws: misuse if the counts differ;
-    /// cuda_error.
-    void copy_from(device_buffer const& from, stream_ref s, place where = place::here()) {
+    /// Replaces all elements by another buffer's, on any device, in the order of s; does not block. Throws: usage_error if the counts
+    /// differ; cuda_error.
+    void copy_from(device_buffer const& from, stream_ref s,
+                   source_location where = source_location::current()) {
         check_count(from.size(), where);
         copy_from(from, {0, 0, size()}, s, where);
     }
-    /// Replaces some elements by another buffer's, or by others of this one. Throws: misuse if the region exceeds a buffer, or overlaps
-    /// itself; cuda_error.
-    void copy_from(device_buffer const& from, copied_part part, stream_ref s, place where = place::here()) {
+    /// Replaces some elements by another buffer's, or by others of this one. Throws: usage_error if the region exceeds a buffer, or
+    /// overlaps itself; cuda_error.
+    void copy_from(device_buffer const& from, copy_region part, stream_ref s,
+                   source_location where = source_location::current()) {
         from.check_part(part.from, part.count, where);
         check_part(part.to, part.count, where);
         if (part.count == 0) return;
@@ -264,7 +275,8 @@ public:
     }
 
     /// Returns a copy from the same resource with home stream s, in its order; does not block. Throws: as the constructors.
-    [[nodiscard]] device_buffer clone(stream_ref s, tag name = {}, place where = place::here()) const {
+    [[nodiscard]] device_buffer clone(stream_ref s, tag name = {},
+                                      source_location where = source_location::current()) const {
         device_buffer copy{size(), s, block_.memory(), no_init, name, where};
         lease<T const> const mine = detail::leases_for_copies::read(*this, s, where);
         rt::copy_on_device(copy.data(), data(), bytes(), s, where);
@@ -272,8 +284,8 @@ public:
     }
 
     /// Changes the count: remaining elements keep their values, new ones are zero. Allocates the new memory before freeing the old. An
-    /// empty `name` keeps the present name. Throws: misuse while borrowed; as the constructors. Unchanged on failure.
-    void resize(element_count count, tag name = {}, place where = place::here()) {
+    /// empty `name` keeps the present name. Throws: usage_error while borrowed; as the constructors. Unchanged on failure.
+    void resize(element_count count, tag name = {}, source_location where = source_location::current()) {
         if (count == size()) return;
         device_buffer next = resized(count, name, where);
         if (count > size())
@@ -283,29 +295,32 @@ public:
     /// Same; new elements are copies of value. A string is the name, not a value.
     template <class V = T>
         requires(std::convertible_to<V const&, T> && !std::convertible_to<V const&, char const*>)
-    void resize(element_count count, V const& value, tag name = {}, place where = place::here()) {
+    void resize(element_count count, V const& value, tag name = {},
+                source_location where = source_location::current()) {
         if (count == size()) return;
         device_buffer next = resized(count, name, where);
         if (count > size()) detail::fill<T>(next.data() + size(), count - size(), value, home(), where);
         replace_by(std::move(next));
     }
     /// Same; new elements are uninitialized.
-    void resize(element_count count, no_init_t, tag name = {}, place where = place::here()) {
+    void resize(element_count count, no_init_t, tag name = {},
+                source_location where = source_location::current()) {
         if (count != size()) replace_by(resized(count, name, where));
     }
     /// Same; all elements are uninitialized, and none is copied.
-    void resize(element_count count, discard_t, tag name = {}, place where = place::here()) {
+    void resize(element_count count, discard_t, tag name = {},
+                source_location where = source_location::current()) {
         if (count == size()) return;
         check_not_borrowed("be resized", where);
         replace_by({count, home(), block_.memory(), no_init, or_mine(name), where});
     }
 
     /// Returns the memory, for code that requires a pointer. The buffer is empty afterwards, as after a move.
-    /// Order: later work on the home stream is ordered after all uses so far. Throws: misuse while borrowed; unchanged on failure.
-    [[nodiscard]] released_buffer<T> release(place where = place::here()) {
+    /// Order: later work on the home stream is ordered after all uses so far. Throws: usage_error while borrowed; unchanged on failure.
+    [[nodiscard]] released_buffer<T> release(source_location where = source_location::current()) {
         check_not_borrowed("be released", where);
-        rt::refuse_captured(home(), "device_buffer: cannot be released",
-                            "release it before or after the capture", where);
+        rt::check_not_capturing(home(), "device_buffer: cannot be released",
+                                "release it before or after the capture", where);
         end_uses();
         return released_buffer<T>{std::move(block_)};
     }
@@ -314,16 +329,16 @@ private:
     template <class>
     friend class lease;
     template <class>
-    friend class host_device;
+    friend class mirrored_buffer;
     template <class>
     friend class append_buffer;
 
     [[nodiscard]] T* data() const noexcept { return static_cast<T*>(block_.at()); }
 
-    [[nodiscard]] detail::view_origin origin(place leased) const noexcept {
+    [[nodiscard]] detail::view_origin origin(source_location leased) const noexcept {
         return detail::view_origin::of_lease(name_, leased);
     }
-    [[nodiscard]] detail::stream_uses& uses() const {
+    [[nodiscard]] detail::access_tracker& uses() const {
         return uses_.of([this] { return home(); });
     }
     void end_uses() noexcept {
@@ -332,7 +347,7 @@ private:
     }
 
     // Copies the remaining elements; the others are uninitialized.
-    [[nodiscard]] device_buffer resized(std::size_t count, tag name, place where) const {
+    [[nodiscard]] device_buffer resized(std::size_t count, tag name, source_location where) const {
         check_not_borrowed("be resized", where);
         device_buffer next{count, home(), block_.memory(), no_init, or_mine(name), where};
         lease<T const> const mine = read(home(), where);
@@ -342,30 +357,33 @@ private:
     [[nodiscard]] tag or_mine(tag name) const noexcept { return name.is_empty() ? name_ : name; }
     void replace_by(device_buffer next) noexcept { *this = std::move(next); }
 
-    void check_not_borrowed(char const* done, place where) const { uses_.refuse_while_borrowed(done, where); }
-    void check_not_written(char const* done, place where) const {
+    void check_not_borrowed(char const* done, source_location where) const {
+        uses_.refuse_while_borrowed(done, where);
+    }
+    void check_not_written(char const* done, source_location where) const {
         uses_.refuse_while_borrowed(done, where, true);
     }
-    void check_part(std::size_t offset, std::size_t count, place where) const {
+    void check_part(std::size_t offset, std::size_t count, source_location where) const {
         if (offset > size() || count > size() - offset)
-            detail::throw_misuse(where, "device_buffer: elements [{}, {} + {}) are outside a buffer of {}",
-                                 {offset, offset, count, size()});
+            detail::throw_usage_error(where,
+                                      "device_buffer: elements [{}, {} + {}) are outside a buffer of {}",
+                                      {offset, offset, count, size()});
     }
-    static void check_apart(copied_part part, place where) {
+    static void check_apart(copy_region part, source_location where) {
         std::size_t const apart = part.from < part.to ? part.to - part.from : part.from - part.to;
         if (apart < part.count)
-            detail::throw_misuse(
+            detail::throw_usage_error(
                 where, "device_buffer: cannot copy {} from {} to {} of one buffer: the ranges overlap",
                 {detail::counted(part.count, "elements"), part.from, part.to});
     }
-    void check_count(std::size_t count, place where) const {
+    void check_count(std::size_t count, source_location where) const {
         if (count != size())
-            detail::throw_misuse(where, "device_buffer: cannot copy {} to or from a buffer of {}",
-                                 {detail::counted(count, "elements"), size()});
+            detail::throw_usage_error(where, "device_buffer: cannot copy {} to or from a buffer of {}",
+                                      {detail::counted(count, "elements"), size()});
     }
 
     detail::owned_block block_;
-    mutable detail::buffer_uses uses_;
+    mutable detail::buffer_access uses_;
     tag name_;
 };
 

@@ -41,7 +41,7 @@ inline namespace CUOTA_VIEWS {
 ///     cuota::device_matrix const m{weights, rows, columns};  // valid as long as the lease
 ///
 /// Units:   elements.
-/// Throws:  misuse as stated, in kernels only in checked builds.
+/// Throws:  usage_error as stated, in kernels only in checked builds.
 /// Threads: as the memory.
 /// Cost:    unchecked, a pointer and three numbers; an index takes one multiplication.
 template <class T>
@@ -51,10 +51,10 @@ public:
 
     /// Constructs a matrix of 0 rows.
     CUOTA_HOST_DEVICE constexpr device_matrix() noexcept : data_{nullptr}, rows_{0}, columns_{0}, pitch_{0} {}
-    /// Uses all elements of a span. Throws: misuse if `of.size() != rows * columns`.
+    /// Uses all elements of a span. Throws: usage_error if `of.size() != rows * columns`.
     CUOTA_HOST_DEVICE device_matrix(device_span<T> of, std::size_t rows, std::size_t columns)
         : device_matrix{of, rows, columns, columns, is_all(of.size(), rows, columns)} {}
-    /// Uses a span whose rows start `pitch` elements apart. Throws: misuse if rows overlap or the last one exceeds the span.
+    /// Uses a span whose rows start `pitch` elements apart. Throws: usage_error if rows overlap or the last one exceeds the span.
     CUOTA_HOST_DEVICE device_matrix(device_span<T> of, std::size_t rows, std::size_t columns,
                                     std::size_t pitch)
         : device_matrix{of, rows, columns, pitch, is_part(of.size(), rows, columns, pitch)} {}
@@ -88,7 +88,7 @@ public:
 #endif
     }
 
-    /// Returns an element, in kernels only. Throws: misuse in checked builds, as device_span.
+    /// Returns an element, in kernels only. Throws: usage_error in checked builds, as device_span.
     [[nodiscard]] CUOTA_KERNEL T& operator()(std::size_t row, std::size_t column) const {
 #if CUOTA_CHECKED
         if (row >= rows_ || column >= columns_) refuse(detail::out_of_bounds::part::cell, row, column);
@@ -103,12 +103,12 @@ public:
     }
 #endif
 
-    /// Returns a row. Throws: misuse if `row >= rows()`.
+    /// Returns a row. Throws: usage_error if `row >= rows()`.
     [[nodiscard]] CUOTA_HOST_DEVICE device_span<T> row(std::size_t row) const {
         if (row >= rows_) refuse(detail::out_of_bounds::part::row, row);
         return {data_ + row * pitch_, columns_, origin()};
     }
-    /// Returns the `rows` x `columns` matrix that starts at (row, column). Throws: misuse if it exceeds this one.
+    /// Returns the `rows` x `columns` matrix that starts at (row, column). Throws: usage_error if it exceeds this one.
     [[nodiscard]] CUOTA_HOST_DEVICE device_matrix submatrix(std::size_t row, std::size_t column,
                                                             std::size_t rows, std::size_t columns) const {
         if (!detail::is_within(row, rows, rows_) || !detail::is_within(column, columns, columns_))

@@ -16,7 +16,7 @@ namespace cuota::inline v0::inline CUOTA_VIEWS {
 /// One T in device memory (a loss, a norm, a counter): a device_buffer of one element with an interface of values.
 ///
 /// Move-only. A moved-from scalar is empty: `set` allocates it again, other uses are misuse.
-/// Throws:  misuse, cuda_error; where memory is allocated, as device_buffer. Operations that throw have no effect.
+/// Throws:  usage_error, cuda_error; where memory is allocated, as device_buffer. Operations that throw have no effect.
 /// Threads: leases and `get` from any thread, other members from one at a time.
 /// Cost:    the resource's smallest block. `set` and `get` wait for their stream, `set_async` and `get_async` do not.
 /// Example:
@@ -29,11 +29,12 @@ public:
     using value_type = T;  ///< type of the value
 
     /// Allocates a value whose bytes are zero.
-    device_scalar(stream_ref home, resource_ref const& memory, tag name = {}, place where = place::here())
+    device_scalar(stream_ref home, resource_ref const& memory, tag name = {},
+                  source_location where = source_location::current())
         : one_{1, home, memory, name, where} {}
     /// Allocates a copy of `value` and waits for the copy.
     device_scalar(T const& value, stream_ref home, resource_ref const& memory, tag name = {},
-                  place where = place::here())
+                  source_location where = source_location::current())
         : one_{std::span{&value, 1}, home, memory, name, where} {}
     // Rejects host memory: kernels would fault on the address.
     template <host_only_resource R, class... Rest>
@@ -47,58 +48,66 @@ public:
     [[nodiscard]] any_resource memory() const noexcept { return one_.memory(); }  ///< owning handle
 
     /// Borrows the value (element 0), as device_buffer::read.
-    [[nodiscard]] lease<T const> read(stream_ref s, place where = place::here()) const {
+    [[nodiscard]] lease<T const> read(stream_ref s,
+                                      source_location where = source_location::current()) const {
         return there(where).read(s, where);
     }
     /// Same, on the home stream.
-    [[nodiscard]] lease<T const> read(place where = place::here()) const { return read(home(), where); }
+    [[nodiscard]] lease<T const> read(source_location where = source_location::current()) const {
+        return read(home(), where);
+    }
     /// Borrows the value, as device_buffer::write.
-    [[nodiscard]] lease<T> write(stream_ref s, place where = place::here()) {
+    [[nodiscard]] lease<T> write(stream_ref s, source_location where = source_location::current()) {
         (void)there(where);
         return one_.write(s, where);
     }
     /// Same, on the home stream.
-    [[nodiscard]] lease<T> write(place where = place::here()) { return write(home(), where); }
+    [[nodiscard]] lease<T> write(source_location where = source_location::current()) {
+        return write(home(), where);
+    }
 
     /// Replaces the value and waits for the copy. Allocates if empty.
-    void set(T const& value, stream_ref s, place where = place::here()) {
+    void set(T const& value, stream_ref s, source_location where = source_location::current()) {
         if (!is_empty()) return one_.copy_from(std::span{&value, 1}, s, where);
         device_buffer<T> fresh{1, home(), memory(), no_init, {}, where};
         fresh.copy_from(std::span{&value, 1}, s, where);
         one_ = std::move(fresh);
     }
-    /// Replaces the value in the order of s without waiting: a slot of the ring stages it. Throws: also misuse if a slot has fewer than
-    /// sizeof(T) bytes.
-    void set_async(T const& value, staging_ring& ring, stream_ref s, place where = place::here()) {
+    /// Replaces the value in the order of s without waiting: a slot of the ring stages it. Throws: also usage_error if a slot has fewer
+    /// than sizeof(T) bytes.
+    void set_async(T const& value, staging_ring& ring, stream_ref s,
+                   source_location where = source_location::current()) {
         (void)there(where);
         if (ring.slot_bytes() < sizeof(T))
-            detail::throw_misuse(where, "set_async: the value ({}) is larger than a ring slot ({})",
-                                 {detail::as_bytes(sizeof(T)), detail::as_bytes(ring.slot_bytes())});
+            detail::throw_usage_error(where, "set_async: the value ({}) is larger than a ring slot ({})",
+                                      {detail::as_bytes(sizeof(T)), detail::as_bytes(ring.slot_bytes())});
         upload(std::span{&value, 1}, one_, ring, s, where);
     }
 
     /// Returns the value after all work on s so far. Waits for s.
-    [[nodiscard]] T get(stream_ref s, place where = place::here()) const {
+    [[nodiscard]] T get(stream_ref s, source_location where = source_location::current()) const {
         T value{};
         there(where).copy_to(std::span{&value, 1}, s, where);
         return value;
     }
     /// Same, on the home stream.
-    [[nodiscard]] T get(place where = place::here()) const { return get(home(), where); }
+    [[nodiscard]] T get(source_location where = source_location::current()) const {
+        return get(home(), where);
+    }
     /// Copies the value to `to`, one pinned element, without waiting. Reuse `to`: page-locking takes longer than the copy.
     [[nodiscard]] pending_copy<T> get_async(pinned_buffer<T>&& to, stream_ref s,
-                                            place where = place::here()) const {
+                                            source_location where = source_location::current()) const {
         return download(there(where), std::move(to), s, where);
     }
     /// Same, to newly allocated memory. Throws: also as pinned_buffer's constructor.
-    [[nodiscard]] pending_copy<T> get_async(stream_ref s, any_resource to = any_pinned_memory(),
-                                            place where = place::here()) const {
+    [[nodiscard]] pending_copy<T> get_async(stream_ref s, any_resource to = default_pinned_resource(),
+                                            source_location where = source_location::current()) const {
         return download(there(where), s, std::move(to), {}, where);
     }
 
 private:
-    [[nodiscard]] device_buffer<T> const& there(place where) const {
-        if (is_empty()) detail::throw_misuse(where, "a device_scalar was used after it was moved from");
+    [[nodiscard]] device_buffer<T> const& there(source_location where) const {
+        if (is_empty()) detail::throw_usage_error(where, "a device_scalar was used after it was moved from");
         return one_;
     }
 

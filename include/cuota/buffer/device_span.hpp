@@ -19,7 +19,7 @@ namespace cuota::inline v0::inline CUOTA_VIEWS {
 /// contains index and size and, for a lease's span, the buffer's name and the lease's call site. On the simulator the kernel throws, on a
 /// GPU it stops; either way the next call that detects the failed device throws it as a cuda_error. Unchecked, a span is a pointer and a
 /// size, and indexing costs nothing extra.
-/// Throws:  misuse for a range outside the span, in kernels only in checked builds.
+/// Throws:  usage_error for a range outside the span, in kernels only in checked builds.
 /// Threads: as the memory.
 /// Example: examples/first.cpp
 template <class T>

@@ -29,24 +29,25 @@ namespace cuota::inline v0::inline CUOTA_VIEWS {
 ///
 /// Move-only; moved-from has no elements. The elements' bytes are initially zero, without memory until a side is accessed.
 /// Units:   counts are elements.
-/// Throws:  budget_exceeded or out_of_memory if a side's memory is refused; misuse for memory that its side cannot access, and while a
+/// Throws:  budget_exceeded or out_of_memory if a side's memory is refused; usage_error for memory that its side cannot access, and while a
 ///          lease is open on a side to be released; cuda_error. Values are unchanged on failure.
 /// Order:   `read`, `write`, `fetch` and `offload` in that of the given stream; host accesses wait for their copies.
 /// Threads: one at a time.
 /// Cost:    bytes() per side, on its first access; a copy only to a stale side.
 /// Example:
-///     cuota::host_device<float> moments{n, stream, pool.resource(), cuota::budgeted<cuota::pinned_memory>{host_budget}};
+///     cuota::mirrored_buffer<float> moments{n, stream, pool.resource(), cuota::budgeted<cuota::pinned_memory>{host_budget}};
 ///     cuota::for_each_index(stream, n, update{moments.write(stream), weights.write(stream)});
 ///     moments.offload(copies);   // frees device memory after the copy
 ///     moments.fetch(copies);     // ahead of the next step
 template <class T>
-class host_device {
+class mirrored_buffer {
 public:
     using value_type = T;  ///< element type
 
     /// `home` is the device copy's, see device_buffer.
-    host_device(element_count count, stream_ref home, any_resource device_memory,
-                any_resource host_memory = any_pinned_memory(), tag name = {}, place where = place::here())
+    mirrored_buffer(element_count count, stream_ref home, any_resource device_memory,
+                    any_resource host_memory = default_pinned_resource(), tag name = {},
+                    source_location where = source_location::current())
         : count_{count},
           home_{home},
           device_memory_{std::move(device_memory)},
@@ -54,15 +55,15 @@ public:
           name_{name} {
         (void)detail::bytes_of(count_, label_for<T>(name_, where));
         if (device_memory_.kind() == memory_kind::pinned)
-            detail::throw_misuse(where,
-                                 "host_device: cannot use a resource of host memory for the device's side");
+            detail::throw_usage_error(
+                where, "mirrored_buffer: cannot use a resource of host memory for the device's side");
         if (host_memory_.kind() == memory_kind::device)
-            detail::throw_misuse(where,
-                                 "host_device: cannot use a resource of device memory for the host's side");
+            detail::throw_usage_error(
+                where, "mirrored_buffer: cannot use a resource of device memory for the host's side");
     }
 
     /// Moves both copies, without CUDA calls; `other` has no elements afterwards and keeps its resources.
-    host_device(host_device&& other) noexcept
+    mirrored_buffer(mirrored_buffer&& other) noexcept
         : count_{std::exchange(other.count_, 0)},
           home_{other.home_},
           device_memory_{other.device_memory_},
@@ -70,17 +71,17 @@ public:
           name_{other.name_},
           host_{std::exchange(other.host_, std::nullopt)},
           device_{std::exchange(other.device_, std::nullopt)},
-          host_is_present_{std::exchange(other.host_is_present_, false)},
-          device_is_present_{std::exchange(other.device_is_present_, false)} {}
+          is_host_valid_{std::exchange(other.is_host_valid_, false)},
+          is_device_valid_{std::exchange(other.is_device_valid_, false)} {}
     /// Frees its own memory, then moves.
-    host_device& operator=(host_device&& other) noexcept {
+    mirrored_buffer& operator=(mirrored_buffer&& other) noexcept {
         if (this != &other) {
             std::destroy_at(this);
             std::construct_at(this, std::move(other));
         }
         return *this;
     }
-    ~host_device() = default;
+    ~mirrored_buffer() = default;
 
     [[nodiscard]] std::size_t size() const noexcept { return count_; }               ///< elements
     [[nodiscard]] std::size_t bytes() const noexcept { return count_ * sizeof(T); }  ///< per side
@@ -91,31 +92,31 @@ public:
     /// Same for device memory.
     [[nodiscard]] bool has_device_memory() const noexcept { return device_.has_value(); }
     /// Returns whether the host copy is valid.
-    [[nodiscard]] bool is_on_host() const noexcept { return host_is_present_; }
+    [[nodiscard]] bool is_host_valid() const noexcept { return is_host_valid_; }
     /// Returns whether the device copy is valid.
-    [[nodiscard]] bool is_on_device() const noexcept { return device_is_present_; }
+    [[nodiscard]] bool is_device_valid() const noexcept { return is_device_valid_; }
 
     // --- host code ---
 
     /// Returns the elements for reading. Waits for a copy that is needed or pending.
-    [[nodiscard]] std::span<T const> read_host(place where = place::here()) {
+    [[nodiscard]] std::span<T const> read_host(source_location where = source_location::current()) {
         bring_to_host(home_, where);
         return std::as_const(*host_).read();
     }
     /// Returns the elements for writing; the device copy becomes stale. Waits as read_host, and for copies out of them.
-    [[nodiscard]] std::span<T> write_host(place where = place::here()) {
+    [[nodiscard]] std::span<T> write_host(source_location where = source_location::current()) {
         bring_to_host(home_, where);
         std::span<T> const all = host_->write();
-        device_is_present_ = false;
+        is_device_valid_ = false;
         return all;
     }
     /// Same for callers that write every element: copies nothing; previous values are undefined.
-    [[nodiscard]] std::span<T> overwrite_host(place where = place::here()) {
+    [[nodiscard]] std::span<T> overwrite_host(source_location where = source_location::current()) {
         if (device_) device_->check_not_written("be overwritten by host code", where);
         have_host(where, [](pinned_buffer<T>&) {});
         std::span<T> const all = host_->write();
-        host_is_present_ = true;
-        device_is_present_ = false;
+        is_host_valid_ = true;
+        is_device_valid_ = false;
         return all;
     }
 
@@ -123,61 +124,63 @@ public:
 
     /// Borrows the elements for work on s that reads them. Order: s waits for a copy from the host, if needed, and as device_buffer::read.
     /// Does not block.
-    [[nodiscard]] lease<T const> read(stream_ref s, place where = place::here()) {
+    [[nodiscard]] lease<T const> read(stream_ref s, source_location where = source_location::current()) {
         bring_to_device(s, where);
         return std::as_const(*device_).read(s, where);
     }
     /// Same for writes; the host copy becomes stale.
-    [[nodiscard]] lease<T> write(stream_ref s, place where = place::here()) {
+    [[nodiscard]] lease<T> write(stream_ref s, source_location where = source_location::current()) {
         bring_to_device(s, where);
         lease<T> all = device_->write(s, where);
-        host_is_present_ = false;
+        is_host_valid_ = false;
         return all;
     }
     /// Same for callers that write every element: copies nothing; previous values are undefined.
-    [[nodiscard]] lease<T> overwrite(stream_ref s, place where = place::here()) {
+    [[nodiscard]] lease<T> overwrite(stream_ref s, source_location where = source_location::current()) {
         refuse_in_capture(s, where);
         have_device(where, [](device_buffer<T>&) {});
         lease<T> all = device_->write(s, where);
-        device_is_present_ = true;
-        host_is_present_ = false;
+        is_device_valid_ = true;
+        is_host_valid_ = false;
         return all;
     }
 
     // --- prefetch and release ---
 
     /// Starts the copy that `read` would need on `copies`; blocks neither the host nor other streams.
-    void fetch(stream_ref copies, place where = place::here()) { bring_to_device(copies, where); }
+    void prefetch_to_device(stream_ref copies, source_location where = source_location::current()) {
+        bring_to_device(copies, where);
+    }
     /// Copies the elements to the host on `copies`, if needed, and frees the device memory in the order of its uses; does not block.
-    void offload(stream_ref copies, place where = place::here()) {
+    void evict_to_host(stream_ref copies, source_location where = source_location::current()) {
         if (!device_) return;
         device_->check_not_borrowed("be offloaded", where);
-        if (device_is_present_) bring_to_host(copies, where);
+        if (is_device_valid_) bring_to_host(copies, where);
         device_.reset();
-        device_is_present_ = false;
+        is_device_valid_ = false;
     }
     /// Frees the host memory, after a copy to the device if that is stale. Waits for copies out of it.
-    void release_host(place where = place::here()) {
+    void release_host(source_location where = source_location::current()) {
         if (!host_) return;
-        if (host_is_present_) bring_to_device(home_, where);
+        if (is_host_valid_) bring_to_device(home_, where);
         host_.reset();
-        host_is_present_ = false;
+        is_host_valid_ = false;
     }
 
 private:
     // Both are stale before the first access: bytes are zero.
-    [[nodiscard]] bool is_untouched() const noexcept { return !host_is_present_ && !device_is_present_; }
+    [[nodiscard]] bool is_untouched() const noexcept { return !is_host_valid_ && !is_device_valid_; }
 
     // Allocates the side if necessary and calls fill with it. Unchanged if either throws.
     template <class Fill>
-    void have_host(place where, Fill fill) {
+    void have_host(source_location where, Fill fill) {
         if (host_) return fill(*host_);
         pinned_buffer<T> fresh{count_, host_memory_, name_, where};  // zeroed
         fill(fresh);
         host_.emplace(std::move(fresh));
     }
     template <class Fill>
-    void have_device(place where, Fill fill) {
+    void have_device(source_location where, Fill fill) {
         if (device_) return fill(*device_);
         device_buffer<T> fresh{count_, home_, device_memory_, no_init, name_, where};
         fill(fresh);
@@ -185,41 +188,41 @@ private:
     }
 
     // Captures are refused: validity is tracked when work is enqueued, and each launch of a graph would change it.
-    static void refuse_in_capture(stream_ref s, place where) {
-        rt::refuse_captured(s, "host_device: cannot be used",
-                            "use a device_buffer, and copy outside the capture", where);
+    static void refuse_in_capture(stream_ref s, source_location where) {
+        rt::check_not_capturing(s, "mirrored_buffer: cannot be used",
+                                "use a device_buffer, and copy outside the capture", where);
     }
-    void bring_to_host(stream_ref copies, place where) {
+    void bring_to_host(stream_ref copies, source_location where) {
         refuse_in_capture(copies, where);
-        if (host_is_present_) return;
+        if (is_host_valid_) return;
         bool const is_zero = is_untouched();
         if (!is_zero) device_->check_not_written("be read by host code", where);
         have_host(where, [&](pinned_buffer<T>& to) {
             if (!is_zero) to.download(*device_, copies, where);
         });
-        host_is_present_ = true;
+        is_host_valid_ = true;
     }
-    void bring_to_device(stream_ref copies, place where) {
+    void bring_to_device(stream_ref copies, source_location where) {
         refuse_in_capture(copies, where);
-        if (device_is_present_) return;
+        if (is_device_valid_) return;
         bool const is_zero = is_untouched();
         have_device(where, [&](device_buffer<T>& to) {
             if (!is_zero) return host_->upload(to, copies, where);
             auto const all = to.write(copies, where);
             rt::fill_bytes(all.span().data(), 0, bytes(), copies, where);
         });
-        device_is_present_ = true;
+        is_device_valid_ = true;
     }
 
     std::size_t count_;
-    stream_share home_;
+    shared_stream home_;
     any_resource device_memory_;
     any_resource host_memory_;
     tag name_;
     std::optional<pinned_buffer<T>> host_;
     std::optional<device_buffer<T>> device_;
-    bool host_is_present_ = false;
-    bool device_is_present_ = false;
+    bool is_host_valid_ = false;
+    bool is_device_valid_ = false;
 };
 
 }  // namespace cuota::inline v0::inline CUOTA_VIEWS

@@ -19,20 +19,21 @@
 namespace cuota::inline v0 {
 
 /// Kernels requested more memory than was preallocated. The excess was not written anywhere; the rest is stored.
-/// Example: catch (cuota::kernel_overflow const& full) { found.restart(full.needed()); }  // an append_buffer; then run again
-class CUOTA_PROCESS_TYPE kernel_overflow : public std::runtime_error {
+/// Example: catch (cuota::kernel_overflow_error const& full) { found.restart(full.needed()); }  // an append_buffer; then run again
+class CUOTA_PROCESS_TYPE kernel_overflow_error : public std::runtime_error {
 public:
     /// `what` names the object and the numbers, both in its unit, elements or bytes.
-    kernel_overflow(std::string const& what, std::size_t capacity, std::size_t needed, place where);
+    kernel_overflow_error(std::string const& what, std::size_t capacity, std::size_t needed,
+                          source_location where);
 
     [[nodiscard]] std::size_t capacity() const noexcept { return capacity_; }  ///< available
     [[nodiscard]] std::size_t needed() const noexcept { return needed_; }      ///< sufficient capacity
-    [[nodiscard]] place where() const noexcept { return where_; }  ///< call that found the overflow
+    [[nodiscard]] source_location where() const noexcept { return where_; }  ///< call that found the overflow
 
 private:
-    static std::string suffix(place where);
+    static std::string suffix(source_location where);
     std::size_t capacity_, needed_;
-    place where_;
+    source_location where_;
 };
 
 namespace detail {
@@ -72,15 +73,15 @@ CUOTA_KERNEL inline void saturate(kernel_count& count, kernel_count n) {
 
 namespace cuota::inline v0 {
 
-CUOTA_INLINE kernel_overflow::kernel_overflow(std::string const& what, std::size_t capacity,
-                                              std::size_t needed, place where)
-    : std::runtime_error{"cuota::kernel_overflow: " + what + suffix(where)},
+CUOTA_INLINE kernel_overflow_error::kernel_overflow_error(std::string const& what, std::size_t capacity,
+                                                          std::size_t needed, source_location where)
+    : std::runtime_error{"cuota::kernel_overflow_error: " + what + suffix(where)},
       capacity_{capacity},
       needed_{needed},
       where_{where} {}
 
-CUOTA_INLINE std::string kernel_overflow::suffix(place where) {
-    std::string const text = place_text(where);
+CUOTA_INLINE std::string kernel_overflow_error::suffix(source_location where) {
+    std::string const text = source_location_text(where);
     return text.empty() ? "" : " (" + text + ')';
 }
 

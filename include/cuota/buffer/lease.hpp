@@ -18,22 +18,23 @@
 
 namespace cuota::inline v0::detail {
 
-class stream_uses;
+class access_tracker;
 struct leases_for_copies;
 
-/// Throws misuse if kernels of s's device cannot access `at`, the memory of an object with that home stream; `what` names the object.
+/// Throws usage_error if kernels of s's device cannot access `at`, the memory of an object with that home stream; `what` names the object.
 /// Throws: cuda_error.
 /// Cost: nothing on the home stream; some CUDA calls for another device.
-void refuse_out_of_reach(char const* what, void const* at, stream_ref home, stream_ref s, place where);
+void refuse_out_of_reach(char const* what, void const* at, stream_ref home, stream_ref s,
+                         source_location where);
 
 /// One use of a buffer by one stream, from construction to destruction. Move-only.
 class borrowing {
 public:
-    borrowing(stream_uses& of, stream_ref s, bool writes, place where);
+    borrowing(access_tracker& of, stream_ref s, bool writes, source_location where);
     /// Calls memory(s) unless the use starts on the home stream; data() and bytes() of the result tell the simulator's race checks which
     /// memory is used. If memory throws, the use has not started.
     template <std::invocable<stream_ref> Memory>
-    borrowing(stream_uses& of, stream_ref s, bool writes, place where, Memory const& memory)
+    borrowing(access_tracker& of, stream_ref s, bool writes, source_location where, Memory const& memory)
         : uses_{&of}, writes_{writes} {
         if (begins_first(of, s, writes, where)) [[likely]] {
             number_ = first;
@@ -54,7 +55,7 @@ public:
     /// Makes a `capture` by this thread that started after the use fail with misuse: its graph would lack the use.
     /// Cost: one load. Capturing threads have no record.
     CUOTA_ALWAYS_INLINE void tell_capture() const noexcept {
-        if (!this_thread_record()) [[unlikely]]
+        if (!this_thread_slot()) [[unlikely]]
             compare_with_capture(began_in_capture_);
     }
 
@@ -64,24 +65,24 @@ private:
     static constexpr std::uint64_t first = 0;
 
     struct begun {
-        stream_uses* in;
+        access_tracker* in;
         std::uint64_t number, checked;
         bool is_in_capture;
     };
     // Passed by value, so that the compiler keeps a temporary lease in registers.
     static void compare_with_capture(bool began_in_capture) noexcept;
-    CUOTA_ALWAYS_INLINE [[nodiscard]] static bool begins_first(stream_uses& of, stream_ref s, bool writes,
-                                                               place where) noexcept;
+    CUOTA_ALWAYS_INLINE [[nodiscard]] static bool begins_first(access_tracker& of, stream_ref s, bool writes,
+                                                               source_location where) noexcept;
     // `writes` is not a parameter, so that all arguments fit in registers.
-    [[nodiscard]] static begun begin_to_read(stream_uses& of, stream_ref s, place where, void const* at,
-                                             std::size_t bytes);
-    [[nodiscard]] static begun begin_to_write(stream_uses& of, stream_ref s, place where, void const* at,
-                                              std::size_t bytes);
-    [[nodiscard]] static begun begin(stream_uses& of, stream_ref s, bool writes, place where, void const* at,
-                                     std::size_t bytes);
-    static void end(stream_uses& of, std::uint64_t number, std::uint64_t checked, bool writes) noexcept;
+    [[nodiscard]] static begun begin_to_read(access_tracker& of, stream_ref s, source_location where,
+                                             void const* at, std::size_t bytes);
+    [[nodiscard]] static begun begin_to_write(access_tracker& of, stream_ref s, source_location where,
+                                              void const* at, std::size_t bytes);
+    [[nodiscard]] static begun begin(access_tracker& of, stream_ref s, bool writes, source_location where,
+                                     void const* at, std::size_t bytes);
+    static void end(access_tracker& of, std::uint64_t number, std::uint64_t checked, bool writes) noexcept;
 
-    stream_uses* uses_;
+    access_tracker* uses_;
     std::uint64_t number_;
     std::uint64_t checked_ = 0;  // simulator's id
     bool writes_;
@@ -116,7 +117,7 @@ public:
     operator device_span<T>() const noexcept { return span(); }
     /// Read-only kernel argument.
     operator device_span<T const>() const noexcept requires(!std::is_const_v<T>) { return span(); }
-    /// Returns the elements, valid as long as the lease. A `capture` by this thread that started after the lease throws misuse when it
+    /// Returns the elements, valid as long as the lease. A `capture` by this thread that started after the lease throws usage_error when it
     /// ends; borrow within the capture.
     [[nodiscard]] device_span<T> span() const& noexcept {
         use_.tell_capture();
@@ -129,11 +130,11 @@ private:
     template <class>
     friend class device_buffer;
     template <class>
-    friend class foreign_buffer;
+    friend class imported_buffer;
     friend struct detail::leases_for_copies;
     // The lambda defers lookups that are not needed at home.
     template <class Buffer>
-    lease(Buffer& of, stream_ref s, place where)
+    lease(Buffer& of, stream_ref s, source_location where)
         : use_{of.uses(), s, !std::is_const_v<T>, where,
                [&](stream_ref user) {
                    detail::refuse_out_of_reach("a buffer", of.data(), of.home(), user, where);
@@ -142,11 +143,11 @@ private:
           span_{elements(of, where)} {}
     struct for_copies {};
     template <class Buffer>
-    lease(for_copies, Buffer& of, stream_ref s, place where)
+    lease(for_copies, Buffer& of, stream_ref s, source_location where)
         : use_{of.uses(), s, !std::is_const_v<T>, where, [&](stream_ref) { return elements(of, where); }},
           span_{elements(of, where)} {}
     template <class Buffer>
-    [[nodiscard]] static device_span<T> elements(Buffer& of, place where) noexcept {
+    [[nodiscard]] static device_span<T> elements(Buffer& of, source_location where) noexcept {
         return {of.data(), of.size(), of.origin(where)};
     }
 
@@ -162,12 +163,13 @@ namespace cuota::inline v0::detail {
 struct leases_for_copies {
     template <class Buffer>
     [[nodiscard]] static lease<typename Buffer::value_type const> read(Buffer const& of, stream_ref s,
-                                                                       place where) {
+                                                                       source_location where) {
         using copied = lease<typename Buffer::value_type const>;
         return {typename copied::for_copies{}, of, s, where};
     }
     template <class Buffer>
-    [[nodiscard]] static lease<typename Buffer::value_type> write(Buffer& of, stream_ref s, place where) {
+    [[nodiscard]] static lease<typename Buffer::value_type> write(Buffer& of, stream_ref s,
+                                                                  source_location where) {
         using copied = lease<typename Buffer::value_type>;
         return {typename copied::for_copies{}, of, s, where};
     }
@@ -190,62 +192,67 @@ struct leases_for_copies {
 namespace cuota::inline v0::detail {
 
 [[gnu::noinline]] CUOTA_INLINE void refuse_out_of_reach(char const* what, void const* at, stream_ref home,
-                                                        stream_ref s, place where) {
+                                                        stream_ref s, source_location where) {
     if (!at || s.is_same(home)) return;
     device const user = s.device();
     if (user == home.device()) return;
     auto const other = rt::out_of_reach(user, at);
     if (!other) return;
-    throw_misuse(where,
-                 "{} in memory of device {} cannot be used on a stream of device {}, whose kernels cannot "
-                 "access that memory; add device {} to the pool's `peers`, or copy on a stream of device {}",
-                 {what, other->ordinal(), user.ordinal(), user.ordinal(), other->ordinal()});
+    throw_usage_error(
+        where,
+        "{} in memory of device {} cannot be used on a stream of device {}, whose kernels cannot "
+        "access that memory; add device {} to the pool's `peers`, or copy on a stream of device {}",
+        {what, other->ordinal(), user.ordinal(), user.ordinal(), other->ordinal()});
 }
 
-CUOTA_INLINE borrowing::borrowing(stream_uses& of, stream_ref s, bool writes, place where)
-    : uses_{&captured_uses::find(of, s, writes, where)},
+CUOTA_INLINE borrowing::borrowing(access_tracker& of, stream_ref s, bool writes, source_location where)
+    : uses_{&captured_access::find(of, s, writes, where)},
       number_{uses_->begin(s, writes, where)},
       writes_{writes},
       began_in_capture_{capture_scope::here() != nullptr} {}
 
-CUOTA_INLINE bool borrowing::begins_first(stream_uses& of, stream_ref s, bool writes, place where) noexcept {
-    if (rt::is_order_checked() || !of.may_begin_first(s, writes)) return false;
+CUOTA_INLINE bool borrowing::begins_first(access_tracker& of, stream_ref s, bool writes,
+                                          source_location where) noexcept {
+    if (rt::is_race_checked() || !of.may_begin_first(s, writes)) return false;
     of.begin_first(writes, where);
     return true;
 }
 
-[[gnu::noinline]] CUOTA_INLINE auto borrowing::begin_to_read(stream_uses& of, stream_ref s, place where,
-                                                             void const* at, std::size_t bytes) -> begun {
+[[gnu::noinline]] CUOTA_INLINE auto borrowing::begin_to_read(access_tracker& of, stream_ref s,
+                                                             source_location where, void const* at,
+                                                             std::size_t bytes) -> begun {
     return begin(of, s, false, where, at, bytes);
 }
 
-[[gnu::noinline]] CUOTA_INLINE auto borrowing::begin_to_write(stream_uses& of, stream_ref s, place where,
-                                                              void const* at, std::size_t bytes) -> begun {
+[[gnu::noinline]] CUOTA_INLINE auto borrowing::begin_to_write(access_tracker& of, stream_ref s,
+                                                              source_location where, void const* at,
+                                                              std::size_t bytes) -> begun {
     return begin(of, s, true, where, at, bytes);
 }
 
-CUOTA_INLINE auto borrowing::begin(stream_uses& of, stream_ref s, bool writes, place where, void const* at,
-                                   std::size_t bytes) -> begun {
-    stream_uses& in = captured_uses::find(of, s, writes, where);
+CUOTA_INLINE auto borrowing::begin(access_tracker& of, stream_ref s, bool writes, source_location where,
+                                   void const* at, std::size_t bytes) -> begun {
+    access_tracker& in = captured_access::find(of, s, writes, where);
     std::uint64_t const number = in.begin(s, writes, where);
     std::optional<on_device_of> here;
-    if (rt::is_order_checked())
+    if (rt::is_race_checked())
         here.emplace(s, where);  // the simulator looks the handle up on the current device
-    return {&in, number, rt::tell_borrowed(s, at, bytes, writes), capture_scope::here() != nullptr};
+    return {&in, number, rt::annotate_access_begin(s, at, bytes, writes), capture_scope::here() != nullptr};
 }
 
 [[gnu::noinline]] CUOTA_INLINE void borrowing::compare_with_capture(bool began_in_capture) noexcept {
     capture_scope* const scope = capture_scope::here();
     if (!scope || began_in_capture) return;
     try {
-        throw_misuse("lease: cannot be used in a capture that began after it, because the graph would not "
-                     "track the use; lease the buffer in the capture");
+        throw_usage_error(
+            "lease: cannot be used in a capture that began after it, because the graph would not "
+            "track the use; lease the buffer in the capture");
     } catch (...) { scope->fail(std::current_exception()); }
 }
 
-[[gnu::noinline]] CUOTA_INLINE void borrowing::end(stream_uses& of, std::uint64_t number,
+[[gnu::noinline]] CUOTA_INLINE void borrowing::end(access_tracker& of, std::uint64_t number,
                                                    std::uint64_t checked, bool writes) noexcept {
-    rt::tell_returned(checked);
+    rt::annotate_access_end(checked);
     of.end(number, writes);
 }
 

@@ -20,12 +20,12 @@ namespace cuota::inline v0::detail {
 
 /// One block of a resource's memory and the stream that orders its deallocation; may be empty.
 ///
-/// Either the block keeps the resource and the stream alive (kept_by_blocks), or this object does. In the first case, as for buffers on a
-/// warm pool, no reference count changes. A moved-from object is empty and keeps its resource and stream. Threads: one at a time.
+/// Either the block keeps the resource and the stream alive (block_owned_resource), or this object does. In the first case, as for buffers
+/// on a warm pool, no reference count changes. A moved-from object is empty and keeps its resource and stream. Threads: one at a time.
 /// Cost: from a pool's thread cache, only the pool's: no indirect call and no copy of the label.
 class owned_block {
 public:
-    /// Throws: as the resource; misuse if kernels cannot access its memory. On failure, nothing is allocated.
+    /// Throws: as the resource; usage_error if kernels cannot access its memory. On failure, nothing is allocated.
     CUOTA_ALWAYS_INLINE owned_block(stream_ref home, resource_ref const& memory, std::size_t bytes,
                                     label who);
     // If blocks keep their resource, `other` releases the counted handles, and this object releases none.
@@ -48,7 +48,7 @@ private:
 
     void keep(stream_ref home, any_resource const& memory) noexcept;
     void drop() noexcept;
-    // Stores uncounted handles, because the block keeps both alive. A default stream is counted anyway; count_no_home() drops that count.
+    // Stores unowned handles, because the block keeps both alive. A default stream is counted anyway; count_no_home() drops that count.
     void keep_nothing(stream_ref home, any_resource const& memory) noexcept;
 
     void count_no_home() noexcept;
@@ -59,7 +59,7 @@ private:
         any_resource memory_;
     };
     union {
-        stream_share home_;
+        shared_stream home_;
     };
 };
 
@@ -88,7 +88,7 @@ public:
     void keep(any_resource const& memory, stream_ref home, void* at, std::size_t bytes);
     void about_to_end() override {}
     void ended() noexcept override {}
-    void begin_launch(stream_ref, place) override {}
+    void begin_launch(stream_ref, source_location) override {}
     void end_launch(stream_ref s, bool is_enqueued) noexcept override {
         if (is_enqueued) last_.emplace(s);  // a failed launch is not ordered after the one before
     }
@@ -96,12 +96,12 @@ public:
 private:
     struct kept {
         any_resource memory;
-        stream_share home;
+        shared_stream home;
         void* at;
         std::size_t bytes;
     };
     dynamic_array<kept> all_;
-    std::optional<stream_share> last_;  // of the last launch
+    std::optional<shared_stream> last_;  // of the last launch
 };
 
 /// Deallocates on a stored stream. On another thread's default stream nothing can be enqueued: the host waits for it and calls
@@ -131,7 +131,7 @@ CUOTA_INLINE owned_block::owned_block(stream_ref home, resource_ref const& memor
     : bytes_{bytes} {
     if (auto const* const pool = memory.inside_.if_holds<pool_resource>();
         pool && pool->kind() != memory_kind::pinned) [[likely]] {
-        at_ = pool->take_ready(home, bytes, who.name, who.where);
+        at_ = pool->take_cached(home, bytes, who.name, who.where);
         if (at_) [[likely]] {
             keep_nothing(home, memory.inside_);
             return;
@@ -157,21 +157,21 @@ CUOTA_INLINE owned_block& owned_block::operator=(owned_block&& other) noexcept {
 CUOTA_INLINE owned_block::~owned_block() {
     if (at_) [[likely]]
         if (auto const* const pool = memory_.if_holds<pool_resource>()) [[likely]]
-            if (pool->put_ready(home_, at_, bytes_)) [[likely]]
+            if (pool->put_cached(home_, at_, bytes_)) [[likely]]
                 return;
     give();
 }
 
 [[gnu::noinline]] CUOTA_INLINE void owned_block::take(stream_ref home, any_resource const& memory,
                                                       label who) {
-    home.refuse_elsewhere(who.where);
+    home.check_reachable(who.where);
     if (memory.kind() == memory_kind::pinned)
-        throw_misuse(who.where,
-                     "device_buffer: cannot use a resource of host memory: name one of device memory");
-    if (memory.is_kept_by_blocks()) {
+        throw_usage_error(who.where,
+                          "device_buffer: cannot use a resource of host memory: name one of device memory");
+    if (memory.is_owned_by_blocks()) {
         keep_nothing(home, memory);
         try {
-            at_ = memory_.allocate_keeping(home, bytes_, default_alignment, who);
+            at_ = memory_.allocate_retaining(home, bytes_, default_alignment, who);
         } catch (...) {
             count_no_home();
             throw;
@@ -191,7 +191,7 @@ CUOTA_INLINE owned_block::~owned_block() {
 }
 
 [[gnu::noinline]] CUOTA_INLINE void owned_block::give() noexcept {
-    bool const keeps = !at_ || !memory_.is_kept_by_blocks();
+    bool const keeps = !at_ || !memory_.is_owned_by_blocks();
     bool const is_default =
         !home_.is_owned() && is_default_handle(home_.get());  // read before the stream may be destroyed
     if (at_ && !(capture_scope::here() && give_to_graph())) deallocate_on(memory_, home_, at_, bytes_);
@@ -203,10 +203,10 @@ CUOTA_INLINE bool owned_block::give_to_graph() noexcept {
     capture_scope* scope = nullptr;
     try {
         scope = capture_of(home_);
-        if (!scope || memory_.keeps_for_graphs()) return false;
+        if (!scope || memory_.graph_aware_resource()) return false;
         scope
-            ->use_of<memory_in_graph>(scope,
-                                      [] { return shared<memory_in_graph>::adopt(new memory_in_graph); })
+            ->use_of<memory_in_graph>(
+                scope, [] { return intrusive_ptr<memory_in_graph>::adopt(new memory_in_graph); })
             .keep(memory_, home_, at_, bytes_);
         return true;
     } catch (...) {
@@ -217,7 +217,7 @@ CUOTA_INLINE bool owned_block::give_to_graph() noexcept {
 
 CUOTA_INLINE void owned_block::keep(stream_ref home, any_resource const& memory) noexcept {
     ::new (&memory_) any_resource(memory);
-    ::new (&home_) stream_share(home);
+    ::new (&home_) shared_stream(home);
 }
 
 CUOTA_INLINE void owned_block::drop() noexcept {
@@ -230,8 +230,8 @@ CUOTA_INLINE void owned_block::count_no_home() noexcept {
 }
 
 CUOTA_INLINE void owned_block::keep_nothing(stream_ref home, any_resource const& memory) noexcept {
-    ::new (&memory_) any_resource(any_resource::uncounted{}, memory);
-    ::new (&home_) stream_share(stream_share::uncounted(home));
+    ::new (&memory_) any_resource(any_resource::unowned{}, memory);
+    ::new (&home_) shared_stream(shared_stream::unowned(home));
 }
 
 }  // namespace cuota::inline v0::detail

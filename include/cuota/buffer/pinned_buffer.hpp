@@ -28,7 +28,8 @@ namespace cuota::inline v0 {
 /// Move-only; moved-from is empty. The elements' bytes are initially zero.
 /// Units:   counts are elements.
 /// Order:   copies in the order of their stream; host accesses after the copies that they wait for.
-/// Throws:  budget_exceeded, out_of_memory, cuda_error; misuse for memory that the host cannot access. On failure, nothing is allocated.
+/// Throws:  budget_exceeded, out_of_memory, cuda_error; usage_error for memory that the host cannot access. On failure, nothing is
+///          allocated.
 /// Threads: one at a time.
 /// Cost:    page-locking takes about 0.5 s per GiB; make few buffers and reuse them.
 /// Example:
@@ -43,11 +44,11 @@ class pinned_buffer {
 
 public:
     /// Allocates elements from a host-accessible resource. Blocks until the driver has locked the pages.
-    explicit pinned_buffer(element_count count, any_resource memory = any_pinned_memory(), tag name = {},
-                           place where = place::here())
+    explicit pinned_buffer(element_count count, any_resource memory = default_pinned_resource(),
+                           tag name = {}, source_location where = source_location::current())
         : memory_{std::move(memory)} {
         if (memory_.kind() == memory_kind::device)
-            detail::throw_misuse(
+            detail::throw_usage_error(
                 where, "pinned_buffer: cannot use a resource of device memory, which the host cannot reach");
         label const who = label_for<T>(name, where);
         data_ = static_cast<T*>(memory_.allocate_sync(detail::bytes_of(count, who), default_alignment, who));
@@ -60,7 +61,8 @@ public:
         }
     }
     /// Same, from pinned memory charged to a budget for host memory.
-    pinned_buffer(element_count count, budget const& account, tag name = {}, place where = place::here())
+    pinned_buffer(element_count count, budget const& account, tag name = {},
+                  source_location where = source_location::current())
         : pinned_buffer{count, budgeted<pinned_memory>{account}, name, where} {}
     // Rejects device memory: the first access would fault.
     template <device_only_resource R, class... Rest>
@@ -102,16 +104,18 @@ public:
         return {data_, count_};
     }
 
-    /// Enqueues a copy to a buffer of the same count on s; does not block. Throws: misuse if the counts differ; cuda_error.
-    void upload(device_buffer<T>& to, stream_ref s, place where = place::here()) const {
+    /// Enqueues a copy to a buffer of the same count on s; does not block. Throws: usage_error if the counts differ; cuda_error.
+    void upload(device_buffer<T>& to, stream_ref s,
+                source_location where = source_location::current()) const {
         check_count(to.size(), where);
         auto const target = detail::leases_for_copies::write(to, s, where);
         transfer(s, false, where,
                  [&] { rt::copy_to_device(target.span().data(), data_, bytes(), s, where); });
     }
-    /// Enqueues a copy from a buffer of the same count on s; blocks only at the next access. Throws: misuse if the counts differ;
+    /// Enqueues a copy from a buffer of the same count on s; blocks only at the next access. Throws: usage_error if the counts differ;
     /// cuda_error.
-    void download(device_buffer<T> const& from, stream_ref s, place where = place::here()) {
+    void download(device_buffer<T> const& from, stream_ref s,
+                  source_location where = source_location::current()) {
         check_count(from.size(), where);
         auto const source = detail::leases_for_copies::read(from, s, where);
         transfer(s, true, where, [&] { rt::copy_to_host(data_, source.span().data(), bytes(), s, where); });
@@ -120,7 +124,7 @@ public:
 private:
     // Host memory has no home stream, so each use records an event.
     template <class Copy>
-    void transfer(stream_ref s, bool writes, place where, Copy copy) const {
+    void transfer(stream_ref s, bool writes, source_location where, Copy copy) const {
         detail::borrowing const use{uses_.of_host_memory(), s, writes, where};
         copy();
     }
@@ -131,17 +135,17 @@ private:
         count_ = 0;
     }
 
-    void check_count(std::size_t count, place where) const {
+    void check_count(std::size_t count, source_location where) const {
         if (count != count_)
-            detail::throw_misuse(where,
-                                 "pinned_buffer: cannot copy between {} pinned elements and {} on the device",
-                                 {count_, count});
+            detail::throw_usage_error(
+                where, "pinned_buffer: cannot copy between {} pinned elements and {} on the device",
+                {count_, count});
     }
 
     T* data_ = nullptr;
     std::size_t count_ = 0;
     any_resource memory_;
-    mutable detail::buffer_uses uses_;
+    mutable detail::buffer_access uses_;
 };
 
 }  // namespace cuota::inline v0

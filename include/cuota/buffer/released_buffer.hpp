@@ -16,8 +16,8 @@ namespace cuota::inline v0 {
 struct raw_memory {
     void* data;                               ///< device memory; null if bytes is 0
     std::size_t bytes;                        ///< size
-    void* owner;                              ///< argument of give_back
-    void (*give_back)(void* owner) noexcept;  ///< deleter; destroys owner
+    void* context;                            ///< argument of give_back
+    void (*deleter)(void* context) noexcept;  ///< deleter; destroys owner
 };
 
 /// The memory of a former device_buffer as a raw pointer, for C APIs and other libraries.
@@ -27,7 +27,7 @@ struct raw_memory {
 /// frees the memory in the order of the home stream.
 /// Threads: one at a time.
 /// Throws:  nothing unless stated.
-/// Cost:    that of a pointer; `detach` allocates a small object on the heap.
+/// Cost:    that of a pointer; `release` allocates a small object on the heap.
 /// Example:
 ///     auto raw = x.release();                                  // x: a device_buffer
 ///     library_scale(raw.get(), raw.size(), other.get());       // on another stream
@@ -53,7 +53,7 @@ public:
     void reset() noexcept { detail::owned_block const gone{std::move(block_)}; }
 
     /// Transfers ownership to a raw_memory. Throws: std::bad_alloc; unchanged on failure.
-    [[nodiscard]] raw_memory detach() && {
+    [[nodiscard]] raw_memory release() && {
         auto* const owner = new detail::owned_block{std::move(block_)};
         return {owner->at(), owner->bytes(), owner,
                 [](void* block) noexcept { delete static_cast<detail::owned_block*>(block); }};

@@ -29,7 +29,7 @@ namespace cuota::inline v0::detail {
 class ring_state final : public ref_counted {
 public:
     ring_state(std::size_t slots, std::size_t slot_bytes, any_resource memory, label const& who,
-               pin_failure otherwise, ring_filler filled_by);
+               pin_failure_policy otherwise, staging_writer writer);
     ~ring_state();
 
     // Returns the slot that has been free longest, with its last copy completed; nullopt if stopped.
@@ -41,7 +41,7 @@ public:
 
     // Enqueues the slot's copy and records its event. Returns the copy's number. On failure, the slot has no pending copy.
     [[nodiscard]] std::uint64_t copy(std::uint32_t index, std::byte* to, std::size_t bytes, stream_ref s,
-                                     place where);
+                                     source_location where);
 
     // Event to wait for until the slot's n-th copy has completed; null if it is known to have. A later copy's event suffices: it was
     // recorded after the n-th had completed.
@@ -55,10 +55,10 @@ public:
 
 private:
     // An event belongs to one device, so all copies are on streams of the first copy's device.
-    void check_device(stream_ref s, place where);
+    void check_device(stream_ref s, source_location where);
 
     // Falls back to pageable memory if the driver refuses, never if a budget does.
-    void take_memory(label const& who, pin_failure otherwise);
+    void take_memory(label const& who, pin_failure_policy otherwise);
     void give_memory() noexcept;
 
     struct slot {
@@ -104,14 +104,15 @@ private:
 namespace cuota::inline v0::detail {
 
 CUOTA_INLINE ring_state::ring_state(std::size_t slots, std::size_t slot_bytes, any_resource memory,
-                                    label const& who, pin_failure otherwise, ring_filler filled_by)
+                                    label const& who, pin_failure_policy otherwise, staging_writer writer)
     : slot_bytes_{slot_bytes},
       memory_{std::move(memory)},
       is_on_device_{memory_.kind() == memory_kind::device} {
-    if (slots == 0) throw_misuse(who.where, "staging_ring: cannot be made with 0 slots: ask for 1 or more");
-    if (is_on_device_ && filled_by == ring_filler::host)
-        throw_misuse(who.where,
-                     "staging_ring: cannot use a resource of device memory, which the host cannot fill");
+    if (slots == 0)
+        throw_usage_error(who.where, "staging_ring: cannot be made with 0 slots: ask for 1 or more");
+    if (is_on_device_ && writer == staging_writer::host)
+        throw_usage_error(who.where,
+                          "staging_ring: cannot use a resource of device memory, which the host cannot fill");
     bytes_ = bytes_of(slots, {who.name, who.where, "slots", slot_bytes});
     take_memory(who, otherwise);
     try {
@@ -134,7 +135,7 @@ CUOTA_INLINE ring_state::~ring_state() {
 CUOTA_INLINE std::optional<std::uint32_t> ring_state::acquire(std::stop_token stop) {
     if (is_of_parent()) throw_forked();
     std::uint32_t index = 0;
-    wait_briefly([&] { return free_now_.load(std::memory_order_relaxed) != 0; });
+    spin_wait([&] { return free_now_.load(std::memory_order_relaxed) != 0; });
     {
         std::unique_lock<std::mutex> lock{guard_};
         (void)returned_.wait(lock, stop, [&] { return !free_.empty(); });
@@ -170,10 +171,10 @@ CUOTA_INLINE void ring_state::put_back(std::uint32_t index) noexcept {
 }
 
 CUOTA_INLINE std::uint64_t ring_state::copy(std::uint32_t index, std::byte* to, std::size_t bytes,
-                                            stream_ref s, place where) {
+                                            stream_ref s, source_location where) {
     std::optional<event>& copied = slots_[index].copied;
-    rt::refuse_captured(s, "staging_ring: cannot submit a slot",
-                        "a launch would read the slot after its reuse: copy outside the capture", where);
+    rt::check_not_capturing(s, "staging_ring: cannot submit a slot",
+                            "a launch would read the slot after its reuse: copy outside the capture", where);
     check_device(s, where);
     std::byte const* const from = bytes_of_slot(index).data();
     if (is_on_device_) rt::copy_on_device(to, from, bytes, s, where);
@@ -188,13 +189,13 @@ CUOTA_INLINE std::uint64_t ring_state::copy(std::uint32_t index, std::byte* to, 
     return ++slots_[index].copies;
 }
 
-CUOTA_INLINE void ring_state::check_device(stream_ref s, place where) {
+CUOTA_INLINE void ring_state::check_device(stream_ref s, source_location where) {
     int const on = s.device().ordinal();
     int first = -1;
     if (device_.load(std::memory_order_relaxed) == on ||
         device_.compare_exchange_strong(first, on, std::memory_order_relaxed) || first == on)
         return;
-    throw_misuse(
+    throw_usage_error(
         where, "staging_ring: cannot copy on streams of two devices, {} and {}; make a ring for each device",
         {first, on});
 }
@@ -213,11 +214,11 @@ CUOTA_INLINE void ring_state::give_memory() noexcept {
     else unmap_pages(at_, bytes_);
 }
 
-CUOTA_INLINE void ring_state::take_memory(label const& who, pin_failure otherwise) {
+CUOTA_INLINE void ring_state::take_memory(label const& who, pin_failure_policy otherwise) {
     try {
         at_ = static_cast<std::byte*>(memory_.allocate_sync(bytes_, default_alignment, who));
     } catch (budget_exceeded const&) { throw; } catch (out_of_memory const& refused) {
-        if (otherwise == pin_failure::refuse) throw;
+        if (otherwise == pin_failure_policy::refuse) throw;
         at_ = map_pages(bytes_);
         if (!at_) throw;
         is_pinned_ = false;

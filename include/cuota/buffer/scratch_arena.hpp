@@ -16,11 +16,11 @@ namespace cuota::inline v0::detail::inline CUOTA_VIEWS {
 
 // Requested bytes per part: first half for the present kernel, second half the maxima of earlier ones.
 struct begin_scratch_anew {
-    device_span<kernel_count> asked;
+    device_span<kernel_count> requested;
     CUOTA_KERNEL void operator()(std::size_t i) const {
-        kernel_count& most = asked[asked.size() / 2 + i];
-        if (asked[i] > most) most = asked[i];
-        asked[i] = 0;
+        kernel_count& most = requested[requested.size() / 2 + i];
+        if (requested[i] > most) most = requested[i];
+        requested[i] = 0;
     }
 };
 
@@ -29,29 +29,29 @@ struct begin_scratch_anew {
 namespace cuota::inline v0::inline CUOTA_VIEWS {
 
 /// Handle through which kernels allocate from a scratch_arena; does not own.
-/// Threads: any in a kernel. Throws: in checked builds misuse for an invalid part, as device_span.
+/// Threads: any in a kernel. Throws: in checked builds usage_error for an invalid part, as device_span.
 class device_scratch {
 public:
     /// Alignment and size unit of pieces, bytes.
-    static constexpr std::size_t granule = 16;
+    static constexpr std::size_t granularity = 16;
 
-    /// For scratch_lease. `asked`: requested bytes per part.
+    /// For scratch_lease. `requested`: requested bytes per part.
     device_scratch(device_span<std::byte> all, std::size_t part_bytes,
-                   device_span<detail::kernel_count> asked) noexcept;
+                   device_span<detail::kernel_count> requested) noexcept;
 
     /// Allocates `count` uninitialized Ts from a part, for all threads until the kernel has finished. Returns an empty span if the part is
     /// full; the request is counted anyway. Cost: one atomic addition.
     template <class T>
     [[nodiscard]] CUOTA_KERNEL device_span<T> take(std::size_t count, std::size_t part = 0) const {
-        static_assert(alignof(T) <= granule, "pieces are aligned to 16 bytes");
+        static_assert(alignof(T) <= granularity, "pieces are aligned to 16 bytes");
         if (count == 0) return {};
-        detail::kernel_count& asked = asked_[part];
-        std::size_t const most = ~std::size_t{0} - (granule - 1);
+        detail::kernel_count& requested = requested_[part];
+        std::size_t const most = ~std::size_t{0} - (granularity - 1);
         if (count > most / sizeof(T))
-            return detail::saturate(asked, ~detail::kernel_count{0}), device_span<T>{};
-        std::size_t const bytes = (count * sizeof(T) + (granule - 1)) / granule * granule;
-        if (bytes > part_bytes_) return detail::saturate(asked, bytes), device_span<T>{};
-        detail::kernel_count const at = detail::add_to(asked, bytes);
+            return detail::saturate(requested, ~detail::kernel_count{0}), device_span<T>{};
+        std::size_t const bytes = (count * sizeof(T) + (granularity - 1)) / granularity * granularity;
+        if (bytes > part_bytes_) return detail::saturate(requested, bytes), device_span<T>{};
+        detail::kernel_count const at = detail::add_to(requested, bytes);
         if (at > part_bytes_ - bytes) return {};
         std::byte* const from = all_.subspan(part * part_bytes_ + at, bytes).data();
         return {reinterpret_cast<T*>(from), count, all_.origin()};
@@ -61,7 +61,7 @@ public:
 private:
     device_span<std::byte> all_;
     std::size_t part_bytes_;
-    device_span<detail::kernel_count> asked_;  // requested bytes per part
+    device_span<detail::kernel_count> requested_;  // requested bytes per part
 };
 
 /// Scratch memory for kernels: one part for a whole grid, or equal parts, such as one per block.
@@ -72,22 +72,22 @@ private:
 ///
 /// Move-only; a moved-from arena has no parts, and any other use is misuse. Units: bytes; a piece is rounded up to 16.
 /// Threads: as device_buffer.
-/// Throws:  as device_buffer; misuse for 0 parts. Operations that throw have no effect.
+/// Throws:  as device_buffer; usage_error for 0 parts. Operations that throw have no effect.
 /// Order:   kernels that open the arena on different streams are ordered, as by write leases.
 /// Cost:    memory of all parts and 16 bytes of counts each, allocated once; `open` is two leases and a small kernel, a piece one atomic
 ///          addition; `needed` and `check` wait for the stream.
 /// Example:
 ///     cuota::scratch_arena scratch{64_KiB, blocks, stream, pool, "bins"};
 ///     count_kernel<<<blocks, 256, 0, stream.get()>>>(keys.read(stream), scratch.open(stream));
-///     scratch.check(stream);  // throws kernel_overflow with the sufficient bytes
+///     scratch.check(stream);  // throws kernel_overflow_error with the sufficient bytes
 class scratch_arena {
 public:
     /// `part_bytes` is per part, rounded up to 256.
     scratch_arena(std::size_t part_bytes, std::size_t parts, stream_ref home, resource_ref const& memory,
-                  tag name = {}, place where = place::here());
+                  tag name = {}, source_location where = source_location::current());
     /// Allocates one part for a whole grid; `bytes` is rounded up to 256.
     scratch_arena(std::size_t bytes, stream_ref home, resource_ref const& memory, tag name = {},
-                  place where = place::here());
+                  source_location where = source_location::current());
 
     /// Write access for one kernel. Converts to device_scratch; preferably a temporary in the launch.
     class scratch_lease {
@@ -97,23 +97,23 @@ public:
 
     private:
         friend class scratch_arena;
-        scratch_lease(scratch_arena& of, stream_ref s, place where);
+        scratch_lease(scratch_arena& of, stream_ref s, source_location where);
         lease<std::byte> all_;
-        lease<detail::kernel_count> asked_;
+        lease<detail::kernel_count> requested_;
         std::size_t part_bytes_;
     };
 
-    /// Borrows the arena for the next kernel on s and empties it: earlier pieces become invalid. Throws: misuse, cuda_error.
-    [[nodiscard]] scratch_lease open(stream_ref s, place where = place::here()) {
+    /// Borrows the arena for the next kernel on s and empties it: earlier pieces become invalid. Throws: usage_error, cuda_error.
+    [[nodiscard]] scratch_lease open(stream_ref s, source_location where = source_location::current()) {
         check_not_moved_from(where);
         return {*this, s, where};
     }
 
     /// Returns the most bytes that a kernel requested of a part, over the kernels on s so far and earlier ones on other streams. Waits for
-    /// s. Throws: misuse, cuda_error.
-    [[nodiscard]] std::size_t needed(stream_ref s, place where = place::here()) const;
-    /// Throws kernel_overflow, in bytes of a part, if a kernel exceeded one. Throws: also as `needed`.
-    void check(stream_ref s, place where = place::here()) const;
+    /// s. Throws: usage_error, cuda_error.
+    [[nodiscard]] std::size_t needed(stream_ref s, source_location where = source_location::current()) const;
+    /// Throws kernel_overflow_error, in bytes of a part, if a kernel exceeded one. Throws: also as `needed`.
+    void check(stream_ref s, source_location where = source_location::current()) const;
 
     /// Bytes per part, after rounding.
     [[nodiscard]] std::size_t part_bytes() const noexcept { return part_bytes_; }
@@ -122,13 +122,13 @@ public:
     [[nodiscard]] stream_ref home() const noexcept { return memory_.home(); }
 
 private:
-    void check_not_moved_from(place where) const;
+    void check_not_moved_from(source_location where) const;
     [[nodiscard]] static std::size_t bytes_of_parts(std::size_t part_bytes, std::size_t parts, tag name,
-                                                    place where);
+                                                    source_location where);
 
     std::size_t part_bytes_;
     device_buffer<std::byte> memory_;
-    device_buffer<detail::kernel_count> asked_;
+    device_buffer<detail::kernel_count> requested_;
     tag name_;
 };
 
@@ -141,45 +141,48 @@ private:
 namespace cuota::inline v0::inline CUOTA_VIEWS {
 
 CUOTA_INLINE device_scratch::device_scratch(device_span<std::byte> all, std::size_t part_bytes,
-                                            device_span<detail::kernel_count> asked) noexcept
-    : all_{all}, part_bytes_{part_bytes}, asked_{asked} {}
+                                            device_span<detail::kernel_count> requested) noexcept
+    : all_{all}, part_bytes_{part_bytes}, requested_{requested} {}
 
 CUOTA_INLINE scratch_arena::scratch_arena(std::size_t part_bytes, std::size_t parts, stream_ref home,
-                                          resource_ref const& memory, tag name, place where)
+                                          resource_ref const& memory, tag name, source_location where)
     : part_bytes_{round_up(part_bytes, default_alignment)},
       memory_{bytes_of_parts(part_bytes_, parts, name, where), home, memory, no_init, name, where},
-      asked_{2 * parts, home, memory, zeroed, name, where},
+      requested_{2 * parts, home, memory, zeroed, name, where},
       name_{name} {}
 
 CUOTA_INLINE scratch_arena::scratch_arena(std::size_t bytes, stream_ref home, resource_ref const& memory,
-                                          tag name, place where)
+                                          tag name, source_location where)
     : scratch_arena{bytes, 1, home, memory, name, where} {}
 
-CUOTA_INLINE scratch_arena::scratch_lease::scratch_lease(scratch_arena& of, stream_ref s, place where)
-    : all_{of.memory_.write(s, where)}, asked_{of.asked_.write(s, where)}, part_bytes_{of.part_bytes_} {
-    for_each_index(s, of.parts(), detail::begin_scratch_anew{asked_.span()}, "scratch_arena", where);
+CUOTA_INLINE scratch_arena::scratch_lease::scratch_lease(scratch_arena& of, stream_ref s,
+                                                         source_location where)
+    : all_{of.memory_.write(s, where)},
+      requested_{of.requested_.write(s, where)},
+      part_bytes_{of.part_bytes_} {
+    for_each_index(s, of.parts(), detail::begin_scratch_anew{requested_.span()}, "scratch_arena", where);
 }
 
 CUOTA_INLINE scratch_arena::scratch_lease::operator device_scratch() const {
-    return {all_.span(), part_bytes_, asked_.span().first(asked_.size() / 2)};
+    return {all_.span(), part_bytes_, requested_.span().first(requested_.size() / 2)};
 }
 
-CUOTA_INLINE void scratch_arena::check_not_moved_from(place where) const {
-    if (parts() == 0) detail::throw_misuse(where, "a scratch_arena was used after it was moved from");
+CUOTA_INLINE void scratch_arena::check_not_moved_from(source_location where) const {
+    if (parts() == 0) detail::throw_usage_error(where, "a scratch_arena was used after it was moved from");
 }
 
-CUOTA_INLINE std::size_t scratch_arena::parts() const noexcept { return asked_.size() / 2; }
+CUOTA_INLINE std::size_t scratch_arena::parts() const noexcept { return requested_.size() / 2; }
 
-CUOTA_INLINE std::size_t scratch_arena::needed(stream_ref s, place where) const {
+CUOTA_INLINE std::size_t scratch_arena::needed(stream_ref s, source_location where) const {
     check_not_moved_from(where);
-    auto const asked = asked_.to_vector(s, where);
-    return static_cast<std::size_t>(*std::ranges::max_element(asked));
+    auto const requested = requested_.to_vector(s, where);
+    return static_cast<std::size_t>(*std::ranges::max_element(requested));
 }
 
-CUOTA_INLINE void scratch_arena::check(stream_ref s, place where) const {
+CUOTA_INLINE void scratch_arena::check(stream_ref s, source_location where) const {
     std::size_t const most = needed(s, where);
     if (most <= part_bytes_) return;
-    throw kernel_overflow{
+    throw kernel_overflow_error{
         (name_.is_empty() ? "scratch_arena" : "scratch_arena \"" + std::string{name_.text()} + '"') +
             ": a kernel requested " + bytes_text(most) + ", capacity is " + bytes_text(part_bytes_) +
             (parts() == 1 ? "" : " per part"),
@@ -187,8 +190,8 @@ CUOTA_INLINE void scratch_arena::check(stream_ref s, place where) const {
 }
 
 CUOTA_INLINE std::size_t scratch_arena::bytes_of_parts(std::size_t part_bytes, std::size_t parts, tag name,
-                                                       place where) {
-    if (parts == 0) detail::throw_misuse(where, "scratch_arena: parts must be at least 1");
+                                                       source_location where) {
+    if (parts == 0) detail::throw_usage_error(where, "scratch_arena: parts must be at least 1");
     return detail::bytes_of(parts, {name, where, "parts", part_bytes});
 }
 

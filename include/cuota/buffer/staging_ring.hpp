@@ -23,13 +23,13 @@
 namespace cuota::inline v0 {
 
 /// Behavior of a staging_ring if its memory cannot be page-locked.
-enum class pin_failure {
+enum class pin_failure_policy {
     refuse,       ///< rethrow the resource's exception
     use_pageable  ///< use pageable memory; a copy then blocks until the bytes have left the slot
 };
 
 /// Writer of a ring's slots.
-enum class ring_filler {
+enum class staging_writer {
     host,   ///< host code; requires host-accessible memory
     device  ///< the device, as from a file; device memory is allowed, and copies stay on the device
 };
@@ -38,19 +38,19 @@ namespace detail {
 class ring_state;
 }
 #if !CUOTA_DEFINE_MEMORY
-extern template class shared<detail::ring_state>;
+extern template class detail::intrusive_ptr<detail::ring_state>;
 #endif
 
 /// A fixed number of pinned slots, allocated once, for repeated copies to the device.
 ///
-/// The type is the slot's state: `acquire` returns a fill_lease, whose bytes the host may write; `submit` consumes it, enqueues the copy
+/// The type is the slot's state: `acquire` returns a staging_slot, whose bytes the host may write; `submit` consumes it, enqueues the copy
 /// and returns an in_flight, without access to the bytes. The slot is acquired again only after that copy has completed, so copies never
 /// read overwritten or freed bytes.
 ///
 /// Units:   bytes. The memory is exactly slots * slot_bytes, charged on construction.
 /// Order:   submits to streams of one device, the first one's; another device's stream is misuse that names both.
 /// Threads: any.
-/// Throws:  on construction budget_exceeded, out_of_memory; misuse for 0 slots or memory that their writer cannot access.
+/// Throws:  on construction budget_exceeded, out_of_memory; usage_error for 0 slots or memory that their writer cannot access.
 /// Cost:    page-locking on construction, about 0.5 s per GiB; then per slot a lock, a copy and an event, without allocations once each
 ///          slot has its event. Destruction waits for pending copies.
 /// Example:
@@ -63,28 +63,28 @@ public:
     class in_flight;
 
     /// A slot that the host may write. Move-only. The destructor returns it to the ring unless submitted.
-    class fill_lease {
+    class staging_slot {
     public:
         /// Moves the slot; `other` has none afterwards.
-        fill_lease(fill_lease&& other) noexcept : ring_{std::move(other.ring_)}, slot_{other.slot_} {}
+        staging_slot(staging_slot&& other) noexcept : ring_{std::move(other.ring_)}, slot_{other.slot_} {}
         /// Returns its own slot, then moves.
-        fill_lease& operator=(fill_lease&& other) noexcept;
-        ~fill_lease();
+        staging_slot& operator=(staging_slot&& other) noexcept;
+        ~staging_slot();
 
-        /// Bytes of the slot, to be written by the host or, with ring_filler::device, the device. Empty if submitted or moved-from.
+        /// Bytes of the slot, to be written by the host or, with staging_writer::device, the device. Empty if submitted or moved-from.
         [[nodiscard]] std::span<std::byte> bytes() const noexcept;
 
         /// Copies the first `bytes` bytes to the device, in the order of s, without blocking.
-        /// Throws: misuse if they exceed the slot or the target, or for another device's stream; cuda_error. After a throw, the slot is
-        /// free again.
+        /// Throws: usage_error if they exceed the slot or the target, or for another device's stream; cuda_error. After a throw, the slot
+        /// is free again.
         [[nodiscard]] in_flight submit(stream_ref s, device_span<std::byte> to, std::size_t bytes,
-                                       place where = place::here()) &&;
+                                       source_location where = source_location::current()) &&;
 
     private:
         friend class staging_ring;
-        fill_lease(shared<detail::ring_state> ring, std::uint32_t slot) noexcept
+        staging_slot(detail::intrusive_ptr<detail::ring_state> ring, std::uint32_t slot) noexcept
             : ring_{std::move(ring)}, slot_{slot} {}
-        shared<detail::ring_state> ring_;
+        detail::intrusive_ptr<detail::ring_state> ring_;
         std::uint32_t slot_;
     };
 
@@ -97,31 +97,33 @@ public:
         ~in_flight() = default;
 
         /// Makes s wait for the copy: work enqueued on s from now on starts after it. Throws: cuda_error.
-        void order_before(stream_ref s) const;
+        void make_wait(stream_ref s) const;
         /// Returns whether the copy has completed, without waiting. Throws: cuda_error, also for the copy.
         [[nodiscard]] bool is_done() const;
         /// Blocks until the copy has completed. Throws: cuda_error, also for the copy.
         void synchronize() const;
 
     private:
-        friend class fill_lease;
-        in_flight(shared<detail::ring_state> ring, std::uint32_t slot, std::uint64_t copy) noexcept
+        friend class staging_slot;
+        in_flight(detail::intrusive_ptr<detail::ring_state> ring, std::uint32_t slot,
+                  std::uint64_t copy) noexcept
             : ring_{std::move(ring)}, slot_{slot}, copy_{copy} {}
-        shared<detail::ring_state> ring_;
+        detail::intrusive_ptr<detail::ring_state> ring_;
         std::uint32_t slot_;
         std::uint64_t copy_;
     };
 
     /// Allocates all slots in one block of host-accessible memory.
-    staging_ring(std::size_t slots, std::size_t slot_bytes, any_resource memory = any_pinned_memory(),
-                 tag name = {}, place where = place::here());
-    /// Same, with a label, for messages in the caller's units. With pin_failure::use_pageable, out_of_memory from `memory` is reported to
-    /// the error sink and pageable memory is used; a refusal by a budget is always rethrown.
+    staging_ring(std::size_t slots, std::size_t slot_bytes, any_resource memory = default_pinned_resource(),
+                 tag name = {}, source_location where = source_location::current());
+    /// Same, with a label, for messages in the caller's units. With pin_failure_policy::use_pageable, out_of_memory from `memory` is
+    /// reported to the error sink and pageable memory is used; a refusal by a budget is always rethrown.
     staging_ring(std::size_t slots, std::size_t slot_bytes, any_resource memory, label const& who,
-                 pin_failure otherwise = pin_failure::refuse, ring_filler filled_by = ring_filler::host);
+                 pin_failure_policy otherwise = pin_failure_policy::refuse,
+                 staging_writer writer = staging_writer::host);
     /// Same, from pinned memory charged to a budget for host memory.
     staging_ring(std::size_t slots, std::size_t slot_bytes, budget const& account, tag name = {},
-                 place where = place::here());
+                 source_location where = source_location::current());
     /// Refers to the same ring. A move copies, so a moved-from handle stays valid.
     staging_ring(staging_ring const&) noexcept = default;
     staging_ring& operator=(staging_ring const&) noexcept = default;  ///< refers to the same ring
@@ -129,20 +131,20 @@ public:
 
     /// Returns a slot to fill. Blocks until one is free and its last copy has completed; the wait sleeps (host_wait::blocking). Deadlocks
     /// if the caller holds all slots; `try_acquire` does not. Throws: cuda_error, also for the copy.
-    [[nodiscard]] fill_lease acquire();
+    [[nodiscard]] staging_slot acquire();
     /// Same; nullopt if stop is requested first.
-    [[nodiscard]] std::optional<fill_lease> acquire(stop_signal stop);
+    [[nodiscard]] std::optional<staging_slot> acquire(stop_signal stop);
     /// Returns a slot that is free now, or nullopt. Throws: cuda_error.
-    [[nodiscard]] std::optional<fill_lease> try_acquire();
+    [[nodiscard]] std::optional<staging_slot> try_acquire();
 
     [[nodiscard]] std::size_t slots() const noexcept;       ///< number of slots
     [[nodiscard]] std::size_t slot_bytes() const noexcept;  ///< per slot
     [[nodiscard]] std::size_t bytes() const noexcept;       ///< slots * slot_bytes
-    /// False if pageable (pin_failure::use_pageable).
+    /// False if pageable (pin_failure_policy::use_pageable).
     [[nodiscard]] bool is_pinned() const noexcept;
 
 private:
-    shared<detail::ring_state> state_;
+    detail::intrusive_ptr<detail::ring_state> state_;
 };
 
 }  // namespace cuota::inline v0
@@ -157,11 +159,11 @@ private:
 
 namespace cuota::inline v0 {
 
-#if CUOTA_SEPARATE
-template class shared<detail::ring_state>;
+#if CUOTA_SEPARATE_COMPILATION
+template class detail::intrusive_ptr<detail::ring_state>;
 #endif
 
-CUOTA_INLINE auto staging_ring::fill_lease::operator=(fill_lease&& other) noexcept -> fill_lease& {
+CUOTA_INLINE auto staging_ring::staging_slot::operator=(staging_slot&& other) noexcept -> staging_slot& {
     if (this != &other) {
         if (ring_) ring_->put_back(slot_);
         ring_ = std::move(other.ring_);
@@ -170,15 +172,15 @@ CUOTA_INLINE auto staging_ring::fill_lease::operator=(fill_lease&& other) noexce
     return *this;
 }
 
-CUOTA_INLINE staging_ring::fill_lease::~fill_lease() {
+CUOTA_INLINE staging_ring::staging_slot::~staging_slot() {
     if (ring_) ring_->put_back(slot_);
 }
 
-CUOTA_INLINE std::span<std::byte> staging_ring::fill_lease::bytes() const noexcept {
+CUOTA_INLINE std::span<std::byte> staging_ring::staging_slot::bytes() const noexcept {
     return ring_ ? ring_->bytes_of_slot(slot_) : std::span<std::byte>{};
 }
 
-CUOTA_INLINE void staging_ring::in_flight::order_before(stream_ref s) const {
+CUOTA_INLINE void staging_ring::in_flight::make_wait(stream_ref s) const {
     if (event const* const copied = ring_->copied(slot_, copy_)) s.wait(*copied);
 }
 
@@ -192,30 +194,32 @@ CUOTA_INLINE void staging_ring::in_flight::synchronize() const {
 }
 
 CUOTA_INLINE staging_ring::staging_ring(std::size_t slots, std::size_t slot_bytes, any_resource memory,
-                                        tag name, place where)
+                                        tag name, source_location where)
     : staging_ring{slots, slot_bytes, std::move(memory), label{name, where}} {}
 
 CUOTA_INLINE staging_ring::staging_ring(std::size_t slots, std::size_t slot_bytes, any_resource memory,
-                                        label const& who, pin_failure otherwise, ring_filler filled_by)
-    : state_{shared<detail::ring_state>::make(slots, slot_bytes, std::move(memory), who, otherwise,
-                                              filled_by)} {}
+                                        label const& who, pin_failure_policy otherwise, staging_writer writer)
+    : state_{detail::intrusive_ptr<detail::ring_state>::make(slots, slot_bytes, std::move(memory), who,
+                                                             otherwise, writer)} {}
 
 CUOTA_INLINE staging_ring::staging_ring(std::size_t slots, std::size_t slot_bytes, budget const& account,
-                                        tag name, place where)
+                                        tag name, source_location where)
     : staging_ring{slots, slot_bytes, budgeted<pinned_memory>{account}, name, where} {}
 
-CUOTA_INLINE auto staging_ring::acquire() -> fill_lease { return fill_lease{state_, *state_->acquire({})}; }
-
-CUOTA_INLINE auto staging_ring::acquire(stop_signal stop) -> std::optional<fill_lease> {
-    auto const slot = state_->acquire(stop.token());
-    if (!slot) return std::nullopt;
-    return fill_lease{state_, *slot};
+CUOTA_INLINE auto staging_ring::acquire() -> staging_slot {
+    return staging_slot{state_, *state_->acquire({})};
 }
 
-CUOTA_INLINE auto staging_ring::try_acquire() -> std::optional<fill_lease> {
+CUOTA_INLINE auto staging_ring::acquire(stop_signal stop) -> std::optional<staging_slot> {
+    auto const slot = state_->acquire(stop.token());
+    if (!slot) return std::nullopt;
+    return staging_slot{state_, *slot};
+}
+
+CUOTA_INLINE auto staging_ring::try_acquire() -> std::optional<staging_slot> {
     auto const slot = state_->try_acquire();
     if (!slot) return std::nullopt;
-    return fill_lease{state_, *slot};
+    return staging_slot{state_, *slot};
 }
 
 CUOTA_INLINE std::size_t staging_ring::slots() const noexcept { return state_->slots(); }
@@ -226,15 +230,17 @@ CUOTA_INLINE std::size_t staging_ring::bytes() const noexcept { return state_->b
 
 CUOTA_INLINE bool staging_ring::is_pinned() const noexcept { return state_->is_pinned(); }
 
-CUOTA_INLINE staging_ring::in_flight staging_ring::fill_lease::submit(stream_ref s, device_span<std::byte> to,
-                                                                      std::size_t bytes, place where) && {
+CUOTA_INLINE staging_ring::in_flight staging_ring::staging_slot::submit(stream_ref s,
+                                                                        device_span<std::byte> to,
+                                                                        std::size_t bytes,
+                                                                        source_location where) && {
     // Returns the slot to the ring when destroyed, with or without a pending copy.
-    fill_lease const mine = std::move(*this);
+    staging_slot const mine = std::move(*this);
     if (!mine.ring_)
-        detail::throw_misuse(where, "fill_lease: cannot submit: already submitted or moved from");
+        detail::throw_usage_error(where, "staging_slot: cannot submit: already submitted or moved from");
     if (bytes > mine.bytes().size() || bytes > to.size())
-        detail::throw_misuse(
-            where, "fill_lease: cannot copy {} from a slot of {} to a target of {}",
+        detail::throw_usage_error(
+            where, "staging_slot: cannot copy {} from a slot of {} to a target of {}",
             {detail::as_bytes(bytes), detail::as_bytes(mine.bytes().size()), detail::as_bytes(to.size())});
     std::uint64_t const copy = mine.ring_->copy(mine.slot_, to.data(), bytes, s, where);
     return {mine.ring_, mine.slot_, copy};

@@ -39,35 +39,35 @@ namespace cuota::inline v0::detail {
 /// Threads: any; but a thread that writes, or destroys the buffer, does so while no other starts a use. Destroying a buffer while another
 /// thread ends a lease is misuse, which is reported; neither thread may then detect that it is the last, and this object, about 400 bytes
 /// of host memory, is leaked.
-class stream_uses {
+class access_tracker {
 public:
     /// Starts with a write by the home stream; if that is another thread's default stream, waits for it on the host. Throws: cuda_error for
     /// a native stream without an id.
-    explicit stream_uses(stream_ref home);
-    stream_uses() noexcept : home_{cudaStream_t{}} {}
+    explicit access_tracker(stream_ref home);
+    access_tracker() noexcept : home_{cudaStream_t{}} {}
     /// Uses in a capture: no stream has earlier ones.
     struct in_capture {};
-    explicit stream_uses(in_capture) noexcept : stream_uses{} { is_for_capture_ = true; }
-    stream_uses(stream_uses const&) = delete;
-    stream_uses& operator=(stream_uses const&) = delete;
-    ~stream_uses();
+    explicit access_tracker(in_capture) noexcept : access_tracker{} { is_for_capture_ = true; }
+    access_tracker(access_tracker const&) = delete;
+    access_tracker& operator=(access_tracker const&) = delete;
+    ~access_tracker();
 
     /// Starts a use on s and enqueues the waits it needs. Returns the number for `end`.
-    /// Throws: misuse if a use on another stream is open and one of the two writes; cuda_error, std::bad_alloc. On failure, no use has
+    /// Throws: usage_error if a use on another stream is open and one of the two writes; cuda_error, std::bad_alloc. On failure, no use has
     /// started.
-    [[nodiscard]] std::uint64_t begin(stream_ref s, bool writes, place where);
+    [[nodiscard]] std::uint64_t begin(stream_ref s, bool writes, source_location where);
     /// Ends a use: later uses are ordered after the work on its stream so far. After the buffer's destruction, the last call deletes this.
     void end(std::uint64_t number, bool writes) noexcept;
 
     /// Same in parts, without a number. Returns whether a use on s needs no wait and the first slot is available.
     [[nodiscard]] bool may_begin_first(stream_ref s, bool writes) const noexcept;
     /// Starts it.
-    void begin_first(bool writes, place where) noexcept { slots_.begin_first(writes, where); }
+    void begin_first(bool writes, source_location where) noexcept { slots_.begin_first(writes, where); }
     /// Ends it; same as `end`.
     void end_first(bool writes) noexcept;
 
-    /// Throws misuse if a use (or, with to_write, a write) is open; `done` is the attempted operation, as "resized".
-    void refuse_while_borrowed(char const* done, place where, bool to_write = false);
+    /// Throws usage_error if a use (or, with to_write, a write) is open; `done` is the attempted operation, as "resized".
+    void refuse_while_borrowed(char const* done, source_location where, bool to_write = false);
 
     /// Destroys the buffer's uses: later work on the home stream is ordered after them. Open uses are misuse and are waited for. If the
     /// home stream is captured, the host waits.
@@ -134,14 +134,14 @@ private:
     // A stream by its id, since it may be destroyed; `last` is the event after its last use.
     struct user {
         std::uint64_t id = ~std::uint64_t{0};
-        shared<use_mark> last{};
+        intrusive_ptr<use_mark> last{};
         std::uint64_t record = 0;  // number of that event's last record, from 1
         std::uint64_t seen = 0;    // last write that its work is ordered after
         bool reads = false;        // since the last write
     };
     // The last use by a stream, which the host has to wait for, without the lock; none if `last` is null.
     struct host_wait {
-        shared<use_mark> last{};
+        intrusive_ptr<use_mark> last{};
         std::size_t user = nobody;
         std::uint64_t record = 0;
     };
@@ -158,10 +158,10 @@ private:
         dynamic_array<user> others_;
     };
     struct open_use {
-        stream_share stream;
+        shared_stream stream;
         std::size_t user;
         bool writes;
-        place where;
+        source_location where;
         std::uint64_t number;
     };
 
@@ -170,17 +170,18 @@ private:
     // True if one thread made all uses at home and they have ended, so that no other thread has access.
     [[nodiscard]] bool never_locked() const noexcept;
     [[gnu::noinline]] void end_among_others(std::uint64_t number, bool writes) noexcept {
-        if (number <= home_slots::count && !has_ended_.load(std::memory_order_relaxed))
+        if (number <= owner_access_slots::count && !has_ended_.load(std::memory_order_relaxed))
             slots_.end(number, writes);
         else end_in_order(number, writes);
     }
-    [[nodiscard, gnu::noinline]] std::uint64_t begin_among_others(stream_ref s, bool writes, place where) {
+    [[nodiscard, gnu::noinline]] std::uint64_t begin_among_others(stream_ref s, bool writes,
+                                                                  source_location where) {
         if (s.is_same(home_))
             if (auto const number = slots_.try_begin(writes, where); number != 0) return number;
         return begin_in_order(s, writes, where);
     }
 
-    [[nodiscard]] std::uint64_t begin_in_order(stream_ref s, bool writes, place where);
+    [[nodiscard]] std::uint64_t begin_in_order(stream_ref s, bool writes, source_location where);
 
     void end_in_order(std::uint64_t number, bool writes) noexcept;
 
@@ -216,8 +217,9 @@ private:
     [[nodiscard]] std::size_t find(std::uint64_t id);
     [[nodiscard]] bool is_open(std::size_t u) const noexcept;
 
-    void throw_on_conflict(std::size_t me, bool writes, place where) const;
-    [[noreturn]] static void refuse(bool writes, place where, bool other_writes, place since);
+    void throw_on_conflict(std::size_t me, bool writes, source_location where) const;
+    [[noreturn]] static void refuse(bool writes, source_location where, bool other_writes,
+                                    source_location since);
 
     // Makes s wait for reads first, which implies the write before them. Returns what the host has to wait for before it is called again.
     // Throws: cuda_error; enqueued waits stay recorded.
@@ -236,7 +238,7 @@ private:
     void end_all(Join join) noexcept {
         if (guard_.is_of_parent()) [[unlikely]]
             return;
-        place borrowed_at{};
+        source_location borrowed_at{};
         bool const was_borrowed = drain_open_uses(borrowed_at);
         bool is_last = false;
         user_list users;
@@ -251,7 +253,7 @@ private:
             version = version_;
             writer = writer_;
             is_home_marked = is_home_marked_;
-            slots_.belong_to(nullptr);
+            slots_.set_owner(nullptr);
             has_ended_ = true;  // from now on, the end of an open use may delete this
         }
         if (!home.is_reachable() && is_home_marked) (void)rt::drain(**users[at_home].last);
@@ -259,19 +261,19 @@ private:
             if (users[i].reads || (i == writer && users[at_home].seen != version)) join(**users[i].last);
         if (is_last) delete this;
         else if (was_borrowed)
-            report_failure_of([&] { throw_misuse(borrowed_at, "buffer destroyed while it is leased"); });
+            report_failure_of([&] { throw_usage_error(borrowed_at, "buffer destroyed while it is leased"); });
     }
 
     stream_ref const home_;  // kept alive by the buffer
     void const* const state_ = process_state();
 
-    home_slots slots_;
+    owner_access_slots slots_;
     std::atomic<bool> was_locked_ = false;
 
     object_lock guard_;
     user_list users_;
     dynamic_array<open_use> uses_;  // open uses outside of slots_
-    std::uint64_t last_number_ = home_slots::count;
+    std::uint64_t last_number_ = owner_access_slots::count;
     std::uint64_t version_ = 0;  // number of writes so far
     std::uint64_t records_ = 0;  // of events
     std::size_t writer_ = nobody;
@@ -288,7 +290,7 @@ private:
 
 namespace cuota::inline v0::detail {
 
-CUOTA_INLINE stream_uses::stream_uses(stream_ref home) : home_{home} {
+CUOTA_INLINE access_tracker::access_tracker(stream_ref home) : home_{home} {
     users_[at_home].id = home.id();
     set_written(at_home);
     if (home.is_of_one_thread()) {
@@ -297,61 +299,62 @@ CUOTA_INLINE stream_uses::stream_uses(stream_ref home) : home_{home} {
         else (void)rt::drain(home);  // completes that thread's work before the first use
     } else {
         slots_.count_as_used();  // no other use exists, and the first becomes as cheap as the second
-        if (home.is_owned()) slots_.belong_to(this_thread());
+        if (home.is_owned()) slots_.set_owner(this_thread());
     }
     publish();
 }
 
-CUOTA_INLINE stream_uses::~stream_uses() = default;
+CUOTA_INLINE access_tracker::~access_tracker() = default;
 
-CUOTA_INLINE std::uint64_t stream_uses::begin(stream_ref s, bool writes, place where) {
+CUOTA_INLINE std::uint64_t access_tracker::begin(stream_ref s, bool writes, source_location where) {
     if (!may_begin_first(s, writes)) [[unlikely]]
         return begin_among_others(s, writes, where);
     begin_first(writes, where);
-    return home_slots::first_number(writes);
+    return owner_access_slots::first_number(writes);
 }
 
-CUOTA_INLINE void stream_uses::end(std::uint64_t number, bool writes) noexcept {
-    if (number == home_slots::first_number(writes)) [[likely]]
+CUOTA_INLINE void access_tracker::end(std::uint64_t number, bool writes) noexcept {
+    if (number == owner_access_slots::first_number(writes)) [[likely]]
         end_first(writes);
     else end_among_others(number, writes);
 }
 
-CUOTA_INLINE bool stream_uses::may_begin_first(stream_ref s, bool writes) const noexcept {
+CUOTA_INLINE bool access_tracker::may_begin_first(stream_ref s, bool writes) const noexcept {
     return s.is_same(home_) && slots_.may_begin_first(writes);
 }
 
-CUOTA_INLINE void stream_uses::end_first(bool writes) noexcept {
+CUOTA_INLINE void access_tracker::end_first(bool writes) noexcept {
     if (!slots_.try_end_first(writes)) [[unlikely]]
-        end_among_others(home_slots::first_number(writes), writes);
+        end_among_others(owner_access_slots::first_number(writes), writes);
 }
 
-CUOTA_INLINE void stream_uses::refuse_while_borrowed(char const* done, place where, bool to_write) {
+CUOTA_INLINE void access_tracker::refuse_while_borrowed(char const* done, source_location where,
+                                                        bool to_write) {
     region_lock const lock{guard_};
     std::string const since = message("buffer: cannot {} while it is leased {}",
                                       {done, to_write ? "for writing since " : "since "});
     if (auto const open = slots_.open(); open && (!to_write || open->writes))
-        throw_misuse(where, "{}{}", {since, open->where});
+        throw_usage_error(where, "{}{}", {since, open->where});
     for (open_use const& use : uses_)
-        if (!to_write || use.writes) throw_misuse(where, "{}{}", {since, use.where});
+        if (!to_write || use.writes) throw_usage_error(where, "{}{}", {since, use.where});
 }
 
-CUOTA_INLINE void stream_uses::end_on_host() noexcept {
+CUOTA_INLINE void access_tracker::end_on_host() noexcept {
     end_all([](event const& last) { rt::drain(last); });
 }
 
-CUOTA_INLINE void stream_uses::end_in_capture() noexcept {
+CUOTA_INLINE void access_tracker::end_in_capture() noexcept {
     end_all([](event const&) {});
 }
 
-CUOTA_INLINE void stream_uses::keep() noexcept {
+CUOTA_INLINE void access_tracker::keep() noexcept {
     if (guard_.is_of_parent()) return;
     was_locked_.store(true, std::memory_order_relaxed);
     region_lock const lock{guard_};
     ++keepers_;
 }
 
-CUOTA_INLINE void stream_uses::drop() noexcept {
+CUOTA_INLINE void access_tracker::drop() noexcept {
     if (guard_.is_of_parent()) return;
     bool is_last = false;
     {
@@ -362,11 +365,11 @@ CUOTA_INLINE void stream_uses::drop() noexcept {
     if (is_last) delete this;
 }
 
-CUOTA_INLINE void stream_uses::wait_on_host_for(event const& e) {
+CUOTA_INLINE void access_tracker::wait_on_host_for(event const& e) {
     if (foreign_capture_of(e) == 0) e.synchronize();
 }
 
-CUOTA_INLINE void stream_uses::wait_on_host(bool for_writers_only) {
+CUOTA_INLINE void access_tracker::wait_on_host(bool for_writers_only) {
     for (host_wait next;;) {
         {
             region_lock const lock{guard_};
@@ -378,23 +381,23 @@ CUOTA_INLINE void stream_uses::wait_on_host(bool for_writers_only) {
     }
 }
 
-CUOTA_INLINE auto stream_uses::next_to_wait_for(bool for_writers_only) const noexcept -> host_wait {
+CUOTA_INLINE auto access_tracker::next_to_wait_for(bool for_writers_only) const noexcept -> host_wait {
     if (!for_writers_only)
         for (std::size_t i = at_home; i != users_.size(); ++i)
             if (users_[i].reads) return wait_of(i);
     return writer_ != nobody ? wait_of(writer_) : host_wait{};
 }
 
-CUOTA_INLINE void stream_uses::note(host_wait const& over) noexcept {
+CUOTA_INLINE void access_tracker::note(host_wait const& over) noexcept {
     if (!over.last || users_[over.user].record != over.record) return;
     users_[over.user].reads = false;
     if (writer_ == over.user) writer_ = nobody;
 }
 
-CUOTA_INLINE bool stream_uses::drain_open_uses(place& since) noexcept {
+CUOTA_INLINE bool access_tracker::drain_open_uses(place& since) noexcept {
     bool were_any = false;
     for (std::uint64_t last = 0;;) {
-        std::optional<stream_share> next;
+        std::optional<shared_stream> next;
         {
             region_lock const lock{guard_};
             open_use const* first = nullptr;
@@ -403,7 +406,7 @@ CUOTA_INLINE bool stream_uses::drain_open_uses(place& since) noexcept {
             if (auto const at_home_since = slots_.open(); last == 0 && at_home_since) {
                 since = at_home_since->where;
                 next.emplace(home_);
-                last = home_slots::count;
+                last = owner_access_slots::count;
             } else if (first) {
                 if (!were_any) since = first->where;
                 next.emplace(first->stream);
@@ -416,17 +419,17 @@ CUOTA_INLINE bool stream_uses::drain_open_uses(place& since) noexcept {
     }
 }
 
-CUOTA_INLINE auto stream_uses::user_list::operator[](std::size_t i) const noexcept -> user const& {
+CUOTA_INLINE auto access_tracker::user_list::operator[](std::size_t i) const noexcept -> user const& {
     return i == 0 ? home_ : others_[i - 1];
 }
 
-CUOTA_INLINE bool stream_uses::never_locked() const noexcept {
+CUOTA_INLINE bool access_tracker::never_locked() const noexcept {
     return slots_.are_free() && !was_locked_.load(std::memory_order_relaxed);
 }
 
-CUOTA_INLINE std::uint64_t stream_uses::begin_in_order(stream_ref s, bool writes, place where) {
+CUOTA_INLINE std::uint64_t access_tracker::begin_in_order(stream_ref s, bool writes, source_location where) {
     was_locked_.store(true, std::memory_order_relaxed);
-    s.refuse_elsewhere(where);
+    s.check_reachable(where);
     refuse_other_state(state_, "a buffer", where);
     std::uint64_t const id = s.id();
     for (host_wait before;;) {
@@ -440,7 +443,7 @@ CUOTA_INLINE std::uint64_t stream_uses::begin_in_order(stream_ref s, bool writes
             before = order(s, me, writes);
             if (!before.last) {
                 if (me == at_home && writes && home_.is_owned() && !slots_.open())
-                    slots_.belong_to(this_thread());
+                    slots_.set_owner(this_thread());
                 publish();
                 if (me == at_home)
                     if (auto const number = slots_.try_begin(writes, where); number != 0) return number;
@@ -453,16 +456,16 @@ CUOTA_INLINE std::uint64_t stream_uses::begin_in_order(stream_ref s, bool writes
     }
 }
 
-CUOTA_INLINE void stream_uses::end_in_order(std::uint64_t number, bool writes) noexcept {
+CUOTA_INLINE void access_tracker::end_in_order(std::uint64_t number, bool writes) noexcept {
     if (guard_.is_of_parent()) return;
     was_locked_.store(true, std::memory_order_relaxed);  // before the use ends, for never_locked
     std::exception_ptr unmarked;
     for (host_wait before;;) {
-        std::optional<stream_share> unordered;
+        std::optional<shared_stream> unordered;
         bool is_last = false;
         {
             region_lock const lock{guard_};
-            if (number <= home_slots::count) {
+            if (number <= owner_access_slots::count) {
                 slots_.end(number, writes);
             } else {
                 auto* const use = uses_.find_if([&](open_use const& u) { return u.number == number; });
@@ -499,18 +502,18 @@ CUOTA_INLINE void stream_uses::end_in_order(std::uint64_t number, bool writes) n
     }
 }
 
-CUOTA_INLINE void stream_uses::see_home() noexcept {
+CUOTA_INLINE void access_tracker::see_home() noexcept {
     auto const done = slots_.take_done();
     if (done.read || done.written) leave_at_home(done.written);
 }
 
-CUOTA_INLINE void stream_uses::leave_at_home(bool written) noexcept {
+CUOTA_INLINE void access_tracker::leave_at_home(bool written) noexcept {
     is_home_marked_ = false;
     if (written) set_written(at_home);
     else users_[at_home].reads = true;
 }
 
-CUOTA_INLINE auto stream_uses::before_capture(std::size_t u, std::uint64_t foreign) const noexcept
+CUOTA_INLINE auto access_tracker::before_capture(std::size_t u, std::uint64_t foreign) const noexcept
     -> host_wait {
     user const& of = users_[u];
     bool const is_needed = of.reads || writer_ == u;
@@ -518,7 +521,7 @@ CUOTA_INLINE auto stream_uses::before_capture(std::size_t u, std::uint64_t forei
                                                                                              : host_wait{};
 }
 
-CUOTA_INLINE auto stream_uses::leave(open_use const& use) -> host_wait {
+CUOTA_INLINE auto access_tracker::leave(open_use const& use) -> host_wait {
     if (use.user == at_home) {
         if (!home_.is_of_one_thread()) return leave_at_home(use.writes), host_wait{};
         std::uint64_t const foreign = foreign_capture_of(home_);
@@ -540,24 +543,24 @@ CUOTA_INLINE auto stream_uses::leave(open_use const& use) -> host_wait {
     return {};
 }
 
-CUOTA_INLINE void stream_uses::record(user& u, stream_ref s, std::uint64_t foreign) {
-    if (!u.last) u.last = shared<use_mark>::make();
+CUOTA_INLINE void access_tracker::record(user& u, stream_ref s, std::uint64_t foreign) {
+    if (!u.last) u.last = intrusive_ptr<use_mark>::make();
     u.last->record(s, foreign);
     u.record = ++records_;
 }
 
-CUOTA_INLINE void stream_uses::leave_for_capture(open_use const& use) noexcept {
+CUOTA_INLINE void access_tracker::leave_for_capture(open_use const& use) noexcept {
     users_[use.user].reads = false;
     if (use.writes || writer_ == use.user) set_written(nobody);
 }
 
-CUOTA_INLINE void stream_uses::set_written(std::size_t by) noexcept {
+CUOTA_INLINE void access_tracker::set_written(std::size_t by) noexcept {
     ++version_;
     writer_ = by;
     if (by != nobody) users_[by].seen = version_;
 }
 
-CUOTA_INLINE std::size_t stream_uses::find(std::uint64_t id) {
+CUOTA_INLINE std::size_t access_tracker::find(std::uint64_t id) {
     std::size_t vacant = nobody;
     for (std::size_t i = at_home; i != users_.size(); ++i) {
         user const& u = users_[i];
@@ -568,15 +571,16 @@ CUOTA_INLINE std::size_t stream_uses::find(std::uint64_t id) {
         vacant = users_.size();
         users_.add();
     }
-    users_[vacant] = {id, shared<use_mark>::make()};  // now, as the end of a use must not fail
+    users_[vacant] = {id, intrusive_ptr<use_mark>::make()};  // now, as the end of a use must not fail
     return vacant;
 }
 
-CUOTA_INLINE bool stream_uses::is_open(std::size_t u) const noexcept {
+CUOTA_INLINE bool access_tracker::is_open(std::size_t u) const noexcept {
     return uses_.find_if([&](open_use const& use) { return use.user == u; }) != uses_.end();
 }
 
-CUOTA_INLINE void stream_uses::throw_on_conflict(std::size_t me, bool writes, place where) const {
+CUOTA_INLINE void access_tracker::throw_on_conflict(std::size_t me, bool writes,
+                                                    source_location where) const {
     for (open_use const& other : uses_)
         if (other.user != me && (writes || other.writes)) refuse(writes, where, other.writes, other.where);
     if (me == at_home) return;
@@ -584,14 +588,15 @@ CUOTA_INLINE void stream_uses::throw_on_conflict(std::size_t me, bool writes, pl
     if (open && (writes || open->writes)) refuse(writes, where, open->writes, open->where);
 }
 
-CUOTA_INLINE void stream_uses::refuse(bool writes, place where, bool other_writes, place since) {
-    throw_misuse(
+CUOTA_INLINE void access_tracker::refuse(bool writes, source_location where, bool other_writes,
+                                         source_location since) {
+    throw_usage_error(
         where,
         "conflicting leases: {} requested here, but the buffer is leased for {} on another stream since {}",
         {writes ? "write" : "read", other_writes ? "writing" : "reading", since});
 }
 
-CUOTA_INLINE auto stream_uses::order(stream_ref s, std::size_t me, bool writes) -> host_wait {
+CUOTA_INLINE auto access_tracker::order(stream_ref s, std::size_t me, bool writes) -> host_wait {
     if (writes)
         for (std::size_t i = at_home; i != users_.size(); ++i) {
             if (i == me || !users_[i].reads) continue;
@@ -607,26 +612,27 @@ CUOTA_INLINE auto stream_uses::order(stream_ref s, std::size_t me, bool writes) 
     return {};
 }
 
-CUOTA_INLINE bool stream_uses::try_wait_for(std::size_t of, stream_ref s) {
-    shared<use_mark> const& last = users_[of].last;
+CUOTA_INLINE bool access_tracker::try_wait_for(std::size_t of, stream_ref s) {
+    intrusive_ptr<use_mark> const& last = users_[of].last;
     if (of == at_home && home_.is_of_one_thread()) {
         // Unmarked, it was being captured at its last use: its earlier work has completed.
         if (!is_home_marked_) return true;
     } else if (of == at_home && (!is_home_marked_ || foreign_capture_of(**last) != 0)) {
         std::uint64_t const foreign = foreign_capture_of(home_);
         if (foreign != 0 && foreign != foreign_capture_of(s))
-            throw_misuse("buffer: cannot be used on another stream while its home stream is captured outside "
-                         "cuota::capture; end the capture first");
+            throw_usage_error(
+                "buffer: cannot be used on another stream while its home stream is captured outside "
+                "cuota::capture; end the capture first");
         if (!mark_home(foreign)) return true;  // it is being captured: its earlier work has completed
     }
     return try_order_after(s, **last);
 }
 
-CUOTA_INLINE bool stream_uses::mark_home(std::uint64_t foreign) {
+CUOTA_INLINE bool access_tracker::mark_home(std::uint64_t foreign) {
     return is_home_marked_ = mark_outside_capture(home_, [&] { record(users_[at_home], home_, foreign); });
 }
 
-CUOTA_INLINE void stream_uses::publish() noexcept {
+CUOTA_INLINE void access_tracker::publish() noexcept {
     bool reads = false;
     bool writes = writer_ != nobody && users_[at_home].seen != version_;
     for (std::size_t i = at_home + 1; i != users_.size(); ++i) reads |= users_[i].reads;

@@ -23,7 +23,7 @@ public:
     CUOTA_HOST_DEVICE constexpr view_origin() noexcept {}
 
     [[nodiscard]] static view_origin of_lease([[maybe_unused]] tag name,
-                                              [[maybe_unused]] place where) noexcept;
+                                              [[maybe_unused]] source_location where) noexcept;
     /// Origin of a view made from a pointer: without a name.
     [[nodiscard]] CUOTA_HOST_DEVICE static constexpr view_origin by_hand() noexcept {
 #if CUOTA_CHECKED && !defined(__CUDA_ARCH__)
@@ -32,19 +32,19 @@ public:
         return {};
     }
 
-    /// Reports an invalid access through a view of T: throws misuse in host code and on the simulator, stops the kernel on a GPU (checked
-    /// builds).
+    /// Reports an invalid access through a view of T: throws usage_error in host code and on the simulator, stops the kernel on a GPU
+    /// (checked builds).
     template <class T>
     CUOTA_HOST_DEVICE void refuse(out_of_bounds const& what) const {
         constexpr char const* unit = unit_name<T>();
 #if !defined(__CUDA_ARCH__)
-        detail::throw_misuse("{}{}", {bounds_text(what, unit), text()});
+        detail::throw_usage_error("{}{}", {bounds_text(what, unit), text()});
 #elif CUOTA_CHECKED
-        rt::stop_kernel(notebook_, what, unit, name_, leased_);
+        rt::fail_device_assert(notebook_, what, unit, name_, leased_);
 #endif
     }
 
-    /// Throws misuse if host code accesses an element of `view` (a type name for the message).
+    /// Throws usage_error if host code accesses an element of `view` (a type name for the message).
     CUOTA_HOST_DEVICE void expect_kernel([[maybe_unused]] char const* view) const {
 #if !defined(__CUDA_ARCH__)
         if (is_simulated() && cuota_simulator_in_kernel() != 0) [[likely]]
@@ -59,8 +59,8 @@ private:
 
 #if CUOTA_CHECKED
     tag name_{};
-    place leased_{};
-    rt::kernel_misuse* notebook_ = nullptr;
+    source_location leased_{};
+    rt::device_assert_record* notebook_ = nullptr;
 #endif
 };
 
@@ -77,18 +77,18 @@ private:
 namespace cuota::inline v0::detail::inline CUOTA_VIEWS {
 
 CUOTA_INLINE view_origin view_origin::of_lease([[maybe_unused]] tag name,
-                                               [[maybe_unused]] place where) noexcept {
+                                               [[maybe_unused]] source_location where) noexcept {
     view_origin made;
 #if CUOTA_CHECKED
     made.name_ = name;
     made.leased_ = where;
-    made.notebook_ = rt::kernels_notebook();
+    made.notebook_ = rt::device_assert_buffer();
 #endif
     return made;
 }
 
 CUOTA_INLINE void view_origin::refuse_host(char const* view) const {
-    detail::throw_misuse("host code touched an element of a {}; only a kernel may{}", {view, text()});
+    detail::throw_usage_error("host code touched an element of a {}; only a kernel may{}", {view, text()});
 }
 
 CUOTA_INLINE std::string view_origin::text() const {

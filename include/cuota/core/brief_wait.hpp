@@ -12,7 +12,7 @@
 namespace cuota::inline v0::detail {
 
 /// Hints to the processor that the thread is spinning.
-inline void relax_processor() noexcept {
+inline void cpu_relax() noexcept {
 #if defined(__x86_64__) || defined(__i386__)
     __builtin_ia32_pause();
 #elif defined(__aarch64__)
@@ -24,7 +24,7 @@ inline void relax_processor() noexcept {
 /// twice the optimum (Karlin et al., "Competitive randomized algorithms for nonuniform problems", 1994). Calls ready() without a lock. Does
 /// not spin on a machine with one processor, where it would keep the other thread from running.
 template <class Ready>
-void wait_briefly(Ready ready) noexcept {
+void spin_wait(Ready ready) noexcept {
     static bool const is_alone = std::thread::hardware_concurrency() == 1;
     if (is_alone || ready()) return;
     constexpr std::chrono::microseconds a_sleep{20};
@@ -32,7 +32,7 @@ void wait_briefly(Ready ready) noexcept {
     do {
         for (int looks = 0; looks != 32; ++looks) {
             if (ready()) return;
-            relax_processor();
+            cpu_relax();
         }
         std::this_thread::yield();  // the awaited thread may need this processor
     } while (std::chrono::steady_clock::now() < end);

@@ -75,22 +75,23 @@ consteval std::size_t operator""_GiB(long double n) { return detail::literal(n, 
     return n != 0 && (n & (n - 1)) == 0;
 }
 
-/// Returns `bytes` rounded up to a multiple of `granule` (a power of two), or nullopt on overflow.
+/// Returns `bytes` rounded up to a multiple of `granularity` (a power of two), or nullopt on overflow.
 [[nodiscard]] constexpr std::optional<std::size_t> checked_round_up(std::size_t bytes,
-                                                                    std::size_t granule) noexcept {
-    auto const bumped = checked_add(bytes, granule - 1);
+                                                                    std::size_t granularity) noexcept {
+    auto const bumped = checked_add(bytes, granularity - 1);
     if (!bumped) return std::nullopt;
-    return *bumped & ~(granule - 1);
+    return *bumped & ~(granularity - 1);
 }
 
-/// Returns `bytes` rounded up to a multiple of `granule`; on overflow `unlimited`, which no budget and no device can provide.
-[[nodiscard]] constexpr std::size_t round_up(std::size_t bytes, std::size_t granule) noexcept {
-    return bytes > unlimited - (granule - 1) ? unlimited : (bytes + (granule - 1)) & ~(granule - 1);
+/// Returns `bytes` rounded up to a multiple of `granularity`; on overflow `unlimited`, which no budget and no device can provide.
+[[nodiscard]] constexpr std::size_t round_up(std::size_t bytes, std::size_t granularity) noexcept {
+    return bytes > unlimited - (granularity - 1) ? unlimited
+                                                 : (bytes + (granularity - 1)) & ~(granularity - 1);
 }
 
-/// Returns `bytes` rounded down to a multiple of `granule` (a power of two).
-[[nodiscard]] constexpr std::size_t round_down(std::size_t bytes, std::size_t granule) noexcept {
-    return bytes & ~(granule - 1);
+/// Returns `bytes` rounded down to a multiple of `granularity` (a power of two).
+[[nodiscard]] constexpr std::size_t round_down(std::size_t bytes, std::size_t granularity) noexcept {
+    return bytes & ~(granularity - 1);
 }
 
 /// Formats a size in binary units with one decimal, "762.9 MiB" or "512 B"; at most four digits before the point below 1 EiB. Throws:

@@ -100,21 +100,21 @@ inline namespace [[gnu::abi_tag]] CUOTA_VIEWS {}
 #endif
 #endif
 
-/// CUOTA_SEPARATE: 1 in files that include only declarations, as targets that link CMake's cuota::cuota do. They compile in a fraction of
-/// the time; one other file of the program contains the definitions. Default: 0, each file defines inline what it uses.
+/// CUOTA_SEPARATE_COMPILATION: 1 in files that include only declarations, as targets that link CMake's cuota::cuota do. They compile in a
+/// fraction of the time; one other file of the program contains the definitions. Default: 0, each file defines inline what it uses.
 /// CUOTA_IMPLEMENTATION: defined in that one file before it includes cuota's headers, which must be all that the program includes;
 /// cuota/cuota.cpp is such a file.
 #if defined(CUOTA_IMPLEMENTATION)
-#undef CUOTA_SEPARATE
-#define CUOTA_SEPARATE 1
-#elif !defined(CUOTA_SEPARATE)
-#define CUOTA_SEPARATE 0
+#undef CUOTA_SEPARATE_COMPILATION
+#define CUOTA_SEPARATE_COMPILATION 1
+#elif !defined(CUOTA_SEPARATE_COMPILATION)
+#define CUOTA_SEPARATE_COMPILATION 0
 #endif
 
 /// 1 in files that contain the definitions of a part of the library: CUOTA_PART_MEMORY those of core/, runtime/, resource/, guard/, pool/
 /// and buffer/, the others those of the folder in their name. The four files in cuota/parts/ set one each and can be compiled in parallel
 /// instead of cuota.cpp.
-#if defined(CUOTA_IMPLEMENTATION) || !CUOTA_SEPARATE
+#if defined(CUOTA_IMPLEMENTATION) || !CUOTA_SEPARATE_COMPILATION
 #undef CUOTA_PART_MEMORY
 #undef CUOTA_PART_DATA
 #undef CUOTA_PART_TRAINING
@@ -141,7 +141,7 @@ inline namespace [[gnu::abi_tag]] CUOTA_VIEWS {}
 #if (CUOTA_PART_MEMORY || CUOTA_PART_DATA || CUOTA_PART_TRAINING || CUOTA_PART_REPORT) &&                    \
     !defined(__cpp_rtti) && !defined(__CUDA_ARCH__)
 #error                                                                                                       \
-    "cuota's definitions need RTTI: compile without -fno-rtti, or compile them apart (CUOTA_SEPARATE=1 in files without RTTI)"
+    "cuota's definitions need RTTI: compile without -fno-rtti, or compile them apart (CUOTA_SEPARATE_COMPILATION=1 in files without RTTI)"
 #include <the error above is the one to read>
 #endif
 
@@ -163,7 +163,7 @@ inline namespace [[gnu::abi_tag]] CUOTA_VIEWS {}
 /// Precedes each definition at the end of a header: `inline` in both forms, so that the compiler may inline one into another; otherwise
 /// position-independent code makes every call through the procedure linkage table. With separate definitions, `used` makes the compiler
 /// emit every function for files that have only declarations.
-#if CUOTA_SEPARATE
+#if CUOTA_SEPARATE_COMPILATION
 #define CUOTA_INLINE inline __attribute__((used))
 #else
 #define CUOTA_INLINE inline
@@ -173,20 +173,20 @@ inline namespace [[gnu::abi_tag]] CUOTA_VIEWS {}
 /// where its first one is defined, and members of templates declared `extern template`. Empty also where definitions are not read.
 /// Declarations of virtual functions have it too: otherwise every file with definitions would emit the vtables of all classes and
 /// everything they refer to.
-#if CUOTA_SEPARATE || defined(__CUDA_ARCH__)
+#if CUOTA_SEPARATE_COMPILATION || defined(__CUDA_ARCH__)
 #define CUOTA_INLINE_IN_PLACE
 #else
 #define CUOTA_INLINE_IN_PLACE inline
 #endif
 
 /// Precedes declarations of functions on hot paths. Empty with separate definitions and where definitions are not read.
-#if CUOTA_SEPARATE || defined(__CUDA_ARCH__)
+#if CUOTA_SEPARATE_COMPILATION || defined(__CUDA_ARCH__)
 #define CUOTA_ALWAYS_INLINE
 #else
 #define CUOTA_ALWAYS_INLINE [[gnu::always_inline]]
 #endif
 
-#if CUOTA_SEPARATE
+#if CUOTA_SEPARATE_COMPILATION
 namespace cuota::inline v0 {
 
 /// Defined in the file that defines CUOTA_IMPLEMENTATION or CUOTA_PART_MEMORY and referenced in all others: the linker reports this name if

@@ -14,21 +14,22 @@ namespace cuota::inline v0 {
 
 /// A number of elements, as a parameter. Converts from any integer type except bool, not from floating-point types. Rejects a negative
 /// count at the caller's line, because as a std::size_t it would be very large.
-/// Throws:  misuse.
+/// Throws:  usage_error.
 /// Example: tests/core/element_count.cpp
 class element_count {
 public:
-    /// Accepts any integer type not wider than std::size_t; `where` is the caller's line. Throws: misuse if negative.
+    /// Accepts any integer type not wider than std::size_t; `where` is the caller's line. Throws: usage_error if negative.
     template <std::integral I>
         requires(!std::same_as<I, bool> && sizeof(I) <= sizeof(std::size_t))  //
-    constexpr element_count(I count, place where = place::here()) : value_{static_cast<std::size_t>(count)} {
+    constexpr element_count(I count, source_location where = source_location::current())
+        : value_{static_cast<std::size_t>(count)} {
         if constexpr (std::signed_integral<I>)
             if (count < 0) refuse(static_cast<long long>(count), where);
     }
     constexpr operator std::size_t() const noexcept { return value_; }  ///< number of elements
 
 private:
-    [[noreturn, gnu::cold]] static void refuse(long long count, place where);
+    [[noreturn, gnu::cold]] static void refuse(long long count, source_location where);
     std::size_t value_;
 };
 
@@ -38,8 +39,8 @@ private:
 
 namespace cuota::inline v0 {
 
-CUOTA_INLINE void element_count::refuse(long long count, place where) {
-    detail::throw_misuse(where, "element count is negative: {}", {count});
+CUOTA_INLINE void element_count::refuse(long long count, source_location where) {
+    detail::throw_usage_error(where, "element count is negative: {}", {count});
 }
 
 }  // namespace cuota::inline v0

@@ -25,18 +25,18 @@ namespace cuota::inline v0 {
 class CUOTA_PROCESS_TYPE cuda_error : public std::runtime_error {
 public:
     /// `code` is a cudaError_t; `why` is its name and further details. Throws: std::bad_alloc.
-    cuda_error(int code, std::string const& call, std::string const& why, place where);
+    cuda_error(int code, std::string const& call, std::string const& why, source_location where);
 
     [[nodiscard]] int code() const noexcept { return code_; }  ///< a cudaError_t
     /// Returns for example "cudaMemcpyAsync".
     [[nodiscard]] std::string const& call() const noexcept { return *call_; }
-    [[nodiscard]] place where() const noexcept { return where_; }  ///< line 0 if unknown
+    [[nodiscard]] source_location where() const noexcept { return where_; }  ///< line 0 if unknown
 
 private:
-    static std::string suffix(place where);
+    static std::string suffix(source_location where);
     int code_;
-    shared_value<std::string const> call_;
-    place where_;
+    detail::light_shared_ptr<std::string const> call_;
+    source_location where_;
 };
 
 namespace detail {
@@ -46,7 +46,7 @@ struct refusal_access;
 
 /// A memory request was refused by a budget (as budget_exceeded), by a pool's cap, or by the device. Nothing was allocated (strong
 /// guarantee).
-/// next_steps(error.facts()) returns suggestions. Copies share the facts and the text.
+/// suggestions(error.info()) returns suggestions. Copies share the facts and the text.
 /// Threads: any, on one object or on copies. Example: examples/train.cpp
 class CUOTA_PROCESS_TYPE out_of_memory : public std::bad_alloc {
 public:
@@ -54,21 +54,22 @@ public:
     explicit out_of_memory(refusal facts);
 
     /// Returns the facts at the time of the refusal, such as bytes requested, held and limit. Valid while any copy of the error exists.
-    [[nodiscard]] refusal const& facts() const noexcept;
+    [[nodiscard]] refusal const& info() const noexcept;
     /// Returns refusal_text of the facts. Cost: the first call formats it (microseconds); without a call nothing is formatted.
     [[nodiscard]] CUOTA_INLINE_IN_PLACE char const* what() const noexcept override;
 
 protected:
     /// For a derived type: its name, and the text for when host memory is exhausted; both are string literals. Throws: std::bad_alloc.
-    out_of_memory(char const* type, char const* in_need, refusal facts);
+    out_of_memory(char const* type, char const* fallback_text, refusal facts);
 
     /// Of a stored refusal; for the library.
-    out_of_memory(detail::refusal_access const&, shared_value<detail::refusal_state const> state) noexcept
+    out_of_memory(detail::refusal_access const&,
+                  detail::light_shared_ptr<detail::refusal_state const> state) noexcept
         : state_{std::move(state)} {}
 
 private:
     friend struct detail::refusal_access;
-    shared_value<detail::refusal_state const> state_;
+    detail::light_shared_ptr<detail::refusal_state const> state_;
 };
 
 /// A budget on the path from the charged one to its root cannot hold the request. Caches were asked to release memory before, if all of
@@ -82,22 +83,22 @@ public:
 private:
     friend struct detail::refusal_access;
     budget_exceeded(detail::refusal_access const& by,
-                    shared_value<detail::refusal_state const> state) noexcept
+                    detail::light_shared_ptr<detail::refusal_state const> state) noexcept
         : out_of_memory{by, std::move(state)} {}
 };
 
 /// The program violated a rule of lifetime, streams, bounds or use; the message names the object and the call site. A defect of the
 /// program: fix it instead of catching it. Example: tests/core/error.cpp
-class CUOTA_PROCESS_TYPE misuse : public std::logic_error {
+class CUOTA_PROCESS_TYPE usage_error : public std::logic_error {
 public:
     /// The message is `what`, followed by the call site if known. Throws: std::bad_alloc.
-    explicit misuse(std::string const& what, place where = {});
+    explicit usage_error(std::string const& what, source_location where = {});
 
-    [[nodiscard]] place where() const noexcept { return where_; }  ///< line 0 if unknown
+    [[nodiscard]] source_location where() const noexcept { return where_; }  ///< line 0 if unknown
 
 private:
-    static std::string at(place where);
-    place where_;
+    static std::string at(source_location where);
+    source_location where_;
 };
 
 /// The contents of a file are not valid. Names the file, the byte offset of the defect and the reason.
@@ -119,7 +120,7 @@ private:
         std::string why;
         std::uint64_t offset;
     };
-    shared_value<facts const> facts_;
+    detail::light_shared_ptr<facts const> facts_;
 };
 
 namespace detail {
@@ -127,20 +128,20 @@ namespace detail {
 /// The state that copies of a refusal share. A class that stores this instead of the exception avoids compiling the formatting code into
 /// every program: the virtual function that formats is emitted wherever an exception is destroyed.
 struct refusal_access {
-    using state = shared_value<refusal_state const>;
+    using state = light_shared_ptr<refusal_state const>;
     [[nodiscard]] static state of(budget_exceeded const& refused) noexcept { return refused.state_; }
     [[nodiscard]] static budget_exceeded exception(state refused) noexcept {
         return budget_exceeded{refusal_access{}, std::move(refused)};
     }
 };
 
-/// Throws misuse with message(pattern, values). One call compiles to less code than `throw misuse{...}`, which allocates, formats and has
-/// cleanup code at each call site.
-[[noreturn, gnu::cold]] void throw_misuse(place where, char const* pattern,
-                                          std::initializer_list<message_value> values = {});
-/// Throws misuse without a call site.
-[[noreturn, gnu::cold]] void throw_misuse(char const* pattern,
-                                          std::initializer_list<message_value> values = {});
+/// Throws usage_error with message(pattern, values). One call compiles to less code than `throw usage_error{...}`, which allocates, formats
+/// and has cleanup code at each call site.
+[[noreturn, gnu::cold]] void throw_usage_error(source_location where, char const* pattern,
+                                               std::initializer_list<message_value> values = {});
+/// Throws usage_error without a call site.
+[[noreturn, gnu::cold]] void throw_usage_error(char const* pattern,
+                                               std::initializer_list<message_value> values = {});
 
 /// Throws a data_error for `file` and `offset` (bytes) with message(pattern, values).
 [[noreturn, gnu::cold]] void throw_data_error(std::string_view file, std::uint64_t offset,
@@ -160,15 +161,16 @@ struct refusal_access {
 
 namespace cuota::inline v0 {
 
-CUOTA_INLINE cuda_error::cuda_error(int code, std::string const& call, std::string const& why, place where)
+CUOTA_INLINE cuda_error::cuda_error(int code, std::string const& call, std::string const& why,
+                                    source_location where)
     : std::runtime_error{"cuota::cuda_error: " + call + " failed with " + why + suffix(where)},
       code_{code},
-      call_{shared_value<std::string const>::make(call)},
+      call_{detail::light_shared_ptr<std::string const>::make(call)},
       where_{where} {}
 
-CUOTA_INLINE std::string cuda_error::suffix(place where) {
-    std::string const place = place_text(where);
-    return place.empty() ? "" : " (" + place + ')';
+CUOTA_INLINE std::string cuda_error::suffix(source_location where) {
+    std::string const location = source_location_text(where);
+    return location.empty() ? "" : " (" + location + ')';
 }
 
 }  // namespace cuota::inline v0
@@ -178,20 +180,20 @@ namespace cuota::inline v0::detail {
 /// The facts of a refusal, and their text, which the first call of text() formats.
 class refusal_state {
 public:
-    refusal_state(char const* type, char const* in_need, refusal facts) noexcept
-        : type_{type}, in_need_{in_need}, facts_{std::move(facts)} {}
+    refusal_state(char const* type, char const* fallback_text, refusal facts) noexcept
+        : type_{type}, fallback_text_{fallback_text}, facts_{std::move(facts)} {}
     refusal_state(refusal_state const&) = delete;
     refusal_state& operator=(refusal_state const&) = delete;
     ~refusal_state() { delete text_.load(std::memory_order_acquire); }
 
-    [[nodiscard]] refusal const& facts() const noexcept { return facts_; }
+    [[nodiscard]] refusal const& info() const noexcept { return facts_; }
 
     /// Returns the text. Threads: any. Concurrent first calls each format it; one result is kept, and all of them return that one.
     [[nodiscard]] char const* text() const noexcept;
 
 private:
     char const* type_;
-    char const* in_need_;
+    char const* fallback_text_;
     refusal facts_;
     mutable std::atomic<std::string const*> text_ = nullptr;
 };
@@ -199,12 +201,14 @@ private:
 CUOTA_INLINE char const* refusal_state::text() const noexcept {
     if (auto const* made = text_.load(std::memory_order_acquire)) return made->c_str();
     try {
-        auto mine = sole<std::string const>::make(refusal_text(type_, facts_));
+        auto mine = light_unique_ptr<std::string const>::make(refusal_text(type_, facts_));
         std::string const* kept = nullptr;
         bool const is_mine = text_.compare_exchange_strong(kept, mine.get(), std::memory_order_acq_rel,
                                                            std::memory_order_acquire);
         return (is_mine ? mine.detach() : kept)->c_str();
-    } catch (...) { return in_need_; }  // the text does not fit in host memory: the next call tries again
+    } catch (...) {
+        return fallback_text_;
+    }  // the text does not fit in host memory: the next call tries again
 }
 
 }  // namespace cuota::inline v0::detail
@@ -216,10 +220,11 @@ CUOTA_INLINE out_of_memory::out_of_memory(refusal facts)
                     "cuota::out_of_memory: out of memory; the details do not fit in host memory",
                     std::move(facts)} {}
 
-CUOTA_INLINE out_of_memory::out_of_memory(char const* type, char const* in_need, refusal facts)
-    : state_{shared_value<detail::refusal_state const>::make(type, in_need, std::move(facts))} {}
+CUOTA_INLINE out_of_memory::out_of_memory(char const* type, char const* fallback_text, refusal facts)
+    : state_{detail::light_shared_ptr<detail::refusal_state const>::make(type, fallback_text,
+                                                                         std::move(facts))} {}
 
-CUOTA_INLINE refusal const& out_of_memory::facts() const noexcept { return state_->facts(); }
+CUOTA_INLINE refusal const& out_of_memory::info() const noexcept { return state_->info(); }
 
 CUOTA_INLINE_IN_PLACE char const* out_of_memory::what() const noexcept { return state_->text(); }
 
@@ -228,29 +233,29 @@ CUOTA_INLINE budget_exceeded::budget_exceeded(refusal facts)
                     "cuota::budget_exceeded: out of memory; the details do not fit in host memory",
                     std::move(facts)} {}
 
-CUOTA_INLINE misuse::misuse(std::string const& what, place where)
-    : std::logic_error{"cuota::misuse: " + what + at(where)}, where_{where} {}
+CUOTA_INLINE usage_error::usage_error(std::string const& what, source_location where)
+    : std::logic_error{"cuota::usage_error: " + what + at(where)}, where_{where} {}
 
-CUOTA_INLINE std::string misuse::at(place where) {
-    std::string const place = place_text(where);
-    return place.empty() ? "" : " (" + place + ')';
+CUOTA_INLINE std::string usage_error::at(source_location where) {
+    std::string const location = source_location_text(where);
+    return location.empty() ? "" : " (" + location + ')';
 }
 
 CUOTA_INLINE data_error::data_error(std::string file, std::uint64_t offset, std::string why)
     : std::runtime_error{"cuota::data_error: " + file + ": at byte " + std::to_string(offset) + ": " + why},
-      facts_{shared_value<facts const>::make(facts{std::move(file), std::move(why), offset})} {}
+      facts_{detail::light_shared_ptr<facts const>::make(facts{std::move(file), std::move(why), offset})} {}
 
 }  // namespace cuota::inline v0
 
 namespace cuota::inline v0::detail {
 
-CUOTA_INLINE void throw_misuse(place where, char const* pattern,
-                               std::initializer_list<message_value> values) {
-    throw misuse{message(pattern, values), where};
+CUOTA_INLINE void throw_usage_error(source_location where, char const* pattern,
+                                    std::initializer_list<message_value> values) {
+    throw usage_error{message(pattern, values), where};
 }
 
-CUOTA_INLINE void throw_misuse(char const* pattern, std::initializer_list<message_value> values) {
-    throw_misuse(place{}, pattern, values);
+CUOTA_INLINE void throw_usage_error(char const* pattern, std::initializer_list<message_value> values) {
+    throw_usage_error(source_location{}, pattern, values);
 }
 
 CUOTA_INLINE void throw_data_error(std::string_view file, std::uint64_t offset, char const* pattern,

@@ -92,7 +92,7 @@ namespace cuota::inline v0::detail {
 
 struct sink_slot {
     process_lock guard;
-    shared_value<error_sink const> sink;  // null: standard error
+    light_shared_ptr<error_sink const> sink;  // null: standard error
 };
 
 CUOTA_PROCESS_STATE sink_slot& the_sink() noexcept;
@@ -129,7 +129,7 @@ CUOTA_INLINE kept_error*& kept_error::innermost() noexcept {
 namespace cuota::inline v0 {
 
 CUOTA_INLINE error_sink set_error_sink(error_sink sink) {
-    auto next = sink ? shared_value<error_sink const>::make(std::move(sink)) : nullptr;
+    auto next = sink ? detail::light_shared_ptr<error_sink const>::make(std::move(sink)) : nullptr;
     detail::sink_slot& slot = detail::the_sink();
     std::lock_guard const lock{slot.guard};
     error_sink before = slot.sink ? *slot.sink : error_sink{};
@@ -146,7 +146,7 @@ CUOTA_INLINE void report(std::exception const& error, std::exception_ptr thrown)
         if (kept_error::keeps(error, thrown) || is_unloading(error)) return;
         if (locked_region::keep(error, std::move(thrown))) return;
         sink_slot& slot = the_sink();
-        shared_value<error_sink const> sink;
+        light_shared_ptr<error_sink const> sink;
         {
             std::lock_guard const lock{slot.guard};
             sink = slot.sink;
@@ -166,8 +166,8 @@ CUOTA_INLINE void report_handled() noexcept {
 }
 
 CUOTA_INLINE void throw_forked() {
-    throw_misuse("cannot use CUDA or objects of the parent process after fork(); make budgets, pools, "
-                 "streams, loaders and buffers in the process that uses them");
+    throw_usage_error("cannot use CUDA or objects of the parent process after fork(); make budgets, pools, "
+                      "streams, loaders and buffers in the process that uses them");
 }
 
 CUOTA_INLINE void report_forked() noexcept {

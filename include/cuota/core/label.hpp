@@ -16,15 +16,16 @@
 
 namespace cuota::inline v0 {
 
-/// A call site, like std::source_location, which clang 14 lacks. `place::here()` as a default argument is the location of the call.
+/// A call site, like std::source_location, which clang 14 lacks. `source_location::current()` as a default argument is the location of the
+/// call.
 /// Example: tests/core/label.cpp
-struct place {
+struct source_location {
     char const* file = "";  ///< string literal
     unsigned line = 0;      ///< from 1; 0: unknown
 
     /// Returns the current location; as a default argument, the caller's. Cost: none, a compile-time constant.
-    [[nodiscard]] static constexpr place here(char const* file = __builtin_FILE(),
-                                              unsigned line = __builtin_LINE()) noexcept {
+    [[nodiscard]] static constexpr source_location current(char const* file = __builtin_FILE(),
+                                                           unsigned line = __builtin_LINE()) noexcept {
         return {file, line};
     }
 };
@@ -93,8 +94,8 @@ template <class T>
 /// The tag, the call site and the unit of a request, for accounting and messages. Passed by reference, copied to keep it.
 /// Example: tests/core/label.cpp
 struct label {
-    tag name{};     ///< the purpose of the memory
-    place where{};  ///< the call site of the request
+    tag name{};               ///< the purpose of the memory
+    source_location where{};  ///< the call site of the request
     /// The unit that messages count in, such as "floats"; lives as long as the program.
     char const* unit = "bytes";
     std::size_t unit_bytes = 1;  ///< bytes per unit
@@ -102,17 +103,18 @@ struct label {
 
 /// Returns the label of a request for elements of type T.
 template <class T>
-[[nodiscard]] constexpr label label_for(tag name, place where) noexcept {
+[[nodiscard]] constexpr label label_for(tag name, source_location where) noexcept {
     return {name, where, unit_name<T>(), sizeof(T)};
 }
 
 /// Formats a call site as "train.cpp:17"; "" if unknown. Throws: std::bad_alloc.
-[[nodiscard]] std::string place_text(place where);
+[[nodiscard]] std::string source_location_text(source_location where);
 
 namespace detail {
 
 /// Three-way comparison of two uses by the text of tag, then of file, then by line.
-[[nodiscard]] int compare_uses(tag a_name, place a_where, tag b_name, place b_where) noexcept;
+[[nodiscard]] int compare_uses(tag a_name, source_location a_where, tag b_name,
+                               source_location b_where) noexcept;
 
 }  // namespace detail
 
@@ -134,7 +136,7 @@ CUOTA_INLINE tag tag::named(std::string_view name) {
     auto* at = detail::first_not(names.begin(), names.size(),
                                  [&](std::string const* known) { return *known < name; });
     if (at == names.end() || **at != name) {
-        auto text = sole<std::string const>::make(name);
+        auto text = detail::light_unique_ptr<std::string const>::make(name);
         at = names.insert(at, text.get());
         (void)text.detach();  // never destroyed: reports during exit still use it
     }
@@ -143,7 +145,7 @@ CUOTA_INLINE tag tag::named(std::string_view name) {
     return result;
 }
 
-CUOTA_INLINE std::string place_text(place where) {
+CUOTA_INLINE std::string source_location_text(source_location where) {
     if (where.line == 0) return {};
     char const* const slash = std::strrchr(where.file, '/');
     std::string text = slash != nullptr ? slash + 1 : where.file;
@@ -152,7 +154,8 @@ CUOTA_INLINE std::string place_text(place where) {
     return text;
 }
 
-CUOTA_INLINE int detail::compare_uses(tag a_name, place a_where, tag b_name, place b_where) noexcept {
+CUOTA_INLINE int detail::compare_uses(tag a_name, source_location a_where, tag b_name,
+                                      source_location b_where) noexcept {
     if (int const names = std::strcmp(a_name.text(), b_name.text()); names != 0) return names;
     if (int const files = std::strcmp(a_where.file, b_where.file); files != 0) return files;
     return a_where.line < b_where.line ? -1 : a_where.line > b_where.line;

@@ -56,7 +56,7 @@ private:
 };
 
 /// A lock_guard that is a locked_region too.
-/// Throws: misuse for an object_lock of the parent of a forked process.
+/// Throws: usage_error for an object_lock of the parent of a forked process.
 template <class Mutex>
 class [[nodiscard]] region_lock {
 public:

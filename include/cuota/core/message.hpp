@@ -26,9 +26,9 @@ public:
     message_value(std::string_view text) noexcept : at_{text.data()}, n_{text.size()} {}
     message_value(std::string const& text) noexcept : at_{text.data()}, n_{text.size()} {}
     message_value(tag name) noexcept : message_value{name.text()} {}
-    /// Formats like place_text, or like shown(where, most) if most != 0.
-    message_value(place where, std::uint32_t most = 0) noexcept
-        : at_{where.file}, n_{where.line}, most_{most}, kind_{kind::place} {}
+    /// Formats like source_location_text, or like shown(where, most) if most != 0.
+    message_value(source_location where, std::uint32_t most = 0) noexcept
+        : at_{where.file}, n_{where.line}, most_{most}, kind_{kind::location} {}
     /// Formats in decimal digits. bool and char are not accepted.
     template <std::integral Number>
         requires(!std::is_same_v<Number, bool> && !std::is_same_v<Number, char>)
@@ -64,7 +64,7 @@ private:
     enum class kind : std::uint8_t {
         text,
         name,
-        place,
+        location,
         number,
         signed_number,
         real_number,
@@ -94,7 +94,7 @@ private:
     return message_value::name(name, static_cast<std::uint32_t>(most));
 }
 /// Formats like shown(where, most).
-[[nodiscard]] inline message_value as_place(place where, std::uint32_t most) noexcept {
+[[nodiscard]] inline message_value as_location(source_location where, std::uint32_t most) noexcept {
     return {where, most};
 }
 /// Formats like at_least_text(n).
@@ -119,13 +119,13 @@ namespace cuota::inline v0::detail {
 
 CUOTA_INLINE std::string message_value::text() const {
     auto const all = [&] { return std::string_view{at_, n_ == until_zero ? std::strlen(at_) : n_}; };
-    place const where{at_, static_cast<unsigned>(n_)};
+    source_location const where{at_, static_cast<unsigned>(n_)};
     bool const is_negative = kind_ == kind::signed_number && static_cast<std::int64_t>(n_) < 0;
     std::string number;
     switch (kind_) {
         case kind::text: return std::string{all()};
         case kind::name: return shown(all(), most_);
-        case kind::place: return most_ == 0 ? place_text(where) : shown(where, most_);
+        case kind::location: return most_ == 0 ? source_location_text(where) : shown(where, most_);
         case kind::real_number: return real_text(std::bit_cast<double>(n_));
         case kind::bytes: return bytes_text(n_);
         case kind::at_least: return at_least_text(n_);

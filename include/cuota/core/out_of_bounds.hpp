@@ -25,7 +25,7 @@ struct out_of_bounds {
     };
 
     part what;
-    std::uint64_t asked[4];
+    std::uint64_t requested[4];
     std::uint64_t has[2];
 };
 
@@ -33,7 +33,7 @@ struct out_of_bounds {
 [[nodiscard]] std::string bounds_text(out_of_bounds const& of, char const* unit);
 
 /// For example ": weights, leased at train.cpp:41"; unknown parts are omitted. Throws: std::bad_alloc.
-[[nodiscard]] std::string lease_text(tag name, place leased);
+[[nodiscard]] std::string lease_text(tag name, source_location leased);
 
 }  // namespace cuota::inline v0::detail
 
@@ -46,7 +46,7 @@ namespace cuota::inline v0::detail {
 
 CUOTA_INLINE std::string bounds_text(out_of_bounds const& of, char const* unit) {
     auto const n = [](std::uint64_t number) { return std::to_string(number); };
-    auto const& [a, b, c, d] = of.asked;
+    auto const& [a, b, c, d] = of.requested;
     std::string const of_span = message("a device_span of {} {}", {n(of.has[0]), unit});
     std::string const of_matrix =
         message("a device_matrix of {} x {} {}", {n(of.has[0]), n(of.has[1]), unit});
@@ -67,8 +67,8 @@ CUOTA_INLINE std::string bounds_text(out_of_bounds const& of, char const* unit) 
     return message("a device_matrix of {} x {} elements{} does not fit in {}", {n(a), n(b), pitch, of_span});
 }
 
-CUOTA_INLINE std::string lease_text(tag name, place leased) {
-    std::string const at = place_text(leased);
+CUOTA_INLINE std::string lease_text(tag name, source_location leased) {
+    std::string const at = source_location_text(leased);
     std::string text = name.is_empty() && at.empty() ? "" : ": ";
     text += name.text();
     if (!at.empty()) text += (name.is_empty() ? "leased at " : ", leased at ") + at;

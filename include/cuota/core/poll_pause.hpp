@@ -14,7 +14,7 @@ namespace cuota::inline v0::detail {
 
 /// A backoff for polling loops, `while (!is_done()) pause();`: yields 64 times, then sleeps for 20 us, doubling up to 500 us, so that short
 /// waits end promptly and long waits use little processor time.
-class poll_pause {
+class backoff {
 public:
     void operator()();
     /// Returns the next sleep; 0 while it still yields.
@@ -33,7 +33,7 @@ private:
 
 namespace cuota::inline v0::detail {
 
-CUOTA_INLINE void poll_pause::operator()() {
+CUOTA_INLINE void backoff::operator()() {
     if (looks_ < looks_awake) {
         ++looks_;
         std::this_thread::yield();
@@ -43,7 +43,7 @@ CUOTA_INLINE void poll_pause::operator()() {
     sleep_ = std::min(2 * sleep_, longest);
 }
 
-CUOTA_INLINE std::chrono::microseconds poll_pause::next() const noexcept {
+CUOTA_INLINE std::chrono::microseconds backoff::next() const noexcept {
     return looks_ < looks_awake ? std::chrono::microseconds::zero() : sleep_;
 }
 

@@ -84,7 +84,7 @@ private:
     std::mutex guard_;
 };
 
-/// A lock of an object. region_lock throws misuse for it in a child of the process that made it.
+/// A lock of an object. region_lock throws usage_error for it in a child of the process that made it.
 class object_lock : public std::mutex {
 public:
     [[nodiscard]] bool is_of_parent() const noexcept { return made_.is_of_parent(); }
@@ -93,7 +93,7 @@ private:
     process_mark const made_;
 };
 
-/// Throws misuse because an object of the parent process was used. Defined in core/error_sink.hpp.
+/// Throws usage_error because an object of the parent process was used. Defined in core/error_sink.hpp.
 [[noreturn]] void throw_forked();
 /// Reports the same error to the error sink, for noexcept functions.
 void report_forked() noexcept;

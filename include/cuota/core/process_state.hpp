@@ -16,9 +16,9 @@ namespace cuota::inline v0::detail {
 /// it share one; a library opened by dlopen has its own if the program does not export its symbols.
 CUOTA_PROCESS_STATE [[nodiscard]] void const* process_state() noexcept;
 
-/// Throws misuse if an object made with `state` is used by code with another state, which has its own captures, device budgets and error
-/// sink. `what` names the object. Cost: a comparison.
-void refuse_other_state(void const* state, char const* what, place where);
+/// Throws usage_error if an object made with `state` is used by code with another state, which has its own captures, device budgets and
+/// error sink. `what` names the object. Cost: a comparison.
+void refuse_other_state(void const* state, char const* what, source_location where);
 
 /// Keeps the library that contains `address` loaded until the program ends, for objects that outlive the call and point into it: a refusal
 /// kept by a budget refers to names, call sites and a destructor there.
@@ -43,9 +43,9 @@ CUOTA_INLINE void const* process_state() noexcept {
     return &one;
 }
 
-CUOTA_INLINE void refuse_other_state(void const* state, char const* what, place where) {
+CUOTA_INLINE void refuse_other_state(void const* state, char const* what, source_location where) {
     if (state != process_state()) [[unlikely]]
-        throw_misuse(
+        throw_usage_error(
             where,
             "cannot use {} in a library that was loaded by dlopen and does not share the program's state; "
             "link the program with -rdynamic (CMake: ENABLE_EXPORTS), so that it exports the state",

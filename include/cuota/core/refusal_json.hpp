@@ -19,32 +19,32 @@ namespace cuota::inline v0 {
 namespace detail {
 
 // Uses whole paths, because readers of logs may not have the file. Null if unknown.
-[[nodiscard]] std::string json_place(place where);
+[[nodiscard]] std::string json_location(source_location where);
 
-[[nodiscard]] std::string json_holder(holding const& h);
+[[nodiscard]] std::string json_holder(allocation_group const& h);
 
-[[nodiscard]] std::string json_budget(budget_facts const& b);
+[[nodiscard]] std::string json_budget(budget_info const& b);
 
-[[nodiscard]] std::string json_device(device_facts const& d);
+[[nodiscard]] std::string json_device(device_info const& d);
 
-[[nodiscard]] std::string json_reclaimer(reclaimer_facts const& who);
+[[nodiscard]] std::string json_reclaimer(reclaimer_info const& who);
 
 [[nodiscard]] std::string json_limit(raised_limit const& l);
 
-[[nodiscard]] std::string json_step(next_step const& s, std::size_t most);
+[[nodiscard]] std::string json_suggestion(suggestion const& s, std::size_t most);
 
 // Adds the number and the bytes of the holders that a list omits.
-void add_rest(json_object& to, std::vector<holding> const& holders, std::size_t most);
+void add_rest(json_object& to, std::vector<allocation_group> const& holders, std::size_t most);
 
 }  // namespace detail
 
-/// Returns the refusal and its next steps as one line of JSON, without a newline. Keys are the names of the fields; sizes are integers in
+/// Returns the refusal and its suggestions as one line of JSON, without a newline. Keys are the names of the fields; sizes are integers in
 /// bytes, `unlimited` (no limit, or an overflow) is null.
 ///
-/// Strings are UTF-8: control characters are escaped, and invalid bytes become U+FFFD. `most_holders` bounds the lists of holders, because
+/// Strings are UTF-8: control characters are escaped, and invalid bytes become U+FFFD. `max_holders` bounds the lists of holders, because
 /// log collectors cut long lines; "other_holders" and "other_bytes" sum up the rest.
 /// Throws: std::bad_alloc. Cost: microseconds. Example: tests/core/refusal_json.cpp
-[[nodiscard]] std::string refusal_json(refusal const& r, std::size_t most_holders = 32);
+[[nodiscard]] std::string refusal_json(refusal const& r, std::size_t max_holders = 32);
 
 }  // namespace cuota::inline v0
 
@@ -52,21 +52,21 @@ void add_rest(json_object& to, std::vector<holding> const& holders, std::size_t 
 
 namespace cuota::inline v0::detail {
 
-CUOTA_INLINE std::string json_place(place where) {
+CUOTA_INLINE std::string json_location(source_location where) {
     if (where.line == 0) return "null";
     return json_object{}.add("file", where.file).add("line", std::size_t{where.line}).text();
 }
 
-CUOTA_INLINE std::string json_holder(holding const& h) {
+CUOTA_INLINE std::string json_holder(allocation_group const& h) {
     return json_object{}
         .add("tag", h.name.text())
-        .add_json("place", json_place(h.where))
+        .add_json("location", json_location(h.where))
         .add("bytes", h.bytes)
         .add("cached", h.is_cached)
         .text();
 }
 
-CUOTA_INLINE std::string json_budget(budget_facts const& b) {
+CUOTA_INLINE std::string json_budget(budget_info const& b) {
     std::size_t const free = b.limit == unlimited ? unlimited : b.free();
     return json_object{}
         .add("name", b.name)
@@ -74,30 +74,30 @@ CUOTA_INLINE std::string json_budget(budget_facts const& b) {
         .add("held", b.held)
         .add("free", free)
         .add("peak", b.peak)
-        .add("prepaid", b.is_prepaid)
-        .add("ended", b.has_ended)
+        .add("reservation", b.is_reservation)
+        .add("released", b.is_released)
         .text();
 }
 
-CUOTA_INLINE std::string json_device(device_facts const& d) {
+CUOTA_INLINE std::string json_device(device_info const& d) {
     return json_object{}
         .add_json("ordinal", std::to_string(d.ordinal))
         .add("name", d.name)
         .add("total", d.total)
         .add("free", d.free)
-        .add("ours", d.ours)
-        .add("elsewhere", d.elsewhere())
-        .add("overhead", d.overhead)
+        .add("own", d.own)
+        .add("external", d.external())
+        .add("baseline", d.baseline)
         .add("pooled", d.pooled)
         .text();
 }
 
-CUOTA_INLINE std::string json_reclaimer(reclaimer_facts const& who) {
+CUOTA_INLINE std::string json_reclaimer(reclaimer_info const& who) {
     return json_object{}
         .add("name", who.name)
-        .add("asked", who.asked)
-        .add("given", who.given)
-        .add("could", who.could)
+        .add("requested", who.requested)
+        .add("released", who.released)
+        .add("reclaimable", who.reclaimable)
         .text();
 }
 
@@ -110,7 +110,7 @@ CUOTA_INLINE std::string json_limit(raised_limit const& l) {
         .text();
 }
 
-CUOTA_INLINE std::string json_step(next_step const& s, std::size_t most) {
+CUOTA_INLINE std::string json_suggestion(suggestion const& s, std::size_t most) {
     return json_object{}
         .add("kind", name_of(s.kind))
         .add("suffices", s.suffices)
@@ -122,7 +122,7 @@ CUOTA_INLINE std::string json_step(next_step const& s, std::size_t most) {
         .text();
 }
 
-CUOTA_INLINE void add_rest(json_object& to, std::vector<holding> const& holders, std::size_t most) {
+CUOTA_INLINE void add_rest(json_object& to, std::vector<allocation_group> const& holders, std::size_t most) {
     std::size_t bytes = 0;
     for (std::size_t i = most; i < holders.size(); ++i) bytes = saturating_add(bytes, holders[i].bytes);
     to.add("other_holders", holders.size() > most ? holders.size() - most : 0).add("other_bytes", bytes);
@@ -132,24 +132,25 @@ CUOTA_INLINE void add_rest(json_object& to, std::vector<holding> const& holders,
 
 namespace cuota::inline v0 {
 
-CUOTA_INLINE std::string refusal_json(refusal const& r, std::size_t most_holders) {
+CUOTA_INLINE std::string refusal_json(refusal const& r, std::size_t max_holders) {
     using namespace detail;
     json_object line;
-    line.add("asked", r.asked).add("charged", r.charged).add("granule", r.granule);
-    line.add("tag", r.request.name.text()).add_json("place", json_place(r.request.where));
+    line.add("requested", r.requested).add("charged", r.charged).add("granularity", r.granularity);
+    line.add("tag", r.request.name.text()).add_json("location", json_location(r.request.where));
     line.add("unit", r.request.unit).add("unit_bytes", r.request.unit_bytes);
-    line.add("missing", r.missing()).add("would_fit", r.would_fit).add("fitting_count", r.fitting_count());
-    line.add("room_to_grow", r.room_to_grow);
-    line.add_json("refused_by", r.missing() == 0 ? "null" : std::to_string(r.refused_by));
+    line.add("shortfall", r.shortfall()).add("max_fit", r.max_fit).add("max_fit_count", r.max_fit_count());
+    line.add("growth_available", r.growth_available);
+    line.add_json("refused_by", r.shortfall() == 0 ? "null" : std::to_string(r.refused_by));
     line.add_json("budgets", json_list(r.budgets, json_budget));
     line.add_json("device", r.device ? json_device(*r.device) : "null");
-    line.add_json("holders", json_list(r.holders, json_holder, most_holders));
-    add_rest(line, r.holders, most_holders);
+    line.add_json("holders", json_list(r.holders, json_holder, max_holders));
+    add_rest(line, r.holders, max_holders);
     line.add("reclaimed", r.reclaimed).add("reclaimable", r.reclaimable);
     line.add_json("reclaimers", r.reclaimers ? json_list(*r.reclaimers, json_reclaimer) : "null");
     line.add("largest_free", r.largest_free).add("cause", r.cause);
-    line.add_json("next_steps",
-                  json_list(next_steps(r), [&](next_step const& s) { return json_step(s, most_holders); }));
+    line.add_json("suggestions", json_list(suggestions(r), [&](suggestion const& s) {
+                      return json_suggestion(s, max_holders);
+                  }));
     return line.text();
 }
 

@@ -21,19 +21,19 @@ namespace cuota::inline v0 {
 
 namespace detail {
 
-[[nodiscard]] char const* kind_of(budget_facts const& b) noexcept;
+[[nodiscard]] char const* kind_of(budget_info const& b) noexcept;
 
 // How to shorten a headline: names are cut first, then parts that later lines repeat are omitted.
-struct headline_room {
+struct headline_limits {
     std::size_t name;
     bool with_charge;
     bool with_owner;  // the budget or the device that refused
 };
 
-[[nodiscard]] std::string headline(char const* type, refusal const& r, headline_room room);
+[[nodiscard]] std::string headline(char const* type, refusal const& r, headline_limits room);
 
 // Appends " for weights at train.cpp:17", as far as known.
-void append_request(std::string& text, label const& request, std::size_t most_of_place,
+void append_request(std::string& text, label const& request, std::size_t max_of_location,
                     std::size_t most_of_name);
 
 // Whether the refusal has no request of its own but follows from another one, described by `cause` in the first line.
@@ -42,12 +42,12 @@ void append_request(std::string& text, label const& request, std::size_t most_of
 
 [[nodiscard]] std::string headline(char const* type, refusal const& r);
 
-[[nodiscard]] std::string budget_name(budget_facts const& b, std::size_t most);
+[[nodiscard]] std::string budget_name(budget_info const& b, std::size_t most);
 
-void append_budget(std::string& text, budget_facts const& b, std::size_t width, std::size_t most);
+void append_budget(std::string& text, budget_info const& b, std::size_t width, std::size_t most);
 
-void append_device(std::string& text, device_facts const& d, std::size_t width);
-void append_pooled(std::string& text, device_facts const& d, std::size_t width);
+void append_device(std::string& text, device_info const& d, std::size_t width);
+void append_pooled(std::string& text, device_info const& d, std::size_t width);
 
 // Returns the indices of the budgets to list: all if they fit; otherwise the charged one, the one that refused, the root, and index 1 if a
 // line is left. One more line counts the rest.
@@ -56,21 +56,21 @@ void append_pooled(std::string& text, device_facts const& d, std::size_t width);
 void append_budgets(std::string& text, refusal const& r);
 
 // For example "2 others 7 B" for the holders from `first` on; empty if none remain.
-[[nodiscard]] std::string others_text(std::vector<holding> const& holders, std::size_t first);
+[[nodiscard]] std::string others_text(std::vector<allocation_group> const& holders, std::size_t first);
 
-[[nodiscard]] std::string holders_text(std::vector<holding> const& holders);
+[[nodiscard]] std::string holders_text(std::vector<allocation_group> const& holders);
 
 // Explains why caches released nothing: they have no free memory, or it lies between live blocks.
-[[nodiscard]] std::string nothing_to_give_text(std::vector<holding> const& holders);
+[[nodiscard]] std::string nothing_to_give_text(std::vector<allocation_group> const& holders);
 
 [[nodiscard]] std::string reclaimed_text(refusal const& r);
 
-void append_steps(std::string& text, refusal const& r);
+void append_suggestions(std::string& text, refusal const& r);
 
 }  // namespace detail
 
 /// Formats a refusal in at most twelve lines of 110 columns: size, call site, tag and budget first, or the cause if there is no request of
-/// its own; then the holders and the next steps. Names are cut in the middle; long lists and paths are summarized.
+/// its own; then the holders and the suggestions. Names are cut in the middle; long lists and paths are summarized.
 /// `type` is the name of the exception that carries the refusal.
 /// Throws: std::bad_alloc. Cost: microseconds. Example: tests/core/refusal_text.cpp
 [[nodiscard]] std::string refusal_text(char const* type, refusal const& r);
@@ -86,32 +86,34 @@ void append_steps(std::string& text, refusal const& r);
 
 namespace cuota::inline v0::detail {
 
-CUOTA_INLINE char const* kind_of(budget_facts const& b) noexcept {
-    return b.is_prepaid ? "reservation " : "budget ";
+CUOTA_INLINE char const* kind_of(budget_info const& b) noexcept {
+    return b.is_reservation ? "reservation " : "budget ";
 }
 
-CUOTA_INLINE void append_request(std::string& text, label const& request, std::size_t most_of_place,
+CUOTA_INLINE void append_request(std::string& text, label const& request, std::size_t max_of_location,
                                  std::size_t most_of_name) {
     if (!request.name.is_empty())
         append_message(text, " for {}", {as_name(request.name.text(), most_of_name)});
     if (request.where.line != 0)
-        append_message(text, " at {}", {as_place(request.where, static_cast<std::uint32_t>(most_of_place))});
+        append_message(text, " at {}",
+                       {as_location(request.where, static_cast<std::uint32_t>(max_of_location))});
 }
 
-CUOTA_INLINE std::string headline(char const* type, refusal const& r, headline_room room) {
-    std::string const asked = r.asked == unlimited ? "more than SIZE_MAX bytes" : bytes_text(r.asked);
+CUOTA_INLINE std::string headline(char const* type, refusal const& r, headline_limits room) {
+    std::string const requested =
+        r.requested == unlimited ? "more than SIZE_MAX bytes" : bytes_text(r.requested);
     std::string const charged = bytes_text(r.charged);
-    std::string text = message("cuota::{}: cannot allocate {}", {type, asked});
-    if (room.with_charge && r.asked != unlimited && charged != asked)
+    std::string text = message("cuota::{}: cannot allocate {}", {type, requested});
+    if (room.with_charge && r.requested != unlimited && charged != requested)
         append_message(text, " ({} after rounding)", {charged});
     append_request(text, r.request, room.name, room.name);
-    if (r.missing() != 0) {
-        budget_facts const& b = *r.refuser();
+    if (r.shortfall() != 0) {
+        budget_info const& b = *r.refusing_budget();
         bool const is_shown_equal = bytes_text(b.free()) == charged;  // when both are rounded
         if (!is_shown_equal || room.name < 28) append_message(text, ": {} free", {as_bytes(b.free())});
         else append_message(text, ": {} bytes free", {as_count(b.free())});
         if (room.with_owner) append_message(text, " in {}{}", {kind_of(b), as_name(b.name, room.name)});
-    } else if (r.missing_on_device() != 0) {
+    } else if (r.device_shortfall() != 0) {
         append_message(text, ": {} free", {as_bytes(r.device->free)});
         if (room.with_owner) append_message(text, " on device {}", {r.device->ordinal});
     }
@@ -119,7 +121,7 @@ CUOTA_INLINE std::string headline(char const* type, refusal const& r, headline_r
 }
 
 CUOTA_INLINE bool is_for_another(refusal const& r) {
-    return r.asked == 0 && r.charged == 0 && !r.cause.empty();
+    return r.requested == 0 && r.charged == 0 && !r.cause.empty();
 }
 
 CUOTA_INLINE std::string headline_of_cause(char const* type, refusal const& r) {
@@ -132,20 +134,20 @@ CUOTA_INLINE std::string headline_of_cause(char const* type, refusal const& r) {
 
 CUOTA_INLINE std::string headline(char const* type, refusal const& r) {
     if (is_for_another(r)) return headline_of_cause(type, r);
-    constexpr headline_room ways[] = {{60, true, true},   {28, true, true},   {28, false, true},
-                                      {28, false, false}, {16, false, false}, {6, false, false}};
+    constexpr headline_limits ways[] = {{60, true, true},   {28, true, true},   {28, false, true},
+                                        {28, false, false}, {16, false, false}, {6, false, false}};
     std::string text;
-    for (headline_room const& room : ways)
+    for (headline_limits const& room : ways)
         if (text = headline(type, r, room); text.size() <= screen_columns) break;
     return text;
 }
 
-CUOTA_INLINE std::string budget_name(budget_facts const& b, std::size_t most) {
+CUOTA_INLINE std::string budget_name(budget_info const& b, std::size_t most) {
     char const* const kind = kind_of(b);
     return message("{}{}", {kind, as_name(b.name, most - std::strlen(kind) - 2)});
 }
 
-CUOTA_INLINE void append_budget(std::string& text, budget_facts const& b, std::size_t width,
+CUOTA_INLINE void append_budget(std::string& text, budget_info const& b, std::size_t width,
                                 std::size_t most) {
     bool const is_bounded = b.limit != unlimited;
     append_message(text, "{}limit {}held {}free {}peak {}",
@@ -156,18 +158,18 @@ CUOTA_INLINE void append_budget(std::string& text, budget_facts const& b, std::s
                     as_bytes(b.peak)});
 }
 
-CUOTA_INLINE void append_device(std::string& text, device_facts const& d, std::size_t width) {
+CUOTA_INLINE void append_device(std::string& text, device_info const& d, std::size_t width) {
     std::string figures =
         message("total {}free {}outside cuota {}",
-                {as_bytes(d.total).padded_to(12), as_bytes(d.free).padded_to(12), as_bytes(d.elsewhere())});
-    if (d.overhead != 0) append_message(figures, " ({} at startup)", {as_bytes(d.overhead)});
+                {as_bytes(d.total).padded_to(12), as_bytes(d.free).padded_to(12), as_bytes(d.external())});
+    if (d.baseline != 0) append_message(figures, " ({} at startup)", {as_bytes(d.baseline)});
     std::string name = message("device {} (", {d.ordinal});
     std::size_t const room = screen_columns - 2 - figures.size();
     append_message(name, "{})", {as_name(d.name, std::min<std::size_t>(32, room - name.size() - 3))});
     append_message(text, "{}{}", {message_value{name}.padded_to(std::min(width, room)), figures});
 }
 
-CUOTA_INLINE void append_pooled(std::string& text, device_facts const& d, std::size_t width) {
+CUOTA_INLINE void append_pooled(std::string& text, device_info const& d, std::size_t width) {
     append_message(text, "{}idle {}freed on streams and kept for cudaMallocAsync",
                    {message_value{"driver's own pool"}.padded_to(width), as_bytes(d.pooled).padded_to(13)});
 }
@@ -186,7 +188,7 @@ CUOTA_INLINE std::vector<std::size_t> levels_shown(refusal const& r) {
 
 CUOTA_INLINE void append_budgets(std::string& text, refusal const& r) {
     constexpr std::size_t figures = 69;
-    bool const is_marked = r.budgets.size() > 1 && r.missing() != 0;
+    bool const is_marked = r.budgets.size() > 1 && r.shortfall() != 0;
     std::size_t const most = screen_columns - figures - (is_marked ? 13 : 0);
     std::vector<std::size_t> const levels = levels_shown(r);
     std::size_t width = 22;
@@ -212,7 +214,7 @@ CUOTA_INLINE void append_budgets(std::string& text, refusal const& r) {
     append_pooled(text, *r.device, width);
 }
 
-CUOTA_INLINE std::string others_text(std::vector<holding> const& holders, std::size_t first) {
+CUOTA_INLINE std::string others_text(std::vector<allocation_group> const& holders, std::size_t first) {
     if (first >= holders.size()) return {};
     std::size_t bytes = 0;
     for (std::size_t i = first; i != holders.size(); ++i) bytes = saturating_add(bytes, holders[i].bytes);
@@ -220,7 +222,7 @@ CUOTA_INLINE std::string others_text(std::vector<holding> const& holders, std::s
     return message(", {}{}{}", {as_count(count), count == 1 ? " other " : " others ", as_bytes(bytes)});
 }
 
-CUOTA_INLINE std::string holders_text(std::vector<holding> const& holders) {
+CUOTA_INLINE std::string holders_text(std::vector<allocation_group> const& holders) {
     constexpr std::size_t named = 4;
     std::string text;
     std::size_t i = 0;
@@ -228,7 +230,7 @@ CUOTA_INLINE std::string holders_text(std::vector<holding> const& holders) {
         std::size_t const before = text.size();
         if (i != 0) text += ", ";
         append_holder(text, holders[i], true);
-        if (i != 0 && text.size() + others_text(holders, i + 1).size() > step_columns) {
+        if (i != 0 && text.size() + others_text(holders, i + 1).size() > suggestion_columns) {
             text.resize(before);
             break;
         }
@@ -236,36 +238,36 @@ CUOTA_INLINE std::string holders_text(std::vector<holding> const& holders) {
     return text += others_text(holders, i);
 }
 
-CUOTA_INLINE std::string nothing_to_give_text(std::vector<holding> const& holders) {
+CUOTA_INLINE std::string nothing_to_give_text(std::vector<allocation_group> const& holders) {
     std::size_t free = 0;
-    for (holding const& h : holders)
+    for (allocation_group const& h : holders)
         if (h.is_cached) free = saturating_add(free, h.bytes);
     if (free == 0) return "nothing: no pool or cache has cached memory";
     return message("nothing: the {} cached in pools share pages with live blocks", {as_bytes(free)});
 }
 
 CUOTA_INLINE std::string reclaimed_text(refusal const& r) {
-    constexpr std::size_t most = step_columns - 35;  // the largest free block follows
+    constexpr std::size_t most = suggestion_columns - 35;  // the largest free block follows
     std::vector<std::string> whose;
     std::string text;
     if (r.reclaimed != 0) {
         if (r.reclaimers)
-            for (reclaimer_facts const& who : *r.reclaimers)
-                if (who.given != 0)
+            for (reclaimer_info const& who : *r.reclaimers)
+                if (who.released != 0)
                     whose.push_back(
                         message("{} released {} of {}",
-                                {as_name(who.name, 24), as_bytes(who.given), as_bytes(who.asked)}));
+                                {as_name(who.name, 24), as_bytes(who.released), as_bytes(who.requested)}));
         text = bytes_text(r.reclaimed);
         if (!whose.empty()) text += ": ";
         append_list(text, whose, most);
         return text;
     }
     // Caches are not asked for a charge that exceeds the limit.
-    if (r.refuser() && r.charged > r.refuser()->limit)
+    if (r.refusing_budget() && r.charged > r.refusing_budget()->limit)
         return "nothing: the request exceeds the budget's limit";
     if (!r.reclaimers) return "nothing: no cache had memory to release";
     if (r.reclaimers->empty()) return nothing_to_give_text(r.holders);
-    for (reclaimer_facts const& who : *r.reclaimers) whose.push_back(shown(who.name, 24));
+    for (reclaimer_info const& who : *r.reclaimers) whose.push_back(shown(who.name, 24));
     text = "nothing: ";
     append_list(text, whose, most - 20);
     if (r.reclaimable == 0) return text += " had nothing cached";
@@ -273,12 +275,12 @@ CUOTA_INLINE std::string reclaimed_text(refusal const& r) {
     return text;
 }
 
-CUOTA_INLINE void append_steps(std::string& text, refusal const& r) {
-    std::vector<next_step> const steps = next_steps(r);
-    for (next_step const& s : steps) {
+CUOTA_INLINE void append_suggestions(std::string& text, refusal const& r) {
+    std::vector<suggestion> const steps = suggestions(r);
+    for (suggestion const& s : steps) {
         bool const is_first = &s == steps.data();
         char const* const heading = !s.suffices ? "won't help " : is_first ? "help       " : "or         ";
-        append_message(text, "\n  {}{}", {heading, cut(s.text, step_columns)});
+        append_message(text, "\n  {}{}", {heading, cut(s.text, suggestion_columns)});
     }
 }
 
@@ -290,7 +292,7 @@ CUOTA_INLINE std::string refusal_text(char const* type, refusal const& r) {
     std::string text = detail::headline(type, r);
     auto const add = [&](char const* heading, std::string line) {
         detail::append_message(text, "\n  {}{}",
-                               {heading, detail::cut(std::move(line), detail::step_columns)});
+                               {heading, detail::cut(std::move(line), detail::suggestion_columns)});
     };
     if (!r.cause.empty()) {
         std::string cause = detail::printable(r.cause);
@@ -298,13 +300,13 @@ CUOTA_INLINE std::string refusal_text(char const* type, refusal const& r) {
     }
     detail::append_budgets(text, r);
     if (!r.holders.empty()) add("held by    ", detail::holders_text(r.holders));
-    if (r.refuser()) {
+    if (r.refusing_budget()) {
         std::string reclaimed = detail::reclaimed_text(r);
         if (r.largest_free != 0)
             detail::append_message(reclaimed, "; largest free block {}", {detail::as_bytes(r.largest_free)});
         add("reclaimed  ", std::move(reclaimed));
     }
-    detail::append_steps(text, r);
+    detail::append_suggestions(text, r);
     return text;
 }
 

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Smart pointers that compile fast: `shared` (intrusive_ptr), `sole` (unique_ptr), `sole_array`, and `shared_value` (shared_ptr). With
-/// `shared`, a stateful resource is an 8-byte handle.
+/// Smart pointers that compile fast: `intrusive_ptr`, `light_unique_ptr`, `light_unique_array` and `light_shared_ptr`. With
+/// `intrusive_ptr`, a stateful resource is an 8-byte handle.
 #pragma once
 
 #include <atomic>
@@ -14,9 +14,7 @@
 #include <cuota/core/config.hpp>
 #include <cuota/core/process.hpp>
 
-namespace cuota::inline v0 {
-
-namespace detail {
+namespace cuota::inline v0::detail {
 
 /// Returns p and sets it to null. std::exchange costs the compiler 1 ms for each type.
 template <class T>
@@ -26,9 +24,7 @@ template <class T>
     return had;
 }
 
-}  // namespace detail
-
-/// Base of reference-counted objects. The count starts at 1; `shared` maintains it.
+/// Base of reference-counted objects. The count starts at 1; `intrusive_ptr` maintains it.
 /// Threads: any. Cost: an atomic operation per change. Example: tests/core/shared.cpp
 class ref_counted {
 public:
@@ -37,63 +33,65 @@ public:
     ref_counted& operator=(ref_counted const&) = delete;
 
     /// Increments the count. The caller must be an owner.
-    void add_owner() const noexcept { owners_.fetch_add(1, std::memory_order_relaxed); }
+    void add_ref() const noexcept { ref_count_.fetch_add(1, std::memory_order_relaxed); }
 
     /// Decrements the count. Returns true if it was the last owner's: the caller must delete the object. Always false in a forked child for
     /// an object of its parent.
-    [[nodiscard]] bool drop_owner() const noexcept;
+    [[nodiscard]] bool drop_ref() const noexcept;
 
     /// Increments the count unless it is 0; returns whether it did. For registries: the object's destructor removes its entry under the
     /// registry's lock, so the memory still exists.
-    [[nodiscard]] bool try_add_owner() const noexcept;
+    [[nodiscard]] bool try_add_ref() const noexcept;
 
     /// Returns true in a forked child for an object of its parent, which must not be used there and is never deleted.
     [[nodiscard]] bool is_of_parent() const noexcept { return made_.is_of_parent(); }
 
     /// Returns the current count, which other threads may change.
-    [[nodiscard]] std::size_t owners() const noexcept { return owners_.load(std::memory_order_acquire); }
+    [[nodiscard]] std::size_t ref_count() const noexcept {
+        return ref_count_.load(std::memory_order_acquire);
+    }
 
 protected:
     ~ref_counted() = default;
 
 private:
-    mutable std::atomic<std::uint32_t> owners_ = 1;
+    mutable std::atomic<std::uint32_t> ref_count_ = 1;
     detail::process_mark const made_;
 };
 
 /// A shared owner (intrusive_ptr) of a T that derives from ref_counted, in 8 bytes. The last owner deletes the object.
 /// T may be incomplete where handles are declared; copying or destroying one requires its definition, or the explicit instantiation
-/// `template class shared<T>` in cuota.cpp.
+/// `template class intrusive_ptr<T>` in cuota.cpp.
 /// Threads: like std::shared_ptr: different handles to one object from any thread.
 /// Cost: a copy is an atomic increment; a move is free. Example: tests/core/shared.cpp
 template <class T>
-class shared {
+class intrusive_ptr {
 public:
-    constexpr shared() noexcept = default;
+    constexpr intrusive_ptr() noexcept = default;
     /// Adds an owner.
-    shared(shared const& other) noexcept;
+    intrusive_ptr(intrusive_ptr const& other) noexcept;
     /// Transfers ownership; `other` is empty afterwards.
-    shared(shared&& other) noexcept : object_{detail::taken(other.object_)} {}
+    intrusive_ptr(intrusive_ptr&& other) noexcept : object_{detail::taken(other.object_)} {}
     /// Shares the object of `other` and drops the previous one.
-    shared& operator=(shared other) noexcept {
+    intrusive_ptr& operator=(intrusive_ptr other) noexcept {
         std::swap(object_, other.object_);
         return *this;
     }
-    ~shared();
+    ~intrusive_ptr();
 
     /// Constructs an object with one owner. Throws: std::bad_alloc, exceptions of the constructor.
     template <class... Args>
-    [[nodiscard]] static shared make(Args&&... args) {
+    [[nodiscard]] static intrusive_ptr make(Args&&... args) {
         return adopt(new T(std::forward<Args>(args)...));
     }
-    /// Takes over a count of the caller: from `new`, `detach` or a successful try_add_owner.
-    [[nodiscard]] static shared adopt(T* object) noexcept {
-        shared result;
+    /// Takes over a count of the caller: from `new`, `detach` or a successful try_add_ref.
+    [[nodiscard]] static intrusive_ptr adopt(T* object) noexcept {
+        intrusive_ptr result;
         result.object_ = object;
         return result;
     }
     /// Adds an owner of an object that already has one.
-    [[nodiscard]] static shared of(T& object) noexcept;
+    [[nodiscard]] static intrusive_ptr of(T& object) noexcept;
     /// Passes the count to the caller without decrementing it.
     [[nodiscard]] T* detach() noexcept { return detail::taken(object_); }
 
@@ -102,7 +100,7 @@ public:
     T& operator*() const noexcept { return *object_; }                      ///< must not be empty
     explicit operator bool() const noexcept { return object_ != nullptr; }  ///< false if empty
     /// Compares addresses.
-    friend bool operator==(shared const&, shared const&) noexcept = default;
+    friend bool operator==(intrusive_ptr const&, intrusive_ptr const&) noexcept = default;
 
 private:
     T* object_ = nullptr;
@@ -112,29 +110,29 @@ private:
 /// member, if the class's constructors and destructor are defined where T is complete.
 /// Threads: like a pointer. Example: tests/core/shared.cpp
 template <class T>
-class sole {
+class light_unique_ptr {
 public:
-    sole() noexcept = default;
-    sole(std::nullptr_t) noexcept {}  ///< empty
+    light_unique_ptr() noexcept = default;
+    light_unique_ptr(std::nullptr_t) noexcept {}  ///< empty
     /// Takes ownership of an object made by `new`.
-    explicit sole(T* object) noexcept : object_{object} {}
+    explicit light_unique_ptr(T* object) noexcept : object_{object} {}
     /// Transfers ownership; `other` is empty afterwards.
-    sole(sole&& other) noexcept : object_{detail::taken(other.object_)} {}
+    light_unique_ptr(light_unique_ptr&& other) noexcept : object_{detail::taken(other.object_)} {}
     /// Transfers ownership of an object of a derived type; T must have a virtual destructor.
     template <class U>
-        requires std::is_convertible_v<U*, T*> sole(sole<U> other)
+        requires std::is_convertible_v<U*, T*> light_unique_ptr(light_unique_ptr<U> other)
     noexcept : object_{other.detach()} {}
     /// Transfers ownership and deletes the previous object.
-    sole& operator=(sole other) noexcept {
+    light_unique_ptr& operator=(light_unique_ptr other) noexcept {
         std::swap(object_, other.object_);
         return *this;
     }
-    ~sole() { delete object_; }
+    ~light_unique_ptr() { delete object_; }
 
     /// Constructs an object. Throws: std::bad_alloc, exceptions of the constructor.
     template <class... Args>
-    [[nodiscard]] static sole make(Args&&... args) {
-        return sole{new T(std::forward<Args>(args)...)};
+    [[nodiscard]] static light_unique_ptr make(Args&&... args) {
+        return light_unique_ptr{new T(std::forward<Args>(args)...)};
     }
 
     /// Releases ownership to the caller.
@@ -151,21 +149,21 @@ private:
 
 /// The only owner of an array. Its length is not stored. Threads: like a pointer. Example: tests/core/shared.cpp
 template <class T>
-class sole_array {
+class light_unique_array {
 public:
-    sole_array() noexcept = default;
+    light_unique_array() noexcept = default;
     /// Transfers ownership; `other` is empty afterwards.
-    sole_array(sole_array&& other) noexcept : first_{detail::taken(other.first_)} {}
+    light_unique_array(light_unique_array&& other) noexcept : first_{detail::taken(other.first_)} {}
     /// Transfers ownership and deletes the previous array.
-    sole_array& operator=(sole_array other) noexcept {
+    light_unique_array& operator=(light_unique_array other) noexcept {
         std::swap(first_, other.first_);
         return *this;
     }
-    ~sole_array() { delete[] first_; }
+    ~light_unique_array() { delete[] first_; }
 
     /// Makes n value-initialized elements. Throws: std::bad_alloc, exceptions of their constructor.
-    [[nodiscard]] static sole_array make(std::size_t n) {
-        sole_array result;
+    [[nodiscard]] static light_unique_array make(std::size_t n) {
+        light_unique_array result;
         result.first_ = new T[n]{};
         return result;
     }
@@ -177,8 +175,6 @@ public:
 private:
     T* first_ = nullptr;
 };
-
-namespace detail {
 
 /// The reference-counted cell of a shared_value, which destroys the value.
 class shared_cell : public ref_counted {
@@ -193,39 +189,37 @@ struct cell_of final : shared_cell {
     T value;
 };
 
-}  // namespace detail
-
 /// A shared owner of a value of any type, like std::shared_ptr, which takes four times as long to compile. T may be incomplete except in
 /// `make`.
-/// A move is a copy, so that an object with such a member, such as a source, stays valid when it is moved from.
+/// A move is a copy, so that an object with such a member, such as a dataset, stays valid when it is moved from.
 /// Threads: like std::shared_ptr: different handles to one value from any thread.
 /// Cost: a copy is an atomic increment. Example: tests/core/shared.cpp
 template <class T>
-class shared_value {
+class light_shared_ptr {
 public:
-    constexpr shared_value() noexcept = default;
-    constexpr shared_value(std::nullptr_t) noexcept {}  ///< empty
+    constexpr light_shared_ptr() noexcept = default;
+    constexpr light_shared_ptr(std::nullptr_t) noexcept {}  ///< empty
     /// Adds an owner.
-    shared_value(shared_value const& other) noexcept : value_{other.value_}, cell_{other.cell_} {}
+    light_shared_ptr(light_shared_ptr const& other) noexcept : value_{other.value_}, cell_{other.cell_} {}
     /// Shares the value of `other` as a base class, as const, or as void, which only keeps it alive.
     template <class U>
-        requires std::is_convertible_v<U*, T*> shared_value(shared_value<U> other)
+        requires std::is_convertible_v<U*, T*> light_shared_ptr(light_shared_ptr<U> other)
     noexcept : value_{detail::taken(other.value_)}, cell_{std::move(other.cell_)} {}
     /// Shares the value of `other` and drops the previous one.
-    shared_value& operator=(shared_value other) noexcept {
+    light_shared_ptr& operator=(light_shared_ptr other) noexcept {
         std::swap(value_, other.value_);
         std::swap(cell_, other.cell_);
         return *this;
     }
-    ~shared_value() = default;
+    ~light_shared_ptr() = default;
 
     /// Constructs a value with one owner. Throws: std::bad_alloc, exceptions of the constructor.
     template <class... Args>
-    [[nodiscard]] static shared_value make(Args&&... args) {
+    [[nodiscard]] static light_shared_ptr make(Args&&... args) {
         auto* const cell = new detail::cell_of<T>(std::forward<Args>(args)...);
-        shared_value result;
+        light_shared_ptr result;
         result.value_ = &cell->value;
-        result.cell_ = shared<detail::shared_cell>::adopt(cell);
+        result.cell_ = intrusive_ptr<detail::shared_cell>::adopt(cell);
         return result;
     }
 
@@ -240,48 +234,49 @@ public:
 
 private:
     template <class U>
-    friend class shared_value;
+    friend class light_shared_ptr;
     T* value_ = nullptr;
-    shared<detail::shared_cell> cell_;
+    intrusive_ptr<detail::shared_cell> cell_;
 };
 
-// Not inline with separate definitions, so that a file with `extern template class shared<T>` needs only the declaration of T.
+// Not inline with separate definitions, so that a file with `extern template class intrusive_ptr<T>` needs only the declaration of T.
 
 template <class T>
-CUOTA_INLINE_IN_PLACE shared<T>::shared(shared const& other) noexcept : object_{other.object_} {
-    if (object_) object_->add_owner();
+CUOTA_INLINE_IN_PLACE intrusive_ptr<T>::intrusive_ptr(intrusive_ptr const& other) noexcept
+    : object_{other.object_} {
+    if (object_) object_->add_ref();
 }
 
 template <class T>
-CUOTA_INLINE_IN_PLACE shared<T>::~shared() {
-    if (object_ && object_->drop_owner()) delete object_;
+CUOTA_INLINE_IN_PLACE intrusive_ptr<T>::~intrusive_ptr() {
+    if (object_ && object_->drop_ref()) delete object_;
 }
 
 template <class T>
-CUOTA_INLINE_IN_PLACE shared<T> shared<T>::of(T& object) noexcept {
-    object.add_owner();
+CUOTA_INLINE_IN_PLACE intrusive_ptr<T> intrusive_ptr<T>::of(T& object) noexcept {
+    object.add_ref();
     return adopt(&object);
 }
 
-}  // namespace cuota::inline v0
+}  // namespace cuota::inline v0::detail
 
 #if CUOTA_DEFINE_MEMORY
 
-namespace cuota::inline v0 {
+namespace cuota::inline v0::detail {
 
 CUOTA_INLINE_IN_PLACE detail::shared_cell::~shared_cell() = default;
 
-CUOTA_INLINE bool ref_counted::drop_owner() const noexcept {
-    return owners_.fetch_sub(1, std::memory_order_acq_rel) == 1 && !is_of_parent();
+CUOTA_INLINE bool ref_counted::drop_ref() const noexcept {
+    return ref_count_.fetch_sub(1, std::memory_order_acq_rel) == 1 && !is_of_parent();
 }
 
-CUOTA_INLINE bool ref_counted::try_add_owner() const noexcept {
-    auto now = owners_.load(std::memory_order_relaxed);
+CUOTA_INLINE bool ref_counted::try_add_ref() const noexcept {
+    auto now = ref_count_.load(std::memory_order_relaxed);
     while (now != 0)
-        if (owners_.compare_exchange_weak(now, now + 1, std::memory_order_acquire)) return true;
+        if (ref_count_.compare_exchange_weak(now, now + 1, std::memory_order_acquire)) return true;
     return false;
 }
 
-}  // namespace cuota::inline v0
+}  // namespace cuota::inline v0::detail
 
 #endif

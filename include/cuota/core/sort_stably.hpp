@@ -37,7 +37,7 @@ void sort_stably(Array& all, Less less = {}, Key key = {}) {
         Less& less;
         Key& key;
     };
-    question const asked{all.data(), less, key};
+    question const requested{all.data(), less, key};
     std::vector<std::size_t> const order = sorted_order(
         all.size(),
         [](void const* of, std::size_t a, std::size_t b) -> bool {
@@ -45,7 +45,7 @@ void sort_stably(Array& all, Less less = {}, Key key = {}) {
             if constexpr (std::is_member_pointer_v<Key>) return is_less(first[a].*key_of, first[b].*key_of);
             else return is_less(key_of(first[a]), key_of(first[b]));
         },
-        &asked);
+        &requested);
     Array sorted;
     sorted.reserve(all.size());
     for (std::size_t const i : order) sorted.push_back(std::move(all[i]));

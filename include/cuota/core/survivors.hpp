@@ -16,10 +16,10 @@
 namespace cuota::inline v0::detail {
 
 /// Live allocations, grouped by tag and call site.
-class survivors {
+class leak_summary {
 public:
     /// `age` is the number of steps begun since; 0 is not shown. Throws: std::bad_alloc.
-    void add(tag name, place where, std::size_t bytes, std::uint32_t age = 0);
+    void add(tag name, source_location where, std::size_t bytes, std::uint32_t age = 0);
     [[nodiscard]] std::size_t count() const noexcept { return count_; }
 
     /// For example "4 allocations are still alive: weights 3 x 3.8 MiB (train.cpp:10, oldest 120 steps ago), ids 1.0 KiB", most bytes
@@ -27,12 +27,12 @@ public:
     [[nodiscard]] std::string text() const;
 
     /// For example "weights 3.8 MiB (train.cpp:10)". Throws: std::bad_alloc.
-    [[nodiscard]] static std::string line_of(tag name, place where, std::size_t bytes);
+    [[nodiscard]] static std::string line_of(tag name, source_location where, std::size_t bytes);
 
 private:
     struct group {
         tag name{};
-        place where{};
+        source_location where{};
         std::size_t count = 0;
         std::size_t bytes = 0;
         std::size_t each = 0;  // 0: sizes differ
@@ -57,7 +57,7 @@ private:
 
 namespace cuota::inline v0::detail {
 
-CUOTA_INLINE void survivors::add(tag name, place where, std::size_t bytes, std::uint32_t age) {
+CUOTA_INLINE void leak_summary::add(tag name, source_location where, std::size_t bytes, std::uint32_t age) {
     group const fresh{name, where, 0, 0, bytes, 0};
     auto const compared = [&](group const& g) { return compare_uses(g.name, g.where, name, where); };
     group* at = first_not(groups_.begin(), groups_.size(), [&](group const& g) { return compared(g) < 0; });
@@ -70,7 +70,7 @@ CUOTA_INLINE void survivors::add(tag name, place where, std::size_t bytes, std::
     ++count_;
 }
 
-CUOTA_INLINE std::string survivors::text() const {
+CUOTA_INLINE std::string leak_summary::text() const {
     constexpr std::size_t shown = 4;
     if (count_ == 0) return {};
     dynamic_array<group> most_first = groups_;
@@ -92,7 +92,7 @@ CUOTA_INLINE std::string survivors::text() const {
     return message("{}, and {} more ({})", {text, rest.count, as_bytes(rest.bytes)});
 }
 
-CUOTA_INLINE std::string survivors::line_of(tag name, place where, std::size_t bytes) {
+CUOTA_INLINE std::string leak_summary::line_of(tag name, source_location where, std::size_t bytes) {
     group one;
     one.name = name;
     one.where = where;
@@ -101,18 +101,18 @@ CUOTA_INLINE std::string survivors::line_of(tag name, place where, std::size_t b
     return line(one);
 }
 
-CUOTA_INLINE std::string survivors::line(group const& g) {
+CUOTA_INLINE std::string leak_summary::line(group const& g) {
     std::string text = g.name.is_empty() ? "untagged" : g.name.text();
     text += ' ';
     if (g.count > 1 && g.each != 0) append_message(text, "{} x ", {g.count});
     text += bytes_text(g.each != 0 ? g.each : g.bytes);
     if (g.each == 0) append_message(text, " in {} allocations", {g.count});
-    std::string notes = place_text(g.where);
+    std::string notes = source_location_text(g.where);
     if (std::string const age = age_text(g); !age.empty()) notes += (notes.empty() ? "" : ", ") + age;
     return notes.empty() ? text : text + " (" + notes + ')';
 }
 
-CUOTA_INLINE std::string survivors::age_text(group const& g) {
+CUOTA_INLINE std::string leak_summary::age_text(group const& g) {
     if (g.oldest == 0) return {};
     return (g.count > 1 ? "oldest " : "") + std::to_string(g.oldest) +
            (g.oldest == 1 ? " step ago" : " steps ago");

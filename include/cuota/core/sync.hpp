@@ -28,7 +28,7 @@ using mutex = object_lock;
 
 /// A seqlock version of data published under a lock: odd while the data changes. The lock holder calls step() before the first change and
 /// after the last; a lock-free reader compares now() from before and after its reads.
-class published_version {
+class seqlock_version {
 public:
     void step() noexcept { n_.store(n_.load(std::memory_order_relaxed) + 1, std::memory_order_release); }
     [[nodiscard]] std::size_t now() const noexcept { return n_.load(std::memory_order_acquire); }
@@ -37,8 +37,8 @@ private:
     std::atomic<std::size_t> n_ = 0;
 };
 
-/// Whether heavy_fence also provides the fence that light_fence omits (asymmetric fences), so that the frequent side pays nothing. Requires
-/// membarrier(2), private and expedited: Linux 4.14. The first call registers the process.
+/// Whether asymmetric_fence_heavy also provides the fence that asymmetric_fence_light omits (asymmetric fences), so that the frequent side
+/// pays nothing. Requires membarrier(2), private and expedited: Linux 4.14. The first call registers the process.
 [[nodiscard]] inline bool fences_are_asymmetric() noexcept {
 #if defined(__linux__) && __has_include(<linux/membarrier.h>)
     static bool const registered =
@@ -49,24 +49,25 @@ private:
 #endif
 }
 
-/// Prevents the compiler from reordering loads before earlier stores; heavy_fence in the other thread does the same for the processor.
-inline void light_fence() noexcept { std::atomic_signal_fence(std::memory_order_seq_cst); }
+/// Prevents the compiler from reordering loads before earlier stores; asymmetric_fence_heavy in the other thread does the same for the
+/// processor.
+inline void asymmetric_fence_light() noexcept { std::atomic_signal_fence(std::memory_order_seq_cst); }
 
-/// Executes a full fence in every other thread: stores that it made before a light_fence are visible, and its loads after a light_fence are
-/// no older than this call. Requires fences_are_asymmetric().
+/// Executes a full fence in every other thread: stores that it made before an asymmetric_fence_light are visible, and its loads after an
+/// asymmetric_fence_light are no older than this call. Requires fences_are_asymmetric().
 /// Uses fence_by_protection if the kernel rejects membarrier(2), because a system-call filter was installed since or memory is short.
-void heavy_fence() noexcept;
+void asymmetric_fence_heavy() noexcept;
 
-/// Implements heavy_fence by revoking write access to a page (mprotect): on x86 the kernel interrupts every processor that runs a thread of
-/// the process, which is a full fence. Elsewhere (ARM) this may need no interrupt, so it also sleeps for 1 ms, within which processors have
-/// written their stores.
+/// Implements asymmetric_fence_heavy by revoking write access to a page (mprotect): on x86 the kernel interrupts every processor that runs
+/// a thread of the process, which is a full fence. Elsewhere (ARM) this may need no interrupt, so it also sleeps for 1 ms, within which
+/// processors have written their stores.
 void fence_by_protection() noexcept;
 
-struct thread_record;
+struct thread_slot;
 
 /// The calling thread's record (thread_record.hpp); null initially.
-CUOTA_PROCESS_STATE [[nodiscard]] inline thread_record*& this_thread_record() noexcept {
-    static constinit thread_local thread_record* record = nullptr;
+CUOTA_PROCESS_STATE [[nodiscard]] inline thread_slot*& this_thread_slot() noexcept {
+    static constinit thread_local thread_slot* record = nullptr;
     return record;
 }
 
@@ -82,7 +83,7 @@ CUOTA_PROCESS_STATE [[nodiscard]] inline thread_record*& this_thread_record() no
 
 namespace cuota::inline v0::detail {
 
-CUOTA_INLINE void heavy_fence() noexcept {
+CUOTA_INLINE void asymmetric_fence_heavy() noexcept {
 #if defined(__linux__) && __has_include(<linux/membarrier.h>)
     if (::syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0) == 0) [[likely]]
         return;

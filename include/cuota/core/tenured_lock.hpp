@@ -16,21 +16,21 @@ namespace cuota::inline v0::detail {
 /// Runs functions under mutual exclusion. The thread that ran the last one continues without a lock until another thread revokes its
 /// ownership (biased locking). Not recursive.
 /// Cost: a few loads and stores for the owner; otherwise a lock, and for a revocation a fence in all threads.
-class tenured_lock : thread_tenure {
+class biased_lock : biased_ownership {
 public:
-    tenured_lock() = default;
-    tenured_lock(tenured_lock const&) = delete;
-    tenured_lock& operator=(tenured_lock const&) = delete;
+    biased_lock() = default;
+    biased_lock(biased_lock const&) = delete;
+    biased_lock& operator=(biased_lock const&) = delete;
 
-    /// True in a child of the process that made it, where `run` throws misuse.
+    /// True in a child of the process that made it, where `run` throws usage_error.
     [[nodiscard]] bool is_of_parent() const noexcept { return guard_.is_of_parent(); }
 
     /// Runs f in a locked_region. f must be short and must not enter a section of its thread, whether of this lock, a pool or a budget.
     template <class F>
     decltype(auto) run(F f) {
         locked_region const region;
-        if (thread_record* const me = this_thread()) {
-            section const here{*me};
+        if (thread_slot* const me = this_thread()) {
+            owner_section const here{*me};
             if (is_mine(*me)) return f();
         }
         return run_alone(f);
@@ -41,9 +41,9 @@ public:
     decltype(auto) run_alone(F f) {
         region_lock const lock{guard_};
         call_in();
-        struct tenure {
-            tenured_lock& of;
-            ~tenure() { of.settle(); }
+        struct bias_after {
+            biased_lock& of;
+            ~bias_after() { of.settle(); }
         } const after{*this};
         return f();
     }
@@ -53,7 +53,7 @@ private:
     void settle() noexcept;
 
     mutex guard_;
-    bool is_settled_ = false;  // a thread may run functions without the lock
+    bool is_biased_ = false;  // a thread may run functions without the lock
 };
 
 }  // namespace cuota::inline v0::detail
@@ -62,21 +62,21 @@ private:
 
 namespace cuota::inline v0::detail {
 
-CUOTA_INLINE void tenured_lock::call_in() noexcept {
-    if (!is_settled_) return;
-    is_settled_ = false;
+CUOTA_INLINE void biased_lock::call_in() noexcept {
+    if (!is_biased_) return;
+    is_biased_ = false;
     close();
-    if (holder() == this_thread_record()) return;
-    if (fences_are_asymmetric()) heavy_fence();
-    see_section_end(*holder());
-    note_collected();
+    if (holder() == this_thread_slot()) return;
+    if (fences_are_asymmetric()) asymmetric_fence_heavy();
+    wait_for_owner_section(*holder());
+    note_revocation();
 }
 
-CUOTA_INLINE void tenured_lock::settle() noexcept {
-    thread_record* const me = this_thread();
-    if (!me || !pays()) return;
-    begin_tenure(*me);
-    is_settled_ = true;
+CUOTA_INLINE void biased_lock::settle() noexcept {
+    thread_slot* const me = this_thread();
+    if (!me || !should_bias()) return;
+    begin_bias(*me);
+    is_biased_ = true;
 }
 
 }  // namespace cuota::inline v0::detail

@@ -57,7 +57,7 @@ inline constexpr std::size_t screen_columns = 110;
 [[nodiscard]] std::string shown(std::string_view name, std::size_t most);
 
 /// For example "train.cpp:17", cut to `most` bytes; empty if unknown.
-[[nodiscard]] std::string shown(place where, std::size_t most);
+[[nodiscard]] std::string shown(source_location where, std::size_t most);
 
 /// Returns the columns on a terminal: CJK, Hangul and emoji take two. At most the number of bytes.
 [[nodiscard]] constexpr std::size_t columns_of(std::string_view text) noexcept {
@@ -142,7 +142,9 @@ CUOTA_INLINE std::string cut(std::string text, std::size_t most) {
 
 CUOTA_INLINE std::string shown(std::string_view name, std::size_t most) { return cut(printable(name), most); }
 
-CUOTA_INLINE std::string shown(place where, std::size_t most) { return shown(place_text(where), most); }
+CUOTA_INLINE std::string shown(source_location where, std::size_t most) {
+    return shown(source_location_text(where), most);
+}
 
 CUOTA_INLINE std::string padded(std::string text, std::size_t width) {
     return text.append(padding(text, width), ' ');

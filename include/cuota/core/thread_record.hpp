@@ -16,75 +16,75 @@ namespace cuota::inline v0::detail {
 
 /// The record of one live thread, reused after the thread has ended: indices, from 0, stay below the largest number of threads alive at the
 /// same time. Never freed.
-struct alignas(64) thread_record {
+struct alignas(64) thread_slot {
     atomic<std::uint64_t> sections = 0;  // entries plus exits; odd inside a section
     bool asymmetric = fences_are_asymmetric();
     unsigned index = 0;
-    thread_record* next_free = nullptr;
+    thread_slot* next_free = nullptr;
 };
 
 struct thread_registry {
     mutex guard;
-    thread_record* free = nullptr;
+    thread_slot* free = nullptr;
     unsigned made = 0;
 
     CUOTA_PROCESS_STATE [[nodiscard]] static thread_registry& instance() noexcept;
 
-    [[nodiscard]] thread_record* enter() noexcept;
-    void leave(thread_record* record) noexcept;
+    [[nodiscard]] thread_slot* enter() noexcept;
+    void leave(thread_slot* record) noexcept;
     /// Runs in a forked child.
     static void begin_child() noexcept;
 };
 
 /// While one exists, the calling thread has no record, so it uses objects that it owns only with the lock. One at a time per thread.
-class hidden_thread {
+class disable_thread_cache {
 public:
-    hidden_thread() noexcept;
-    hidden_thread(hidden_thread const&) = delete;
-    hidden_thread& operator=(hidden_thread const&) = delete;
-    ~hidden_thread();
+    disable_thread_cache() noexcept;
+    disable_thread_cache(disable_thread_cache const&) = delete;
+    disable_thread_cache& operator=(disable_thread_cache const&) = delete;
+    ~disable_thread_cache();
 
     CUOTA_PROCESS_STATE [[nodiscard]] static bool& is_hidden() noexcept;
 
 private:
-    thread_record* const mine_;
+    thread_slot* const mine_;
 };
 
 /// Assigns a record to the calling thread until it ends. Returns null if memory is short, while the thread is hidden, and while its
 /// thread-local objects are being destroyed.
-CUOTA_PROCESS_STATE [[nodiscard]] thread_record* enrol_thread() noexcept;
+CUOTA_PROCESS_STATE [[nodiscard]] thread_slot* register_thread() noexcept;
 
 /// The calling thread's record; null if it cannot have one. Cost: a load, after the first call.
-[[nodiscard]] thread_record* this_thread() noexcept;
+[[nodiscard]] thread_slot* this_thread() noexcept;
 
-/// Critical section of the thread that owns a biased object (see thread_tenure).
+/// Critical section of the thread that owns a biased object (see biased_ownership).
 ///
 /// The owner enters a section, then checks that it still owns the object. A revoking thread clears the ownership, then waits
-/// (see_section_end) until the owner has left any section it may have entered before. By Dekker's argument, either the owner sees the
-/// revocation or the revoking thread sees the section. The required fence is in the revoking thread (membarrier), or, without membarrier,
-/// in both.
-class section {
+/// (wait_for_owner_section) until the owner has left any section it may have entered before. By Dekker's argument, either the owner sees
+/// the revocation or the revoking thread sees the section. The required fence is in the revoking thread (membarrier), or, without
+/// membarrier, in both.
+class owner_section {
 public:
-    [[gnu::always_inline]] explicit section(thread_record& me) noexcept
+    [[gnu::always_inline]] explicit owner_section(thread_slot& me) noexcept
         : me_{me}, count_{me.sections.load(std::memory_order_relaxed) + 1} {
         if (me.asymmetric) [[likely]] {
             me.sections.store(count_, std::memory_order_relaxed);
-            light_fence();
+            asymmetric_fence_light();
         } else {
             me.sections.exchange(count_, std::memory_order_seq_cst);
         }
     }
-    section(section const&) = delete;
-    section& operator=(section const&) = delete;
-    ~section() { me_.sections.store(count_ + 1, std::memory_order_release); }
+    owner_section(owner_section const&) = delete;
+    owner_section& operator=(owner_section const&) = delete;
+    ~owner_section() { me_.sections.store(count_ + 1, std::memory_order_release); }
 
 private:
-    thread_record& me_;
+    thread_slot& me_;
     std::uint64_t const count_;
 };
 
-/// Waits until `other` has left the section that it may be in. Call it after heavy_fence.
-void see_section_end(thread_record const& other) noexcept;
+/// Waits until `other` has left the section that it may be in. Call it after asymmetric_fence_heavy.
+void wait_for_owner_section(thread_slot const& other) noexcept;
 
 }  // namespace cuota::inline v0::detail
 
@@ -109,65 +109,66 @@ CUOTA_INLINE void thread_registry::begin_child() noexcept {
     thread_registry& all = instance();
     ::new (&all.guard) mutex;
     all.free = nullptr;
-    this_thread_record() = nullptr;
+    this_thread_slot() = nullptr;
 }
 
-CUOTA_INLINE thread_record* thread_registry::enter() noexcept {
+CUOTA_INLINE thread_slot* thread_registry::enter() noexcept {
     std::lock_guard const lock{guard};
-    if (thread_record* const used = free) {
+    if (thread_slot* const used = free) {
         free = used->next_free;
         return used;
     }
-    auto* const fresh = new (std::nothrow) thread_record;
+    auto* const fresh = new (std::nothrow) thread_slot;
     if (fresh) fresh->index = made++;
     return fresh;
 }
 
-CUOTA_INLINE void thread_registry::leave(thread_record* record) noexcept {
+CUOTA_INLINE void thread_registry::leave(thread_slot* record) noexcept {
     std::lock_guard const lock{guard};
     record->next_free = free;
     free = record;
 }
 
-CUOTA_INLINE hidden_thread::hidden_thread() noexcept : mine_{std::exchange(this_thread_record(), nullptr)} {
+CUOTA_INLINE disable_thread_cache::disable_thread_cache() noexcept
+    : mine_{std::exchange(this_thread_slot(), nullptr)} {
     is_hidden() = true;
 }
 
-CUOTA_INLINE hidden_thread::~hidden_thread() {
+CUOTA_INLINE disable_thread_cache::~disable_thread_cache() {
     is_hidden() = false;
-    this_thread_record() = mine_;
+    this_thread_slot() = mine_;
 }
 
-CUOTA_INLINE bool& hidden_thread::is_hidden() noexcept {
+CUOTA_INLINE bool& disable_thread_cache::is_hidden() noexcept {
     static constinit thread_local bool hidden = false;
     return hidden;
 }
 
-CUOTA_INLINE thread_record* enrol_thread() noexcept {
+CUOTA_INLINE thread_slot* register_thread() noexcept {
     enum class stage : unsigned char { before, enrolled, ended };
     static constinit thread_local stage now = stage::before;
     struct at_thread_end {
         ~at_thread_end() {
             now = stage::ended;
-            if (thread_record* const mine = this_thread_record()) thread_registry::instance().leave(mine);
-            this_thread_record() = nullptr;
+            if (thread_slot* const mine = this_thread_slot()) thread_registry::instance().leave(mine);
+            this_thread_slot() = nullptr;
         }
     };
-    if (now == stage::ended || hidden_thread::is_hidden()) return nullptr;
+    if (now == stage::ended || disable_thread_cache::is_hidden()) return nullptr;
     static thread_local at_thread_end const goodbye;
     (void)goodbye;
     now = stage::enrolled;
-    if (!this_thread_record()) this_thread_record() = thread_registry::instance().enter();
-    return this_thread_record();
+    if (!this_thread_slot()) this_thread_slot() = thread_registry::instance().enter();
+    return this_thread_slot();
 }
 
-CUOTA_INLINE thread_record* this_thread() noexcept {
-    if (thread_record* const mine = this_thread_record()) [[likely]]
+CUOTA_INLINE thread_slot* this_thread() noexcept {
+    if (thread_slot* const mine = this_thread_slot()) [[likely]]
         return mine;
-    return enrol_thread();
+    return register_thread();
 }
 
-CUOTA_INLINE void see_section_end(thread_record const& other) noexcept {
+CUOTA_INLINE void wait_for_owner_section(thread_slot const& other) noexcept {
     auto const seen = other.sections.load(std::memory_order_seq_cst);
     if (seen % 2 != 0) wait_while(other.sections, seen);
 }

@@ -14,33 +14,33 @@ namespace cuota::inline v0::detail {
 /// Base of objects that one thread, the owner, uses without a lock, and that others may revoke under one.
 ///
 /// Owner:     enters a section, then uses the object only if `is_mine`.
-/// Collector: any other access, under the lock: clears the ownership, fences (`heavy_fence`, where fences are asymmetric) and
-///            waits for the owner's section (`see_section_end`) before it reads. The owner under the lock need not wait.
-class thread_tenure {
+/// Collector: any other access, under the lock: clears the ownership, fences (`asymmetric_fence_heavy`, where fences are asymmetric) and
+///            waits for the owner's section (`wait_for_owner_section`) before it reads. The owner under the lock need not wait.
+class biased_ownership {
 public:
     /// Whether to start a new ownership: false for a number of calls (a backoff) after revocations that came too early for it to pay.
-    [[nodiscard]] bool pays() noexcept;
-    void begin_tenure(thread_record& me) noexcept;
+    [[nodiscard]] bool should_bias() noexcept;
+    void begin_bias(thread_slot& me) noexcept;
     void close() noexcept { owner_.store(nullptr, std::memory_order_seq_cst); }
     /// Records a revocation by another thread. An owner that has since entered and left 2048 sections or more, of any object, may own it
     /// again at once; otherwise the backoff doubles.
-    void note_collected() noexcept;
+    void note_revocation() noexcept;
 
     /// Returns the last owner. Requires the lock.
-    [[nodiscard]] thread_record const* holder() const noexcept { return holder_; }
+    [[nodiscard]] thread_slot const* holder() const noexcept { return holder_; }
     /// Call it as the owner or under the lock.
-    [[nodiscard]] bool is_of(thread_record const& who) const noexcept;
+    [[nodiscard]] bool is_of(thread_slot const& who) const noexcept;
 
 protected:
     /// Call it in a section of `me`.
-    [[nodiscard]] bool is_mine(thread_record const& me) const noexcept;
+    [[nodiscard]] bool is_mine(thread_slot const& me) const noexcept;
     /// Validates an optimistic read: returns true if `me` owns the object now. Only the owner can start its ownership, so it owned the
     /// object during the read too.
-    [[nodiscard]] bool was_mine(thread_record const& me) const noexcept;
+    [[nodiscard]] bool was_mine(thread_slot const& me) const noexcept;
 
 private:
-    atomic<thread_record const*> owner_ = nullptr;
-    thread_record const* holder_ = nullptr;
+    atomic<thread_slot const*> owner_ = nullptr;
+    thread_slot const* holder_ = nullptr;
     std::uint64_t began_at_ = 0;  // `sections` of the owner at the start of its ownership
     unsigned penalty_ = 0;
     unsigned cooldown_ = 0;
@@ -54,19 +54,19 @@ private:
 
 namespace cuota::inline v0::detail {
 
-CUOTA_INLINE bool thread_tenure::pays() noexcept {
+CUOTA_INLINE bool biased_ownership::should_bias() noexcept {
     if (cooldown_ == 0) return true;
     --cooldown_;
     return false;
 }
 
-CUOTA_INLINE void thread_tenure::begin_tenure(thread_record& me) noexcept {
+CUOTA_INLINE void biased_ownership::begin_bias(thread_slot& me) noexcept {
     holder_ = &me;
     began_at_ = me.sections.load(std::memory_order_relaxed);
     owner_.store(&me, std::memory_order_relaxed);
 }
 
-CUOTA_INLINE void thread_tenure::note_collected() noexcept {
+CUOTA_INLINE void biased_ownership::note_revocation() noexcept {
     constexpr std::uint64_t well = 4096;
     constexpr unsigned at_most = 1023;
     bool const paid = holder_->sections.load(std::memory_order_relaxed) - began_at_ >= well;
@@ -74,15 +74,15 @@ CUOTA_INLINE void thread_tenure::note_collected() noexcept {
     cooldown_ = penalty_;
 }
 
-CUOTA_INLINE bool thread_tenure::is_of(thread_record const& who) const noexcept {
+CUOTA_INLINE bool biased_ownership::is_of(thread_slot const& who) const noexcept {
     return owner_.load(std::memory_order_relaxed) == &who;
 }
 
-CUOTA_INLINE bool thread_tenure::is_mine(thread_record const& me) const noexcept {
+CUOTA_INLINE bool biased_ownership::is_mine(thread_slot const& me) const noexcept {
     return owner_.load(std::memory_order_seq_cst) == &me;
 }
 
-CUOTA_INLINE bool thread_tenure::was_mine(thread_record const& me) const noexcept {
+CUOTA_INLINE bool biased_ownership::was_mine(thread_slot const& me) const noexcept {
     return owner_.load(std::memory_order_acquire) == &me;
 }
 

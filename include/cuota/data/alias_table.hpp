@@ -23,12 +23,12 @@ namespace cuota::inline v0::detail {
 }
 
 /// Integer weights with a sum of at most 2^62, so that derived results are the same on every machine.
-/// Throws: misuse if a weight is negative or not finite, or all are 0.
-struct whole_weights {
+/// Throws: usage_error if a weight is negative or not finite, or all are 0.
+struct integer_weights {
     /// `sampler` is a name for messages.
-    explicit whole_weights(std::span<double const> weights, char const* sampler = "weighted_sampler");
+    explicit integer_weights(std::span<double const> weights, char const* sampler = "weighted_sampler");
 
-    std::vector<std::uint64_t> of;
+    std::vector<std::uint64_t> values;
     std::uint64_t sum = 0;
 };
 
@@ -42,7 +42,7 @@ public:
         std::uint64_t other;  // the sample above
     };
 
-    explicit alias_table(whole_weights const& weights);
+    explicit alias_table(integer_weights const& weights);
 
     [[nodiscard]] std::uint64_t height() const noexcept { return height_; }
     [[nodiscard]] std::span<column const> columns() const noexcept { return columns_; }
@@ -74,34 +74,34 @@ private:
 
 namespace cuota::inline v0::detail {
 
-CUOTA_INLINE whole_weights::whole_weights(std::span<double const> weights, char const* sampler) {
+CUOTA_INLINE integer_weights::integer_weights(std::span<double const> weights, char const* sampler) {
     double all = 0;
     for (std::size_t i = 0; i != weights.size(); ++i) {
         if (!(weights[i] >= 0) || !std::isfinite(weights[i]))
-            throw_misuse("{}: weight {} of sample {} must be finite and not negative",
-                         {sampler, weights[i], i});
+            throw_usage_error("{}: weight {} of sample {} must be finite and not negative",
+                              {sampler, weights[i], i});
         all += weights[i];
     }
     if (!(all > 0) || !std::isfinite(all))
-        throw_misuse("{}: the sum of the weights is {}; it must be finite and above 0", {sampler, all});
+        throw_usage_error("{}: the sum of the weights is {}; it must be finite and above 0", {sampler, all});
     int exponent = 0;
     double const mantissa = std::frexp(all, &exponent);
-    of.reserve(weights.size());
+    values.reserve(weights.size());
     for (double const weight : weights) {
         double const share = std::ldexp(weight, -exponent) / mantissa;
         auto const whole = static_cast<std::uint64_t>(share * 0x1p61);  // leaves room for rounding up
-        of.push_back(whole == 0 && weight > 0 ? 1 : whole);             // positive weights remain positive
-        sum += of.back();
+        values.push_back(whole == 0 && weight > 0 ? 1 : whole);         // positive weights remain positive
+        sum += values.back();
     }
 }
 
-CUOTA_INLINE alias_table::alias_table(whole_weights const& weights)
-    : height_{weights.sum}, columns_(weights.of.size()) {
+CUOTA_INLINE alias_table::alias_table(integer_weights const& weights)
+    : height_{weights.sum}, columns_(weights.values.size()) {
     std::vector<amount> left;
     std::vector<std::size_t> small, large;
     left.reserve(columns_.size());
     for (std::size_t i = 0; i != columns_.size(); ++i) {
-        left.push_back(times_columns(weights.of[i]));
+        left.push_back(times_columns(weights.values[i]));
         (left[i].full == 0 ? small : large).push_back(i);
     }
     while (!small.empty()) {

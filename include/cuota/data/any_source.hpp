@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Type-erased source, so that a loader is not a template.
+/// Type-erased dataset, so that a loader is not a template.
 #pragma once
 
 #include <concepts>
@@ -20,17 +20,17 @@
 
 namespace cuota::inline v0::detail {
 
-/// Holds any source; one indirect call per batch.
-/// Throws: misuse for a ragged field in a source without lengths().
-class any_source {
+/// Holds any dataset; one indirect call per batch.
+/// Throws: usage_error for a ragged field in a dataset without row_counts().
+class any_dataset {
 public:
     template <class S>
-        requires(!std::same_as<S, any_source>)
-    &&source<S> explicit any_source(S from) : inside_{new model<S>{std::move(from)}} {
+        requires(!std::same_as<S, any_dataset>)
+    &&dataset<S> explicit any_dataset(S from) : inside_{new model<S>{std::move(from)}} {
         for (field const& f : fields())
-            if (f.is_ragged && !tells_lengths<S>)
-                throw_misuse("{}: field {} is ragged, but the source has no lengths()",
-                             {name(), field_text(f)});
+            if (f.is_ragged && !has_row_counts<S>)
+                throw_usage_error("{}: field {} is ragged, but the dataset has no row_counts()",
+                                  {name(), field_text(f)});
     }
 
     [[nodiscard]] std::uint64_t size() const { return asked().size(); }
@@ -39,7 +39,8 @@ public:
     void gather(std::span<std::uint64_t const> samples, std::span<std::span<std::byte> const> out,
                 gather_context const& context = {}) const;
     [[nodiscard]] bool can_fill_device_memory() const { return inside_->can_fill_device_memory(); }
-    void lengths(std::size_t k, std::span<std::uint64_t const> samples, std::span<std::uint64_t> out) const;
+    void row_counts(std::size_t k, std::span<std::uint64_t const> samples,
+                    std::span<std::uint64_t> out) const;
 
 private:
     struct base {
@@ -50,9 +51,10 @@ private:
         virtual void gather(std::span<std::uint64_t const>, std::span<std::span<std::byte> const>,
                             gather_context const&) const = 0;
         virtual bool can_fill_device_memory() const = 0;
-        virtual void lengths(std::size_t, std::span<std::uint64_t const>, std::span<std::uint64_t>) const = 0;
+        virtual void row_counts(std::size_t, std::span<std::uint64_t const>,
+                                std::span<std::uint64_t>) const = 0;
     };
-    template <source S>
+    template <dataset S>
     struct model final : base {
         explicit model(S s) : from{std::move(s)} {}
         std::uint64_t size() const override { return from.size(); }
@@ -63,20 +65,20 @@ private:
             gather_in(context, from, samples, out);
         }
         bool can_fill_device_memory() const override { return fills_device_memory<S>; }
-        void lengths(std::size_t k, std::span<std::uint64_t const> samples,
-                     std::span<std::uint64_t> out) const override {
-            if constexpr (tells_lengths<S>) from.lengths(k, samples, out);
-            else throw_misuse("{}: cannot return lengths: no field is ragged", {name()});
+        void row_counts(std::size_t k, std::span<std::uint64_t const> samples,
+                        std::span<std::uint64_t> out) const override {
+            if constexpr (has_row_counts<S>) from.row_counts(k, samples, out);
+            else throw_usage_error("{}: cannot return lengths: no field is ragged", {name()});
         }
         S from;
     };
-    // The program's source is called outside all locks.
+    // The program's dataset is called outside all locks.
     [[nodiscard]] base const& asked() const noexcept {
-        expect_no_region("a source");
+        expect_no_region("a dataset");
         return *inside_;
     }
 
-    sole<base const> inside_;
+    light_unique_ptr<base const> inside_;
 };
 
 }  // namespace cuota::inline v0::detail
@@ -85,15 +87,15 @@ private:
 
 namespace cuota::inline v0::detail {
 
-CUOTA_INLINE void any_source::gather(std::span<std::uint64_t const> samples,
-                                     std::span<std::span<std::byte> const> out,
-                                     gather_context const& context) const {
+CUOTA_INLINE void any_dataset::gather(std::span<std::uint64_t const> samples,
+                                      std::span<std::span<std::byte> const> out,
+                                      gather_context const& context) const {
     asked().gather(samples, out, context);
 }
 
-CUOTA_INLINE void any_source::lengths(std::size_t k, std::span<std::uint64_t const> samples,
-                                      std::span<std::uint64_t> out) const {
-    asked().lengths(k, samples, out);
+CUOTA_INLINE void any_dataset::row_counts(std::size_t k, std::span<std::uint64_t const> samples,
+                                          std::span<std::uint64_t> out) const {
+    asked().row_counts(k, samples, out);
 }
 
 }  // namespace cuota::inline v0::detail

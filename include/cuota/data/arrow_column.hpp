@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Implementation of arrow_source: Arrow columns as fields, and their values' locations.
+/// Implementation of arrow_dataset: Arrow columns as fields, and their values' locations.
 #pragma once
 
 #include <algorithm>
@@ -46,7 +46,7 @@ struct arrow_origin {
 
     [[noreturn]] void refuse(std::string const& why) const {
         if (is_file) throw_data_error(name, 0, "{}", {why});
-        throw_misuse("{}: {}", {name, why});
+        throw_usage_error("{}: {}", {name, why});
     }
     void expect(arrow::Status const& status) const {
         if (!status.ok()) refuse(shown(status.ToString(), 400));
@@ -133,7 +133,7 @@ struct arrow_layout {
         if (found.size() != 1)
             origin.refuse(std::to_string(found.size()) + " columns match " + column_text(name));
         if (std::ranges::find(result, found[0]) != result.end())
-            throw_misuse("{}: {} is named twice", {origin.name, column_text(name)});
+            throw_usage_error("{}: {} is named twice", {origin.name, column_text(name)});
         result.push_back(found[0]);
     }
     if (result.empty()) origin.refuse("no columns");
@@ -308,7 +308,7 @@ public:
     [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
 
     /// Requires a ragged column.
-    void lengths(std::span<std::uint64_t const> samples, std::span<std::uint64_t> out) const noexcept {
+    void row_counts(std::span<std::uint64_t const> samples, std::span<std::uint64_t> out) const noexcept {
         arrow_piece const* now = pieces_.data();
         for (std::size_t i = 0; i != samples.size(); ++i) {
             now = piece_of(samples[i], now);

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Apache Arrow tables as sources, from memory, Arrow or Parquet files. Requires Arrow's C++ library, and Parquet's for from_parquet. In no
-/// umbrella header.
+/// Apache Arrow tables as datasets, from memory, Arrow or Parquet files. Requires Arrow's C++ library, and Parquet's for from_parquet. In
+/// no umbrella header.
 #pragma once
 
 #if !__has_include(<arrow/table.h>)
@@ -52,34 +52,36 @@ enum class arrow_access {
 
 /// Rows of an Arrow table as samples, its columns as fields: all, or those named, in the order of the names.
 ///
-///     auto const from = cuota::arrow_source::from_ipc("train.arrow", {"tokens", "class"});
-///     auto const also = cuota::arrow_source::from_parquet("train.parquet", {"tokens", "class"});
-///     cuota::arrow_source mine{table};
+///     auto const from = cuota::arrow_dataset::from_ipc("train.arrow", {"tokens", "class"});
+///     auto const also = cuota::arrow_dataset::from_parquet("train.parquet", {"tokens", "class"});
+///     cuota::arrow_dataset mine{table};
 ///
 /// bool, integers and floats become elements of the same size, bool a u8 of 0 or 1. A fixed_size_list of these, possibly nested, is an axis
 /// of the shape; a list or large_list of any of these is a ragged field. Strings and binary are ragged bytes, fixed_size_binary an axis of
 /// bytes. Nulls are rejected, also in lists: every sample has a value.
-/// Throws:  for an invalid table, misuse if it is the program's, data_error if from a file; both name the column, which does not exist, has
-///          an unsupported type, a null, another length, or offsets that decrease or exceed its values. misuse for a column named twice.
-/// Threads: as any source; the table's values must not change.
+/// Throws:  for an invalid table, usage_error if it is the program's, data_error if from a file; both name the column, which does not
+///          exist, has an unsupported type, a null, another length, or offsets that decrease or exceed its values. misuse for a column
+///          named twice.
+/// Threads: as any dataset; the table's values must not change.
 /// Cost:    copies share the table, which lives as long as they. A gather copies directly from Arrow's memory, consecutive samples at once,
 ///          and allocates nothing. Opening examines every offset and validity bit.
-class arrow_source {
+class arrow_dataset {
 public:
     /// Uses the named columns, or all; `name` is for messages.
-    explicit arrow_source(std::shared_ptr<arrow::Table const> table,
-                          std::vector<std::string> const& columns = {}, std::string name = "Arrow table")
-        : arrow_source{detail::arrow_origin{std::move(name), false}, std::move(table), columns} {}
+    explicit arrow_dataset(std::shared_ptr<arrow::Table const> table,
+                           std::vector<std::string> const& columns = {}, std::string name = "Arrow table")
+        : arrow_dataset{detail::arrow_origin{std::move(name), false}, std::move(table), columns} {}
 
     /// Opens an Arrow IPC file (Feather version 2), by default memory-mapped. Uncompressed data is read from disk when first gathered. If
-    /// compressed, all columns are decompressed, and the chosen ones stay in host memory while the source lives. Do not modify a mapped
+    /// compressed, all columns are decompressed, and the chosen ones stay in host memory while the dataset lives. Do not modify a mapped
     /// file: truncation terminates the program (SIGBUS). With arrow_access::read, the chosen columns are read into host memory, and the
     /// file is closed on return.
     /// Throws: also data_error for a file that Arrow cannot read or finds invalid (ValidateFull, which reads string columns' text).
-    [[nodiscard]] static arrow_source from_ipc(std::string path, std::vector<std::string> const& columns = {},
-                                               arrow_access how = arrow_access::mapped) {
+    [[nodiscard]] static arrow_dataset from_ipc(std::string path,
+                                                std::vector<std::string> const& columns = {},
+                                                arrow_access how = arrow_access::mapped) {
         detail::arrow_origin const from{std::move(path), true};
-        return opened(from, [&]() -> arrow_source {
+        return opened(from, [&]() -> arrow_dataset {
             std::shared_ptr<arrow::io::RandomAccessFile> file;
             if (how == arrow_access::read) file = from.expect(arrow::io::ReadableFile::Open(from.name));
             else file = from.expect(arrow::io::MemoryMappedFile::Open(from.name, arrow::io::FileMode::READ));
@@ -108,32 +110,33 @@ public:
     }
 
 #if __has_include(<parquet/arrow/reader.h>)
-    /// Reads and decodes a Parquet file. The columns' values are in host memory, uncompressed, while the source lives, perhaps many times
+    /// Reads and decodes a Parquet file. The columns' values are in host memory, uncompressed, while the dataset lives, perhaps many times
     /// the file's size. Available if Parquet's headers are.
     /// Throws: also data_error for a file that Parquet cannot read, or with a table that Arrow finds invalid (ValidateFull).
-    [[nodiscard]] static arrow_source from_parquet(std::string path,
-                                                   std::vector<std::string> const& columns = {}) {
+    [[nodiscard]] static arrow_dataset from_parquet(std::string path,
+                                                    std::vector<std::string> const& columns = {}) {
         detail::arrow_origin const from{std::move(path), true};
-        return opened(from, [&]() -> arrow_source { return decoded(from, columns); });
+        return opened(from, [&]() -> arrow_dataset { return decoded(from, columns); });
     }
 #endif
 
-    /// Copies share the data. A move is a copy, so a moved-from source remains valid.
-    arrow_source(arrow_source const&) noexcept = default;
-    arrow_source& operator=(arrow_source const&) noexcept = default;  ///< shares the data of other
-    ~arrow_source() = default;
+    /// Copies share the data. A move is a copy, so a moved-from dataset remains valid.
+    arrow_dataset(arrow_dataset const&) noexcept = default;
+    arrow_dataset& operator=(arrow_dataset const&) noexcept = default;  ///< shares the data of other
+    ~arrow_dataset() = default;
 
     [[nodiscard]] std::uint64_t size() const noexcept { return state_->size; }  ///< rows of the table
     [[nodiscard]] std::span<field const> fields() const noexcept { return state_->fields; }  ///< the columns
     /// Returns the path, or the constructor's argument.
     [[nodiscard]] std::string const& name() const noexcept { return state_->name; }
 
-    /// Gets the rows per sample of field k. Throws: misuse if it is not ragged, or an index is out of range.
-    void lengths(std::size_t k, std::span<std::uint64_t const> samples, std::span<std::uint64_t> out) const {
-        detail::check_lengths(*this, k, samples, out);
-        state_->columns[k].lengths(samples, out);
+    /// Gets the rows per sample of field k. Throws: usage_error if it is not ragged, or an index is out of range.
+    void row_counts(std::size_t k, std::span<std::uint64_t const> samples,
+                    std::span<std::uint64_t> out) const {
+        detail::check_row_counts(*this, k, samples, out);
+        state_->columns[k].row_counts(samples, out);
     }
-    /// Gathers samples. Throws: misuse, before writing.
+    /// Gathers samples. Throws: usage_error, before writing.
     void gather(std::span<std::uint64_t const> samples, std::span<std::span<std::byte> const> out) const {
         if (!fits(samples, out)) check_gather(*this, samples, out);  // throws with the reason
         if (samples.empty()) return;
@@ -149,8 +152,8 @@ private:
         std::vector<detail::arrow_column> columns{};
     };
 
-    arrow_source(detail::arrow_origin const& from, std::shared_ptr<arrow::Table const> table,
-                 std::vector<std::string> const& columns) {
+    arrow_dataset(detail::arrow_origin const& from, std::shared_ptr<arrow::Table const> table,
+                  std::vector<std::string> const& columns) {
         if (table == nullptr) from.refuse("the table is null");
         state all{.table = std::move(table), .name = from.name};
         all.size = static_cast<std::uint64_t>(all.table->num_rows());
@@ -171,7 +174,7 @@ private:
 
     // If opening fails and the file's actual kind is recognized, throws a data_error that names it.
     template <class Open>
-    [[nodiscard]] static arrow_source opened(detail::arrow_origin const& from, Open const& open) {
+    [[nodiscard]] static arrow_dataset opened(detail::arrow_origin const& from, Open const& open) {
         try {
             return open();
         } catch (data_error const&) {
@@ -185,8 +188,8 @@ private:
     }
 
 #if __has_include(<parquet/arrow/reader.h>)
-    [[nodiscard]] static arrow_source decoded(detail::arrow_origin const& from,
-                                              std::vector<std::string> const& columns) {
+    [[nodiscard]] static arrow_dataset decoded(detail::arrow_origin const& from,
+                                               std::vector<std::string> const& columns) {
         try {
             parquet::arrow::FileReaderBuilder builder;
             from.expect(builder.OpenFile(from.name));
@@ -232,6 +235,6 @@ private:
 
     std::shared_ptr<state const> state_;
 };
-static_assert(source<arrow_source>);
+static_assert(dataset<arrow_dataset>);
 
 }  // namespace cuota::inline v0

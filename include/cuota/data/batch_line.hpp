@@ -22,10 +22,10 @@ namespace cuota::inline v0::detail {
 /// filled once, with samples or a failure; no batch follows a failure. A claim from an ended epoch is recognized by its generation.
 ///
 /// Threads: one at a time. Allocates only on construction.
-class batch_line {
+class batch_reorder_queue {
 public:
     /// `places`: most batches claimed and not yet copied. `slots`: on the device. `room`: capacity of the sample lists.
-    batch_line(std::size_t places, std::size_t slots, sample_list const& room);
+    batch_reorder_queue(std::size_t places, std::size_t slots, sample_list const& room);
 
     // --- epochs: open, then begun, then closed ---
 
@@ -57,14 +57,14 @@ public:
     void ends_here() noexcept { end_ = claim_position_; }
     /// Stores the result of a claimed batch, and swaps its samples with an unused list. Returns false, changing nothing, if the claim's
     /// epoch has ended.
-    bool fill(claim const& mine, std::optional<staging_ring::fill_lease>& filled, sample_list& samples,
+    bool fill(claim const& mine, std::optional<staging_ring::staging_slot>& filled, sample_list& samples,
               std::exception_ptr failure) noexcept;
 
     // --- copies ---
 
     /// A claimed batch: being filled, filled and waiting for its copy, or failed.
     struct pending {
-        std::optional<staging_ring::fill_lease> filled{};
+        std::optional<staging_ring::staging_slot> filled{};
         sample_list samples{};
         std::uint64_t end = 0;  // where its step ends
         std::exception_ptr failure{};
@@ -130,7 +130,8 @@ private:
 
 namespace cuota::inline v0::detail {
 
-CUOTA_INLINE batch_line::batch_line(std::size_t places, std::size_t slots, sample_list const& room)
+CUOTA_INLINE batch_reorder_queue::batch_reorder_queue(std::size_t places, std::size_t slots,
+                                                      sample_list const& room)
     : slots_{slots}, pending_(places) {
     for (pending& p : pending_) p.samples = room;
     free_slots_.reserve(slots);
@@ -138,13 +139,13 @@ CUOTA_INLINE batch_line::batch_line(std::size_t places, std::size_t slots, sampl
     for (std::uint32_t i = 0; i != slots; ++i) free_slots_.push_back(i);
 }
 
-CUOTA_INLINE void batch_line::open() noexcept {
+CUOTA_INLINE void batch_reorder_queue::open() noexcept {
     is_open_ = true;
     claimed_ = copied_ = 0;
     claim_position_ = end_ = 0;
 }
 
-CUOTA_INLINE void batch_line::begin(std::uint64_t position, std::uint64_t end) noexcept {
+CUOTA_INLINE void batch_reorder_queue::begin(std::uint64_t position, std::uint64_t end) noexcept {
     ++generation_;
     delivered_ = 0;
     claim_position_ = position_ = position;
@@ -154,7 +155,7 @@ CUOTA_INLINE void batch_line::begin(std::uint64_t position, std::uint64_t end) n
     for (pending& p : pending_) p.failure = nullptr;
 }
 
-CUOTA_INLINE void batch_line::close() noexcept {
+CUOTA_INLINE void batch_reorder_queue::close() noexcept {
     is_open_ = false;
     ++generation_;
     for (pending& p : pending_) p.filled.reset();
@@ -162,19 +163,21 @@ CUOTA_INLINE void batch_line::close() noexcept {
     ready_.clear();
 }
 
-CUOTA_INLINE std::optional<std::uint64_t> batch_line::next_step(std::uint64_t generation) const noexcept {
+CUOTA_INLINE std::optional<std::uint64_t> batch_reorder_queue::next_step(
+    std::uint64_t generation) const noexcept {
     if (generation != generation_ || !has_work()) return std::nullopt;
     return claim_position_;
 }
 
-CUOTA_INLINE auto batch_line::claim_next(std::uint64_t step_end) noexcept -> claim {
+CUOTA_INLINE auto batch_reorder_queue::claim_next(std::uint64_t step_end) noexcept -> claim {
     claim_position_ = step_end;
     pending_of(claimed_).end = step_end;
     return {generation_, claimed_++};
 }
 
-CUOTA_INLINE bool batch_line::fill(claim const& mine, std::optional<staging_ring::fill_lease>& filled,
-                                   sample_list& samples, std::exception_ptr failure) noexcept {
+CUOTA_INLINE bool batch_reorder_queue::fill(claim const& mine,
+                                            std::optional<staging_ring::staging_slot>& filled,
+                                            sample_list& samples, std::exception_ptr failure) noexcept {
     if (mine.generation != generation_) return false;
     if (failure) is_cut_ = true;  // later batches will not be delivered
     pending& place = pending_of(mine.batch);
@@ -184,7 +187,7 @@ CUOTA_INLINE bool batch_line::fill(claim const& mine, std::optional<staging_ring
     return true;
 }
 
-CUOTA_INLINE auto batch_line::next_copy() noexcept -> std::optional<copy_job> {
+CUOTA_INLINE auto batch_reorder_queue::next_copy() noexcept -> std::optional<copy_job> {
     if (!is_open_ || failure_ || copied_ == claimed_) return std::nullopt;
     pending& next = pending_of(copied_);
     if (next.failure) {
@@ -196,24 +199,24 @@ CUOTA_INLINE auto batch_line::next_copy() noexcept -> std::optional<copy_job> {
     return copy_job{&next, free_slots_.front()};
 }
 
-CUOTA_INLINE void batch_line::copied() noexcept {
+CUOTA_INLINE void batch_reorder_queue::copied() noexcept {
     ready_.push_back({free_slots_.front(), pending_of(copied_).end});
     free_slots_.erase(free_slots_.begin());
     ++copied_;
 }
 
-CUOTA_INLINE std::exception_ptr batch_line::failure_here() const noexcept {
+CUOTA_INLINE std::exception_ptr batch_reorder_queue::failure_here() const noexcept {
     return delivered_ == copied_ ? failure_ : nullptr;
 }
 
-CUOTA_INLINE auto batch_line::deliver() noexcept -> delivery {
+CUOTA_INLINE auto batch_reorder_queue::deliver() noexcept -> delivery {
     auto const [slot, end] = ready_.front();
     ready_.erase(ready_.begin());
     position_ = end;
     return {slot, delivered_++};
 }
 
-CUOTA_INLINE auto batch_line::pending_of(std::uint64_t batch) noexcept -> pending& {
+CUOTA_INLINE auto batch_reorder_queue::pending_of(std::uint64_t batch) noexcept -> pending& {
     return pending_[static_cast<std::size_t>(batch % pending_.size())];
 }
 

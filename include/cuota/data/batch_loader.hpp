@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Loads a source into device memory, batch by batch.
+/// Loads a dataset into device memory, batch by batch.
 #pragma once
 
 #include <cstddef>
@@ -27,7 +27,7 @@
 
 namespace cuota::inline v0 {
 
-/// One pass over a loader's source: a move-only, single-pass range of batches.
+/// One pass over a loader's dataset: a move-only, single-pass range of batches.
 ///
 /// Leaving early is allowed: batches read ahead are dropped, and the loader is ready for another epoch.
 /// Order:   batches arrive in epoch order, whichever worker read them.
@@ -59,18 +59,18 @@ public:
         epoch_range* range_;
     };
 
-    /// Moves the epoch and its waiting batch. Using `other` afterwards throws misuse.
+    /// Moves the epoch and its waiting batch. Using `other` afterwards throws usage_error.
     epoch_range(epoch_range&& other) noexcept;
     epoch_range& operator=(epoch_range&&) = delete;  // epochs are started, not assigned
     ~epoch_range();
 
     /// Returns the next batch, or nullopt at the end of the epoch or after a stop request. Blocks the host until its copy is enqueued.
-    /// Throws: data_error or any other error of reading or copying this batch, in order, and again at each further call; misuse if the
+    /// Throws: data_error or any other error of reading or copying this batch, in order, and again at each further call; usage_error if the
     /// caller holds every device slot, or the loader was destroyed.
     [[nodiscard]] std::optional<batch> next();
 
-    /// Blocks the host, for at most `most`, until `next` would return or throw immediately; returns whether it would. Throws: misuse after
-    /// being moved from.
+    /// Blocks the host, for at most `most`, until `next` would return or throw immediately; returns whether it would. Throws: usage_error
+    /// after being moved from.
     [[nodiscard]] bool wait_for(std::chrono::nanoseconds most);
 
     /// Starts a range-based for loop. Throws: as next.
@@ -79,18 +79,18 @@ public:
 
 private:
     friend class batch_loader;
-    epoch_range(shared<detail::loader_engine> engine, stop_signal stop) noexcept;
+    epoch_range(detail::intrusive_ptr<detail::loader_engine> engine, stop_signal stop) noexcept;
 
     [[nodiscard]] detail::loader_engine& checked_engine() const;
     void advance();
 
-    shared<detail::loader_engine> engine_;
+    detail::intrusive_ptr<detail::loader_engine> engine_;
     stop_signal stop_;
-    progress_line progress_;
+    progress_bar progress_;
     std::optional<batch> current_;
 };
 
-/// Streams a source to the current device in batches, through reused pinned slots.
+/// Streams a dataset to the current device in batches, through reused pinned slots.
 ///
 /// While one batch is computed on, the next is copied and later ones are read. All device and pinned memory is planned (`plan_loader`),
 /// charged and allocated on construction; nothing is allocated later. With a `reclaim_priority`, memory of a budget that is short is freed
@@ -105,62 +105,62 @@ private:
 ///          trigger reclaim, stop an epoch, or call state and stats. No capture in progress is invalidated. Destroy a batch outside
 ///          captures of the streams that used it: if it is destroyed in a foreign one (docs/streams_and_leases.md), the epoch fails with
 ///          misuse when the slot is refilled.
-/// Throws:  on construction budget_exceeded (with the largest fitting batch) or out_of_memory; misuse for invalid options; cuda_error. On
-///          failure, nothing is held.
+/// Throws:  on construction budget_exceeded (with the largest fitting batch) or out_of_memory; usage_error for invalid options; cuda_error.
+///          On failure, nothing is held.
 ///
 /// The destructor stops and joins the workers, within at most one read, and reports errors, which `close` throws. Batches stay valid. In a
-/// forked child, every use throws misuse and the destructor does nothing.
+/// forked child, every use throws usage_error and the destructor does nothing.
 /// Example: examples/train.cpp
 class batch_loader {
 public:
     using options = loader_options;  ///< the loader's options
 
-    /// Allocates the memory of `plan` and starts the workers; reads nothing yet. Keeps the source until destroyed.
-    template <source S>
-    batch_loader(S from, options const& how, place where = place::here())
-        : batch_loader{detail::any_source{std::move(from)}, how, where} {}
-    /// Moves the loader; its epochs and batches stay valid. Using `other` afterwards throws misuse.
+    /// Allocates the memory of `plan` and starts the workers; reads nothing yet. Keeps the dataset until destroyed.
+    template <dataset S>
+    batch_loader(S from, options const& how, source_location where = source_location::current())
+        : batch_loader{detail::any_dataset{std::move(from)}, how, where} {}
+    /// Moves the loader; its epochs and batches stay valid. Using `other` afterwards throws usage_error.
     batch_loader(batch_loader&& other) noexcept = default;
     /// Shuts the current loader down, then moves as above.
     batch_loader& operator=(batch_loader&& other) noexcept;
     ~batch_loader() { shut_down(); }
 
     /// Starts an epoch. Any thread may end it by a stop request, which wakes `next`; no more batches are delivered.
-    /// Throws: misuse while another epoch is running; as on construction, if memory released between epochs cannot be reallocated. The
+    /// Throws: usage_error while another epoch is running; as on construction, if memory released between epochs cannot be reallocated. The
     /// loader is unchanged, and the call may be repeated.
     [[nodiscard]] epoch_range epoch(std::uint64_t number, stop_signal stop = {},
-                                    place where = place::here()) &;
+                                    source_location where = source_location::current()) &;
     /// Resumes from a `state`, with the first undelivered batch, regardless of read-ahead. The number of workers and processes and the
     /// batch size may differ.
-    /// Cost: nothing is read or drawn again. Throws: misuse if the state has another order or number of samples.
+    /// Cost: nothing is read or drawn again. Throws: usage_error if the state has another order or number of samples.
     [[nodiscard]] epoch_range epoch(loader_state const& from, stop_signal stop = {},
-                                    place where = place::here()) &;
+                                    source_location where = source_location::current()) &;
     // The loader would be destroyed before its epoch.
-    epoch_range epoch(std::uint64_t, stop_signal = {}, place = {}) && = delete;
-    epoch_range epoch(loader_state const&, stop_signal = {}, place = {}) && = delete;
+    epoch_range epoch(std::uint64_t, stop_signal = {}, source_location = {}) && = delete;
+    epoch_range epoch(loader_state const&, stop_signal = {}, source_location = {}) && = delete;
     /// Returns the position in the current or last epoch, for epoch(state). Counts delivered batches only, not those read ahead. Resuming a
     /// state from the end of an epoch yields no batches. Throws: errors of the sampler.
-    [[nodiscard]] loader_state state(place where = place::here()) const;
+    [[nodiscard]] loader_state state(source_location where = source_location::current()) const;
     /// Returns the time per stage of that epoch, and thus the bottleneck; stats_text formats it.
     /// Threads: any. Throws: cuda_error if copies are timed (loader_options::time_copies).
-    [[nodiscard]] loader_stats stats(place where = place::here()) const;
+    [[nodiscard]] loader_stats stats(source_location where = source_location::current()) const;
 
     /// Shuts down like the destructor, frees all memory, and throws the errors that the destructor would report.
-    /// Throws: misuse while an epoch is running or a batch lives, in which case the loader continues; cuda_error.
-    void close(place where = place::here());
+    /// Throws: usage_error while an epoch is running or a batch lives, in which case the loader continues; cuda_error.
+    void close(source_location where = source_location::current());
 
     /// Returns the memory allocated on construction, in bytes.
-    [[nodiscard]] loader_plan const& plan(place where = place::here()) const;
-    /// Returns the source's number of samples.
-    [[nodiscard]] std::uint64_t size(place where = place::here()) const;
+    [[nodiscard]] loader_plan const& plan(source_location where = source_location::current()) const;
+    /// Returns the dataset's number of samples.
+    [[nodiscard]] std::uint64_t size(source_location where = source_location::current()) const;
     /// Returns the fields of a batch.
-    [[nodiscard]] std::span<field const> fields(place where = place::here()) const;
+    [[nodiscard]] std::span<field const> fields(source_location where = source_location::current()) const;
 
 private:
-    batch_loader(detail::any_source from, options const& how, place where);
-    [[nodiscard]] detail::loader_engine& checked_engine(place where) const;
+    batch_loader(detail::any_dataset from, options const& how, source_location where);
+    [[nodiscard]] detail::loader_engine& checked_engine(source_location where) const;
     void shut_down() noexcept;
-    shared<detail::loader_engine> engine_;
+    detail::intrusive_ptr<detail::loader_engine> engine_;
 };
 
 }  // namespace cuota::inline v0
@@ -209,13 +209,14 @@ CUOTA_INLINE auto epoch_range::begin() -> iterator {
     return iterator{*this};
 }
 
-CUOTA_INLINE epoch_range::epoch_range(shared<detail::loader_engine> engine, stop_signal stop) noexcept
+CUOTA_INLINE epoch_range::epoch_range(detail::intrusive_ptr<detail::loader_engine> engine,
+                                      stop_signal stop) noexcept
     : engine_{std::move(engine)},
       stop_{std::move(stop)},
       progress_{engine_->shows_progress() ? stderr : nullptr} {}
 
 CUOTA_INLINE detail::loader_engine& epoch_range::checked_engine() const {
-    if (!engine_) detail::throw_misuse("an epoch was used after it was moved from");
+    if (!engine_) detail::throw_usage_error("an epoch was used after it was moved from");
     engine_->expect_usable({});
     return *engine_;
 }
@@ -225,8 +226,8 @@ CUOTA_INLINE void epoch_range::advance() {
     current_ = next();
 }
 
-CUOTA_INLINE batch_loader::batch_loader(detail::any_source from, options const& how, place where)
-    : engine_{shared<detail::loader_engine>::make(std::move(from), how, where)} {}
+CUOTA_INLINE batch_loader::batch_loader(detail::any_dataset from, options const& how, source_location where)
+    : engine_{detail::intrusive_ptr<detail::loader_engine>::make(std::move(from), how, where)} {}
 
 CUOTA_INLINE batch_loader& batch_loader::operator=(batch_loader&& other) noexcept {
     if (this != &other) {
@@ -236,26 +237,33 @@ CUOTA_INLINE batch_loader& batch_loader::operator=(batch_loader&& other) noexcep
     return *this;
 }
 
-CUOTA_INLINE epoch_range batch_loader::epoch(std::uint64_t number, stop_signal stop, place where) & {
+CUOTA_INLINE epoch_range batch_loader::epoch(std::uint64_t number, stop_signal stop,
+                                             source_location where) & {
     checked_engine(where).start_epoch(number, 0, where);
     return epoch_range{engine_, std::move(stop)};
 }
 
-CUOTA_INLINE epoch_range batch_loader::epoch(loader_state const& from, stop_signal stop, place where) & {
+CUOTA_INLINE epoch_range batch_loader::epoch(loader_state const& from, stop_signal stop,
+                                             source_location where) & {
     if (from.order != checked_engine(where).order_id())
-        detail::throw_misuse(where,
-                             "loader of {}: cannot resume: the saved state was made with a different sampler "
-                             "or number of samples",
-                             {engine_->name()});
+        detail::throw_usage_error(
+            where,
+            "loader of {}: cannot resume: the saved state was made with a different sampler "
+            "or number of samples",
+            {engine_->name()});
     engine_->start_epoch(from.epoch, from.position, where);
     return epoch_range{engine_, std::move(stop)};
 }
 
-CUOTA_INLINE loader_state batch_loader::state(place where) const { return checked_engine(where).state(); }
+CUOTA_INLINE loader_state batch_loader::state(source_location where) const {
+    return checked_engine(where).state();
+}
 
-CUOTA_INLINE loader_stats batch_loader::stats(place where) const { return checked_engine(where).stats(); }
+CUOTA_INLINE loader_stats batch_loader::stats(source_location where) const {
+    return checked_engine(where).stats();
+}
 
-CUOTA_INLINE void batch_loader::close(place where) {
+CUOTA_INLINE void batch_loader::close(source_location where) {
     checked_engine(where).expect_unused(where);
     detail::kept_error const met;
     shut_down();
@@ -263,16 +271,20 @@ CUOTA_INLINE void batch_loader::close(place where) {
     met.rethrow();
 }
 
-CUOTA_INLINE loader_plan const& batch_loader::plan(place where) const { return checked_engine(where).plan(); }
+CUOTA_INLINE loader_plan const& batch_loader::plan(source_location where) const {
+    return checked_engine(where).plan();
+}
 
-CUOTA_INLINE std::uint64_t batch_loader::size(place where) const { return checked_engine(where).size(); }
+CUOTA_INLINE std::uint64_t batch_loader::size(source_location where) const {
+    return checked_engine(where).size();
+}
 
-CUOTA_INLINE std::span<field const> batch_loader::fields(place where) const {
+CUOTA_INLINE std::span<field const> batch_loader::fields(source_location where) const {
     return checked_engine(where).delivered_fields();
 }
 
-CUOTA_INLINE detail::loader_engine& batch_loader::checked_engine(place where) const {
-    if (!engine_) detail::throw_misuse(where, "a loader was used after it was closed or moved from");
+CUOTA_INLINE detail::loader_engine& batch_loader::checked_engine(source_location where) const {
+    if (!engine_) detail::throw_usage_error(where, "a loader was used after it was closed or moved from");
     engine_->expect_usable(where);
     return *engine_;
 }

@@ -22,15 +22,15 @@
 
 namespace cuota::inline v0::detail {
 
-/// State of one worker; allocates only on construction. Throws: errors of the program's sampler and source.
+/// State of one worker; allocates only on construction. Throws: errors of the program's sampler and dataset.
 class batch_reader {
 public:
-    batch_reader(loader_shape const& shape, any_source const& from);
+    batch_reader(loader_config const& shape, any_dataset const& from);
 
     /// Draws the samples at known positions.
-    void draw(std::uint64_t epoch, dealt_batch const& at, worker_times& taken);
-    /// Draws the step at `position`, which ends according to its rows: row_deal::next.
-    [[nodiscard]] std::optional<dealt_batch> draw_rows(std::uint64_t epoch, std::uint64_t position,
+    void draw(std::uint64_t epoch, batch_slice const& at, worker_times& taken);
+    /// Draws the step at `position`, which ends according to its rows: row_batcher::next.
+    [[nodiscard]] std::optional<batch_slice> draw_rows(std::uint64_t epoch, std::uint64_t position,
                                                        worker_times& taken);
 
     void fill(std::span<std::byte> slot, worker_times& taken);
@@ -39,8 +39,8 @@ public:
     [[nodiscard]] sample_list& samples() noexcept { return samples_; }
 
 private:
-    loader_shape const* shape_;
-    any_source const* from_;
+    loader_config const* shape_;
+    any_dataset const* from_;
     gather_context context_;  // for the samples drawn last
     sample_list samples_;
     sample_list of_others_;  // the other processes' batches in the same step
@@ -53,32 +53,32 @@ private:
 
 namespace cuota::inline v0::detail {
 
-CUOTA_INLINE batch_reader::batch_reader(loader_shape const& shape, any_source const& from)
+CUOTA_INLINE batch_reader::batch_reader(loader_config const& shape, any_dataset const& from)
     : shape_{&shape},
       from_{&from},
       context_{0, shape.seed},
       samples_{shape.list_with_room()},
-      of_others_{shape.options.part.world > 1 ? samples_ : sample_list{}},
+      of_others_{shape.options.shard.world_size > 1 ? samples_ : sample_list{}},
       out_(shape.fields.size()) {}
 
-CUOTA_INLINE void batch_reader::draw(std::uint64_t epoch, dealt_batch const& at, worker_times& taken) {
+CUOTA_INLINE void batch_reader::draw(std::uint64_t epoch, batch_slice const& at, worker_times& taken) {
     stopwatch const time{taken.drawing};
     context_.epoch = epoch;
     samples_.numbers.resize(static_cast<std::size_t>(at.count));  // within capacity
     shape_->draw(epoch, at.first, samples_.numbers);
 }
 
-CUOTA_INLINE std::optional<dealt_batch> batch_reader::draw_rows(std::uint64_t epoch, std::uint64_t position,
+CUOTA_INLINE std::optional<batch_slice> batch_reader::draw_rows(std::uint64_t epoch, std::uint64_t position,
                                                                 worker_times& taken) {
     stopwatch const time{taken.drawing};
     context_.epoch = epoch;
-    return row_deal{*shape_, *from_}.next(epoch, position, samples_, of_others_);
+    return row_batcher{*shape_, *from_}.next(epoch, position, samples_, of_others_);
 }
 
 CUOTA_INLINE void batch_reader::fill(std::span<std::byte> slot, worker_times& taken) {
     stopwatch const time{taken.reading};
-    slot_places const places{shape_->fields, samples_};
-    auto const room = [&](slot_place part) { return slot.subspan(part.begin, part.size); };
+    slot_parts const places{shape_->fields, samples_};
+    auto const room = [&](slot_part part) { return slot.subspan(part.begin, part.size); };
     for (std::size_t j = 0; j != samples_.row_offsets.size(); ++j)
         if (auto const& offsets = samples_.row_offsets[j]; !offsets.empty())
             std::memcpy(room(places.row_offsets(j)).data(), offsets.data(),

@@ -12,7 +12,7 @@
 
 namespace cuota::inline v0::detail {
 
-/// Throws misuse if the calling thread is in a `capture`. Called for threads without a thread record; a capturing thread has none.
+/// Throws usage_error if the calling thread is in a `capture`. Called for threads without a thread record; a capturing thread has none.
 [[gnu::cold]] void refuse_batch_in_capture();
 
 }  // namespace cuota::inline v0::detail
@@ -22,8 +22,8 @@ namespace cuota::inline v0::inline CUOTA_VIEWS {
 /// One field of a batch in device memory: returned by `batch::view`, valid while the batch lives.
 ///
 /// Converts to device_span as a kernel argument. A graph may be launched after the batch is destroyed, when its slot holds other samples.
-/// So every access to the elements throws misuse while the calling thread is in a `capture`, even through an older view: copy the batch to
-/// a buffer of the graph before each launch. A device_span obtained before the capture is not checked.
+/// So every access to the elements throws usage_error while the calling thread is in a `capture`, even through an older view: copy the
+/// batch to a buffer of the graph before each launch. A device_span obtained before the capture is not checked.
 /// Threads: as device_span. Cost: as device_span, plus one load per conversion.
 /// Example: examples/first.cpp
 template <class T>
@@ -32,11 +32,11 @@ public:
     /// Constructs a view; used by the library.
     explicit batch_view(device_span<T const> elements) noexcept : elements_{elements} {}
 
-    /// Converts to a kernel argument. Throws: misuse during a `capture` by this thread.
+    /// Converts to a kernel argument. Throws: usage_error during a `capture` by this thread.
     operator device_span<T const>() const { return span(); }
     /// Same as the conversion.
     [[nodiscard]] device_span<T const> span() const {
-        if (!detail::this_thread_record()) [[unlikely]]
+        if (!detail::this_thread_slot()) [[unlikely]]
             detail::refuse_batch_in_capture();
         return elements_;
     }
@@ -45,7 +45,7 @@ public:
     [[nodiscard]] std::size_t size() const noexcept { return elements_.size(); }    ///< number of elements
     [[nodiscard]] std::size_t bytes() const noexcept { return elements_.bytes(); }  ///< size() * sizeof(T)
     [[nodiscard]] bool is_empty() const noexcept { return elements_.is_empty(); }   ///< size() == 0
-    /// Returns [offset, offset + count). Throws: misuse if out of range; as span.
+    /// Returns [offset, offset + count). Throws: usage_error if out of range; as span.
     [[nodiscard]] device_span<T const> subspan(std::size_t offset, std::size_t count) const {
         return span().subspan(offset, count);
     }
@@ -69,8 +69,9 @@ namespace cuota::inline v0::detail {
 
 CUOTA_INLINE void refuse_batch_in_capture() {
     if (capture_scope::here())
-        throw_misuse("batch view: not allowed in a capture; copy the batch to a buffer of the graph before "
-                     "each launch");
+        throw_usage_error(
+            "batch view: not allowed in a capture; copy the batch to a buffer of the graph before "
+            "each launch");
 }
 
 }  // namespace cuota::inline v0::detail

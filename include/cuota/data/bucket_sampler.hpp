@@ -20,16 +20,16 @@ namespace cuota::inline v0 {
 
 namespace detail {
 
-[[nodiscard]] std::vector<std::uint64_t> all_lengths(void const* from, lengths_call ask, std::size_t field,
+[[nodiscard]] std::vector<std::uint64_t> all_lengths(void const* from, row_counts_call ask, std::size_t field,
                                                      std::size_t count);
 
 }  // namespace detail
 
-/// Returns the rows of each sample in a ragged field, for a bucket_sampler or to choose loader_options::rows.
-/// Throws:  misuse if the field is not ragged; errors of the source.
-/// Threads: any. Cost: one call of `lengths` per 1024 samples; 8 bytes per sample.
-template <source S>
-    requires detail::tells_lengths<S>
+/// Returns the rows of each sample in a ragged field, for a bucket_sampler or to choose loader_options::max_rows.
+/// Throws:  usage_error if the field is not ragged; errors of the dataset.
+/// Threads: any. Cost: one call of `row_counts` per 1024 samples; 8 bytes per sample.
+template <dataset S>
+    requires detail::has_row_counts<S>
 [[nodiscard]] std::vector<std::uint64_t> sample_lengths(S const& from, std::size_t field = 0) {
     return detail::all_lengths(std::addressof(from), &detail::lengths_of<S>, field,
                                static_cast<std::size_t>(from.size()));
@@ -39,28 +39,28 @@ template <source S>
 /// are shuffled anew in each epoch. A batch has samples of similar length, so little is padded; yet batches differ between epochs, and long
 /// samples occur early as often as late.
 ///
-/// If `bucket` equals or divides loader_options::batch, and divides `window`, each batch consists of whole buckets. Large windows pad less
-/// and mix less; about 50 batches per window are usual.
+/// If `bucket` equals or divides loader_options::batch_size, and divides `window`, each batch consists of whole buckets. Large windows pad
+/// less and mix less; about 50 batches per window are usual.
 /// Threads: any; the first to draw from a window sorts it, while others wait.
-/// Throws:  misuse on construction if window or bucket is 0, or bucket > window.
+/// Throws:  usage_error on construction if window or bucket is 0, or bucket > window.
 /// Cost:    8 bytes per sample, shared by copies, and 40 per sample of a window; log(window) time per sample. Drawing does not allocate.
-/// Example: loader_options{.batch = 64, .rows = 8192, .sampler = cuota::bucket_sampler{1, sample_lengths(texts), 3200, 64}}
+/// Example: loader_options{.batch_size = 64, .max_rows = 8192, .sampler = cuota::bucket_sampler{1, sample_lengths(texts), 3200, 64}}
 class bucket_sampler {
 public:
-    /// Takes one length per sample of the source, in any unit: sample_lengths.
+    /// Takes one length per sample of the dataset, in any unit: sample_lengths.
     bucket_sampler(std::uint64_t seed, std::vector<std::uint64_t> lengths, std::uint64_t window,
                    std::uint64_t bucket);
 
-    /// Returns n. Throws: misuse if n differs from the number of lengths.
+    /// Returns n. Throws: usage_error if n differs from the number of lengths.
     [[nodiscard]] std::uint64_t size(std::uint64_t n) const;
-    /// Takes a lock, held while a window is sorted unless it is one of the last two. Throws: misuse in a forked child.
+    /// Takes a lock, held while a window is sorted unless it is one of the last two. Throws: usage_error in a forked child.
     void draw(std::uint64_t, std::uint64_t epoch, std::uint64_t first, std::span<std::uint64_t> out) const;
     /// Returns a hash of seed, lengths, window and bucket.
     [[nodiscard]] std::uint64_t fingerprint() const noexcept;
 
 private:
     struct facts;
-    shared_value<facts> shared_;
+    detail::light_shared_ptr<facts> shared_;
 };
 
 }  // namespace cuota::inline v0
@@ -79,7 +79,7 @@ namespace cuota::inline v0 {
 
 static_assert(sampler<bucket_sampler>);
 
-CUOTA_INLINE std::vector<std::uint64_t> detail::all_lengths(void const* from, lengths_call ask,
+CUOTA_INLINE std::vector<std::uint64_t> detail::all_lengths(void const* from, row_counts_call ask,
                                                             std::size_t field, std::size_t count) {
     std::vector<std::uint64_t> lengths(count);
     std::array<std::uint64_t, 1024> samples;
@@ -130,11 +130,11 @@ private:
 
 CUOTA_INLINE bucket_sampler::bucket_sampler(std::uint64_t seed, std::vector<std::uint64_t> lengths,
                                             std::uint64_t window, std::uint64_t bucket)
-    : shared_{shared_value<facts>::make(seed, std::move(lengths), window, bucket)} {}
+    : shared_{detail::light_shared_ptr<facts>::make(seed, std::move(lengths), window, bucket)} {}
 
 CUOTA_INLINE std::uint64_t bucket_sampler::size(std::uint64_t n) const {
     if (n != shared_->lengths.size())
-        detail::throw_misuse(
+        detail::throw_usage_error(
             "bucket_sampler: number of lengths does not match: {} for {}",
             {detail::counted(shared_->lengths.size(), "lengths"), detail::counted(n, "samples")});
     return n;
@@ -164,8 +164,8 @@ CUOTA_INLINE bucket_sampler::facts::facts(std::uint64_t seed_, std::vector<std::
       bucket{bucket_},
       fingerprint{detail::fingerprint_of({7, seed, window, bucket})} {
     if (bucket == 0 || bucket > window_)
-        detail::throw_misuse("bucket_sampler: a bucket of {} is out of range: 1 to the window's {}",
-                             {detail::counted(bucket, "samples"), window_});
+        detail::throw_usage_error("bucket_sampler: a bucket of {} is out of range: 1 to the window's {}",
+                                  {detail::counted(bucket, "samples"), window_});
     for (std::uint64_t const length : lengths) fingerprint = detail::fingerprint_of({fingerprint, length});
     auto const most = static_cast<std::size_t>(std::min<std::uint64_t>(window, lengths.size()));
     sorted_.reserve(most);

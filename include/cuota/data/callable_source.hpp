@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// A function as a source, for generated or program-decoded samples.
+/// A function as a dataset, for generated or program-decoded samples.
 #pragma once
 
 #include <cstddef>
@@ -39,7 +39,7 @@ concept gathers_by_context = requires(F const& fill, std::span<std::uint64_t con
 /// `size` samples of the given fields; a gather is one call of `fill(samples, out)`. Indices are below `size`; out[k] has exactly the size
 /// of field k of these samples, contiguous in the order of `samples`. Copies share the function.
 ///
-///     cuota::callable_source squares{"squares", 1000, {{"x", cuota::element_type::u64}},
+///     cuota::callable_dataset squares{"squares", 1000, {{"x", cuota::element_type::u64}},
 ///                                    [](std::span<std::uint64_t const> samples, std::span<std::span<std::byte> const> out) {
 ///         for (std::size_t i = 0; i != samples.size(); ++i) {
 ///             std::uint64_t const square = samples[i] * samples[i];
@@ -49,21 +49,22 @@ concept gathers_by_context = requires(F const& fill, std::span<std::uint64_t con
 ///
 /// With a gather_context, `fill(samples, out, context)` can produce other samples in each epoch: random crops, noise.
 /// Threads: the function is called as const, by any number of threads concurrently.
-/// Throws:  misuse for no fields, or an empty or ragged one; gather: misuse before the call; exceptions of the function.
+/// Throws:  usage_error for no fields, or an empty or ragged one; gather: misuse before the call; exceptions of the function.
 /// Cost:    the function's; no allocations.
 template <class Fill>
     requires(detail::gathers<Fill> || detail::gathers_by_context<Fill>)
-class callable_source {
+class callable_dataset {
 public:
-    /// Stores the function, shared by copies of the source.
-    callable_source(std::string name, std::uint64_t size, std::vector<field> fields, Fill fill)
-        : state_{shared_value<state const>::make(
+    /// Stores the function, shared by copies of the dataset.
+    callable_dataset(std::string name, std::uint64_t size, std::vector<field> fields, Fill fill)
+        : state_{detail::light_shared_ptr<state const>::make(
               state{std::move(name), size, std::move(fields), std::move(fill)})} {
         if (state_->fields.empty())
-            detail::throw_misuse("{}: a source needs at least one field", {state_->name});
-        detail::expect_no_ragged(state_->fields, state_->name + ": callable_source");
+            detail::throw_usage_error("{}: a dataset needs at least one field", {state_->name});
+        detail::expect_no_ragged(state_->fields, state_->name + ": callable_dataset");
         for (field const& f : state_->fields)
-            if (f.bytes() == 0) detail::throw_misuse("{}: field {} is empty", {state_->name, field_text(f)});
+            if (f.bytes() == 0)
+                detail::throw_usage_error("{}: field {} is empty", {state_->name, field_text(f)});
     }
 
     [[nodiscard]] std::uint64_t size() const noexcept { return state_->size; }  ///< samples
@@ -71,7 +72,7 @@ public:
     [[nodiscard]] std::span<field const> fields() const noexcept { return state_->fields; }
     [[nodiscard]] std::string const& name() const noexcept { return state_->name; }  ///< for messages
 
-    /// Calls the function once. Throws: misuse before the call; its exceptions.
+    /// Calls the function once. Throws: usage_error before the call; its exceptions.
     void gather(std::span<std::uint64_t const> samples, std::span<std::span<std::byte> const> out) const {
         check_gather(*this, samples, out);
         if constexpr (detail::gathers_by_context<Fill>) state_->fill(samples, out, gather_context{});
@@ -91,7 +92,7 @@ private:
         std::vector<field> fields;
         Fill fill;
     };
-    shared_value<state const> state_;
+    detail::light_shared_ptr<state const> state_;
 };
 
 }  // namespace cuota::inline v0

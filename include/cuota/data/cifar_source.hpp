@@ -28,29 +28,29 @@ enum class cifar_set {
 
 /// The files as distributed, concatenated. A label is one u8; an image is u8[3, 32, 32]: red, green and blue planes, row-major.
 ///
-///     cuota::cifar_source test{cuota::cifar_set::cifar_10, {"test_batch.bin"}};
+///     cuota::cifar_dataset test{cuota::cifar_set::cifar_10, {"test_batch.bin"}};
 ///
-/// Throws:  data_error, naming the file, if its size is not a whole number of records; misuse for no files. gather: data_error with file,
-///          offset and the sample's index in it, if a label is not a class of the set; so every delivered label is valid.
-/// Cost:    as a raw_source per file, plus a check of each label.
-/// Threads: as any source.
-class cifar_source {
+/// Throws:  data_error, naming the file, if its size is not a whole number of records; usage_error for no files. gather: data_error with
+///          file, offset and the sample's index in it, if a label is not a class of the set; so every delivered label is valid.
+/// Cost:    as a raw_dataset per file, plus a check of each label.
+/// Threads: as any dataset.
+class cifar_dataset {
 public:
     /// Opens the files, in the order of samples.
-    cifar_source(cifar_set set, std::vector<std::string> const& paths);
+    cifar_dataset(cifar_set set, std::vector<std::string> const& paths);
     /// Uses open files; the last copy closes them.
-    cifar_source(cifar_set set, std::span<file const> files);
+    cifar_dataset(cifar_set set, std::span<file const> files);
 
     [[nodiscard]] std::uint64_t size() const noexcept { return files_.size(); }  ///< records of all files
     /// Returns the label fields, then "image".
     [[nodiscard]] std::span<field const> fields() const { return files_.fields(); }
     [[nodiscard]] std::string name() const { return files_.name(); }  ///< the first path, "and 4 more"
 
-    /// Gathers samples, with one read per run in a file. Throws: misuse; data_error, also for invalid labels.
+    /// Gathers samples, with one read per run in a file. Throws: usage_error; data_error, also for invalid labels.
     void gather(std::span<std::uint64_t const> samples, std::span<std::span<std::byte> const> out) const;
 
 private:
-    concat_source files_;
+    concat_dataset files_;
 };
 }  // namespace cuota::inline v0
 
@@ -86,9 +86,9 @@ private:
     [[nodiscard]] data_error no_class(std::uint64_t sample, std::size_t k, unsigned label) const;
 
     std::span<label_field const> labels_;
-    raw_source records_;
+    raw_dataset records_;
 };
-static_assert(source<cifar_file>);
+static_assert(dataset<cifar_file>);
 
 template <class Files>
 [[nodiscard]] std::vector<cifar_file> cifar_parts(cifar_set set, Files const& files) {
@@ -130,16 +130,16 @@ CUOTA_INLINE data_error cifar_file::no_class(std::uint64_t sample, std::size_t k
 
 namespace cuota::inline v0 {
 
-static_assert(source<cifar_source>);
+static_assert(dataset<cifar_dataset>);
 
-CUOTA_INLINE cifar_source::cifar_source(cifar_set set, std::vector<std::string> const& paths)
+CUOTA_INLINE cifar_dataset::cifar_dataset(cifar_set set, std::vector<std::string> const& paths)
     : files_{detail::cifar_parts(set, paths)} {}
 
-CUOTA_INLINE cifar_source::cifar_source(cifar_set set, std::span<file const> files)
+CUOTA_INLINE cifar_dataset::cifar_dataset(cifar_set set, std::span<file const> files)
     : files_{detail::cifar_parts(set, files)} {}
 
-CUOTA_INLINE void cifar_source::gather(std::span<std::uint64_t const> samples,
-                                       std::span<std::span<std::byte> const> out) const {
+CUOTA_INLINE void cifar_dataset::gather(std::span<std::uint64_t const> samples,
+                                        std::span<std::span<std::byte> const> out) const {
     files_.gather(samples, out);
 }
 

@@ -19,13 +19,13 @@
 
 namespace cuota::inline v0 {
 
-/// Conversion of a field's elements x to x * scale + shift, computed in float, or in double if either type has 8 bytes or the source is i32
-/// or u32, and rounded to nearest; for f16 and bf16 via float.
+/// Conversion of a field's elements x to x * scale + offset, computed in float, or in double if either type has 8 bytes or the dataset is
+/// i32 or u32, and rounded to nearest; for f16 and bf16 via float.
 struct conversion {
     std::string field;                    ///< name
     element_type to = element_type::f32;  ///< f16, bf16, f32 or f64
     double scale = 1;                     ///< factor
-    double shift = 0;                     ///< added after scaling
+    double offset = 0;                    ///< added after scaling
 };
 
 namespace detail {
@@ -81,7 +81,7 @@ template <class To, class From>
 }
 
 /// Returns each field's conversion, or nullopt, and updates the types of `fields`.
-/// Throws: misuse for a field that does not exist or is named twice, or an unsupported type; `whose` names the fields' owner.
+/// Throws: usage_error for a field that does not exist or is named twice, or an unsupported type; `whose` names the fields' owner.
 [[nodiscard]] std::vector<std::optional<conversion>> convert_fields(std::vector<field>& fields,
                                                                     std::span<conversion const> wanted,
                                                                     std::string const& whose);
@@ -104,14 +104,14 @@ CUOTA_INLINE std::vector<std::optional<conversion>> convert_fields(std::vector<f
         auto const found =
             std::find_if(fields.begin(), fields.end(), [&](field const& f) { return f.name == c.field; });
         if (found == fields.end())
-            throw_misuse("{}: cannot convert field {}: no such field", {whose, c.field});
+            throw_usage_error("{}: cannot convert field {}: no such field", {whose, c.field});
         std::optional<conversion>& step = steps[static_cast<std::size_t>(found - fields.begin())];
-        if (step) throw_misuse("{}: field {} has more than one conversion", {whose, c.field});
+        if (step) throw_usage_error("{}: field {} has more than one conversion", {whose, c.field});
         bool const can_be = c.to == element_type::f16 || c.to == element_type::bf16 ||
                             c.to == element_type::f32 || c.to == element_type::f64;
         if (!can_be)
-            throw_misuse("{}: field {}: cannot convert to {}; supported: f16, bf16, f32, f64",
-                         {whose, field_text(*found), element_name(c.to)});
+            throw_usage_error("{}: field {}: cannot convert to {}; supported: f16, bf16, f32, f64",
+                              {whose, field_text(*found), element_name(c.to)});
         step = c;
         found->type = c.to;
     }

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// A source's samples in other element types, for instance to transfer fewer bytes.
+/// A dataset's samples in other element types, for instance to transfer fewer bytes.
 #pragma once
 
 #include <cstddef>
@@ -49,39 +49,39 @@ using convert_function = void (*)(std::byte const*, std::byte*, std::size_t, dou
 struct gather_scratch;
 
 /// Pool of scratch buffers, each used by one thread at a time; keeps as many as were in use at once.
-class scratch_shelf {
+class scratch_buffers {
 public:
-    scratch_shelf(std::size_t bytes, std::size_t parts);
-    ~scratch_shelf();
+    scratch_buffers(std::size_t bytes, std::size_t parts);
+    ~scratch_buffers();
 
     class lent {
     public:
-        explicit lent(scratch_shelf& from);
+        explicit lent(scratch_buffers& from);
         lent(lent const&) = delete;  // belongs to one thread
         lent& operator=(lent const&) = delete;
         ~lent();
         [[nodiscard]] gather_scratch& operator*() const noexcept { return *mine_; }
 
     private:
-        scratch_shelf& from_;
-        sole<gather_scratch> mine_;
+        scratch_buffers& from_;
+        light_unique_ptr<gather_scratch> mine_;
     };
 
 private:
-    [[nodiscard]] sole<gather_scratch> take();
-    void put_back(sole<gather_scratch> scratch) noexcept;
+    [[nodiscard]] light_unique_ptr<gather_scratch> take();
+    void put_back(light_unique_ptr<gather_scratch> scratch) noexcept;
 
     std::size_t const bytes_;
     std::size_t const parts_;
     object_lock guard_;
     std::size_t made_ = 0;
-    std::vector<sole<gather_scratch>> free_;
+    std::vector<light_unique_ptr<gather_scratch>> free_;
 };
 
 /// The conversion of each field, a few samples at a time.
 class conversion_steps {
 public:
-    /// Throws: misuse for a ragged field or unsupported conversion.
+    /// Throws: usage_error for a ragged field or unsupported conversion.
     conversion_steps(std::span<field const> from, std::vector<conversion> const& wanted,
                      std::string const& whose);
 
@@ -100,7 +100,7 @@ public:
 private:
     struct step {
         convert_function convert = nullptr;  // null: unchanged
-        std::size_t bytes = 0;               // per sample of the source
+        std::size_t bytes = 0;               // per sample of the dataset
         std::size_t count = 0;
         std::size_t to_bytes = 0;  // per element
         double scale = 1;
@@ -115,29 +115,29 @@ private:
 
 }  // namespace detail
 
-/// A source's samples with some fields converted: floats to half or bfloat16, bytes to floats.
+/// A dataset's samples with some fields converted: floats to half or bfloat16, bytes to floats.
 ///
-///     cuota::converted_source half_size{cuota::npy_source{"images.npy"}, {{"images", cuota::element_type::f16}}};
+///     cuota::converted_dataset half_size{cuota::npy_dataset{"images.npy"}, {{"images", cuota::element_type::f16}}};
 ///
 /// It is better to transfer u8 data unchanged and widen it on the device.
-/// Throws:  misuse for ragged fields (convert the rows, and make a ragged_source of these), a field that does not exist or is named twice,
-///          or a type other than f16, bf16, f32 or f64.
+/// Throws:  usage_error for ragged fields (convert the rows, and make a ragged_dataset of these), a field that does not exist or is named
+///          twice, or a type other than f16, bf16, f32 or f64.
 /// Cost:    a scratch buffer of 256 KiB, or of one sample if larger, per concurrently reading thread, allocated on first use.
-/// Threads: as any source.
-template <source S>
-class converted_source {
+/// Threads: as any dataset.
+template <dataset S>
+class converted_dataset {
 public:
-    /// Stores the source; reads nothing yet.
-    converted_source(S from, std::vector<conversion> const& wanted)
-        : state_{shared_value<state>::make(std::move(from), wanted)} {}
+    /// Stores the dataset; reads nothing yet.
+    converted_dataset(S from, std::vector<conversion> const& wanted)
+        : state_{detail::light_shared_ptr<state>::make(std::move(from), wanted)} {}
 
     [[nodiscard]] std::uint64_t size() const { return state_->from.size(); }  ///< samples
     [[nodiscard]] std::span<field const> fields() const noexcept {
         return state_->steps.fields();
     }                                                                                    ///< as converted
-    [[nodiscard]] std::string name() const { return std::string{state_->from.name()}; }  ///< the source's
+    [[nodiscard]] std::string name() const { return std::string{state_->from.name()}; }  ///< the dataset's
 
-    /// Gathers samples. Throws: misuse; errors of the source; std::bad_alloc for a new scratch buffer.
+    /// Gathers samples. Throws: usage_error; errors of the dataset; std::bad_alloc for a new scratch buffer.
     void gather(std::span<std::uint64_t const> samples, std::span<std::span<std::byte> const> out) const {
         gather_all(samples, out, {});
     }
@@ -152,7 +152,7 @@ private:
                     gather_context const& context) const {
         check_gather(*this, samples, out);
         detail::conversion_steps const& steps = state_->steps;
-        detail::scratch_shelf::lent const lent{state_->shelf};
+        detail::scratch_buffers::lent const lent{state_->shelf};
         for (std::size_t done = 0; done != samples.size();) {
             std::size_t const now = std::min(samples.size() - done, steps.samples_at_once());
             detail::gather_in(context, state_->from, samples.subspan(done, now),
@@ -169,10 +169,10 @@ private:
               shelf{steps.scratch_bytes(), steps.fields().size()} {}
         S from;
         detail::conversion_steps steps;
-        detail::scratch_shelf shelf;
+        detail::scratch_buffers shelf;
     };
 
-    shared_value<state> state_;
+    detail::light_shared_ptr<state> state_;
 };
 
 }  // namespace cuota::inline v0
@@ -201,7 +201,7 @@ CUOTA_INLINE conversion_steps::conversion_steps(std::span<field const> from,
                                                 std::vector<conversion> const& wanted,
                                                 std::string const& whose)
     : fields_{from.begin(), from.end()} {
-    expect_no_ragged(from, "converted_source of " + whose);
+    expect_no_ragged(from, "converted_dataset of " + whose);
     for (field const& f : from)
         steps_.push_back({nullptr, f.bytes(), f.count(), element_bytes(f.type), 1, 0});
     auto const becomes = convert_fields(fields_, wanted, whose);
@@ -211,7 +211,7 @@ CUOTA_INLINE conversion_steps::conversion_steps(std::span<field const> from,
         s.convert = converter(from[k].type, becomes[k]->to);
         s.to_bytes = element_bytes(becomes[k]->to);
         s.scale = becomes[k]->scale;
-        s.shift = becomes[k]->shift;
+        s.shift = becomes[k]->offset;
         sample_bytes_ += s.bytes;
     }
     constexpr std::size_t in_the_cache = std::size_t{256} << 10;
@@ -242,32 +242,32 @@ CUOTA_INLINE void conversion_steps::convert(gather_scratch const& scratch, std::
                       s.scale, s.shift);
 }
 
-CUOTA_INLINE scratch_shelf::scratch_shelf(std::size_t bytes, std::size_t parts)
+CUOTA_INLINE scratch_buffers::scratch_buffers(std::size_t bytes, std::size_t parts)
     : bytes_{bytes}, parts_{parts} {}
 
-CUOTA_INLINE scratch_shelf::~scratch_shelf() = default;
+CUOTA_INLINE scratch_buffers::~scratch_buffers() = default;
 
-CUOTA_INLINE scratch_shelf::lent::lent(scratch_shelf& from) : from_{from}, mine_{from.take()} {}
+CUOTA_INLINE scratch_buffers::lent::lent(scratch_buffers& from) : from_{from}, mine_{from.take()} {}
 
-CUOTA_INLINE scratch_shelf::lent::~lent() { from_.put_back(std::move(mine_)); }
+CUOTA_INLINE scratch_buffers::lent::~lent() { from_.put_back(std::move(mine_)); }
 
-CUOTA_INLINE sole<gather_scratch> scratch_shelf::take() {
+CUOTA_INLINE light_unique_ptr<gather_scratch> scratch_buffers::take() {
     region_lock const lock{guard_};
     if (free_.empty()) {
         free_.reserve(made_ + 1);  // so that put_back cannot fail
-        auto made = sole<gather_scratch>::make();
+        auto made = light_unique_ptr<gather_scratch>::make();
         made->bytes.resize(bytes_);
         made->parts.resize(parts_);
         ++made_;
         return made;
     }
-    sole<gather_scratch> taken = std::move(free_.back());
+    light_unique_ptr<gather_scratch> taken = std::move(free_.back());
     free_.pop_back();
     return taken;
 }
 
-CUOTA_INLINE void scratch_shelf::put_back(sole<gather_scratch> scratch) noexcept {
-    if (guard_.is_of_parent()) return;  // a source forked while it was gathered from
+CUOTA_INLINE void scratch_buffers::put_back(light_unique_ptr<gather_scratch> scratch) noexcept {
+    if (guard_.is_of_parent()) return;  // a dataset forked while it was gathered from
     region_lock const lock{guard_};
     free_.push_back(std::move(scratch));
 }

@@ -18,9 +18,9 @@ namespace cuota::inline v0::detail {
 /// Times the copies of one stream by two events around each; waits enqueued before `begin` do not count. A copy not known to be complete
 /// when `room` later ones have begun is not counted.
 /// Threads: one at a time.
-class copy_clock {
+class copy_timer {
 public:
-    explicit copy_clock(std::size_t room) : copies_(room) {}
+    explicit copy_timer(std::size_t room) : copies_(room) {}
 
     /// Called before and after each copy. Throws: cuda_error.
     void begin(stream_ref s);
@@ -32,12 +32,12 @@ public:
 
 private:
     struct copy {
-        std::optional<time_mark> begin{};
-        std::optional<time_mark> end{};
+        std::optional<timed_event> begin{};
+        std::optional<timed_event> end{};
         bool is_counted = true;
     };
 
-    static void mark(std::optional<time_mark>& m, stream_ref s);
+    static void mark(std::optional<timed_event>& m, stream_ref s);
     void count(copy& c);
 
     dynamic_array<copy> copies_;
@@ -51,36 +51,36 @@ private:
 
 namespace cuota::inline v0::detail {
 
-CUOTA_INLINE void copy_clock::begin(stream_ref s) {
+CUOTA_INLINE void copy_timer::begin(stream_ref s) {
     copy& here = copies_[next_];
     count(here);
     here.is_counted = true;  // not counted before its end is marked
     mark(here.begin, s);
 }
 
-CUOTA_INLINE void copy_clock::end(stream_ref s) {
+CUOTA_INLINE void copy_timer::end(stream_ref s) {
     copy& here = copies_[next_];
     mark(here.end, s);
     here.is_counted = false;
     next_ = (next_ + 1) % copies_.size();
 }
 
-CUOTA_INLINE std::chrono::nanoseconds copy_clock::busy() {
+CUOTA_INLINE std::chrono::nanoseconds copy_timer::busy() {
     for (copy& c : copies_) count(c);
     return busy_;
 }
 
-CUOTA_INLINE void copy_clock::forget() noexcept {
+CUOTA_INLINE void copy_timer::forget() noexcept {
     busy_ = {};
     for (copy& c : copies_) c.is_counted = true;
 }
 
-CUOTA_INLINE void copy_clock::mark(std::optional<time_mark>& m, stream_ref s) {
+CUOTA_INLINE void copy_timer::mark(std::optional<timed_event>& m, stream_ref s) {
     if (m) m->record(s);
     else m.emplace(s);
 }
 
-CUOTA_INLINE void copy_clock::count(copy& c) {
+CUOTA_INLINE void copy_timer::count(copy& c) {
     if (c.is_counted) return;
     auto const taken = c.end->since(*c.begin);
     if (!taken) return;

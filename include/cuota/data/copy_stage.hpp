@@ -35,7 +35,7 @@ public:
 
     /// Copies a filled slot to a device slot and transforms it. Returns the bytes copied.
     /// Throws: cuda_error and errors of the program's transform; the device slot may be reused afterwards.
-    std::size_t copy(staging_ring::fill_lease lease, sample_list const& samples, device_slot& to,
+    std::size_t copy(staging_ring::staging_slot lease, sample_list const& samples, device_slot& to,
                      std::uint64_t epoch);
 
     /// With loader_options::poison, overwrites an ended batch's slot, not yet reused, after all work that used it. Throws: cuda_error.
@@ -77,7 +77,7 @@ private:
 
     loader_slots& memory_;
     mutable std::mutex guard_;  // protects the clock
-    mutable std::optional<copy_clock> clock_;
+    mutable std::optional<copy_timer> clock_;
     std::atomic<std::thread::id> transforming_{};
 };
 
@@ -92,16 +92,16 @@ CUOTA_INLINE copy_stage::copy_stage(loader_slots& memory) : memory_{memory} {
         clock_.emplace(plan().host_slots + 1);  // + 1: an end mark is complete once the next copy is
 }
 
-CUOTA_INLINE std::size_t copy_stage::copy(staging_ring::fill_lease lease, sample_list const& samples,
+CUOTA_INLINE std::size_t copy_stage::copy(staging_ring::staging_slot lease, sample_list const& samples,
                                           device_slot& to, std::uint64_t epoch) {
     device_scope const here{memory_.where()};
     stream const& copies = memory_.copies();
     std::byte* const target = options().transform ? memory_.arrival() : to.at;
     if (!options().transform) to.order_readers_before(copies);
-    std::size_t const bytes = slot_places{memory_.shape().fields, samples}.used_bytes();
-    if (clock_) with_clock([&](copy_clock& c) { c.begin(copies); });
+    std::size_t const bytes = slot_parts{memory_.shape().fields, samples}.used_bytes();
+    if (clock_) with_clock([&](copy_timer& c) { c.begin(copies); });
     to.arrives_with(std::move(lease).submit(copies, {target, plan().host_slot.bytes}, bytes));
-    if (clock_) with_clock([&](copy_clock& c) { c.end(copies); });
+    if (clock_) with_clock([&](copy_timer& c) { c.end(copies); });
     if (options().transform) transform(samples, to, epoch);
     return bytes;
 }
@@ -123,11 +123,11 @@ CUOTA_INLINE bool copy_stage::is_transforming_here() const noexcept {
 
 CUOTA_INLINE std::optional<std::chrono::nanoseconds> copy_stage::busy() const {
     if (!clock_) return std::nullopt;
-    return with_clock([](copy_clock& c) { return c.busy(); });
+    return with_clock([](copy_timer& c) { return c.busy(); });
 }
 
 CUOTA_INLINE void copy_stage::forget_times() noexcept {
-    if (clock_) with_clock([](copy_clock& c) { c.forget(); });
+    if (clock_) with_clock([](copy_timer& c) { c.forget(); });
 }
 
 CUOTA_INLINE void copy_stage::transform(sample_list const& samples, device_slot& to, std::uint64_t epoch) {
@@ -135,12 +135,12 @@ CUOTA_INLINE void copy_stage::transform(sample_list const& samples, device_slot&
     to.order_readers_before(copies);
     device_transform const& what = *options().transform;
     slot_contents const in{memory_.arrival(), memory_.shape().fields, &samples};
-    slot_contents const out{to.at, what.fields, &samples};
+    slot_contents const out{to.at, what.output_fields, &samples};
     slot_contents const between{memory_.arrival() + plan().host_slot.bytes, what.scratch, &samples};
     {
         transform_scope const marked{transforming_};
         expect_no_region("a device_transform");
-        what.run(transform_job{copies, epoch, in, out, between});
+        what.run(transform_context{copies, epoch, in, out, between});
     }
     to.is_made_on(copies);
 }

@@ -27,12 +27,12 @@ namespace cuota::inline v0 {
 /// Returns a transform that converts some fields of a batch and copies the others: bytes that become floats on the device need a quarter of
 /// the link's bandwidth.
 ///
-///     cuota::batch_loader loader{images, {.batch = 256,
+///     cuota::batch_loader loader{images, {.batch_size = 256,
 ///                                         .transform = cuota::converted_on_device(
 ///                                             images.fields(), {{"images", cuota::element_type::f32, 1 / 255.0}})}};
 ///
-/// Results equal converted_source's, except that a GPU may round x * scale + shift once (FMA) instead of twice.
-/// Throws:  misuse for a field that does not exist or is named twice, or a type other than f16, bf16, f32 or f64.
+/// Results equal converted_dataset's, except that a GPU may round x * scale + offset once (FMA) instead of twice.
+/// Throws:  usage_error for a field that does not exist or is named twice, or a type other than f16, bf16, f32 or f64.
 /// Cost:    one kernel or device copy per field and batch.
 [[nodiscard]] device_transform converted_on_device(std::span<field const> fields,
                                                    std::vector<conversion> const& wanted);
@@ -110,10 +110,10 @@ private:
     template <class Wide, std::size_t P>
     CUOTA_KERNEL void load(std::size_t first, Wide (&x)[P]) const {
         with_element(in, [&](auto f) {
-            using source = typename decltype(f)::type;
-            if constexpr (std::is_same_v<wide_enough<source, Wide>, Wide>) {
-                auto const* const at = reinterpret_cast<source const*>(from) + first;
-                auto const had = *pack_at<element_pack<source, P, P != 1> const>(at);
+            using from_type = typename decltype(f)::type;
+            if constexpr (std::is_same_v<wide_enough<from_type, Wide>, Wide>) {
+                auto const* const at = reinterpret_cast<from_type const*>(from) + first;
+                auto const had = *pack_at<element_pack<from_type, P, P != 1> const>(at);
                 for (std::size_t i = 0; i != P; ++i) x[i] = widened<Wide>(had.at[i]);
             }
         });
@@ -140,7 +140,7 @@ CUOTA_INLINE void convert_on_device(stream_ref s, std::size_t count, std::byte c
     if (count == 0) return;
     auto const of_bytes = [&]<class To>(To* made) {
         for_each_element(s, count, reinterpret_cast<std::uint8_t const*>(from), made,
-                         convert_byte<To>{static_cast<float>(by.scale), static_cast<float>(by.shift)},
+                         convert_byte<To>{static_cast<float>(by.scale), static_cast<float>(by.offset)},
                          "converted_on_device");
     };
     if (in == element_type::u8 && by.to == element_type::f32) return of_bytes(reinterpret_cast<float*>(to));
@@ -149,8 +149,8 @@ CUOTA_INLINE void convert_on_device(stream_ref s, std::size_t count, std::byte c
         return of_bytes(reinterpret_cast<bfloat16*>(to));
     auto const split = pack_split::of(count, pack, {from, element_bytes(in), to, element_bytes(by.to)});
     launch_kernel(s, kernel_grid::of(std::max(split.packs, split.singles(pack)), true),
-                  convert_numbers{from, to, in, by.to, by.scale, by.shift, split}, "converted_on_device",
-                  place::here());
+                  convert_numbers{from, to, in, by.to, by.scale, by.offset, split}, "converted_on_device",
+                  source_location::current());
 }
 
 }  // namespace cuota::inline v0::detail
@@ -162,7 +162,7 @@ CUOTA_INLINE device_transform converted_on_device(std::span<field const> fields,
     std::vector<field> made{fields.begin(), fields.end()};
     auto becomes = detail::convert_fields(made, wanted, "batch");
     std::vector<field> had{fields.begin(), fields.end()};
-    auto run = [had, becomes = std::move(becomes)](transform_job const& job) {
+    auto run = [had, becomes = std::move(becomes)](transform_context const& job) {
         for (std::size_t k = 0; k != had.size(); ++k) {
             auto const from = job.in<std::byte>(k);
             auto const to = job.out<std::byte>(k);

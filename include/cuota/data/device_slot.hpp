@@ -49,24 +49,24 @@ private:
     void order_arrival_before(stream_ref s) const;
 
     struct reader {
-        stream_share stream;
+        shared_stream stream;
         std::optional<event> last{};  // recorded when this slot's batch was destroyed
         bool is_pending = true;       // the copy stream does not wait for it yet
         bool is_marked = false;       // false during a foreign capture: not recorded yet
     };
 
     // Records a stream's event, created once; during a foreign capture, defers this until the slot is refilled.
-    void remember(stream_share const& s);
+    void remember(shared_stream const& s);
     // Returns false if the stream's earlier work has completed: a `capture` includes the stream, or it is another thread's default stream,
-    // for which the host synchronized the device. Throws: misuse during a foreign capture; cuda_error.
+    // for which the host synchronized the device. Throws: usage_error during a foreign capture; cuda_error.
     static bool mark(reader& r);
     void mark_all();
 
     std::optional<staging_ring::in_flight> arriving_{};
-    std::optional<event> made_{};                 // recorded when the contents were computed
-    bool is_made_ = false;                        // computed by a transform, not only copied
-    dynamic_array<stream_share> used_;            // by the current batch; the capacity is reused
-    dynamic_array<rt::borrowed_range> borrowed_;  // by the current batch
+    std::optional<event> made_{};                    // recorded when the contents were computed
+    bool is_made_ = false;                           // computed by a transform, not only copied
+    dynamic_array<shared_stream> used_;              // by the current batch; the capacity is reused
+    dynamic_array<rt::access_annotation> borrowed_;  // by the current batch
     dynamic_array<reader> readers_;
 };
 
@@ -90,7 +90,7 @@ CUOTA_INLINE void device_slot::is_made_on(stream_ref s) {
 }
 
 CUOTA_INLINE void device_slot::use(stream_ref s, std::size_t bytes) {
-    for (stream_share const& used : used_)
+    for (shared_stream const& used : used_)
         if (stream_ref{used} == s) return;
     used_.emplace_back(s);
     try {
@@ -105,9 +105,9 @@ CUOTA_INLINE void device_slot::use(stream_ref s, std::size_t bytes) {
 
 CUOTA_INLINE void device_slot::end_uses() noexcept {
     borrowed_.clear();
-    for (stream_share const& s : used_)
+    for (shared_stream const& s : used_)
         if (!report_failure_of([&] {
-                stream_ref{s}.refuse_elsewhere();
+                stream_ref{s}.check_reachable();
                 remember(s);
             }))
             rt::drain(s);
@@ -136,8 +136,8 @@ CUOTA_INLINE bool device_slot::mark(reader& r) {
         return false;
     }
     if (foreign_capture_of(r.stream) != 0)
-        throw_misuse("batch: cannot reuse its slot: a stream that used the batch is being captured by "
-                     "cudaStreamBeginCapture; end that capture before the loop requests the next batch");
+        throw_usage_error("batch: cannot reuse its slot: a stream that used the batch is being captured by "
+                          "cudaStreamBeginCapture; end that capture before the loop requests the next batch");
     r.is_marked = mark_outside_capture(r.stream, [&] {
         if (r.last) r.last->record(r.stream);
         else r.last.emplace(r.stream, host_wait::blocking);
@@ -153,11 +153,11 @@ CUOTA_INLINE void device_slot::mark_all() {
 
 CUOTA_INLINE void device_slot::order_arrival_before(stream_ref s) const {
     if (is_made_) s.wait(*made_);
-    else arriving_->order_before(s);
+    else arriving_->make_wait(s);
 }
 
-CUOTA_INLINE void device_slot::remember(stream_share const& s) {
-    readers_.erase_if([](reader const& r) { return !r.is_pending && r.stream.is_last(); });
+CUOTA_INLINE void device_slot::remember(shared_stream const& s) {
+    readers_.erase_if([](reader const& r) { return !r.is_pending && r.stream.is_unique(); });
     reader* known = readers_.find_if([&](reader const& r) { return stream_ref{r.stream} == stream_ref{s}; });
     if (known == readers_.end()) known = &readers_.emplace_back(s);
     known->is_pending = true;

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// The files of a directory as one source, such as a dataset's shards.
+/// The files of a directory as one dataset, such as a dataset's shards.
 #pragma once
 
 #include <concepts>
@@ -43,22 +43,22 @@ template <std::predicate<std::string const&> Wanted>
 
 }  // namespace detail
 
-/// Concatenates the files of a folder whose names end with `which`, or satisfy `which(name)`; `open(path)` returns each source. Files are
+/// Concatenates the files of a folder whose names end with `which`, or satisfy `which(name)`; `open(path)` returns each dataset. Files are
 /// sorted bytewise by name, so numbers need leading zeros. Excludes subdirectories and names with a leading dot.
 ///
-///     auto train = cuota::directory_of("train", ".npy", [](auto const& path) { return cuota::npy_source{path}; });
+///     auto train = cuota::directory_of("train", ".npy", [](auto const& path) { return cuota::npy_dataset{path}; });
 ///
 /// With more than `most_open` files, only the most recently read are open. The reading thread calls `open` to reopen one, which must return
 /// the same data. `open` is stored in any case.
-/// Throws:  data_error if the folder cannot be listed or has no matching file; misuse, as concat_source; exceptions of `open` and `which`.
-///          gather: also data_error if a file has changed since first opened.
-/// Cost:    as concat_source. Open files: those of `open`, usually one each, for at most `most_open` sources plus one per reading thread.
+/// Throws:  data_error if the folder cannot be listed or has no matching file; usage_error, as concat_dataset; exceptions of `open` and
+///          `which`. gather: also data_error if a file has changed since first opened.
+/// Cost:    as concat_dataset. Open files: those of `open`, usually one each, for at most `most_open` datasets plus one per reading thread.
 ///          Reopening costs a call of `open`, including any decompression.
 /// Threads: any.
 template <class Which, std::invocable<std::string const&> Open>
     requires(std::convertible_to<Which const&, std::string_view> ||
              std::predicate<Which const&, std::string const&>)
-[[nodiscard]] concat_source directory_of(
+[[nodiscard]] concat_dataset directory_of(
     std::string const& folder, Which const& which, Open&& open,
     std::size_t most_open = detail::descriptors_to_use()) {  // files; at least 1
     auto const is_wanted = [&](std::string const& name) -> bool {
@@ -71,22 +71,23 @@ template <class Which, std::invocable<std::string const&> Open>
     std::size_t const files = paths.size();
     if (files == 0) detail::throw_data_error(folder, 0, "no matching file in the directory");
     if (most_open == 0)
-        detail::throw_misuse("{}: cannot read the directory with 0 open files; allow at least 1", {folder});
+        detail::throw_usage_error("{}: cannot read the directory with 0 open files; allow at least 1",
+                                  {folder});
     if (files <= most_open) {
         std::vector<opened> parts;
         for (std::string const& path : paths) parts.push_back(open(path));
-        return concat_source{std::move(parts)};
+        return concat_dataset{std::move(parts)};
     }
     using opener = std::decay_t<Open>;
-    auto const from = shared_value<detail::open_parts>::make(
-        std::move(paths), most_open, shared_value<opener>::make(std::forward<Open>(open)),
-        [](void const* how, std::string const& path) -> shared_value<void const> {
-            return shared_value<opened const>::make(
+    auto const from = detail::light_shared_ptr<detail::open_parts>::make(
+        std::move(paths), most_open, detail::light_shared_ptr<opener>::make(std::forward<Open>(open)),
+        [](void const* how, std::string const& path) -> detail::light_shared_ptr<void const> {
+            return detail::light_shared_ptr<opened const>::make(
                 (*const_cast<opener*>(static_cast<opener const*>(how)))(path));
         });
-    std::vector<detail::part_source<opened>> parts;
+    std::vector<detail::part_dataset<opened>> parts;
     for (std::size_t i = 0; i != files; ++i) parts.emplace_back(from, i);
-    return concat_source{std::move(parts)};
+    return concat_dataset{std::move(parts)};
 }
 
 }  // namespace cuota::inline v0

@@ -91,9 +91,9 @@ struct field {
     std::vector<std::size_t> shape{};      ///< extents, slowest first; {} is a scalar
     bool is_ragged = false;                ///< any number of rows per sample
 
-    /// Returns the elements per sample, or per row if ragged. Throws: misuse if that exceeds a std::size_t.
+    /// Returns the elements per sample, or per row if ragged. Throws: usage_error if that exceeds a std::size_t.
     [[nodiscard]] std::size_t count() const;
-    /// Returns the bytes per sample, or per row if ragged. Throws: misuse if that exceeds a std::size_t.
+    /// Returns the bytes per sample, or per row if ragged. Throws: usage_error if that exceeds a std::size_t.
     [[nodiscard]] std::size_t bytes() const { return or_misuse(checked_mul(count(), element_bytes(type))); }
 
     friend bool operator==(field const&, field const&) = default;  ///< compares all members
@@ -113,7 +113,7 @@ private:
 namespace detail {
 
 [[nodiscard]] std::size_t ragged_count(std::span<field const> fields) noexcept;
-/// Throws: misuse if a field is ragged; the message names `what` as the object that does not support it.
+/// Throws: usage_error if a field is ragged; the message names `what` as the object that does not support it.
 void expect_no_ragged(std::span<field const> fields, std::string const& what);
 
 }  // namespace detail
@@ -133,7 +133,7 @@ CUOTA_INLINE std::size_t field::count() const {
 }
 
 CUOTA_INLINE std::size_t field::or_misuse(std::optional<std::size_t> product) const {
-    if (!product) detail::throw_misuse("field {}: one sample is larger than any address space", {name});
+    if (!product) detail::throw_usage_error("field {}: one sample is larger than any address space", {name});
     return *product;
 }
 
@@ -167,7 +167,7 @@ CUOTA_INLINE std::size_t ragged_count(std::span<field const> fields) noexcept {
 
 CUOTA_INLINE void expect_no_ragged(std::span<field const> fields, std::string const& what) {
     for (field const& f : fields)
-        if (f.is_ragged) throw_misuse("{}: ragged fields are not supported: {}", {what, field_text(f)});
+        if (f.is_ragged) throw_usage_error("{}: ragged fields are not supported: {}", {what, field_text(f)});
 }
 
 }  // namespace cuota::inline v0::detail

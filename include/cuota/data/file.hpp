@@ -79,7 +79,7 @@ private:
 
     static std::uint64_t regular_size(int descriptor, std::string const& name);
 
-    // Returns the result of `read(descriptor, offset)`, retried after signals.
+    // Returns the result of `read(descriptor, offset)`, retry_result after signals.
     template <class Read>
     [[nodiscard]] std::size_t got_or_throw(std::uint64_t offset, Read read) const {
         for (;;) {
@@ -95,7 +95,7 @@ private:
     [[nodiscard]] data_error ends_early(std::uint64_t offset, std::uint64_t wanted) const;
     [[nodiscard]] data_error ends_at(std::uint64_t end, std::uint64_t offset, std::uint64_t bytes) const;
 
-    shared_value<state const> state_;
+    detail::light_shared_ptr<state const> state_;
 };
 
 }  // namespace cuota::inline v0
@@ -160,7 +160,7 @@ CUOTA_INLINE void file::read_exact(std::uint64_t offset, std::span<iovec> parts)
 
 CUOTA_INLINE file::file(detail::unique_descriptor descriptor, std::string name) {
     std::uint64_t const size = regular_size(descriptor.get(), name);
-    state_ = shared_value<state const>::make(state{std::move(descriptor), std::move(name), size});
+    state_ = detail::light_shared_ptr<state const>::make(state{std::move(descriptor), std::move(name), size});
 }
 
 CUOTA_INLINE detail::unique_descriptor file::open(std::string const& path) {

@@ -136,7 +136,7 @@ private:
 /// Throws:  data_error, at the compressed offset, if the file is truncated, corrupt, followed by anything but a member or zeros, or exceeds
 ///          `limit` bytes decompressed. The temporary file is deleted.
 /// Cost:    disk space for the decompressed bytes; 170 KiB of memory while decompressing.
-/// Threads: any. Example: cuota::idx_source images{cuota::open_maybe_gzip("train-images-idx3-ubyte.gz")};
+/// Threads: any. Example: cuota::idx_dataset images{cuota::open_maybe_gzip("train-images-idx3-ubyte.gz")};
 [[nodiscard]] inline file open_maybe_gzip(std::string path,
                                           std::uint64_t limit = std::numeric_limits<std::uint64_t>::max()) {
     file plain{std::move(path)};

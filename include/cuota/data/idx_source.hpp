@@ -23,25 +23,25 @@
 namespace cuota::inline v0 {
 
 /// An IDX file of any of its element types; gathers convert to this machine's byte order. The field is named `name`, by default after the
-/// file. For compressed files: `idx_source{open_maybe_gzip(path)}`, <cuota/data/gzip.hpp>.
+/// file. For compressed files: `idx_dataset{open_maybe_gzip(path)}`, <cuota/data/gzip.hpp>.
 ///
 /// Throws:  data_error for an invalid header, or a size that does not match the dimensions.
-/// Cost:    as raw_source; for elements of more than one byte, plus a pass over the batch.
-/// Threads: as any source.
+/// Cost:    as raw_dataset; for elements of more than one byte, plus a pass over the batch.
+/// Threads: as any dataset.
 /// Example: examples/train_ranks.cpp
-class idx_source {
+class idx_dataset {
 public:
     /// Opens the file and reads its header.
-    explicit idx_source(std::string path, std::string name = {});
+    explicit idx_dataset(std::string path, std::string name = {});
     /// Reads an open file's header.
-    explicit idx_source(file const& from, std::string name = {});
+    explicit idx_dataset(file const& from, std::string name = {});
 
     /// Returns the first dimension.
     [[nodiscard]] std::uint64_t size() const noexcept { return samples_.size(); }
     [[nodiscard]] std::span<field const> fields() const noexcept { return samples_.fields(); }  ///< one
     [[nodiscard]] std::string const& name() const noexcept { return samples_.name(); }  ///< the file's
 
-    /// Gathers samples. Throws: misuse, data_error.
+    /// Gathers samples. Throws: usage_error, data_error.
     void gather(std::span<std::uint64_t const> samples, std::span<std::span<std::byte> const> out) const;
 
 private:
@@ -57,7 +57,7 @@ private:
     template <std::size_t Bytes>  // a constant: the loop compiles to byte-swap instructions
     static void swap_each(std::span<std::byte> bytes) noexcept;
 
-    raw_source samples_;
+    raw_dataset samples_;
 };
 }  // namespace cuota::inline v0
 
@@ -69,22 +69,22 @@ private:
 
 namespace cuota::inline v0 {
 
-static_assert(source<idx_source>);
+static_assert(dataset<idx_dataset>);
 
-CUOTA_INLINE idx_source::idx_source(std::string path, std::string name)
-    : idx_source{file{std::move(path)}, std::move(name)} {}
+CUOTA_INLINE idx_dataset::idx_dataset(std::string path, std::string name)
+    : idx_dataset{file{std::move(path)}, std::move(name)} {}
 
-CUOTA_INLINE idx_source::idx_source(file const& from, std::string name)
+CUOTA_INLINE idx_dataset::idx_dataset(file const& from, std::string name)
     : samples_{
           detail::parsed(from, [&] { return detail::as_samples(from, layout_of(from), std::move(name)); })} {}
 
-CUOTA_INLINE void idx_source::gather(std::span<std::uint64_t const> samples,
-                                     std::span<std::span<std::byte> const> out) const {
+CUOTA_INLINE void idx_dataset::gather(std::span<std::uint64_t const> samples,
+                                      std::span<std::span<std::byte> const> out) const {
     samples_.gather(samples, out);
     swap_elements(out[0], element_bytes(fields()[0].type));
 }
 
-CUOTA_INLINE std::optional<element_type> idx_source::element_of_code(std::byte code) noexcept {
+CUOTA_INLINE std::optional<element_type> idx_dataset::element_of_code(std::byte code) noexcept {
     switch (std::to_integer<unsigned>(code)) {
         case 0x08: return element_type::u8;
         case 0x09: return element_type::i8;
@@ -96,7 +96,7 @@ CUOTA_INLINE std::optional<element_type> idx_source::element_of_code(std::byte c
     }
 }
 
-CUOTA_INLINE detail::array_layout idx_source::layout_of(file const& from) {
+CUOTA_INLINE detail::array_layout idx_dataset::layout_of(file const& from) {
     std::array<std::byte, 4> start{};
     from.read_exact(0, start);
     if (start[0] != std::byte{0} || start[1] != std::byte{0})
@@ -116,19 +116,19 @@ CUOTA_INLINE detail::array_layout idx_source::layout_of(file const& from) {
     return array;
 }
 
-CUOTA_INLINE std::size_t idx_source::big_endian(std::span<std::byte const> bytes) noexcept {
+CUOTA_INLINE std::size_t idx_dataset::big_endian(std::span<std::byte const> bytes) noexcept {
     std::size_t value = 0;
     for (std::byte const byte : bytes) value = value << 8 | std::to_integer<std::size_t>(byte);
     return value;
 }
 
 template <std::size_t Bytes>
-void idx_source::swap_each(std::span<std::byte> bytes) noexcept {
+void idx_dataset::swap_each(std::span<std::byte> bytes) noexcept {
     for (std::size_t at = 0; at != bytes.size(); at += Bytes)
         std::reverse(bytes.data() + at, bytes.data() + at + Bytes);
 }
 
-CUOTA_INLINE void idx_source::swap_elements(std::span<std::byte> bytes, std::size_t element) noexcept {
+CUOTA_INLINE void idx_dataset::swap_elements(std::span<std::byte> bytes, std::size_t element) noexcept {
     switch (element) {
         case 2: return swap_each<2>(bytes);
         case 4: return swap_each<4>(bytes);

@@ -34,34 +34,36 @@
 
 namespace cuota::inline v0 {
 
-/// Records of a raw_source or .npy file, read by KvikIO's threads into host or device memory. With GPUDirect Storage, a loader with slots
+/// Records of a raw_dataset or .npy file, read by KvikIO's threads into host or device memory. With GPUDirect Storage, a loader with slots
 /// in device memory bypasses host memory:
 ///
-///     cuota::kvikio_source const images{cuota::npy_source{"images.npy"}};
-///     cuota::batch_loader loader{images, {.batch = 256, .device = gpu, .pinned = gpu,
+///     cuota::kvikio_dataset const images{cuota::npy_dataset{"images.npy"}};
+///     cuota::batch_loader loader{images, {.batch_size = 256, .device = gpu, .pinned = gpu,
 ///                                         .host_memory = cuota::device_memory{}}};
 ///
 /// Otherwise KvikIO uses its own pinned memory (defaults::bounce_buffer_size per thread), charged to no budget. Fields of a record are
-/// interleaved in the file: for several fields, use one file each and a zip_source.
-/// Throws:  on construction misuse for several fields; data_error if KvikIO cannot open the file, or finds no CUDA driver. gather:
-///          data_error, naming the sample, after all reads have finished; misuse in a forked child, which has none of KvikIO's threads.
+/// interleaved in the file: for several fields, use one file each and a zip_dataset.
+/// Throws:  on construction usage_error for several fields; data_error if KvikIO cannot open the file, or finds no CUDA driver. gather:
+///          data_error, naming the sample, after all reads have finished; usage_error in a forked child, which has none of KvikIO's
+///          threads.
 /// Cost:    consecutive samples are one read, in tasks of at most KvikIO's defaults::task_size. Small records in random order are read
-///          faster by the source itself. A gather allocates.
+///          faster by the dataset itself. A gather allocates.
 /// Follows: KvikIO's FileHandle::pread.
-/// Threads: as any source.
-class kvikio_source {
+/// Threads: as any dataset.
+class kvikio_dataset {
 public:
     static constexpr bool fills_device_memory = true;  ///< slots may be in device memory
 
     /// Opens the records' file again, with KvikIO.
-    explicit kvikio_source(raw_source const& records) : state_{shared_value<state>::make(records)} {}
+    explicit kvikio_dataset(raw_dataset const& records)
+        : state_{detail::light_shared_ptr<state>::make(records)} {}
     /// Opens the array's file.
-    explicit kvikio_source(npy_source const& array) : kvikio_source{array.records()} {}
+    explicit kvikio_dataset(npy_dataset const& array) : kvikio_dataset{array.records()} {}
 
-    /// Copies share the data. A move is a copy, so a moved-from source remains valid.
-    kvikio_source(kvikio_source const&) noexcept = default;
-    kvikio_source& operator=(kvikio_source const&) noexcept = default;  ///< shares the data of other
-    ~kvikio_source() = default;
+    /// Copies share the data. A move is a copy, so a moved-from dataset remains valid.
+    kvikio_dataset(kvikio_dataset const&) noexcept = default;
+    kvikio_dataset& operator=(kvikio_dataset const&) noexcept = default;  ///< shares the data of other
+    ~kvikio_dataset() = default;
 
     [[nodiscard]] std::uint64_t size() const noexcept { return state_->records.size(); }  ///< records
     /// Returns the single field.
@@ -90,12 +92,12 @@ public:
 
 private:
     struct state {
-        explicit state(raw_source const& from) : records{from}, handle{open(from)} {}
+        explicit state(raw_dataset const& from) : records{from}, handle{open(from)} {}
 
-        static kvikio::FileHandle open(raw_source const& from) {
+        static kvikio::FileHandle open(raw_dataset const& from) {
             if (from.fields().size() != 1)
-                detail::throw_misuse("{}: kvikio_source requires exactly one field, not {}",
-                                     {from.name(), fields_text(from.fields())});
+                detail::throw_usage_error("{}: kvikio_dataset requires exactly one field, not {}",
+                                          {from.name(), fields_text(from.fields())});
             try {
                 return kvikio::FileHandle{from.name(), "r"};
             } catch (std::exception const& why) {
@@ -104,7 +106,7 @@ private:
             }
         }
 
-        raw_source records;  // locates and has validated the records
+        raw_dataset records;  // locates and has validated the records
         kvikio::FileHandle handle;
         detail::process_mark made;
     };
@@ -175,8 +177,8 @@ private:
         std::vector<task> tasks_{};
     };
 
-    shared_value<state> state_;
+    detail::light_shared_ptr<state> state_;
 };
-static_assert(source<kvikio_source>);
+static_assert(dataset<kvikio_dataset>);
 
 }  // namespace cuota::inline v0

@@ -47,7 +47,7 @@ namespace cuota::inline v0::detail {
 /// the first. No thread is dedicated to copying. A failure replaces its batch.
 class loader_engine final : public ref_counted {
 public:
-    loader_engine(any_source from, loader_options const& options, place where);
+    loader_engine(any_dataset from, loader_options const& options, source_location where);
 
     ~loader_engine();
 
@@ -55,25 +55,25 @@ public:
     /// misuse.
     void shut_down() noexcept;
 
-    /// Throws: misuse in a forked child, and within the loader's device_transform.
-    void expect_usable(place where) const;
+    /// Throws: usage_error in a forked child, and within the loader's device_transform.
+    void expect_usable(source_location where) const;
     /// Runs end(engine) for a destroyed owner, except in a forked child, and drops its reference.
     template <class End>
-    static void let_go(shared<loader_engine>& of, End end) noexcept {
+    static void let_go(intrusive_ptr<loader_engine>& of, End end) noexcept {
         if (!of) return;
         if (!of->is_of_parent()) end(*of);
         of = {};
     }
 
-    /// Throws: misuse while an epoch is running or a batch lives.
-    void expect_unused(place where) const;
+    /// Throws: usage_error while an epoch is running or a batch lives.
+    void expect_unused(source_location where) const;
 
     // --- the consumer ---
 
     /// Starts an epoch. First reallocates released memory, outside the lock, because that may reclaim from others.
-    /// Throws: misuse while another epoch is running, or if position is out of range; as loader_slots::start_use. On failure, the loader is
-    /// unchanged.
-    void start_epoch(std::uint64_t epoch, std::uint64_t position, place where);
+    /// Throws: usage_error while another epoch is running, or if position is out of range; as loader_slots::start_use. On failure, the
+    /// loader is unchanged.
+    void start_epoch(std::uint64_t epoch, std::uint64_t position, source_location where);
 
     /// Ends the epoch. Batches being read are dropped afterwards; filled or copied slots become free. Waits for a copy that another thread
     /// is enqueuing. Within the loader's device_transform, takes effect when that returns.
@@ -83,8 +83,8 @@ public:
     [[nodiscard]] bool wait_for(std::chrono::nanoseconds most, std::stop_token const& stop);
 
     /// Returns the next batch, or nullopt at the end or after a stop request. Blocks the host until its copy is enqueued. Throws: the error
-    /// of its worker or copy; misuse if the caller holds every device slot.
-    [[nodiscard]] std::optional<batch_line::delivery> next(std::stop_token const& stop);
+    /// of its worker or copy; usage_error if the caller holds every device slot.
+    [[nodiscard]] std::optional<batch_reorder_queue::delivery> next(std::stop_token const& stop);
 
     /// Returns the position in the current or last epoch.
     [[nodiscard]] loader_state state() const;
@@ -95,8 +95,8 @@ public:
 
     /// Orders later work on s after the slot's copy. Throws: cuda_error.
     void use(std::uint32_t index, stream_ref s) { memory_->slot(index).use(s, plan().device_slot.bytes); }
-    /// Throws: misuse if kernels on the stream's device cannot access the slot; cuda_error.
-    void check_reach(std::uint32_t index, stream_ref s, place where) const;
+    /// Throws: usage_error if kernels on the stream's device cannot access the slot; cuda_error.
+    void check_reach(std::uint32_t index, stream_ref s, source_location where) const;
 
     /// Ends a batch; its slot is overwritten after the work of the streams that used it.
     void release(std::uint32_t index) noexcept;
@@ -114,7 +114,7 @@ private:
     [[nodiscard]] std::span<field const> fields() const noexcept { return memory_->shape().fields; }
 
     [[nodiscard]] double part_covered() const noexcept;
-    [[nodiscard]] bool is_by_rows() const noexcept { return plan().rows != 0; }
+    [[nodiscard]] bool is_by_rows() const noexcept { return plan().max_rows != 0; }
 
     [[nodiscard]] bool is_next_known() const noexcept;
     void wait_for_next(std::unique_lock<std::mutex>& lock, std::stop_token const& stop);
@@ -125,9 +125,9 @@ private:
     void work(std::stop_token stop, std::size_t number, batch_reader& reader) noexcept;
 
     struct claim {
-        batch_line::claim what;
+        batch_reorder_queue::claim what;
         std::uint64_t epoch;
-        dealt_batch at;
+        batch_slice at;
     };
 
     // Returns a generation with work; starts a brief use of the ring, until a batch is claimed or none remains.
@@ -139,23 +139,23 @@ private:
                                                   batch_reader& reader, std::exception_ptr& failure,
                                                   worker_times& taken);
     // Does the same where rows determine the end of a batch: draws its samples first. One worker at a time, not under the lock, because the
-    // program's sampler and source are called.
+    // program's sampler and dataset are called.
     [[nodiscard]] std::optional<claim> claim_by_rows(std::uint64_t generation, std::size_t worker,
                                                      batch_reader& reader, std::exception_ptr& failure,
                                                      worker_times& taken);
     // Requires the lock.
-    [[nodiscard]] claim claim_at(dealt_batch const& at) noexcept;
+    [[nodiscard]] claim claim_at(batch_slice const& at) noexcept;
     // Returns an empty batch that only carries a failure; no batch follows it.
-    [[nodiscard]] dealt_batch nowhere() const noexcept { return {line_.end(), 0, line_.end()}; }
+    [[nodiscard]] batch_slice nowhere() const noexcept { return {line_.end(), 0, line_.end()}; }
 
-    void publish(std::size_t worker, batch_line::claim const& mine,
-                 std::optional<staging_ring::fill_lease> lease, sample_list& samples,
+    void publish(std::size_t worker, batch_reorder_queue::claim const& mine,
+                 std::optional<staging_ring::staging_slot> lease, sample_list& samples,
                  std::exception_ptr failure, worker_times const& taken) noexcept;
 
     // --- copies, in order, by one thread at a time, without the lock ---
 
     struct copying {
-        batch_line::copy_job job;
+        batch_reorder_queue::copy_job job;
         std::uint64_t epoch;
     };
     void copy_what_can_be() noexcept;
@@ -167,17 +167,18 @@ private:
     // Requires the lock.
     [[nodiscard]] std::optional<copying> next_copying() noexcept;
 
-    any_source from_;
+    any_dataset from_;
     loader_memory memory_;
-    batch_deal const deal_{memory_->shape().positions, options().batch, options().last, options().part};
+    batch_partition const deal_{memory_->shape().positions, options().batch_size, options().last_batch,
+                                options().shard};
 
-    // Serializes claim_by_rows, which calls the program's sampler and source. No other function locks it, so calls from there into the
+    // Serializes claim_by_rows, which calls the program's sampler and dataset. No other function locks it, so calls from there into the
     // loader cannot deadlock. Locked before guard_.
     std::mutex dealing_;
     mutable std::mutex guard_;  // protects all members below
     std::condition_variable_any work_;
     std::condition_variable_any arrived_;
-    batch_line line_;
+    batch_reorder_queue line_;
     std::uint64_t begin_ = 0;  // start of the current or last epoch
     loader_times times_;
     bool is_copying_ = false;
@@ -196,7 +197,8 @@ private:
 
 namespace cuota::inline v0::detail {
 
-CUOTA_INLINE loader_engine::loader_engine(any_source from, loader_options const& options, place where)
+CUOTA_INLINE loader_engine::loader_engine(any_dataset from, loader_options const& options,
+                                          source_location where)
     : from_{std::move(from)},
       memory_{loader_memory::of(from_, options, where)},
       // A claimed, uncopied batch holds a ring slot, has failed (one per worker), or is being copied.
@@ -215,7 +217,7 @@ CUOTA_INLINE loader_engine::loader_engine(any_source from, loader_options const&
 
 CUOTA_INLINE loader_engine::~loader_engine() { shut_down(); }
 
-CUOTA_INLINE void loader_engine::check_reach(std::uint32_t index, stream_ref s, place where) const {
+CUOTA_INLINE void loader_engine::check_reach(std::uint32_t index, stream_ref s, source_location where) const {
     refuse_out_of_reach("a batch", slot(index).at, memory_->copies(), s, where);
 }
 
@@ -226,7 +228,7 @@ CUOTA_INLINE void loader_engine::shut_down() noexcept {
         region_lock const lock{guard_};
         if (!line_.is_open() || line_.has_failed()) return;
         try {
-            throw_misuse(
+            throw_usage_error(
                 "loader of {}: cannot return the next batch: the loader was destroyed during the epoch",
                 {name()});
         } catch (...) { line_.fail(std::current_exception()); }
@@ -234,32 +236,35 @@ CUOTA_INLINE void loader_engine::shut_down() noexcept {
     arrived_.notify_all();
 }
 
-CUOTA_INLINE void loader_engine::expect_usable(place where) const {
+CUOTA_INLINE void loader_engine::expect_usable(source_location where) const {
     if (is_of_parent())
-        throw_misuse(where,
-                     "loader of {}: used in a forked child of the process that created it; create loaders "
-                     "after fork()",
-                     {name()});
+        throw_usage_error(
+            where,
+            "loader of {}: used in a forked child of the process that created it; create loaders "
+            "after fork()",
+            {name()});
     if (stage_.is_transforming_here())
-        throw_misuse(where, "loader of {}: cannot be used in its own device_transform", {name()});
+        throw_usage_error(where, "loader of {}: cannot be used in its own device_transform", {name()});
 }
 
-CUOTA_INLINE void loader_engine::expect_unused(place where) const {
+CUOTA_INLINE void loader_engine::expect_unused(source_location where) const {
     region_lock const lock{guard_};
-    if (line_.is_open()) throw_misuse(where, "loader of {}: cannot close: an epoch is running", {name()});
+    if (line_.is_open())
+        throw_usage_error(where, "loader of {}: cannot close: an epoch is running", {name()});
     if (std::size_t const alive = line_.held(); alive != 0)
-        throw_misuse(where, "loader of {}: cannot close: {}{}",
-                     {name(), alive, alive == 1 ? " batch is alive" : " batches are alive"});
+        throw_usage_error(where, "loader of {}: cannot close: {}{}",
+                          {name(), alive, alive == 1 ? " batch is alive" : " batches are alive"});
 }
 
-CUOTA_INLINE void loader_engine::start_epoch(std::uint64_t epoch, std::uint64_t position, place where) {
+CUOTA_INLINE void loader_engine::start_epoch(std::uint64_t epoch, std::uint64_t position,
+                                             source_location where) {
     std::uint64_t const positions = memory_->shape().positions;
     if (position > positions)
-        throw_misuse(where, "loader of {}: cannot start an epoch at position {} of {}",
-                     {name(), position, positions});
+        throw_usage_error(where, "loader of {}: cannot start an epoch at position {} of {}",
+                          {name(), position, positions});
     {
         region_lock const lock{guard_};
-        if (line_.is_open()) throw_misuse(where, "loader of {}: an epoch is already running", {name()});
+        if (line_.is_open()) throw_usage_error(where, "loader of {}: an epoch is already running", {name()});
         line_.open();
     }
     try {
@@ -302,7 +307,7 @@ CUOTA_INLINE bool loader_engine::wait_for(std::chrono::nanoseconds most, std::st
     return is_known || stop.stop_requested();
 }
 
-CUOTA_INLINE std::optional<batch_line::delivery> loader_engine::next(std::stop_token const& stop) {
+CUOTA_INLINE std::optional<batch_reorder_queue::delivery> loader_engine::next(std::stop_token const& stop) {
     std::unique_lock lock{guard_};
     wait_for_next(lock, stop);
     if (stop.stop_requested()) return std::nullopt;
@@ -311,15 +316,16 @@ CUOTA_INLINE std::optional<batch_line::delivery> loader_engine::next(std::stop_t
         return std::nullopt;
     }
     if (line_.has_ready()) {
-        batch_line::delivery const next = line_.deliver();
+        batch_reorder_queue::delivery const next = line_.deliver();
         times_.delivered(memory_->slot(next.slot).samples.size());
         memory_->add_use();
         return next;
     }
     if (std::exception_ptr const failure = line_.failure_here()) std::rethrow_exception(failure);
-    throw_misuse("loader of {}: cannot return the next batch: live batches hold all {} device slots; destroy "
-                 "one first, or increase device_slots",
-                 {name(), plan().device_slots});
+    throw_usage_error(
+        "loader of {}: cannot return the next batch: live batches hold all {} device slots; destroy "
+        "one first, or increase device_slots",
+        {name(), plan().device_slots});
 }
 
 CUOTA_INLINE loader_state loader_engine::state() const {
@@ -335,8 +341,8 @@ CUOTA_INLINE std::uint64_t loader_engine::order_id() const {
 CUOTA_INLINE loader_stats loader_engine::stats() const {
     region_lock const lock{guard_};
     loader_stats now = times_.now();
-    if (now.longest_read) now.longest_read->source = name();
-    if (!is_by_rows()) now.all_batches = deal_.batches(begin_);
+    if (now.longest_read) now.longest_read->dataset = name();
+    if (!is_by_rows()) now.total_batches = deal_.batches(begin_);
     now.covered = part_covered();
     now.workers = options().workers;
     now.is_pinned = memory_->is_pinned();
@@ -379,7 +385,7 @@ CUOTA_INLINE void loader_engine::wait_for_next(std::unique_lock<std::mutex>& loc
     times_.waits();
     std::uint64_t const seen = copies_.load(std::memory_order_relaxed);
     lock.unlock();
-    wait_briefly([&] { return copies_.load(std::memory_order_relaxed) != seen; });
+    spin_wait([&] { return copies_.load(std::memory_order_relaxed) != seen; });
     lock.lock();
     if (!is_next_known()) (void)arrived_.wait(lock, stop, [&] { return is_next_known(); });
     times_.waits_no_more();
@@ -388,12 +394,12 @@ CUOTA_INLINE void loader_engine::wait_for_next(std::unique_lock<std::mutex>& loc
 CUOTA_INLINE void loader_engine::work(std::stop_token stop, std::size_t number,
                                       batch_reader& reader) noexcept {
     std::exception_ptr failure;
-    if (options().worker_start) try {
-            options().worker_start(number);
+    if (options().worker_init) try {
+            options().worker_init(number);
         } catch (...) { failure = std::current_exception(); }
     std::exception_ptr const broken = failure;  // fails every batch
     while (std::optional<std::uint64_t> const epoch = wait_for_work(stop, number)) {
-        std::optional<staging_ring::fill_lease> lease;
+        std::optional<staging_ring::staging_slot> lease;
         failure = broken;
         worker_times taken;
         try {
@@ -410,7 +416,7 @@ CUOTA_INLINE void loader_engine::work(std::stop_token stop, std::size_t number,
         }
         try {
             if (!failure) {
-                device_scope const here{memory_->where()};  // for the program's source and sampler
+                device_scope const here{memory_->where()};  // for the program's dataset and sampler
                 if (!is_by_rows()) reader.draw(mine->epoch, mine->at, taken);
                 {
                     std::lock_guard const lock{guard_};
@@ -457,11 +463,12 @@ CUOTA_INLINE auto loader_engine::claim_by_rows(std::uint64_t generation, std::si
         position = line_.next_step(generation);
         epoch = times_.epoch();
         times_.goes_on(worker, worker_stage::drawing);
-        // The sampler and the source's lengths are functions of the program, which may charge: a brief use would make them wait for itself.
+        // The sampler and the dataset's lengths are functions of the program, which may charge: a brief use would make them wait for
+        // itself.
         if (position) memory_->uses_of_ring().keep_brief();
     }
     if (!position) return std::nullopt;
-    std::optional<dealt_batch> at;
+    std::optional<batch_slice> at;
     try {
         device_scope const here{memory_->where()};
         at = reader.draw_rows(epoch, *position, taken);
@@ -477,13 +484,14 @@ CUOTA_INLINE auto loader_engine::claim_by_rows(std::uint64_t generation, std::si
     return std::nullopt;
 }
 
-CUOTA_INLINE auto loader_engine::claim_at(dealt_batch const& at) noexcept -> claim {
+CUOTA_INLINE auto loader_engine::claim_at(batch_slice const& at) noexcept -> claim {
     return {line_.claim_next(at.end), times_.epoch(), at};
 }
 
-CUOTA_INLINE void loader_engine::publish(std::size_t worker, batch_line::claim const& mine,
-                                         std::optional<staging_ring::fill_lease> lease, sample_list& samples,
-                                         std::exception_ptr failure, worker_times const& taken) noexcept {
+CUOTA_INLINE void loader_engine::publish(std::size_t worker, batch_reorder_queue::claim const& mine,
+                                         std::optional<staging_ring::staging_slot> lease,
+                                         sample_list& samples, std::exception_ptr failure,
+                                         worker_times const& taken) noexcept {
     {
         region_lock const lock{guard_};
         times_.goes_on(worker, worker_stage::idle);
@@ -500,7 +508,7 @@ CUOTA_INLINE void loader_engine::copy_what_can_be() noexcept {
         std::size_t bytes = 0;
         std::exception_ptr failure;
         try {
-            staging_ring::fill_lease lease = *std::exchange(now->job.from->filled, std::nullopt);
+            staging_ring::staging_slot lease = *std::exchange(now->job.from->filled, std::nullopt);
             bytes =
                 stage_.copy(std::move(lease), now->job.from->samples, memory_->slot(now->job.to), now->epoch);
         } catch (...) { failure = std::current_exception(); }

@@ -28,33 +28,35 @@
 
 namespace cuota::inline v0 {
 
-/// For loader_options::batch: the largest batch (at most all samples) for which the slots fit the budgets' available bytes on construction;
-/// see loader_plan::batch.
+/// For loader_options::batch_size: the largest batch (at most all samples) for which the slots fit the budgets' available bytes on
+/// construction; see loader_plan::batch_size.
 inline constexpr std::size_t automatic_batch = unlimited;
-/// For loader_options::rows: the largest number that fits in the same way.
+/// For loader_options::max_rows: the largest number that fits in the same way.
 inline constexpr std::size_t automatic_rows = unlimited;
 
-/// Options of a batch_loader. Required: `batch`, and `rows` for a source with ragged fields. Checked on construction and by plan_loader.
+/// Options of a batch_loader. Required: `batch_size`, and `max_rows` for a dataset with ragged fields. Checked on construction and by
+/// plan_loader.
 /// Example: examples/train.cpp
 struct loader_options {
-    std::size_t batch = 0;  ///< samples per batch (an upper limit if `rows` is set), or automatic_batch
+    std::size_t batch_size =
+        0;  ///< samples per batch (an upper limit if `max_rows` is set), or automatic_batch
     /// Maximum rows (words, frames) of each ragged field in a batch, or automatic_rows. A batch has the most samples that satisfy both
-    /// limits; for a single sample beyond `rows`, sample_too_long is thrown in place of its batch.
-    std::size_t rows = 0;
-    std::optional<budget> device{};         ///< charged for the device slots; nullopt: unlimited
-    std::optional<budget> pinned{};         ///< charged for the pinned slots; nullopt: unlimited
-    std::optional<std::uint64_t> seed{};    ///< shorthand for a shuffle_sampler; nullopt: source order
+    /// limits; for a single sample beyond `max_rows`, sample_too_long_error is thrown in place of its batch.
+    std::size_t max_rows = 0;
+    std::optional<budget> device_budget{};  ///< charged for the device slots; nullopt: unlimited
+    std::optional<budget> pinned_budget{};  ///< charged for the pinned slots; nullopt: unlimited
+    std::optional<std::uint64_t> seed{};    ///< shorthand for a shuffle_sampler; nullopt: dataset order
     std::optional<any_sampler> sampler{};   ///< selects the samples of an epoch and their order
-    last_batch last = last_batch::partial;  ///< treatment of the remaining samples
-    shard part{};                           ///< this process among several; `batch` is per process
-    std::size_t workers = 1;                ///< reading threads; they do not affect the sample order
-    std::size_t device_slots = 2;           ///< batches on the device; with 1, copies and compute alternate
-    std::size_t host_slots = 0;             ///< pinned slots; 0: workers + 2
-    /// Memory of the pinned slots, not charged on its own. registered_memory is allocated faster; device_memory is for sources that can
-    /// fill it (kvikio_source), with `pinned` the device's budget.
-    any_resource host_memory = any_pinned_memory();
+    last_batch_policy last_batch = last_batch_policy::partial;  ///< treatment of the remaining samples
+    cuota::shard shard{};          ///< this process among several; `batch_size` is per process
+    std::size_t workers = 1;       ///< reading threads; they do not affect the sample order
+    std::size_t device_slots = 2;  ///< batches on the device; with 1, copies and compute alternate
+    std::size_t host_slots = 0;    ///< pinned slots; 0: workers + 2
+    /// Memory of the pinned slots, not charged on its own. registered_memory is allocated faster; device_memory is for datasets that can
+    /// fill it (kvikio_dataset), with `pinned_budget` the device's budget.
+    any_resource host_memory = default_pinned_resource();
     /// If the driver cannot lock the memory: refuse, or use pageable memory, which is reported and shown in stats.
-    pin_failure on_pin_failure = pin_failure::refuse;
+    pin_failure_policy on_pin_failure = pin_failure_policy::refuse;
     std::optional<device_transform> transform{};  ///< applied to each batch on the device; nullopt: none
     tag name = "loader slots";                    ///< for messages and accounts
     bool time_copies = false;                     ///< for batch_loader::stats: two more events per copy
@@ -64,7 +66,7 @@ struct loader_options {
     bool progress = false;  ///< shows a line on standard error during an epoch if that is a terminal
     /// Called by each worker, numbered from 0, before it reads; for instance to set CPU affinity. An exception replaces the worker's
     /// batches.
-    std::function<void(std::size_t worker)> worker_start{};
+    std::function<void(std::size_t worker)> worker_init{};
     /// Reclaim order when a budget is short: higher first, as for `reclaimer`; pools default to 0.
     /// If set, the loader frees its device or pinned slots, each as a whole, between epochs, and reallocates them when the next epoch
     /// starts, which may be refused. If not, it keeps them until destroyed, and no epoch is refused.
@@ -74,31 +76,32 @@ struct loader_options {
 /// Memory of a loader, in bytes: exactly what it allocates on construction, and again at an epoch's start after releasing it
 /// (loader_options::reclaim_priority).
 struct loader_plan {
-    std::size_t batch = 0;                 ///< samples in a full batch
-    std::size_t rows = 0;                  ///< maximum rows of each ragged field in a batch
+    std::size_t batch_size = 0;            ///< samples in a full batch
+    std::size_t max_rows = 0;              ///< maximum rows of each ragged field in a batch
     std::optional<std::uint64_t> batches;  ///< per epoch; nullopt if their rows determine it
-    slot_layout host_slot;                 ///< a batch as read from the source and copied
+    slot_layout host_slot;                 ///< a batch as read from the dataset and copied
     slot_layout device_slot;               ///< a batch as delivered; equals host_slot without a transform
     slot_layout scratch;                   ///< the transform's scratch for one batch
     std::size_t host_slots = 0;            ///< slots of the ring on the host
     std::size_t device_slots = 0;          ///< batches on the device at once
-    std::size_t arrival_bytes = 0;         ///< device buffer for the transform's input and scratch
-    std::size_t device_bytes = 0;          ///< all device slots and arrival_bytes
-    std::size_t pinned_bytes = 0;  ///< all host slots, rounded to the granule of loader_options::host_memory
+    std::size_t staging_bytes = 0;         ///< device buffer for the transform's input and scratch
+    std::size_t device_bytes = 0;          ///< all device slots and staging_bytes
+    std::size_t pinned_bytes =
+        0;  ///< all host slots, rounded to the granularity of loader_options::host_memory
 };
 
 namespace detail {
 
 void check_transform(std::string const& name, std::span<field const> fields, device_transform const& wanted);
 
-// Throws: misuse if both seed and sampler are set.
+// Throws: usage_error if both seed and sampler are set.
 [[nodiscard]] any_sampler sampler_of(std::string const& name, loader_options const& options);
 
 void check_rows(std::string const& name, std::span<field const> fields, std::size_t rows);
 
 /// Returns the largest number of samples that a batch can have; more would only hold memory.
-[[nodiscard]] std::size_t samples_in_batch(batch_deal const& deal, std::uint64_t positions, bool is_by_rows,
-                                           loader_options const& options);
+[[nodiscard]] std::size_t samples_in_batch(batch_partition const& deal, std::uint64_t positions,
+                                           bool is_by_rows, loader_options const& options);
 
 [[nodiscard]] loader_plan plan_for(std::string const& name, std::uint64_t positions,
                                    std::span<field const> fields, loader_options const& options);
@@ -110,7 +113,7 @@ struct loader_room {
     std::size_t both = unlimited;
 };
 
-/// Either loader_options::batch or ::rows.
+/// Either loader_options::batch_size or ::max_rows.
 using batch_size_of = std::size_t loader_options::*;
 
 /// Returns the largest value of `size`, up to its value in options, that fits; 0 if none.
@@ -121,20 +124,20 @@ using batch_size_of = std::size_t loader_options::*;
 /// Returns the option that determines the batch size: rows or samples.
 [[nodiscard]] batch_size_of size_that_decides(loader_options const& options) noexcept;
 
-/// Replaces automatic_batch or automatic_rows by the largest number that fits, or by 1, which is then refused as usual. Throws: misuse if
-/// there is no budget, or both are automatic.
+/// Replaces automatic_batch or automatic_rows by the largest number that fits, or by 1, which is then refused as usual. Throws: usage_error
+/// if there is no budget, or both are automatic.
 [[nodiscard]] loader_options with_sizes(std::string const& name, std::uint64_t positions,
                                         std::span<field const> fields, loader_options options);
 
 }  // namespace detail
 
-/// Returns the memory that a loader of this source would allocate, in bytes. Allocates, charges and reads nothing.
-/// Throws:  misuse for invalid options.
+/// Returns the memory that a loader of this dataset would allocate, in bytes. Allocates, charges and reads nothing.
+/// Throws:  usage_error for invalid options.
 /// Cost:    with automatic_batch or automatic_rows, a binary search over plans.
 /// Threads: any.
 /// Example:
-///     std::size_t const bytes = cuota::plan_loader(source, {.batch = 256, .device = budget}).device_bytes;
-template <source S>
+///     std::size_t const bytes = cuota::plan_loader(dataset, {.batch_size = 256, .device_budget = budget}).device_bytes;
+template <dataset S>
 [[nodiscard]] loader_plan plan_loader(S const& from, loader_options const& options) {
     std::string const& name = from.name();  // extends the lifetime of a value
     std::uint64_t const positions = detail::sampler_of(name, options).size(from.size());
@@ -152,20 +155,20 @@ namespace cuota::inline v0::detail {
 
 CUOTA_INLINE void check_transform(std::string const& name, std::span<field const> fields,
                                   device_transform const& wanted) {
-    if (!wanted.run) throw_misuse("loader of {}: the device_transform has no function to run", {name});
-    expect_no_ragged(wanted.fields, "output of a device_transform");
+    if (!wanted.run) throw_usage_error("loader of {}: the device_transform has no function to run", {name});
+    expect_no_ragged(wanted.output_fields, "output of a device_transform");
     expect_no_ragged(wanted.scratch, "scratch of a device_transform");
-    if (!wanted.takes.empty() &&
-        !std::equal(wanted.takes.begin(), wanted.takes.end(), fields.begin(), fields.end()))
-        throw_misuse(
-            "loader of {}: the device_transform does not match: the source has {}, the transform takes {}",
-            {name, fields_text(fields), fields_text(wanted.takes)});
+    if (!wanted.input_fields.empty() &&
+        !std::equal(wanted.input_fields.begin(), wanted.input_fields.end(), fields.begin(), fields.end()))
+        throw_usage_error(
+            "loader of {}: the device_transform does not match: the dataset has {}, the transform takes {}",
+            {name, fields_text(fields), fields_text(wanted.input_fields)});
 }
 
 CUOTA_INLINE any_sampler sampler_of(std::string const& name, loader_options const& options) {
     if (options.sampler && options.seed)
-        throw_misuse("loader of {}: seed and sampler cannot be combined; pass the seed to the sampler",
-                     {name});
+        throw_usage_error("loader of {}: seed and sampler cannot be combined; pass the seed to the sampler",
+                          {name});
     if (options.sampler) return *options.sampler;
     if (options.seed) return shuffle_sampler{*options.seed};
     return {};
@@ -176,51 +179,55 @@ CUOTA_INLINE void check_rows(std::string const& name, std::span<field const> fie
     for (std::size_t k = fields.size(); k-- != 0;)
         if (fields[k].is_ragged) ragged = &fields[k];  // finds the first one
     if (ragged != nullptr && rows == 0)
-        throw_misuse("loader of {}: field {} is ragged; set `rows`, the maximum number of rows in a batch",
-                     {name, field_text(*ragged)});
+        throw_usage_error(
+            "loader of {}: field {} is ragged; set `rows`, the maximum number of rows in a batch",
+            {name, field_text(*ragged)});
     if (ragged == nullptr && rows != 0)
-        throw_misuse("loader of {}: batches of at most {} rows require a ragged field", {name, rows});
+        throw_usage_error("loader of {}: batches of at most {} rows require a ragged field", {name, rows});
 }
 
-CUOTA_INLINE std::size_t samples_in_batch(batch_deal const& deal, std::uint64_t positions, bool is_by_rows,
-                                          loader_options const& options) {
+CUOTA_INLINE std::size_t samples_in_batch(batch_partition const& deal, std::uint64_t positions,
+                                          bool is_by_rows, loader_options const& options) {
     if (!is_by_rows) return static_cast<std::size_t>(std::max<std::uint64_t>(deal.largest(), 1));
-    bool const is_any = options.last == last_batch::pad && positions != 0;
-    std::uint64_t const most = is_any ? options.batch : std::min<std::uint64_t>(options.batch, positions);
+    bool const is_any = options.last_batch == last_batch_policy::pad && positions != 0;
+    std::uint64_t const most =
+        is_any ? options.batch_size : std::min<std::uint64_t>(options.batch_size, positions);
     return static_cast<std::size_t>(std::max<std::uint64_t>(most, 1));
 }
 
 CUOTA_INLINE loader_plan plan_for(std::string const& name, std::uint64_t positions,
                                   std::span<field const> fields, loader_options const& options) {
-    if (options.batch == 0) throw_misuse("loader of {}: the batch size must be at least 1", {name});
-    if (options.workers == 0) throw_misuse("loader of {}: the number of workers must be at least 1", {name});
+    if (options.batch_size == 0) throw_usage_error("loader of {}: the batch size must be at least 1", {name});
+    if (options.workers == 0)
+        throw_usage_error("loader of {}: the number of workers must be at least 1", {name});
     if (options.device_slots == 0)
-        throw_misuse("loader of {}: the number of device slots must be at least 1", {name});
+        throw_usage_error("loader of {}: the number of device slots must be at least 1", {name});
     if (options.transform) check_transform(name, fields, *options.transform);
-    check_rows(name, fields, options.rows);
+    check_rows(name, fields, options.max_rows);
 
     loader_plan plan;
-    batch_deal const deal{positions, options.batch, options.last, options.part};
-    bool const is_by_rows = options.rows != 0;
-    plan.batch = samples_in_batch(deal, positions, is_by_rows, options);
-    plan.rows = options.rows;
+    batch_partition const deal{positions, options.batch_size, options.last_batch, options.shard};
+    bool const is_by_rows = options.max_rows != 0;
+    plan.batch_size = samples_in_batch(deal, positions, is_by_rows, options);
+    plan.max_rows = options.max_rows;
     if (!is_by_rows) plan.batches = deal.batches();
     plan.device_slots = options.device_slots;
-    plan.host_slot = slot_layout::of(fields, plan.batch, name, plan.rows);
-    plan.device_slot =
-        options.transform ? slot_layout::of(options.transform->fields, plan.batch, name) : plan.host_slot;
-    if (options.transform) plan.scratch = slot_layout::of(options.transform->scratch, plan.batch, name);
+    plan.host_slot = slot_layout::of(fields, plan.batch_size, name, plan.max_rows);
+    plan.device_slot = options.transform
+                           ? slot_layout::of(options.transform->output_fields, plan.batch_size, name)
+                           : plan.host_slot;
+    if (options.transform) plan.scratch = slot_layout::of(options.transform->scratch, plan.batch_size, name);
     auto const checked = [&](std::optional<std::size_t> bytes) {
         return slot_layout::or_too_large(bytes, name);
     };
     plan.host_slots = options.host_slots != 0 ? options.host_slots : checked(checked_add(options.workers, 2));
     std::size_t const slots = checked(checked_mul(plan.device_slot.bytes, plan.device_slots));
-    plan.arrival_bytes =
+    plan.staging_bytes =
         options.transform ? checked(checked_add(plan.host_slot.bytes, plan.scratch.bytes)) : 0;
-    std::size_t const slab = checked(checked_add(slots, plan.arrival_bytes));
-    plan.device_bytes = checked(checked_round_up(slab, device_memory::granule()));
+    std::size_t const slab = checked(checked_add(slots, plan.staging_bytes));
+    plan.device_bytes = checked(checked_round_up(slab, device_memory::granularity()));
     std::size_t const ring = checked(checked_mul(plan.host_slot.bytes, plan.host_slots));
-    plan.pinned_bytes = checked(checked_round_up(ring, options.host_memory.granule()));
+    plan.pinned_bytes = checked(checked_round_up(ring, options.host_memory.granularity()));
     return plan;
 }
 
@@ -240,32 +247,33 @@ CUOTA_INLINE std::size_t largest_fitting(std::string const& name, std::uint64_t 
 }
 
 CUOTA_INLINE batch_size_of size_that_decides(loader_options const& options) noexcept {
-    return options.rows != 0 ? &loader_options::rows : &loader_options::batch;
+    return options.max_rows != 0 ? &loader_options::max_rows : &loader_options::batch_size;
 }
 
 CUOTA_INLINE loader_options with_sizes(std::string const& name, std::uint64_t positions,
                                        std::span<field const> fields, loader_options options) {
-    bool const by_rows = options.rows == automatic_rows;
-    bool const by_samples = options.batch == automatic_batch;
+    bool const by_rows = options.max_rows == automatic_rows;
+    bool const by_samples = options.batch_size == automatic_batch;
     if (!by_rows && !by_samples) return options;
     if (by_rows && by_samples)
-        throw_misuse(
+        throw_usage_error(
             "loader of {}: automatic_batch and automatic_rows cannot be combined; set one explicitly",
             {name});
-    if (!options.device && !options.pinned)
-        throw_misuse("loader of {}: an automatic batch size requires a budget", {name});
-    auto const room_of = [](std::optional<budget> const& b) { return b ? b->room() : unlimited; };
-    bool const is_one = options.device && options.pinned && *options.device == *options.pinned;
-    loader_room const room{room_of(options.device), room_of(options.pinned),
-                           is_one ? room_of(options.device) : unlimited};
-    batch_size_of const size = by_rows ? &loader_options::rows : &loader_options::batch;
+    if (!options.device_budget && !options.pinned_budget)
+        throw_usage_error("loader of {}: an automatic batch size requires a budget", {name});
+    auto const room_of = [](std::optional<budget> const& b) { return b ? b->available() : unlimited; };
+    bool const is_one =
+        options.device_budget && options.pinned_budget && *options.device_budget == *options.pinned_budget;
+    loader_room const room{room_of(options.device_budget), room_of(options.pinned_budget),
+                           is_one ? room_of(options.device_budget) : unlimited};
+    batch_size_of const size = by_rows ? &loader_options::max_rows : &loader_options::batch_size;
     if (by_rows) {
         check_rows(name, fields, automatic_rows);
         std::size_t const a_row = std::max<std::size_t>(slot_layout::of(fields, 0, name).row_bytes, 1);
         std::size_t const slots = std::max<std::size_t>(options.device_slots, 1);
         // An upper bound that ignores other memory.
-        options.rows = std::max<std::size_t>(std::min(room.device / slots, room.pinned) / a_row, 1);
-    } else options.batch = static_cast<std::size_t>(std::max<std::uint64_t>(positions, 1));
+        options.max_rows = std::max<std::size_t>(std::min(room.device / slots, room.pinned) / a_row, 1);
+    } else options.batch_size = static_cast<std::size_t>(std::max<std::uint64_t>(positions, 1));
     options.*size = std::max<std::size_t>(largest_fitting(name, positions, fields, options, size, room), 1);
     return options;
 }

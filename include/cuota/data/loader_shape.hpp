@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Configuration of a batch_loader: the fields of its source, the sample order, and the plan.
+/// Configuration of a batch_loader: the fields of its dataset, the sample order, and the plan.
 #pragma once
 
 #include <algorithm>
@@ -19,8 +19,8 @@
 namespace cuota::inline v0::detail {
 
 /// Immutable configuration of a loader.
-struct loader_shape {
-    loader_shape(any_source const& from, loader_options const& how);
+struct loader_config {
+    loader_config(any_dataset const& from, loader_options const& how);
 
     /// Draws the samples at consecutive positions of an epoch; positions wrap around at its end.
     void draw(std::uint64_t epoch, std::uint64_t first, std::span<std::uint64_t> out) const;
@@ -29,7 +29,7 @@ struct loader_shape {
 
     std::string name;
     std::uint64_t samples;
-    std::vector<field> fields;     // of the source
+    std::vector<field> fields;     // of the dataset
     std::vector<field> delivered;  // of a batch
     any_sampler order;
     std::uint64_t seed;       // for gather_context
@@ -44,23 +44,23 @@ struct loader_shape {
 
 namespace cuota::inline v0::detail {
 
-CUOTA_INLINE loader_shape::loader_shape(any_source const& from, loader_options const& how)
+CUOTA_INLINE loader_config::loader_config(any_dataset const& from, loader_options const& how)
     : name{from.name()},
       samples{from.size()},
       fields{from.fields().begin(), from.fields().end()},
-      delivered{how.transform ? how.transform->fields : fields},
+      delivered{how.transform ? how.transform->output_fields : fields},
       order{sampler_of(name, how)},
       seed{how.seed ? *how.seed : order.fingerprint()},
       positions{order.size(samples)},
       options{with_sizes(name, positions, fields, how)},
       plan{plan_for(name, positions, fields, options)} {
     if (options.host_memory.kind() == memory_kind::device && !from.can_fill_device_memory())
-        throw_misuse("loader of {}: host_memory is device memory, but this source can only fill host memory",
-                     {name});
+        throw_usage_error(
+            "loader of {}: host_memory is device memory, but this dataset can only fill host memory", {name});
 }
 
-CUOTA_INLINE void loader_shape::draw(std::uint64_t epoch, std::uint64_t first,
-                                     std::span<std::uint64_t> out) const {
+CUOTA_INLINE void loader_config::draw(std::uint64_t epoch, std::uint64_t first,
+                                      std::span<std::uint64_t> out) const {
     while (!out.empty()) {
         first %= positions;
         auto const here = static_cast<std::size_t>(std::min<std::uint64_t>(out.size(), positions - first));
@@ -70,8 +70,8 @@ CUOTA_INLINE void loader_shape::draw(std::uint64_t epoch, std::uint64_t first,
     }
 }
 
-CUOTA_INLINE sample_list loader_shape::list_with_room() const {
-    return sample_list::with_room(plan.batch, ragged_count(fields));
+CUOTA_INLINE sample_list loader_config::list_with_room() const {
+    return sample_list::with_room(plan.batch_size, ragged_count(fields));
 }
 
 }  // namespace cuota::inline v0::detail

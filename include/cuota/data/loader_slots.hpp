@@ -34,10 +34,10 @@ enum class loader_part { pinned_ring, device_slab };
 /// short of memory may free an unused part.
 class loader_slots final : public ref_counted {
 public:
-    loader_slots(loader_shape shape, place where);
+    loader_slots(loader_config shape, source_location where);
     ~loader_slots();
 
-    [[nodiscard]] loader_shape const& shape() const noexcept { return shape_; }
+    [[nodiscard]] loader_config const& shape() const noexcept { return shape_; }
     [[nodiscard]] loader_plan const& plan() const noexcept { return shape_.plan; }
     [[nodiscard]] device where() const noexcept { return device_; }
 
@@ -45,11 +45,11 @@ public:
 
     /// Starts a use of both parts: waits while another thread frees one, and allocates the missing ones.
     /// Throws: budget_exceeded, out_of_memory, cuda_error. On failure, no use is started and the memory held is unchanged.
-    void start_use(place where);
+    void start_use(source_location where);
     /// Adds a use; requires an existing one.
     void add_use() noexcept;
     void drop_use() noexcept;
-    [[nodiscard]] use_count& uses_of_ring() noexcept { return at(loader_part::pinned_ring).uses; }
+    [[nodiscard]] usage_gate& uses_of_ring() noexcept { return at(loader_part::pinned_ring).uses; }
 
     /// Valid only during a use.
     [[nodiscard]] staging_ring& ring() noexcept { return *ring_; }
@@ -73,7 +73,7 @@ public:
     void end() noexcept;
 
     /// Appends the part's charged bytes: in use under the loader's name, or idle.
-    void holdings(loader_part which, std::vector<holding>& into) const;
+    void allocation_groups(loader_part which, std::vector<allocation_group>& into) const;
     /// Reports the part's charged bytes to the observer.
     void tell(loader_part which, budget_observer& o) const noexcept;
     [[nodiscard]] std::string title() const;
@@ -83,9 +83,9 @@ private:
         std::optional<budget> account;
         std::size_t bytes;
         std::size_t slots;
-        std::size_t granule;
+        std::size_t granularity;
         std::atomic<bool> is_held = false;  // charged; written when a use starts or the part is freed
-        use_count uses{};
+        usage_gate uses{};
     };
 
     [[nodiscard]] bool may_be_given() const noexcept { return shape_.options.reclaim_priority.has_value(); }
@@ -98,11 +98,11 @@ private:
     // --- allocating: by the thread that starts the first use ---
 
     // Charges all missing parts before allocating any, so that a refusal costs no allocation.
-    void take_missing(place where);
+    void take_missing(source_location where);
 
-    [[nodiscard]] label label_of(loader_part which, place where) const;
+    [[nodiscard]] label label_of(loader_part which, source_location where) const;
 
-    void charge_for(loader_part which, place where);
+    void charge_for(loader_part which, source_location where);
     void arrived(loader_part which) noexcept;
     // Refunds a charge for which nothing was allocated.
     void uncharge(loader_part which) noexcept;
@@ -112,7 +112,7 @@ private:
     // Returns the most samples or rows per batch for which the whole loader fits, with `room` bytes for the refused part.
     [[nodiscard]] std::size_t fitting_size(loader_part refused, std::size_t room) const;
 
-    void allocate(loader_part which, place where);
+    void allocate(loader_part which, source_location where);
 
     // --- freeing: with exclusive access to the part; another thread may be freeing the other ---
 
@@ -126,8 +126,8 @@ private:
 
     void drop(loader_part which) noexcept;
 
-    loader_shape const shape_;
-    place const where_;
+    loader_config const shape_;
+    source_location const where_;
     device const device_;
     std::optional<stream> copies_;
     std::optional<staging_ring> ring_;
@@ -146,14 +146,14 @@ private:
 
 namespace cuota::inline v0::detail {
 
-CUOTA_INLINE loader_slots::loader_slots(loader_shape shape, place where)
+CUOTA_INLINE loader_slots::loader_slots(loader_config shape, source_location where)
     : shape_{std::move(shape)},
       where_{where},
       device_{cuota::device::current()},
-      parts_{
-          part{shape_.options.pinned, plan().pinned_bytes, plan().host_slots,
-               shape_.options.host_memory.granule()},
-          part{shape_.options.device, plan().device_bytes, plan().device_slots, device_memory::granule()}} {
+      parts_{part{shape_.options.pinned_budget, plan().pinned_bytes, plan().host_slots,
+                  shape_.options.host_memory.granularity()},
+             part{shape_.options.device_budget, plan().device_bytes, plan().device_slots,
+                  device_memory::granularity()}} {
     copies_.emplace(stream_priority::high);
     slots_.resize(plan().device_slots);
     for (device_slot& slot : slots_) slot.samples = shape_.list_with_room();
@@ -161,7 +161,7 @@ CUOTA_INLINE loader_slots::loader_slots(loader_shape shape, place where)
 
 CUOTA_INLINE loader_slots::~loader_slots() = default;
 
-CUOTA_INLINE void loader_slots::start_use(place where) {
+CUOTA_INLINE void loader_slots::start_use(source_location where) {
     claim();
     try {
         take_missing(where);
@@ -209,7 +209,8 @@ CUOTA_INLINE void loader_slots::end() noexcept {
     copies_.reset();
 }
 
-CUOTA_INLINE void loader_slots::holdings(loader_part which, std::vector<holding>& into) const {
+CUOTA_INLINE void loader_slots::allocation_groups(loader_part which,
+                                                  std::vector<allocation_group>& into) const {
     bool const is_idle = idle_bytes(which) != 0;  // called first, since it may wait
     part const& p = at(which);
     if (!p.is_held || p.bytes == 0) return;
@@ -242,7 +243,7 @@ CUOTA_INLINE void loader_slots::claim() noexcept {
     for (part& p : parts_) p.uses.start();
 }
 
-CUOTA_INLINE void loader_slots::take_missing(place where) {
+CUOTA_INLINE void loader_slots::take_missing(source_location where) {
     bool const lacks_ring = !at(loader_part::pinned_ring).is_held;
     bool const lacks_slab = !at(loader_part::device_slab).is_held;
     if (!lacks_ring && !lacks_slab) return;
@@ -262,9 +263,9 @@ CUOTA_INLINE void loader_slots::take_missing(place where) {
     }
 }
 
-CUOTA_INLINE label loader_slots::label_of(loader_part which, place where) const {
+CUOTA_INLINE label loader_slots::label_of(loader_part which, source_location where) const {
     bool const is_slab = which == loader_part::device_slab;
-    bool const is_by_rows = plan().rows != 0;
+    bool const is_by_rows = plan().max_rows != 0;
     auto const one = is_by_rows ? &slot_layout::row_bytes : &slot_layout::sample_bytes;
     slot_layout const& slot = is_slab ? plan().device_slot : plan().host_slot;
     std::size_t const in_slots = checked_mul(slot.*one, at(which).slots).value_or(unlimited);
@@ -276,7 +277,7 @@ CUOTA_INLINE label loader_slots::label_of(loader_part which, place where) const 
             in_all == 0 ? 1 : in_all};
 }
 
-CUOTA_INLINE void loader_slots::charge_for(loader_part which, place where) {
+CUOTA_INLINE void loader_slots::charge_for(loader_part which, source_location where) {
     part& p = at(which);
     if (p.account && p.bytes != 0) charge_to(*p.account, which, label_of(which, where));
     p.is_held = true;
@@ -298,15 +299,15 @@ CUOTA_INLINE void loader_slots::arrived(loader_part which) noexcept {
 
 CUOTA_INLINE void loader_slots::charge_to(budget const& account, loader_part which, label const& who) {
     part const& p = at(which);
-    charge_request request{p.bytes, p.granule, who, std::nullopt};
+    charge_request request{p.bytes, p.granularity, who, std::nullopt};
     bool const is_on_device =
         which == loader_part::device_slab || shape_.options.host_memory.kind() == memory_kind::device;
     if (is_on_device) request.on = device_;
     try {
         charge_coming(budget_access::node(account), p.bytes, request);
     } catch (budget_exceeded const& refused) {
-        refusal facts = refused.facts();
-        facts.would_fit = fitting_size(which, facts.would_fit) * facts.request.unit_bytes;
+        refusal facts = refused.info();
+        facts.max_fit = fitting_size(which, facts.max_fit) * facts.request.unit_bytes;
         throw budget_exceeded{std::move(facts)};
     }
 }
@@ -316,7 +317,7 @@ CUOTA_INLINE std::size_t loader_slots::fitting_size(loader_part refused, std::si
         part const& p = at(which);
         if (!p.account) return unlimited;
         // This loader's current memory would shrink as well.
-        return which == refused ? room : saturating_add(p.account->room(), p.is_held ? p.bytes : 0);
+        return which == refused ? room : saturating_add(p.account->available(), p.is_held ? p.bytes : 0);
     };
     auto const& [pinned, slab] = parts_;
     bool const is_one = pinned.account && slab.account && *pinned.account == *slab.account;
@@ -327,12 +328,12 @@ CUOTA_INLINE std::size_t loader_slots::fitting_size(loader_part refused, std::si
                             is_one ? saturating_add(room, mine) : unlimited});
 }
 
-CUOTA_INLINE void loader_slots::allocate(loader_part which, place where) {
+CUOTA_INLINE void loader_slots::allocate(loader_part which, source_location where) {
     label const who = label_of(which, where);
     if (which == loader_part::pinned_ring) {
         ring_.emplace(plan().host_slots, plan().host_slot.bytes, shape_.options.host_memory, who,
                       shape_.options.on_pin_failure,
-                      ring_filler::device);  // a source that can fill device memory
+                      staging_writer::device);  // a dataset that can fill device memory
         is_pinned_ = ring_->is_pinned();
         return;
     }

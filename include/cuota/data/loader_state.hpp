@@ -24,8 +24,9 @@ struct loader_state {
 
     /// Returns one line, for `parse`.
     [[nodiscard]] std::string text() const;
-    /// Parses text(). Throws: misuse if it is not a state.
-    [[nodiscard]] static loader_state parse(std::string_view text, place where = place::here());
+    /// Parses text(). Throws: usage_error if it is not a state.
+    [[nodiscard]] static loader_state parse(std::string_view text,
+                                            source_location where = source_location::current());
 
     friend bool operator==(loader_state const&,
                            loader_state const&) noexcept = default;  ///< compares all members
@@ -43,7 +44,7 @@ CUOTA_INLINE std::string loader_state::text() const {
     return detail::message("cuota-loader-state 1 epoch {} position {} order {}", {epoch, position, order});
 }
 
-CUOTA_INLINE loader_state loader_state::parse(std::string_view text, place where) {
+CUOTA_INLINE loader_state loader_state::parse(std::string_view text, source_location where) {
     std::string_view rest = text;
     auto const take = [&](std::string_view word) {
         bool const is_there = rest.starts_with(word);
@@ -60,7 +61,8 @@ CUOTA_INLINE loader_state loader_state::parse(std::string_view text, place where
     bool const is_state = take("cuota-loader-state 1 epoch ") && number(state.epoch) && take(" position ") &&
                           number(state.position) && take(" order ") && number(state.order) && rest.empty();
     if (!is_state)
-        detail::throw_misuse(where, "loader_state: cannot parse \"{}\"", {std::string{text.substr(0, 80)}});
+        detail::throw_usage_error(where, "loader_state: cannot parse \"{}\"",
+                                  {std::string{text.substr(0, 80)}});
     return state;
 }
 

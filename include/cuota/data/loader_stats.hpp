@@ -18,21 +18,21 @@ namespace cuota::inline v0 {
 /// The stages of a batch, one of which is the bottleneck.
 enum class loader_stage {
     none,      ///< not enough measurements
-    program,   ///< the program; batches are ready early
-    reading,   ///< the source, in the workers
+    consumer,  ///< the program; batches are ready early
+    reading,   ///< the dataset, in the workers
     device,    ///< copying or computing; loader_options::time_copies distinguishes them
-    link,      ///< copying to the device
-    computing  ///< the program's work on the device
+    transfer,  ///< copying to the device
+    compute    ///< the program's work on the device
 };
 
 /// Returns a name such as "reading".
 [[nodiscard]] constexpr char const* stage_name(loader_stage s) noexcept {
     switch (s) {
-        case loader_stage::program: return "the program";
+        case loader_stage::consumer: return "the program";
         case loader_stage::reading: return "reading";
         case loader_stage::device: return "the device";
-        case loader_stage::link: return "copying to the device";
-        case loader_stage::computing: return "computing on the device";
+        case loader_stage::transfer: return "copying to the device";
+        case loader_stage::compute: return "computing on the device";
         default: return "nothing yet";
     }
 }
@@ -43,15 +43,15 @@ struct loader_read {
     std::chrono::nanoseconds lasted{0};  ///< since it began
     std::uint64_t first = 0;             ///< first sample of the batch
     std::uint64_t last = 0;              ///< last sample, in batch order
-    std::string source{};                ///< name of the source
+    std::string dataset{};               ///< name of the dataset
 };
 
 /// Statistics of the current or last epoch (batch_loader::stats); a snapshot.
 /// Example: std::puts(stats_text(loader.stats()).c_str());
 struct loader_stats {
-    std::uint64_t epoch = 0;                     ///< epoch number
-    std::uint64_t batches = 0;                   ///< delivered
-    std::optional<std::uint64_t> all_batches{};  ///< from the epoch's start on; nullopt: set by rows
+    std::uint64_t epoch = 0;                       ///< epoch number
+    std::uint64_t batches = 0;                     ///< delivered
+    std::optional<std::uint64_t> total_batches{};  ///< from the epoch's start on; nullopt: set by rows
     double covered = 0;                   ///< fraction of samples delivered, over all processes; 0 to 1
     std::uint64_t samples = 0;            ///< delivered
     std::uint64_t bytes = 0;              ///< copied to the device, including undelivered batches
@@ -61,7 +61,7 @@ struct loader_stats {
 
     // Sums over all workers, including batches in progress.
     std::chrono::nanoseconds drawing{0};            ///< calls of the sampler
-    std::chrono::nanoseconds reading{0};            ///< calls of the source's gather
+    std::chrono::nanoseconds reading{0};            ///< calls of the dataset's gather
     std::chrono::nanoseconds waiting_for_slots{0};  ///< until a pinned slot's last copy completed
 
     std::optional<std::chrono::nanoseconds> copying{};  ///< link busy; requires loader_options::time_copies
@@ -75,7 +75,7 @@ struct loader_stats {
     /// Returns part / elapsed, 0 to 1.
     [[nodiscard]] double share(std::chrono::nanoseconds part) const noexcept;
     /// Returns the same for a sum over all workers.
-    [[nodiscard]] double share_of_workers(std::chrono::nanoseconds part) const noexcept;
+    [[nodiscard]] double worker_fraction(std::chrono::nanoseconds part) const noexcept;
     /// Returns the average since the epoch began; initially 0.
     [[nodiscard]] double batches_per_second() const noexcept;
 };
@@ -108,10 +108,10 @@ namespace cuota::inline v0 {
 
 CUOTA_INLINE loader_stage loader_stats::bottleneck() const noexcept {
     if (batches < 2 || elapsed.count() <= 0) return loader_stage::none;
-    if (share(waiting_for_batches) < 0.1) return loader_stage::program;
+    if (share(waiting_for_batches) < 0.1) return loader_stage::consumer;
     if (drawing + reading >= waiting_for_slots) return loader_stage::reading;
     if (!copying) return loader_stage::device;
-    return share(*copying) >= 0.8 ? loader_stage::link : loader_stage::computing;
+    return share(*copying) >= 0.8 ? loader_stage::transfer : loader_stage::compute;
 }
 
 CUOTA_INLINE double loader_stats::share(std::chrono::nanoseconds part) const noexcept {
@@ -119,7 +119,7 @@ CUOTA_INLINE double loader_stats::share(std::chrono::nanoseconds part) const noe
     return std::clamp(static_cast<double>(part.count()) / static_cast<double>(elapsed.count()), 0.0, 1.0);
 }
 
-CUOTA_INLINE double loader_stats::share_of_workers(std::chrono::nanoseconds part) const noexcept {
+CUOTA_INLINE double loader_stats::worker_fraction(std::chrono::nanoseconds part) const noexcept {
     return share(part / static_cast<std::int64_t>(std::max<std::size_t>(workers, 1)));
 }
 
@@ -144,12 +144,12 @@ CUOTA_INLINE std::string rate_text(double per_second) {
 
 CUOTA_INLINE char const* advice_for(loader_stage slowest) noexcept {
     switch (slowest) {
-        case loader_stage::program: return "the loader keeps up";
+        case loader_stage::consumer: return "the loader keeps up";
         case loader_stage::reading: return "try more workers or faster storage";
         case loader_stage::device:
             return "set loader_options::time_copies to separate copying from computing";
-        case loader_stage::link: return "try smaller elements, such as u8 that the device converts";
-        case loader_stage::computing: return "the loader keeps up";
+        case loader_stage::transfer: return "try smaller elements, such as u8 that the device converts";
+        case loader_stage::compute: return "the loader keeps up";
         default: return "";
     }
 }
@@ -161,8 +161,8 @@ namespace cuota::inline v0 {
 CUOTA_INLINE std::string stats_text(loader_stats const& s) {
     double const seconds = static_cast<double>(s.elapsed.count()) / 1e9;
     double const bytes_a_second = seconds <= 0 ? 0 : static_cast<double>(s.bytes) / seconds;
-    std::string const progress = s.all_batches
-                                     ? " of " + std::to_string(*s.all_batches) + " batches, "
+    std::string const progress = s.total_batches
+                                     ? " of " + std::to_string(*s.total_batches) + " batches, "
                                      : " batches, " + detail::percent_text(s.covered) + " of the samples, ";
     std::string text =
         detail::message("epoch {}: {}{}{} a second ({}/s)",
@@ -172,15 +172,15 @@ CUOTA_INLINE std::string stats_text(loader_stats const& s) {
     if (s.longest_read && s.longest_read->lasted >= std::chrono::seconds{1})
         detail::append_message(
             text, "; worker {} has been reading samples {} to {} of {} for {} s",
-            {s.longest_read->worker, s.longest_read->first, s.longest_read->last, s.longest_read->source,
+            {s.longest_read->worker, s.longest_read->first, s.longest_read->last, s.longest_read->dataset,
              detail::rate_text(static_cast<double>(s.longest_read->lasted.count()) / 1e9)});
     loader_stage const slowest = s.bottleneck();
     if (slowest == loader_stage::none) return text;
     detail::append_message(text, "; {}{}{} of the time and {}{} for the device, ",
                            {s.workers, s.workers == 1 ? " worker reads " : " workers read ",
-                            detail::percent_text(s.share_of_workers(s.drawing + s.reading)),
+                            detail::percent_text(s.worker_fraction(s.drawing + s.reading)),
                             s.workers == 1 ? "waits " : "wait ",
-                            detail::percent_text(s.share_of_workers(s.waiting_for_slots))});
+                            detail::percent_text(s.worker_fraction(s.waiting_for_slots))});
     if (s.copying)
         detail::append_message(text, "the link is busy {}, ", {detail::percent_text(s.share(*s.copying))});
     detail::append_message(text, "the program waits {} for batches; ",

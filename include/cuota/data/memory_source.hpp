@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// A source over samples in host memory.
+/// A dataset over samples in host memory.
 #pragma once
 
 #include <concepts>
@@ -53,61 +53,63 @@ private:
 
 }  // namespace detail
 
-/// Samples of one field, contiguous in memory: an array of fixed shape per sample. zip_source combines fields.
+/// Samples of one field, contiguous in memory: an array of fixed shape per sample. zip_dataset combines fields.
 ///
-/// Throws:  misuse if the values are not a whole number of samples.
+/// Throws:  usage_error if the values are not a whole number of samples.
 /// Cost:    copies share the values. A gather copies each sample once and allocates nothing.
-/// Threads: as any source.
-/// Example: cuota::memory_source images{"images", std::move(pixels), {28, 28}};
-class memory_source {
+/// Threads: as any dataset.
+/// Example: cuota::memory_dataset images{"images", std::move(pixels), {28, 28}};
+class memory_dataset {
 public:
     /// Owns the values. `shape` is per sample; {} is a scalar.
     template <class T>
         requires(detail::element_like<T> && !std::same_as<T, bool>)
-    memory_source(std::string name, std::vector<T> values, std::vector<std::size_t> shape = {})
-        : memory_source{std::move(name), shared_value<std::vector<T> const>::make(std::move(values)),
-                        std::move(shape)} {}
+    memory_dataset(std::string name, std::vector<T> values, std::vector<std::size_t> shape = {})
+        : memory_dataset{std::move(name),
+                         detail::light_shared_ptr<std::vector<T> const>::make(std::move(values)),
+                         std::move(shape)} {}
 
     /// Deleted: a span owns no values. Move the vector in, or keep the values and call `of`.
     template <class T, std::size_t n>
-    memory_source(std::string, std::span<T, n>,  // move a vector in, or use `of`
-                  std::vector<std::size_t> = {}) = delete;
+    memory_dataset(std::string, std::span<T, n>,  // move a vector in, or use `of`
+                   std::vector<std::size_t> = {}) = delete;
 
     /// Refers to values that the caller keeps alive, and constant during reads.
     template <class T, std::size_t extent>
         requires detail::element_like<std::remove_const_t<T>>
-    [[nodiscard]] static memory_source of(std::string name, std::span<T, extent> values,
-                                          std::vector<std::size_t> shape = {}) {
+    [[nodiscard]] static memory_dataset of(std::string name, std::span<T, extent> values,
+                                           std::vector<std::size_t> shape = {}) {
         return {std::move(name), nullptr, std::span<std::remove_const_t<T> const>{values}, std::move(shape)};
     }
     /// Deleted: the vector may be a temporary. Move it in, or keep it and pass a span.
     template <class T>
-    static memory_source of(std::string, std::vector<T> const&,  // memory_source{name, vector}, or a span
-                            std::vector<std::size_t> = {}) = delete;
+    static memory_dataset of(std::string, std::vector<T> const&,  // memory_dataset{name, vector}, or a span
+                             std::vector<std::size_t> = {}) = delete;
 
     [[nodiscard]] std::uint64_t size() const noexcept { return size_; }              ///< samples
     [[nodiscard]] std::span<field const> fields() const noexcept;                    ///< one
     [[nodiscard]] std::string const& name() const noexcept { return field_->name; }  ///< the field's name
 
-    /// Gathers samples. Throws: misuse, before writing.
+    /// Gathers samples. Throws: usage_error, before writing.
     void gather(std::span<std::uint64_t const> samples, std::span<std::span<std::byte> const> out) const;
     /// Gathers runs of samples.
     void gather_runs(std::span<sample_run const> runs, std::span<std::span<std::byte> const> out) const;
 
 private:
     template <class T>
-    memory_source(std::string name, shared_value<std::vector<T> const> owned, std::vector<std::size_t> shape)
-        : memory_source{std::move(name), owned, std::span<T const>{*owned}, std::move(shape)} {}
+    memory_dataset(std::string name, detail::light_shared_ptr<std::vector<T> const> owned,
+                   std::vector<std::size_t> shape)
+        : memory_dataset{std::move(name), owned, std::span<T const>{*owned}, std::move(shape)} {}
     template <class T>
-    memory_source(std::string name, shared_value<void const> owner, std::span<T const> values,
-                  std::vector<std::size_t> shape)
-        : memory_source{std::move(name), std::move(owner), element_of<T>(),
-                        values.data(),   values.size(),    std::move(shape)} {}
-    memory_source(std::string name, shared_value<void const> owner, element_type type, void const* values,
-                  std::size_t count, std::vector<std::size_t> shape);
+    memory_dataset(std::string name, detail::light_shared_ptr<void const> owner, std::span<T const> values,
+                   std::vector<std::size_t> shape)
+        : memory_dataset{std::move(name), std::move(owner), element_of<T>(),
+                         values.data(),   values.size(),    std::move(shape)} {}
+    memory_dataset(std::string name, detail::light_shared_ptr<void const> owner, element_type type,
+                   void const* values, std::size_t count, std::vector<std::size_t> shape);
 
-    shared_value<void const> owner_;  // null: owned by the caller
-    shared_value<field const> field_;
+    detail::light_shared_ptr<void const> owner_;  // null: owned by the caller
+    detail::light_shared_ptr<field const> field_;
     std::byte const* at_;
     std::size_t bytes_;
     std::uint64_t size_ = 0;
@@ -160,33 +162,34 @@ CUOTA_INLINE void record_gatherer::fetch(std::uint64_t sample, std::size_t count
 
 namespace cuota::inline v0 {
 
-static_assert(source<memory_source>);
+static_assert(dataset<memory_dataset>);
 
-CUOTA_INLINE memory_source::memory_source(std::string name, shared_value<void const> owner, element_type type,
-                                          void const* values, std::size_t count,
-                                          std::vector<std::size_t> shape)
+CUOTA_INLINE memory_dataset::memory_dataset(std::string name, detail::light_shared_ptr<void const> owner,
+                                            element_type type, void const* values, std::size_t count,
+                                            std::vector<std::size_t> shape)
     : owner_{std::move(owner)},
-      field_{shared_value<field const>::make(field{std::move(name), type, std::move(shape)})},
+      field_{detail::light_shared_ptr<field const>::make(field{std::move(name), type, std::move(shape)})},
       at_{static_cast<std::byte const*>(values)},
       bytes_{field_->bytes()} {
-    if (bytes_ == 0) detail::throw_misuse("{}: a sample of {} is empty", {field_->name, field_text(*field_)});
+    if (bytes_ == 0)
+        detail::throw_usage_error("{}: a sample of {} is empty", {field_->name, field_text(*field_)});
     std::size_t const all = count * element_bytes(type);
     if (all % bytes_ != 0)
-        detail::throw_misuse("{}: {} values are not a whole number of samples of {}",
-                             {field_->name, count, field_text(*field_)});
+        detail::throw_usage_error("{}: {} values are not a whole number of samples of {}",
+                                  {field_->name, count, field_text(*field_)});
     size_ = all / bytes_;
 }
 
-CUOTA_INLINE std::span<field const> memory_source::fields() const noexcept { return {field_.get(), 1}; }
+CUOTA_INLINE std::span<field const> memory_dataset::fields() const noexcept { return {field_.get(), 1}; }
 
-CUOTA_INLINE void memory_source::gather(std::span<std::uint64_t const> samples,
-                                        std::span<std::span<std::byte> const> out) const {
+CUOTA_INLINE void memory_dataset::gather(std::span<std::uint64_t const> samples,
+                                         std::span<std::span<std::byte> const> out) const {
     check_gather(*this, samples, out);
     if (!samples.empty()) detail::record_gatherer{at_, bytes_}(samples, out[0].data());
 }
 
-CUOTA_INLINE void memory_source::gather_runs(std::span<sample_run const> runs,
-                                             std::span<std::span<std::byte> const> out) const {
+CUOTA_INLINE void memory_dataset::gather_runs(std::span<sample_run const> runs,
+                                              std::span<std::span<std::byte> const> out) const {
     check_gather_runs(*this, runs, out);
     detail::record_gatherer{at_, bytes_}(runs, out[0].data());
 }

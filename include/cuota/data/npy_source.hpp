@@ -37,7 +37,7 @@ struct array_layout {
 };
 
 /// Returns the samples along the first axis. Throws: data_error, at the data, if the file's size does not match the header.
-raw_source as_samples(file const& from, array_layout const& array, std::string name);
+raw_dataset as_samples(file const& from, array_layout const& array, std::string name);
 
 /// Parser of a .npy header, a Python dict of exactly three keys, by a fixed grammar, without evaluation. Accepts the forms of NumPy and
 /// other writers, also Python 2's (4L, u'shape').
@@ -87,24 +87,24 @@ private:
 /// longer than 1. The field is named `name`, by default after the file: "images" for "data/images.npy".
 ///
 /// Throws:  data_error that names the unsupported property (Python objects, structured types, text, dates, Fortran order of several axes,
-///          big-endian), or a size that does not match the shape; or the file's actual kind (see raw_source).
-/// Cost:    as raw_source; opening reads at most 10,012 bytes.
-/// Threads: as any source.
+///          big-endian), or a size that does not match the shape; or the file's actual kind (see raw_dataset).
+/// Cost:    as raw_dataset; opening reads at most 10,012 bytes.
+/// Threads: as any dataset.
 /// Example: examples/first.cpp
-class npy_source {
+class npy_dataset {
 public:
     /// Opens the file and reads its header.
-    explicit npy_source(std::string path, std::string name = {});
+    explicit npy_dataset(std::string path, std::string name = {});
     /// Reads an open file's header.
-    explicit npy_source(file const& from, std::string name = {});
+    explicit npy_dataset(file const& from, std::string name = {});
 
     [[nodiscard]] std::uint64_t size() const noexcept { return samples_.size(); }  ///< first axis
     [[nodiscard]] std::span<field const> fields() const noexcept { return samples_.fields(); }  ///< one
     [[nodiscard]] std::string const& name() const noexcept { return samples_.name(); }  ///< the file's
     /// Returns the samples as records of the file.
-    [[nodiscard]] raw_source const& records() const noexcept { return samples_; }
+    [[nodiscard]] raw_dataset const& records() const noexcept { return samples_; }
 
-    /// Gathers samples. Throws: misuse, before writing; data_error.
+    /// Gathers samples. Throws: usage_error, before writing; data_error.
     void gather(std::span<std::uint64_t const> samples, std::span<std::span<std::byte> const> out) const;
     /// Gathers runs of samples, with one read each.
     void gather_runs(std::span<sample_run const> runs, std::span<std::span<std::byte> const> out) const;
@@ -121,7 +121,7 @@ private:
     /// Reads the text's length, a little-endian number before `begin`.
     static std::size_t header_bytes(file const& from, std::size_t begin);
 
-    raw_source samples_;
+    raw_dataset samples_;
 };
 }  // namespace cuota::inline v0
 
@@ -133,7 +133,7 @@ private:
 
 namespace cuota::inline v0::detail {
 
-CUOTA_INLINE raw_source as_samples(file const& from, array_layout const& array, std::string name) {
+CUOTA_INLINE raw_dataset as_samples(file const& from, array_layout const& array, std::string name) {
     auto const refuse = [&](std::string const& why) { return data_error{from.name(), array.data, why}; };
     std::optional<std::size_t> sample = element_bytes(array.type);
     for (std::size_t k = 1; k < array.shape.size() && sample; ++k)
@@ -147,7 +147,7 @@ CUOTA_INLINE raw_source as_samples(file const& from, array_layout const& array, 
     field only{name.empty() ? from.stem() : std::move(name),
                array.type,
                {array.shape.begin() + 1, array.shape.end()}};
-    return raw_source{from, {.header = array.data, .record = *sample, .fields = {std::move(only)}}};
+    return raw_dataset{from, {.header = array.data, .record_bytes = *sample, .fields = {std::move(only)}}};
 }
 
 CUOTA_INLINE data_error npy_header::refuse(std::string const& why) const {
@@ -331,26 +331,26 @@ CUOTA_INLINE void npy_header::expect(char wanted) {
 
 namespace cuota::inline v0 {
 
-static_assert(source<npy_source>);
+static_assert(dataset<npy_dataset>);
 
-CUOTA_INLINE npy_source::npy_source(std::string path, std::string name)
-    : npy_source{file{std::move(path)}, std::move(name)} {}
+CUOTA_INLINE npy_dataset::npy_dataset(std::string path, std::string name)
+    : npy_dataset{file{std::move(path)}, std::move(name)} {}
 
-CUOTA_INLINE npy_source::npy_source(file const& from, std::string name)
+CUOTA_INLINE npy_dataset::npy_dataset(file const& from, std::string name)
     : samples_{
           detail::parsed(from, [&] { return detail::as_samples(from, layout_of(from), std::move(name)); })} {}
 
-CUOTA_INLINE void npy_source::gather(std::span<std::uint64_t const> samples,
-                                     std::span<std::span<std::byte> const> out) const {
+CUOTA_INLINE void npy_dataset::gather(std::span<std::uint64_t const> samples,
+                                      std::span<std::span<std::byte> const> out) const {
     samples_.gather(samples, out);
 }
 
-CUOTA_INLINE void npy_source::gather_runs(std::span<sample_run const> runs,
-                                          std::span<std::span<std::byte> const> out) const {
+CUOTA_INLINE void npy_dataset::gather_runs(std::span<sample_run const> runs,
+                                           std::span<std::span<std::byte> const> out) const {
     samples_.gather_runs(runs, out);
 }
 
-CUOTA_INLINE detail::array_layout npy_source::layout_of(file const& from) {
+CUOTA_INLINE detail::array_layout npy_dataset::layout_of(file const& from) {
     std::size_t const begin = version_of(from) == 1 ? 10 : 12;
     std::array<char, max_header> memory;
     auto const text = std::span{memory}.first(header_bytes(from, begin));
@@ -358,7 +358,7 @@ CUOTA_INLINE detail::array_layout npy_source::layout_of(file const& from) {
     return detail::npy_header{from.name(), {text.data(), text.size()}, begin}.parse();
 }
 
-CUOTA_INLINE unsigned npy_source::version_of(file const& from) {
+CUOTA_INLINE unsigned npy_dataset::version_of(file const& from) {
     std::array<char, 8> start{};
     from.read_exact(0, std::as_writable_bytes(std::span{start}));
     if (!std::string_view{start.data(), start.size()}.starts_with("\x93NUMPY"))
@@ -368,7 +368,7 @@ CUOTA_INLINE unsigned npy_source::version_of(file const& from) {
     return static_cast<unsigned>(start[6]);
 }
 
-CUOTA_INLINE std::size_t npy_source::header_bytes(file const& from, std::size_t begin) {
+CUOTA_INLINE std::size_t npy_dataset::header_bytes(file const& from, std::size_t begin) {
     std::array<std::byte, 4> number{};
     from.read_exact(8, std::span{number}.first(begin - 8));
     std::size_t const bytes = std::bit_cast<std::uint32_t>(number);

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Sources in files of which only some are open at a time, for more files than a process may have descriptors.
+/// Datasets in files of which only some are open at a time, for more files than a process may have descriptors.
 #pragma once
 
 #include <cstddef>
@@ -30,28 +30,28 @@ namespace cuota::inline v0::detail {
 /// Threads: any. Parts are opened and closed outside the lock.
 class open_parts {
 public:
-    using open_call = shared_value<void const> (*)(void const* opener, std::string const& path);
+    using open_call = light_shared_ptr<void const> (*)(void const* opener, std::string const& path);
 
     /// `open(opener, path)` opens a part. most >= 1.
-    open_parts(std::vector<std::string> paths, std::size_t most, shared_value<void const> opener,
+    open_parts(std::vector<std::string> paths, std::size_t most, light_shared_ptr<void const> opener,
                open_call open);
 
-    /// Returns a part, opened if necessary. Throws: exceptions of opening; misuse in a forked child.
-    [[nodiscard]] shared_value<void const> part(std::size_t index);
+    /// Returns a part, opened if necessary. Throws: exceptions of opening; usage_error in a forked child.
+    [[nodiscard]] light_shared_ptr<void const> part(std::size_t index);
     [[nodiscard]] std::string const& path(std::size_t index) const { return paths_[index]; }
 
 private:
     struct entry {
         std::size_t index;
         std::uint64_t used;  // larger: more recent
-        shared_value<void const> part;
+        light_shared_ptr<void const> part;
     };
     // Returns null if it is not open.
     [[nodiscard]] entry* find(std::size_t index) noexcept;
 
     std::vector<std::string> const paths_;
     std::size_t const most_;
-    shared_value<void const> const opener_;
+    light_shared_ptr<void const> const opener_;
     open_call const open_;
     object_lock guard_;
     dynamic_array<entry> kept_;
@@ -59,18 +59,19 @@ private:
     std::uint64_t uses_ = 0;
 };
 
-/// One part as a source. Throws: data_error if the file's size or fields have changed since first opened.
-template <source S>
-class part_source {
+/// One part as a dataset. Throws: data_error if the file's size or fields have changed since first opened.
+template <dataset S>
+class part_dataset {
 public:
     static constexpr bool fills_device_memory = detail::fills_device_memory<S>;
 
-    part_source(shared_value<open_parts> from, std::size_t index) : from_{std::move(from)}, index_{index} {
+    part_dataset(light_shared_ptr<open_parts> from, std::size_t index)
+        : from_{std::move(from)}, index_{index} {
         auto const part = from_->part(index_);
         S const& is = of(part);
         size_ = is.size();
         std::span<field const> const all = is.fields();
-        fields_ = shared_value<std::vector<field> const>::make(all.begin(), all.end());
+        fields_ = light_shared_ptr<std::vector<field> const>::make(all.begin(), all.end());
         name_ = is.name();
     }
 
@@ -86,17 +87,17 @@ public:
         auto const part = from_->part(index_);
         same(part).gather(samples, out, context);
     }
-    void lengths(std::size_t k, std::span<std::uint64_t const> samples,
-                 std::span<std::uint64_t> out) const requires tells_lengths<S> {
+    void row_counts(std::size_t k, std::span<std::uint64_t const> samples,
+                    std::span<std::uint64_t> out) const requires has_row_counts<S> {
         auto const part = from_->part(index_);
-        same(part).lengths(k, samples, out);
+        same(part).row_counts(k, samples, out);
     }
 
 private:
-    [[nodiscard]] static S const& of(shared_value<void const> const& part) noexcept {
+    [[nodiscard]] static S const& of(light_shared_ptr<void const> const& part) noexcept {
         return *static_cast<S const*>(part.get());
     }
-    [[nodiscard]] S const& same(shared_value<void const> const& part) const {
+    [[nodiscard]] S const& same(light_shared_ptr<void const> const& part) const {
         S const& now = of(part);
         std::span<field const> const all = now.fields();
         bool is_same = now.size() == size_ && all.size() == fields_->size();
@@ -108,10 +109,10 @@ private:
         return now;
     }
 
-    shared_value<open_parts> from_;
+    light_shared_ptr<open_parts> from_;
     std::size_t index_;
     std::uint64_t size_ = 0;
-    shared_value<std::vector<field> const> fields_;
+    light_shared_ptr<std::vector<field> const> fields_;
     std::string name_;
 };
 
@@ -132,13 +133,13 @@ CUOTA_INLINE std::size_t descriptors_to_use() noexcept {
 }
 
 CUOTA_INLINE open_parts::open_parts(std::vector<std::string> paths, std::size_t most,
-                                    shared_value<void const> opener, open_call open)
+                                    light_shared_ptr<void const> opener, open_call open)
     : paths_{std::move(paths)}, most_{most}, opener_{std::move(opener)}, open_{open} {
     kept_.reserve(std::min(most_, paths_.size()));
     place_.resize(paths_.size());
 }
 
-CUOTA_INLINE shared_value<void const> open_parts::part(std::size_t index) {
+CUOTA_INLINE light_shared_ptr<void const> open_parts::part(std::size_t index) {
     {
         region_lock const lock{guard_};
         if (entry* const known = find(index)) {
@@ -146,8 +147,8 @@ CUOTA_INLINE shared_value<void const> open_parts::part(std::size_t index) {
             return known->part;
         }
     }
-    shared_value<void const> mine = open_(opener_.get(), paths_[index]);
-    shared_value<void const> dropped;  // closes its file after unlocking
+    light_shared_ptr<void const> mine = open_(opener_.get(), paths_[index]);
+    light_shared_ptr<void const> dropped;  // closes its file after unlocking
     region_lock const lock{guard_};
     if (entry* const known = find(index)) {  // another thread was faster
         dropped = mine;

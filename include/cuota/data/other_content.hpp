@@ -16,7 +16,7 @@ namespace cuota::inline v0::detail {
 /// Cost: a read of 512 bytes.
 [[nodiscard]] std::string other_content(file const& from);
 
-/// Throws data_error with other_content, if not empty. Called for a file that is not in the source's format.
+/// Throws data_error with other_content, if not empty. Called for a file that is not in the dataset's format.
 void refuse_other_content(file const& from);
 
 /// Returns parse(). If it throws a data_error and the file's kind is recognized, throws a data_error with that kind instead.

@@ -49,7 +49,7 @@ public:
     /// 2^63: the power of two >= n fits 64 bits.
     static constexpr std::uint64_t max_size = std::uint64_t{1} << 63;
 
-    /// Throws: misuse if n > 2^63.
+    /// Throws: usage_error if n > 2^63.
     constexpr keyed_permutation(std::uint64_t n, std::uint64_t key) : n_{n} {
         if (n > max_size) refuse_size(n);
         int const bits = n < 2 ? 0 : static_cast<int>(std::bit_width(n - 1));
@@ -62,7 +62,7 @@ public:
 
     [[nodiscard]] constexpr std::uint64_t size() const noexcept { return n_; }  ///< n
 
-    /// Returns the number at a position. Throws: misuse if position >= size().
+    /// Returns the number at a position. Throws: usage_error if position >= size().
     [[nodiscard]] constexpr std::uint64_t operator()(std::uint64_t position) const {
         if (position >= n_) refuse(position);
         do position = pass(position);
@@ -102,11 +102,11 @@ private:
 namespace cuota::inline v0 {
 
 CUOTA_INLINE void keyed_permutation::refuse_size(std::uint64_t n) {
-    detail::throw_misuse("permutation: {} positions exceed the maximum of 2^63", {n});
+    detail::throw_usage_error("permutation: {} positions exceed the maximum of 2^63", {n});
 }
 
 CUOTA_INLINE void keyed_permutation::refuse(std::uint64_t position) const {
-    detail::throw_misuse("permutation: position {} is out of range: {} positions", {position, n_});
+    detail::throw_usage_error("permutation: position {} is out of range: {} positions", {position, n_});
 }
 
 }  // namespace cuota::inline v0

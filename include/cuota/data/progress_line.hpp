@@ -28,21 +28,21 @@ namespace cuota::inline v0 {
 /// Threads: one at a time. Write errors are ignored.
 /// Cost:    a clock query per call; ten times a second, a line of at most 79 columns.
 /// Example: loader_options{.progress = true} makes a loader show one; by hand: line.show([&] { return loader.stats(); });
-class progress_line {
+class progress_bar {
 public:
     /// Writes to a stream that must outlive this object.
-    explicit progress_line(std::FILE* to) noexcept;
+    explicit progress_bar(std::FILE* to) noexcept;
     /// Continues the line of `other`, which becomes quiet.
-    progress_line(progress_line&& other) noexcept;
-    progress_line& operator=(progress_line&&) = delete;
-    ~progress_line() { end(); }
+    progress_bar(progress_bar&& other) noexcept;
+    progress_bar& operator=(progress_bar&&) = delete;
+    ~progress_bar() { end(); }
 
     /// Returns true if the stream is not a terminal, and in a forked child, because the parent continues the line.
-    [[nodiscard]] bool is_quiet() const noexcept { return to_ == nullptr || made_.is_of_parent(); }
+    [[nodiscard]] bool is_disabled() const noexcept { return to_ == nullptr || made_.is_of_parent(); }
     /// Updates the line if due; only then calls `facts`. Exceptions are reported.
     template <class Stats>
     void show(Stats facts) noexcept {
-        if (is_quiet()) return;
+        if (is_disabled()) return;
         auto const now = std::chrono::steady_clock::now();
         if (now < next_) return;
         report_failure_of([&] { write(facts()); });
@@ -51,7 +51,7 @@ public:
     /// Updates a shown line a last time and ends it.
     template <class Stats>
     void finish(Stats facts) noexcept {
-        if (!is_shown_ || is_quiet()) return;
+        if (!is_shown_ || is_disabled()) return;
         report_failure_of([&] { write(facts()); });
         end();
     }
@@ -76,13 +76,13 @@ namespace cuota::inline v0 {
 
 CUOTA_INLINE std::string progress_text(loader_stats const& s) {
     constexpr std::size_t width = 24;
-    double const done = s.all_batches.value_or(0) != 0
-                            ? static_cast<double>(s.batches) / static_cast<double>(*s.all_batches)
-                            : (s.all_batches ? 1.0 : s.covered);
+    double const done = s.total_batches.value_or(0) != 0
+                            ? static_cast<double>(s.batches) / static_cast<double>(*s.total_batches)
+                            : (s.total_batches ? 1.0 : s.covered);
     auto const filled = std::min(width, static_cast<std::size_t>(done * width));
     std::string text = detail::message(
         "epoch {} [{}{}] {}{}", {s.epoch, std::string(filled, '#'), std::string(width - filled, '.'),
-                                 s.batches, s.all_batches ? '/' + std::to_string(*s.all_batches) : ""});
+                                 s.batches, s.total_batches ? '/' + std::to_string(*s.total_batches) : ""});
     if (double const rate = s.batches_per_second(); rate > 0) {
         double const to_come = done > 0 ? static_cast<double>(s.batches) * (1 / done - 1) : 0;
         auto const left = static_cast<std::uint64_t>(std::min(to_come / rate, 1e12));
@@ -97,16 +97,16 @@ CUOTA_INLINE std::string progress_text(loader_stats const& s) {
     return text;
 }
 
-CUOTA_INLINE progress_line::progress_line(std::FILE* to) noexcept
+CUOTA_INLINE progress_bar::progress_bar(std::FILE* to) noexcept
     : to_{to != nullptr && ::isatty(::fileno(to)) == 1 ? to : nullptr} {}
 
-CUOTA_INLINE progress_line::progress_line(progress_line&& other) noexcept
+CUOTA_INLINE progress_bar::progress_bar(progress_bar&& other) noexcept
     : to_{std::exchange(other.to_, nullptr)},
       made_{other.made_},
       is_shown_{std::exchange(other.is_shown_, false)},
       next_{other.next_} {}
 
-CUOTA_INLINE void progress_line::write(loader_stats const& facts) {
+CUOTA_INLINE void progress_bar::write(loader_stats const& facts) {
     std::string const text =
         detail::message("\r{}\x1b[K", {progress_text(facts)});  // and clears the rest of the line
     (void)std::fputs(text.c_str(), to_);
@@ -114,8 +114,8 @@ CUOTA_INLINE void progress_line::write(loader_stats const& facts) {
     is_shown_ = true;
 }
 
-CUOTA_INLINE void progress_line::end() noexcept {
-    if (!std::exchange(is_shown_, false) || is_quiet()) return;
+CUOTA_INLINE void progress_bar::end() noexcept {
+    if (!std::exchange(is_shown_, false) || is_disabled()) return;
     (void)std::fputc('\n', to_);
     (void)std::fflush(to_);
 }

@@ -28,10 +28,10 @@ namespace cuota::inline v0 {
 
 namespace detail {
 
-/// Returns these row fields as ragged ones. Throws: misuse if one is ragged already.
+/// Returns these row fields as ragged ones. Throws: usage_error if one is ragged already.
 [[nodiscard]] std::vector<field> ragged_fields(std::span<field const> of_rows, std::string const& name);
 
-/// Throws: misuse unless there is one scalar field.
+/// Throws: usage_error unless there is one scalar field.
 void expect_offsets(std::span<field const> fields, std::string const& name);
 [[noreturn]] void refuse_offsets(std::span<field const> fields, std::string const& name, char const* wanted);
 
@@ -39,11 +39,11 @@ void expect_offsets(std::span<field const> fields, std::string const& name);
 [[nodiscard]] std::string offsets_complaint(std::vector<std::uint64_t> const& offsets, std::uint64_t rows);
 
 /// Output memory per field, filled from its beginning. Allocates nothing for up to 16 fields.
-class rows_room {
+class row_outputs {
 public:
-    rows_room(std::span<field const> fields, std::span<std::span<std::byte> const> out);
-    rows_room(rows_room const&) = delete;
-    rows_room& operator=(rows_room const&) = delete;
+    row_outputs(std::span<field const> fields, std::span<std::span<std::byte> const> out);
+    row_outputs(row_outputs const&) = delete;
+    row_outputs& operator=(row_outputs const&) = delete;
 
     /// Returns the memory of the next rows.
     [[nodiscard]] std::span<std::span<std::byte> const> next(std::size_t rows) noexcept;
@@ -57,30 +57,30 @@ private:
 
 }  // namespace detail
 
-/// A source's rows, partitioned into samples: sample i has rows [offsets[i], offsets[i + 1]), as in Arrow's lists and PyTorch's jagged
+/// A dataset's rows, partitioned into samples: sample i has rows [offsets[i], offsets[i + 1]), as in Arrow's lists and PyTorch's jagged
 /// tensors. All fields become ragged, with equal lengths: words and their labels.
 ///
-///     cuota::ragged_source texts{cuota::npy_source{"words.npy"}, cuota::npy_source{"offsets.npy"}};
-///     cuota::batch_loader loader{texts, {.batch = 64, .rows = 8192}};
+///     cuota::ragged_dataset texts{cuota::npy_dataset{"words.npy"}, cuota::npy_dataset{"offsets.npy"}};
+///     cuota::batch_loader loader{texts, {.batch_size = 64, .max_rows = 8192}};
 ///
-/// zip_source adds fields with one value per sample, such as a class.
-/// Throws:  misuse for offsets that decrease or exceed the rows; data_error if they come from a source.
-/// Cost:    8 bytes per sample for the offsets, shared by copies. A gather reads up to 2048 runs of rows at once if the source has
+/// zip_dataset adds fields with one value per sample, such as a class.
+/// Throws:  usage_error for offsets that decrease or exceed the rows; data_error if they come from a dataset.
+/// Cost:    8 bytes per sample for the offsets, shared by copies. A gather reads up to 2048 runs of rows at once if the dataset has
 ///          gather_runs, otherwise 4096 rows by index; no allocations for up to 16 fields.
-/// Threads: as any source.
-template <source Rows>
-class ragged_source {
+/// Threads: as any dataset.
+template <dataset Rows>
+class ragged_dataset {
 public:
     /// Takes size() + 1 offsets.
-    ragged_source(Rows rows, std::vector<std::uint64_t> offsets)
-        : state_{shared_value<state const>::make(std::move(rows), std::move(offsets))} {
+    ragged_dataset(Rows rows, std::vector<std::uint64_t> offsets)
+        : state_{detail::light_shared_ptr<state const>::make(std::move(rows), std::move(offsets))} {
         std::string const complaint = state_->complaint();
-        if (!complaint.empty()) detail::throw_misuse("{}: {}", {state_->name, complaint});
+        if (!complaint.empty()) detail::throw_usage_error("{}: {}", {state_->name, complaint});
     }
-    /// Takes the offsets from a source with one field, of any integer type.
-    template <source Offsets>
-    ragged_source(Rows rows, Offsets const& offsets)
-        : state_{shared_value<state const>::make(std::move(rows), all_of(offsets))} {
+    /// Takes the offsets from a dataset with one field, of any integer type.
+    template <dataset Offsets>
+    ragged_dataset(Rows rows, Offsets const& offsets)
+        : state_{detail::light_shared_ptr<state const>::make(std::move(rows), all_of(offsets))} {
         std::string const complaint = state_->complaint();
         // A variable, because nvcc misparses a braced list with a member of a dependent type.
         std::string const& name = state_->name;
@@ -94,13 +94,14 @@ public:
     [[nodiscard]] std::span<field const> fields() const noexcept { return state_->fields; }
     [[nodiscard]] std::string const& name() const noexcept { return state_->name; }  ///< the rows'
 
-    /// Gets differences of offsets. Throws: misuse if field k does not exist, or an index is out of range.
-    void lengths(std::size_t k, std::span<std::uint64_t const> samples, std::span<std::uint64_t> out) const {
-        detail::check_lengths(*this, k, samples, out);
+    /// Gets differences of offsets. Throws: usage_error if field k does not exist, or an index is out of range.
+    void row_counts(std::size_t k, std::span<std::uint64_t const> samples,
+                    std::span<std::uint64_t> out) const {
+        detail::check_row_counts(*this, k, samples, out);
         for (std::size_t i = 0; i != samples.size(); ++i)
             out[i] = begin_of(samples[i] + 1) - begin_of(samples[i]);
     }
-    /// Gathers samples; all fields have the same number of rows. Throws: misuse; errors of the rows' source.
+    /// Gathers samples; all fields have the same number of rows. Throws: usage_error; errors of the rows' dataset.
     void gather(std::span<std::uint64_t const> samples, std::span<std::span<std::byte> const> out) const {
         gather_all(samples, out, {});
     }
@@ -173,7 +174,7 @@ private:
         using waiting = std::conditional_t<by_runs, sample_run, std::uint64_t>;
 
         Rows const& from_;
-        detail::rows_room room_;
+        detail::row_outputs room_;
         gather_context const context_;
         std::array<waiting, 4096 * sizeof(std::uint64_t) / sizeof(waiting)> waiting_;
         std::size_t used_ = 0;  // entries of waiting_
@@ -183,7 +184,7 @@ private:
     [[nodiscard]] bool fits(std::span<std::uint64_t const> samples,
                             std::span<std::span<std::byte> const> out) const {
         std::uint64_t const size = this->size();
-        std::uint64_t rows = 0;  // may exceed the source's rows if samples repeat
+        std::uint64_t rows = 0;  // may exceed the dataset's rows if samples repeat
         for (std::uint64_t const sample : samples) {
             if (sample >= size) return false;
             rows = detail::saturating_add(rows, begin_of(sample + 1) - begin_of(sample));
@@ -198,7 +199,7 @@ private:
         return state_->offsets[static_cast<std::size_t>(sample)];
     }
 
-    template <source Offsets>
+    template <dataset Offsets>
     [[nodiscard]] static std::vector<std::uint64_t> all_of(Offsets const& from) {
         std::span<field const> const fields = from.fields();
         detail::expect_offsets(fields, std::string{from.name()});
@@ -210,7 +211,7 @@ private:
         });
         return numbers;
     }
-    template <class Number, source Offsets>
+    template <class Number, dataset Offsets>
     static void read_into(Offsets const& from, std::span<std::uint64_t> numbers) {
         std::array<std::uint64_t, 4096> samples;
         std::array<Number, 4096> values;
@@ -229,7 +230,7 @@ private:
         }
     }
 
-    shared_value<state const> state_;
+    detail::light_shared_ptr<state const> state_;
 };
 
 }  // namespace cuota::inline v0
@@ -241,7 +242,7 @@ private:
 namespace cuota::inline v0::detail {
 
 CUOTA_INLINE std::vector<field> ragged_fields(std::span<field const> of_rows, std::string const& name) {
-    expect_no_ragged(of_rows, "rows of ragged_source " + name);
+    expect_no_ragged(of_rows, "rows of ragged_dataset " + name);
     std::vector<field> fields{of_rows.begin(), of_rows.end()};
     for (field& f : fields) f.is_ragged = true;
     return fields;
@@ -253,7 +254,8 @@ CUOTA_INLINE void expect_offsets(std::span<field const> fields, std::string cons
 }
 
 CUOTA_INLINE void refuse_offsets(std::span<field const> fields, std::string const& name, char const* wanted) {
-    throw_misuse("{}: cannot use {} as offsets; offsets must be {}", {name, fields_text(fields), wanted});
+    throw_usage_error("{}: cannot use {} as offsets; offsets must be {}",
+                      {name, fields_text(fields), wanted});
 }
 
 CUOTA_INLINE std::string offsets_complaint(std::vector<std::uint64_t> const& offsets, std::uint64_t rows) {
@@ -266,7 +268,8 @@ CUOTA_INLINE std::string offsets_complaint(std::vector<std::uint64_t> const& off
     return {};
 }
 
-CUOTA_INLINE rows_room::rows_room(std::span<field const> fields, std::span<std::span<std::byte> const> out)
+CUOTA_INLINE row_outputs::row_outputs(std::span<field const> fields,
+                                      std::span<std::span<std::byte> const> out)
     : fields_{fields} {
     if (2 * out.size() > few_.size()) many_.resize(2 * out.size());
     auto const both = many_.empty() ? std::span{few_}.first(2 * out.size()) : std::span{many_};
@@ -275,7 +278,7 @@ CUOTA_INLINE rows_room::rows_room(std::span<field const> fields, std::span<std::
     std::copy(out.begin(), out.end(), left_.begin());
 }
 
-CUOTA_INLINE std::span<std::span<std::byte> const> rows_room::next(std::size_t rows) noexcept {
+CUOTA_INLINE std::span<std::span<std::byte> const> row_outputs::next(std::size_t rows) noexcept {
     for (std::size_t k = 0; k != now_.size(); ++k) {
         now_[k] = left_[k].first(rows * fields_[k].bytes());
         left_[k] = left_[k].subspan(now_[k].size());

@@ -21,9 +21,9 @@ namespace cuota::inline v0 {
 
 /// Layout of a file of records, in bytes.
 struct raw_layout {
-    std::uint64_t header = 0;     ///< size skipped at the start of the file
-    std::size_t record = 0;       ///< size of one sample; 0: the sum of its fields
-    std::vector<field> fields{};  ///< in the order within a record, without gaps
+    std::uint64_t header = 0;      ///< size skipped at the start of the file
+    std::size_t record_bytes = 0;  ///< size of one sample; 0: the sum of its fields
+    std::vector<field> fields{};   ///< in the order within a record, without gaps
 };
 
 /// A file of equal-size records after an optional header; a record is one sample's fields, contiguously.
@@ -31,14 +31,14 @@ struct raw_layout {
 /// Throws:  data_error if the file is not a whole number of records, naming a Git LFS pointer, HTML page, compressed file, or an empty file
 ///          where a header is expected. misuse for an inconsistent layout.
 /// Cost:    a gather reads consecutive samples with one system call, directly to their destination, and allocates nothing.
-/// Threads: as any source.
-/// Example: cuota::raw_source events{"events.bin", {.header = 64, .fields = {{"x", cuota::element_type::f32, {8}}}}};
-class raw_source {
+/// Threads: as any dataset.
+/// Example: cuota::raw_dataset events{"events.bin", {.header = 64, .fields = {{"x", cuota::element_type::f32, {8}}}}};
+class raw_dataset {
 public:
     /// Opens the file and queries its size.
-    raw_source(std::string path, raw_layout layout);
+    raw_dataset(std::string path, raw_layout layout);
     /// Uses an open file.
-    raw_source(file from, raw_layout layout);
+    raw_dataset(file from, raw_layout layout);
 
     [[nodiscard]] std::uint64_t size() const noexcept { return size_; }  ///< records in the file
     /// Returns the fields of a record.
@@ -47,7 +47,7 @@ public:
     /// Returns the records' layout.
     [[nodiscard]] raw_layout const& layout() const noexcept;
 
-    /// Gathers samples. Throws: misuse, before writing; data_error.
+    /// Gathers samples. Throws: usage_error, before writing; data_error.
     void gather(std::span<std::uint64_t const> samples, std::span<std::span<std::byte> const> out) const;
     /// Gathers runs of samples; with a single field, one read each.
     void gather_runs(std::span<sample_run const> runs, std::span<std::span<std::byte> const> out) const;
@@ -65,7 +65,7 @@ private:
 
     file from_;
     struct known_layout;
-    shared_value<known_layout const> layout_;
+    detail::light_shared_ptr<known_layout const> layout_;
     std::uint64_t size_ = 0;
 };
 }  // namespace cuota::inline v0
@@ -82,31 +82,31 @@ private:
 
 namespace cuota::inline v0 {
 
-static_assert(source<raw_source>);
+static_assert(dataset<raw_dataset>);
 
-struct raw_source::known_layout : raw_layout {
+struct raw_dataset::known_layout : raw_layout {
     explicit known_layout(raw_layout l);
     std::vector<std::size_t> widths{};  // bytes of each field
 };
 
-CUOTA_INLINE raw_source::raw_source(std::string path, raw_layout layout)
-    : raw_source{file{std::move(path)}, std::move(layout)} {}
+CUOTA_INLINE raw_dataset::raw_dataset(std::string path, raw_layout layout)
+    : raw_dataset{file{std::move(path)}, std::move(layout)} {}
 
-CUOTA_INLINE raw_source::raw_source(file from, raw_layout layout) : from_{std::move(from)} {
-    layout.record = record_bytes(from_.name(), layout);
+CUOTA_INLINE raw_dataset::raw_dataset(file from, raw_layout layout) : from_{std::move(from)} {
+    layout.record_bytes = record_bytes(from_.name(), layout);
     size_ = detail::parsed(from_, [&] { return count_records(from_, layout); });
-    layout_ = shared_value<known_layout const>::make(std::move(layout));
+    layout_ = detail::light_shared_ptr<known_layout const>::make(std::move(layout));
 }
 
-CUOTA_INLINE std::span<field const> raw_source::fields() const noexcept { return layout_->fields; }
+CUOTA_INLINE std::span<field const> raw_dataset::fields() const noexcept { return layout_->fields; }
 
-CUOTA_INLINE raw_layout const& raw_source::layout() const noexcept { return *layout_; }
+CUOTA_INLINE raw_layout const& raw_dataset::layout() const noexcept { return *layout_; }
 
 template <class Each>
-void raw_source::read_records(std::span<std::span<std::byte> const> out, Each each) const {
+void raw_dataset::read_records(std::span<std::span<std::byte> const> out, Each each) const {
     detail::run_reader reader{[this](std::uint64_t offset, auto where_to) { this->read(offset, where_to); }};
     each([&](std::uint64_t sample, std::size_t i, std::size_t n) {
-        std::uint64_t offset = layout_->header + sample * layout_->record;
+        std::uint64_t offset = layout_->header + sample * layout_->record_bytes;
         for (std::size_t k = 0; k != out.size(); ++k) {
             std::size_t const bytes = layout_->widths[k];
             reader.add(offset, out[k].subspan(i * bytes, n * bytes));
@@ -117,18 +117,18 @@ void raw_source::read_records(std::span<std::span<std::byte> const> out, Each ea
 }
 
 template <class Where>
-void raw_source::read(std::uint64_t offset, Where where_to) const {
+void raw_dataset::read(std::uint64_t offset, Where where_to) const {
     try {
         from_.read_exact(offset, where_to);
     } catch (data_error const& error) {
         std::uint64_t const at = std::max(error.offset(), layout_->header) - layout_->header;
         detail::throw_data_error(name(), error.offset(), "sample {} cannot be read: {}",
-                                 {at / layout_->record, error.why()});
+                                 {at / layout_->record_bytes, error.why()});
     }
 }
 
-CUOTA_INLINE void raw_source::gather(std::span<std::uint64_t const> samples,
-                                     std::span<std::span<std::byte> const> out) const {
+CUOTA_INLINE void raw_dataset::gather(std::span<std::uint64_t const> samples,
+                                      std::span<std::span<std::byte> const> out) const {
     check_gather(*this, samples, out);
     bool const has_one_field = out.size() == 1;
     read_records(out, [&](auto const& add) {
@@ -140,8 +140,8 @@ CUOTA_INLINE void raw_source::gather(std::span<std::uint64_t const> samples,
     });
 }
 
-CUOTA_INLINE void raw_source::gather_runs(std::span<sample_run const> runs,
-                                          std::span<std::span<std::byte> const> out) const {
+CUOTA_INLINE void raw_dataset::gather_runs(std::span<sample_run const> runs,
+                                           std::span<std::span<std::byte> const> out) const {
     check_gather_runs(*this, runs, out);
     bool const has_one_field = out.size() == 1;
     read_records(out, [&](auto const& add) {
@@ -156,34 +156,34 @@ CUOTA_INLINE void raw_source::gather_runs(std::span<sample_run const> runs,
     });
 }
 
-CUOTA_INLINE std::size_t raw_source::record_bytes(std::string const& name, raw_layout const& layout) {
-    detail::expect_no_ragged(layout.fields, name + ": raw_source");
+CUOTA_INLINE std::size_t raw_dataset::record_bytes(std::string const& name, raw_layout const& layout) {
+    detail::expect_no_ragged(layout.fields, name + ": raw_dataset");
     std::size_t sum = 0;
     for (field const& f : layout.fields) {
         auto const next = checked_add(sum, f.bytes());
-        if (!next) detail::throw_misuse("{}: one record is larger than any address space", {name});
-        if (f.bytes() == 0) detail::throw_misuse("{}: field {} is empty", {name, field_text(f)});
+        if (!next) detail::throw_usage_error("{}: one record is larger than any address space", {name});
+        if (f.bytes() == 0) detail::throw_usage_error("{}: field {} is empty", {name, field_text(f)});
         sum = *next;
     }
-    if (sum == 0) detail::throw_misuse("{}: a source needs at least one field", {name});
-    if (layout.record != 0 && layout.record != sum)
-        detail::throw_misuse("{}: record size mismatch: {} bytes declared, its fields take {}",
-                             {name, layout.record, sum});
+    if (sum == 0) detail::throw_usage_error("{}: a dataset needs at least one field", {name});
+    if (layout.record_bytes != 0 && layout.record_bytes != sum)
+        detail::throw_usage_error("{}: record size mismatch: {} bytes declared, its fields take {}",
+                                  {name, layout.record_bytes, sum});
     return sum;
 }
 
-CUOTA_INLINE std::uint64_t raw_source::count_records(file const& from, raw_layout const& layout) {
+CUOTA_INLINE std::uint64_t raw_dataset::count_records(file const& from, raw_layout const& layout) {
     if (from.size() < layout.header)
         detail::throw_data_error(from.name(), from.size(), "the file ends inside its header of {} bytes",
                                  {layout.header});
     std::uint64_t const body = from.size() - layout.header;
-    if (std::uint64_t const rest = body % layout.record; rest != 0)
+    if (std::uint64_t const rest = body % layout.record_bytes; rest != 0)
         detail::throw_data_error(from.name(), from.size() - rest, "the last record has {} of its {} bytes",
-                                 {rest, layout.record});
-    return body / layout.record;
+                                 {rest, layout.record_bytes});
+    return body / layout.record_bytes;
 }
 
-CUOTA_INLINE raw_source::known_layout::known_layout(raw_layout l) : raw_layout{std::move(l)} {
+CUOTA_INLINE raw_dataset::known_layout::known_layout(raw_layout l) : raw_layout{std::move(l)} {
     for (field const& f : fields) widths.push_back(f.bytes());
 }
 

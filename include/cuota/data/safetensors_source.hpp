@@ -54,7 +54,7 @@ struct tensor_layout {
 }
 
 /// Text iterator that records the furthest position read, because the JSON parser reports positions only for its own errors.
-class watched_text {
+class changing_text {
 public:
     using iterator_category = std::input_iterator_tag;
     using value_type = char;
@@ -62,14 +62,14 @@ public:
     using pointer = char const*;
     using reference = char const&;
 
-    watched_text(char const* at, char const** furthest) noexcept : at_{at}, furthest_{furthest} {}
+    changing_text(char const* at, char const** furthest) noexcept : at_{at}, furthest_{furthest} {}
     reference operator*() const noexcept { return *at_; }
-    watched_text& operator++() noexcept {
+    changing_text& operator++() noexcept {
         *furthest_ = ++at_;
         return *this;
     }
     void operator++(int) noexcept { ++*this; }
-    friend bool operator==(watched_text a, watched_text b) noexcept { return a.at_ == b.at_; }
+    friend bool operator==(changing_text a, changing_text b) noexcept { return a.at_ == b.at_; }
 
 private:
     char const* at_;
@@ -90,8 +90,8 @@ public:
             furthest_ += zero;  // the parser would stop there
             throw refuse("the header contains a zero byte");
         }
-        watched_text const first{text_.data(), &furthest_};
-        nlohmann::json::sax_parse(first, watched_text{text_.data() + text_.size(), &furthest_}, this);
+        changing_text const first{text_.data(), &furthest_};
+        nlohmann::json::sax_parse(first, changing_text{text_.data() + text_.size(), &furthest_}, this);
         std::ranges::sort(tensors_, {},
                           [](tensor_layout const& t) { return std::tie(t.begin, t.end, t.name); });
         check_cover();
@@ -258,40 +258,40 @@ private:
 /// Tensors of a safetensors file (https://github.com/huggingface/safetensors#format) as fields of their names: all, in file order, or those
 /// named, in the order of the names. Their first axes, the samples, must be equal. BOOL becomes u8.
 ///
-///     cuota::safetensors_source all{"train.safetensors"};
-///     cuota::safetensors_source some{"train.safetensors", {"images", "labels"}};
+///     cuota::safetensors_dataset all{"train.safetensors"};
+///     cuota::safetensors_dataset some{"train.safetensors", {"images", "labels"}};
 ///
 /// The whole file is validated, including unselected tensors: no duplicate keys; each byte of data in exactly one tensor.
 /// Throws:  data_error, naming the tensor, also for another dtype (F8_E4M3, ...), or a selected tensor that does not exist, is a scalar, or
-///          has another number of samples than the first; misuse for no names, or duplicate ones.
-/// Threads: as any source.
+///          has another number of samples than the first; usage_error for no names, or duplicate ones.
+/// Threads: as any dataset.
 /// Cost:    a gather reads consecutive samples with one system call per field, directly to their destination, and allocates nothing.
 ///          Opening reads the header, of at most 100 MB, and needs memory in proportion.
-class safetensors_source {
+class safetensors_dataset {
 public:
     /// Selects all tensors.
-    explicit safetensors_source(std::string path) : safetensors_source{file{std::move(path)}} {}
+    explicit safetensors_dataset(std::string path) : safetensors_dataset{file{std::move(path)}} {}
     /// Selects all tensors of an open file.
-    explicit safetensors_source(file from) : from_{std::move(from)} { hold(tensors_of(from_)); }
+    explicit safetensors_dataset(file from) : from_{std::move(from)} { hold(tensors_of(from_)); }
     /// Selects the named tensors.
-    safetensors_source(std::string path, std::vector<std::string> const& names)
-        : safetensors_source{file{std::move(path)}, names} {}
+    safetensors_dataset(std::string path, std::vector<std::string> const& names)
+        : safetensors_dataset{file{std::move(path)}, names} {}
     /// Selects the named tensors of an open file.
-    safetensors_source(file from, std::vector<std::string> const& names) : from_{std::move(from)} {
+    safetensors_dataset(file from, std::vector<std::string> const& names) : from_{std::move(from)} {
         hold(chosen(tensors_of(from_), names));
     }
 
-    /// Copies share the data. A move is a copy, so a moved-from source remains valid.
-    safetensors_source(safetensors_source const&) noexcept = default;
-    safetensors_source& operator=(safetensors_source const&) noexcept =
+    /// Copies share the data. A move is a copy, so a moved-from dataset remains valid.
+    safetensors_dataset(safetensors_dataset const&) noexcept = default;
+    safetensors_dataset& operator=(safetensors_dataset const&) noexcept =
         default;  ///< shares the data of other
-    ~safetensors_source() = default;
+    ~safetensors_dataset() = default;
 
     [[nodiscard]] std::uint64_t size() const noexcept { return known_->size; }  ///< the first axis
     [[nodiscard]] std::span<field const> fields() const noexcept { return known_->fields; }  ///< one each
     [[nodiscard]] std::string const& name() const noexcept { return from_.name(); }          ///< the file's
 
-    /// Gathers samples. Throws: misuse, before writing; data_error.
+    /// Gathers samples. Throws: usage_error, before writing; data_error.
     void gather(std::span<std::uint64_t const> samples, std::span<std::span<std::byte> const> out) const {
         check_gather(*this, samples, out);
         for (std::size_t k = 0; k != out.size(); ++k) {
@@ -349,11 +349,11 @@ private:
 
     std::vector<detail::tensor_layout> chosen(std::vector<detail::tensor_layout> const& tensors,
                                               std::vector<std::string> const& names) const {
-        if (names.empty()) detail::throw_misuse("{}: name at least one tensor", {name()});
+        if (names.empty()) detail::throw_usage_error("{}: name at least one tensor", {name()});
         std::vector<detail::tensor_layout> result;
         for (std::string const& wanted : names) {
             if (std::ranges::find(result, wanted, &detail::tensor_layout::name) != result.end())
-                detail::throw_misuse("{}: {} is named twice", {name(), detail::tensor_text(wanted)});
+                detail::throw_usage_error("{}: {} is named twice", {name(), detail::tensor_text(wanted)});
             auto const found = std::ranges::find(tensors, wanted, &detail::tensor_layout::name);
             if (found == tensors.end())
                 detail::throw_data_error(name(), detail::tensor_table::begin, "no {}",
@@ -399,6 +399,6 @@ private:
     file from_;
     std::shared_ptr<layout const> known_{};
 };
-static_assert(source<safetensors_source>);
+static_assert(dataset<safetensors_dataset>);
 
 }  // namespace cuota::inline v0

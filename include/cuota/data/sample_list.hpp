@@ -27,7 +27,7 @@ struct sample_list {
     /// Returns the total rows of the j-th ragged field.
     [[nodiscard]] std::size_t rows(std::size_t j) const noexcept;
 
-    std::vector<std::uint64_t> numbers;  // sample indices in the source
+    std::vector<std::uint64_t> numbers;  // sample indices in the dataset
     std::vector<std::vector<std::uint64_t>>
         row_offsets{};  // per ragged field size() + 1 offsets: sample i has the rows [o[i], o[i + 1])
 };

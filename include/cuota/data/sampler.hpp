@@ -23,7 +23,7 @@ namespace cuota::inline v0 {
 
 /// The order of an epoch as a pure function of position: the same for any number of workers and processes, and when resumed.
 ///
-/// size(n): positions of an epoch over n samples. Throws: misuse if n is not supported.
+/// size(n): positions of an epoch over n samples. Throws: usage_error if n is not supported.
 /// draw(n, epoch, first, out): writes to out[i] the sample at position first + i < size(n).
 /// fingerprint(): equal for samplers that draw the same, rarely for others; saved with a position to detect another order.
 /// Threads: all are const; any number of threads may call them concurrently.
@@ -48,7 +48,7 @@ namespace detail {
 
 }  // namespace detail
 
-/// All samples in source order: the default without seed and sampler.
+/// All samples in dataset order: the default without seed and sampler.
 /// Threads, throws: as any sampler. Cost: none.
 class sequential_sampler {
 public:
@@ -68,9 +68,9 @@ public:
     /// A seed yields the same orders on every machine.
     explicit shuffle_sampler(std::uint64_t seed) noexcept : seed_{seed} {}
 
-    /// Returns n. Throws: misuse if n > 2^63.
+    /// Returns n. Throws: usage_error if n > 2^63.
     [[nodiscard]] std::uint64_t size(std::uint64_t n) const { return keyed_permutation{n, 0}.size(); }
-    /// Evaluates one permutation per sample; no allocations. Throws: misuse for a position >= n, or n > 2^63.
+    /// Evaluates one permutation per sample; no allocations. Throws: usage_error for a position >= n, or n > 2^63.
     void draw(std::uint64_t n, std::uint64_t epoch, std::uint64_t first, std::span<std::uint64_t> out) const;
     /// Returns a hash of the seed.
     [[nodiscard]] std::uint64_t fingerprint() const noexcept { return detail::fingerprint_of({2, seed_}); }
@@ -80,7 +80,7 @@ private:
 };
 
 /// All samples, each once: blocks of consecutive samples are shuffled, and the samples within each block, anew in each epoch. Samples read
-/// together are neighbors in the source, which is then read about as fast as in order, above all from disks.
+/// together are neighbors in the dataset, which is then read about as fast as in order, above all from disks.
 ///
 /// The blocks' offset also varies per epoch, so every sample is equally often at every position, although the last block is shorter if
 /// `block` does not divide n.
@@ -89,12 +89,12 @@ private:
 /// Example: loader_options{.sampler = cuota::block_shuffle_sampler{seed, 1024}}
 class block_shuffle_sampler {
 public:
-    /// Throws: misuse if block is 0.
+    /// Throws: usage_error if block is 0.
     block_shuffle_sampler(std::uint64_t seed, std::uint64_t block);
 
-    /// Returns n. Throws: misuse if n > 2^63.
+    /// Returns n. Throws: usage_error if n > 2^63.
     [[nodiscard]] std::uint64_t size(std::uint64_t n) const { return keyed_permutation{n, 0}.size(); }
-    /// Evaluates one permutation per sample and one per block; no allocations. Throws: misuse if n > 2^63.
+    /// Evaluates one permutation per sample and one per block; no allocations. Throws: usage_error if n > 2^63.
     void draw(std::uint64_t n, std::uint64_t epoch, std::uint64_t first, std::span<std::uint64_t> out) const;
     /// Returns a hash of seed and block.
     [[nodiscard]] std::uint64_t fingerprint() const noexcept;
@@ -108,10 +108,10 @@ private:
 /// Example: loader_options{.sampler = cuota::subset_sampler{the_hard_ones, seed}}
 class subset_sampler {
 public:
-    /// Takes source indices, 8 bytes each, shared by copies. Without a seed, epochs have list order.
+    /// Takes dataset indices, 8 bytes each, shared by copies. Without a seed, epochs have list order.
     explicit subset_sampler(std::vector<std::uint64_t> samples, std::optional<std::uint64_t> seed = {});
 
-    /// Returns the list's length. Throws: misuse if an index is >= n.
+    /// Returns the list's length. Throws: usage_error if an index is >= n.
     [[nodiscard]] std::uint64_t size(std::uint64_t n) const;
     /// Looks up each sample; with a seed, also evaluates a permutation. Requires first + out.size() <= size().
     void draw(std::uint64_t, std::uint64_t epoch, std::uint64_t first, std::span<std::uint64_t> out) const;
@@ -119,7 +119,7 @@ public:
     [[nodiscard]] std::uint64_t fingerprint() const noexcept { return fingerprint_; }
 
 private:
-    shared_value<std::vector<std::uint64_t> const> samples_;
+    detail::light_shared_ptr<std::vector<std::uint64_t> const> samples_;
     std::optional<std::uint64_t> seed_;
     std::uint64_t end_ = 0;
     std::uint64_t fingerprint_;
@@ -133,7 +133,8 @@ public:
     /// Holds a sampler, shared by copies.
     template <class S>
         requires(!std::same_as<S, any_sampler>)
-    &&sampler<S> any_sampler(S from) : inside_{shared_value<model<S> const>::make(std::move(from))} {}
+    &&sampler<S> any_sampler(S from)
+        : inside_{detail::light_shared_ptr<model<S> const>::make(std::move(from))} {}
 
     /// Calls the held sampler.
     [[nodiscard]] std::uint64_t size(std::uint64_t n) const { return asked().size(n); }
@@ -166,7 +167,7 @@ private:
         return *inside_;
     }
 
-    shared_value<base const> inside_;
+    detail::light_shared_ptr<base const> inside_;
 };
 
 }  // namespace cuota::inline v0
@@ -193,7 +194,7 @@ CUOTA_INLINE void shuffle_sampler::draw(std::uint64_t n, std::uint64_t epoch, st
 
 CUOTA_INLINE block_shuffle_sampler::block_shuffle_sampler(std::uint64_t seed, std::uint64_t block)
     : seed_{seed}, block_{block} {
-    if (block == 0) detail::throw_misuse("block_shuffle_sampler: the block size must be at least 1");
+    if (block == 0) detail::throw_usage_error("block_shuffle_sampler: the block size must be at least 1");
 }
 
 CUOTA_INLINE void block_shuffle_sampler::draw(std::uint64_t n, std::uint64_t epoch, std::uint64_t first,
@@ -226,7 +227,8 @@ CUOTA_INLINE std::uint64_t block_shuffle_sampler::fingerprint() const noexcept {
 
 CUOTA_INLINE subset_sampler::subset_sampler(std::vector<std::uint64_t> samples,
                                             std::optional<std::uint64_t> seed)
-    : samples_{shared_value<std::vector<std::uint64_t> const>::make(std::move(samples))}, seed_{seed} {
+    : samples_{detail::light_shared_ptr<std::vector<std::uint64_t> const>::make(std::move(samples))},
+      seed_{seed} {
     fingerprint_ = detail::fingerprint_of({4, seed ? *seed : 0, seed.has_value()});
     for (std::uint64_t const sample : *samples_) {
         end_ = std::max(end_, sample == ~std::uint64_t{0} ? sample : sample + 1);
@@ -236,7 +238,8 @@ CUOTA_INLINE subset_sampler::subset_sampler(std::vector<std::uint64_t> samples,
 
 CUOTA_INLINE std::uint64_t subset_sampler::size(std::uint64_t n) const {
     if (end_ > n)
-        detail::throw_misuse("subset_sampler: sample {} is out of range: the source has {}", {end_ - 1, n});
+        detail::throw_usage_error("subset_sampler: sample {} is out of range: the dataset has {}",
+                                  {end_ - 1, n});
     return samples_->size();
 }
 

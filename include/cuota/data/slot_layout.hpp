@@ -32,11 +32,11 @@ struct slot_layout {
     std::size_t row_bytes = 0;         ///< one row of every ragged field
 
     /// Returns the layout of `batch` samples with `rows` rows in each ragged field.
-    /// Throws: misuse, naming the source, if it exceeds a std::size_t.
+    /// Throws: usage_error, naming the dataset, if it exceeds a std::size_t.
     [[nodiscard]] static slot_layout of(std::span<field const> fields, std::size_t batch,
                                         std::string const& name, std::size_t rows = 0);
 
-    /// Throws: misuse for nullopt, the result of an overflow.
+    /// Throws: usage_error for nullopt, the result of an overflow.
     [[nodiscard]] static std::size_t or_too_large(std::optional<std::size_t> bytes, std::string const& name);
 
     friend bool operator==(slot_layout const&, slot_layout const&) = default;  ///< compares all members
@@ -45,21 +45,21 @@ struct slot_layout {
 namespace detail {
 
 /// Part of a batch, in bytes.
-struct slot_place {
+struct slot_part {
     std::size_t begin;  // offset within the batch
     std::size_t size;
     [[nodiscard]] std::size_t end() const noexcept { return begin + size; }
 };
 
 /// Parts of a batch with these samples: slot_layout's order, actual sizes.
-class slot_places {
+class slot_parts {
 public:
-    slot_places(std::span<field const> fields, sample_list const& samples) noexcept;
+    slot_parts(std::span<field const> fields, sample_list const& samples) noexcept;
 
     /// Returns the row offsets of the j-th ragged field.
-    [[nodiscard]] slot_place row_offsets(std::size_t j) const noexcept;
+    [[nodiscard]] slot_part row_offsets(std::size_t j) const noexcept;
     /// Returns field k of all samples.
-    [[nodiscard]] slot_place field_at(std::size_t k) const;
+    [[nodiscard]] slot_part field_at(std::size_t k) const;
     [[nodiscard]] std::size_t used_bytes() const;
 
 private:
@@ -81,27 +81,27 @@ struct slot_contents {
     [[nodiscard]] slot_contents only(std::size_t first, std::size_t count) const;
 
     /// Returns a field's elements of all samples. T must be the element type, or std::byte.
-    /// Throws: misuse if the field does not exist or has another type; `what` names the viewed object.
+    /// Throws: usage_error if the field does not exist or has another type; `what` names the viewed object.
     template <class T>
-    [[nodiscard]] device_span<T> view(std::size_t k, char const* what, place where) const {
+    [[nodiscard]] device_span<T> view(std::size_t k, char const* what, source_location where) const {
         field const& f = field_at(k, what, where);
         if (!std::is_same_v<std::remove_const_t<T>, std::byte> && element_of<T>() != f.type)
-            throw_misuse(where, "cannot view field {} of {} as {}",
-                         {field_text(f), what, element_name(element_of<T>())});
+            throw_usage_error(where, "cannot view field {} of {} as {}",
+                              {field_text(f), what, element_name(element_of<T>())});
         return span_of<T>(places().field_at(k), where);
     }
 
-    /// Returns the row offsets, one more than samples. Throws: misuse if the field is not ragged.
+    /// Returns the row offsets, one more than samples. Throws: usage_error if the field is not ragged.
     [[nodiscard]] device_span<std::uint64_t const> row_offsets(std::size_t k, char const* what,
-                                                               place where) const;
-    /// Returns k's index among ragged fields. Throws: misuse if it is not ragged.
-    [[nodiscard]] std::size_t ragged_at(std::size_t k, char const* what, place where) const;
+                                                               source_location where) const;
+    /// Returns k's index among ragged fields. Throws: usage_error if it is not ragged.
+    [[nodiscard]] std::size_t ragged_at(std::size_t k, char const* what, source_location where) const;
 
 private:
-    [[nodiscard]] slot_places places() const noexcept;
-    [[nodiscard]] field const& field_at(std::size_t k, char const* what, place where) const;
+    [[nodiscard]] slot_parts places() const noexcept;
+    [[nodiscard]] field const& field_at(std::size_t k, char const* what, source_location where) const;
     template <class T>
-    [[nodiscard]] device_span<T> span_of(slot_place part, place where) const {
+    [[nodiscard]] device_span<T> span_of(slot_part part, source_location where) const {
         return {reinterpret_cast<T*>(at + part.begin), part.size / sizeof(T),
                 view_origin::of_lease("batch", where)};
     }
@@ -140,7 +140,7 @@ CUOTA_INLINE slot_layout slot_layout::of(std::span<field const> fields, std::siz
 
 CUOTA_INLINE std::size_t slot_layout::or_too_large(std::optional<std::size_t> bytes,
                                                    std::string const& name) {
-    if (!bytes) detail::throw_misuse("a batch of {} is larger than any address space", {name});
+    if (!bytes) detail::throw_usage_error("a batch of {} is larger than any address space", {name});
     return *bytes;
 }
 
@@ -148,34 +148,34 @@ CUOTA_INLINE std::size_t slot_layout::or_too_large(std::optional<std::size_t> by
 
 namespace cuota::inline v0::detail {
 
-CUOTA_INLINE slot_places::slot_places(std::span<field const> fields, sample_list const& samples) noexcept
+CUOTA_INLINE slot_parts::slot_parts(std::span<field const> fields, sample_list const& samples) noexcept
     : fields_{fields}, samples_{samples}, ragged_{ragged_count(fields)} {}
 
-CUOTA_INLINE slot_places slot_contents::places() const noexcept { return {fields, *samples}; }
+CUOTA_INLINE slot_parts slot_contents::places() const noexcept { return {fields, *samples}; }
 
-CUOTA_INLINE slot_place slot_places::row_offsets(std::size_t j) const noexcept {
+CUOTA_INLINE slot_part slot_parts::row_offsets(std::size_t j) const noexcept {
     std::size_t const bytes = (samples_.size() + 1) * sizeof(std::uint64_t);
     return {j * padded(bytes), bytes};
 }
 
-CUOTA_INLINE slot_place slot_places::field_at(std::size_t k) const {
+CUOTA_INLINE slot_part slot_parts::field_at(std::size_t k) const {
     std::size_t at = row_offsets(ragged_).begin;
     std::size_t j = 0;  // ragged fields so far
     for (std::size_t i = 0; i != k; ++i) at += padded(bytes_of(i, j));
     return {at, bytes_of(k, j)};
 }
 
-CUOTA_INLINE std::size_t slot_places::used_bytes() const {
+CUOTA_INLINE std::size_t slot_parts::used_bytes() const {
     if (!fields_.empty() && samples_.size() != 0) return field_at(fields_.size() - 1).end();
     return ragged_ == 0 ? 0 : row_offsets(ragged_ - 1).end();
 }
 
-CUOTA_INLINE std::size_t slot_places::bytes_of(std::size_t k, std::size_t& j) const {
+CUOTA_INLINE std::size_t slot_parts::bytes_of(std::size_t k, std::size_t& j) const {
     field const& f = fields_[k];
     return f.bytes() * (f.is_ragged ? samples_.rows(j++) : samples_.size());
 }
 
-CUOTA_INLINE std::size_t slot_places::padded(std::size_t bytes) noexcept {
+CUOTA_INLINE std::size_t slot_parts::padded(std::size_t bytes) noexcept {
     return (bytes + default_alignment - 1) / default_alignment * default_alignment;
 }
 
@@ -185,20 +185,23 @@ CUOTA_INLINE slot_contents slot_contents::only(std::size_t first, std::size_t co
 }
 
 CUOTA_INLINE device_span<std::uint64_t const> slot_contents::row_offsets(std::size_t k, char const* what,
-                                                                         place where) const {
+                                                                         source_location where) const {
     return span_of<std::uint64_t const>(places().row_offsets(ragged_at(k, what, where)), where);
 }
 
-CUOTA_INLINE std::size_t slot_contents::ragged_at(std::size_t k, char const* what, place where) const {
+CUOTA_INLINE std::size_t slot_contents::ragged_at(std::size_t k, char const* what,
+                                                  source_location where) const {
     field const& f = field_at(k, what, where);
     if (!f.is_ragged)
-        throw_misuse(where, "cannot return row offsets: field {} of {} is not ragged", {field_text(f), what});
+        throw_usage_error(where, "cannot return row offsets: field {} of {} is not ragged",
+                          {field_text(f), what});
     return ragged_count(fields.first(k));
 }
 
-CUOTA_INLINE field const& slot_contents::field_at(std::size_t k, char const* what, place where) const {
+CUOTA_INLINE field const& slot_contents::field_at(std::size_t k, char const* what,
+                                                  source_location where) const {
     if (k >= fields.size())
-        throw_misuse(where, "field index {} is out of range: {} has {}", {k, what, fields.size()});
+        throw_usage_error(where, "field index {} is out of range: {} has {}", {k, what, fields.size()});
     return fields[k];
 }
 

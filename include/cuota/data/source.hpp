@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// The source concept: a fixed-size dataset that a loader reads in batches.
+/// The dataset concept: data of a fixed number of samples that a loader reads in batches.
 #pragma once
 
 #include <concepts>
@@ -34,7 +34,7 @@ struct gather_context {
     std::uint64_t epoch = 0;  ///< passed to batch_loader::epoch
     std::uint64_t seed = 0;   ///< loader_options::seed; with a sampler, the sampler's fingerprint
 
-    /// Returns a random seed for this epoch and the sample with this source index.
+    /// Returns a random seed for this epoch and the sample with this dataset index.
     [[nodiscard]] constexpr std::uint64_t sample_seed(std::uint64_t sample) const noexcept {
         return detail::mixed(epoch_key(~seed, epoch) + sample * detail::golden);  // not the order's key
     }
@@ -45,17 +45,17 @@ struct gather_context {
 /// size(), fields(): constant. name(): the file or files, for messages.
 /// gather(samples, out): writes field k of the samples to out[k], contiguously, in the order of `samples`.
 /// gather(samples, out, context): optional; called by loaders instead, with epoch and seed (gather_context).
-/// lengths(k, samples, out): required for ragged fields; writes to out[i] the number of rows of samples[i] in field k. Constant. Throws:
+/// row_counts(k, samples, out): required for ragged fields; writes to out[i] the number of rows of samples[i] in field k. Constant. Throws:
 ///          misuse if field k does not exist or is not ragged, or an index is out of range.
 /// S::fills_device_memory: optional; if true, out may be device memory, and is written when gather returns.
 /// gather_runs(runs, out): optional; gathers the samples of all runs, faster than from an index list.
 /// Threads: gather is const; any number of threads may call it concurrently. Loaders' workers set the loader's device as current.
-/// Throws:  gather: misuse if an index or the size of an out[k] is wrong, before writing; data_error with file, offset and sample if the
-///          data cannot be read; out may then be partly written.
-/// Cost:    a source is a handle: copies share files and layout.
-/// Example: callable_source wraps a function; memory_source and the file formats are other sources.
+/// Throws:  gather: usage_error if an index or the size of an out[k] is wrong, before writing; data_error with file, offset and sample if
+///          the data cannot be read; out may then be partly written.
+/// Cost:    a dataset is a handle: copies share files and layout.
+/// Example: callable_dataset wraps a function; memory_dataset and the file formats are other datasets.
 template <class S>
-concept source = std::copy_constructible<S> &&
+concept dataset = std::copy_constructible<S> &&
     requires(S const& s, std::span<std::uint64_t const> samples, std::span<std::span<std::byte> const> out) {
     { s.size() } -> std::convertible_to<std::uint64_t>;
     { s.fields() } -> std::convertible_to<std::span<field const>>;
@@ -67,7 +67,7 @@ concept source = std::copy_constructible<S> &&
 
 namespace detail {
 
-/// A source whose samples depend on the epoch, or an adaptor of one.
+/// A dataset whose samples depend on the epoch, or an adaptor of one.
 template <class S>
 concept gathers_in_context = requires(S const& s, std::span<std::uint64_t const> samples,
                                       std::span<std::span<std::byte> const> out,
@@ -75,7 +75,7 @@ concept gathers_in_context = requires(S const& s, std::span<std::uint64_t const>
     s.gather(samples, out, context);
 };
 
-/// Gathers, with the context if the source accepts one.
+/// Gathers, with the context if the dataset accepts one.
 template <class S>
 void gather_in(gather_context const& context, S const& from, std::span<std::uint64_t const> samples,
                std::span<std::span<std::byte> const> out) {
@@ -83,11 +83,11 @@ void gather_in(gather_context const& context, S const& from, std::span<std::uint
     else from.gather(samples, out);
 }
 
-/// A source with lengths().
+/// A dataset with row_counts().
 template <class S>
-concept tells_lengths = requires(S const& s, std::size_t field, std::span<std::uint64_t const> samples,
-                                 std::span<std::uint64_t> out) {
-    s.lengths(field, samples, out);
+concept has_row_counts = requires(S const& s, std::size_t field, std::span<std::uint64_t const> samples,
+                                  std::span<std::uint64_t> out) {
+    s.row_counts(field, samples, out);
 };
 
 template <class S>
@@ -101,18 +101,18 @@ concept fills_device_memory = requires {
     requires S::fills_device_memory;
 };
 
-using lengths_call = void (*)(void const* from, std::size_t field, std::span<std::uint64_t const> samples,
-                              std::span<std::uint64_t> out);
-template <tells_lengths S>
+using row_counts_call = void (*)(void const* from, std::size_t field, std::span<std::uint64_t const> samples,
+                                 std::span<std::uint64_t> out);
+template <has_row_counts S>
 void lengths_of(void const* from, std::size_t field, std::span<std::uint64_t const> samples,
                 std::span<std::uint64_t> out) {
-    static_cast<S const*>(from)->lengths(field, samples, out);
+    static_cast<S const*>(from)->row_counts(field, samples, out);
 }
 
 /// Returns the samples' total rows in a ragged field; saturates.
-[[nodiscard]] std::uint64_t rows_of(void const* from, lengths_call ask, std::size_t field,
+[[nodiscard]] std::uint64_t rows_of(void const* from, row_counts_call ask, std::size_t field,
                                     std::span<std::uint64_t const> samples);
-template <tells_lengths S>
+template <has_row_counts S>
 [[nodiscard]] std::uint64_t rows_of(S const& from, std::size_t field,
                                     std::span<std::uint64_t const> samples) {
     return rows_of(std::addressof(from), &lengths_of<S>, field, samples);
@@ -123,7 +123,7 @@ template <class Rows>
 std::string room_complaint(std::span<field const> fields, std::size_t samples, Rows rows,
                            std::span<std::span<std::byte> const> out) {
     if (out.size() != fields.size())
-        return message("gather: the source has {}, the output {}",
+        return message("gather: the dataset has {}, the output {}",
                        {counted(fields.size(), "fields"), out.size()});
     for (std::size_t k = 0; k != fields.size(); ++k)
         if (auto const wanted = checked_mul(fields[k].bytes(), rows(k)); wanted != out[k].size())
@@ -136,7 +136,7 @@ std::string room_complaint(std::span<field const> fields, std::size_t samples, R
 [[nodiscard]] std::string sample_complaint(std::uint64_t size, std::uint64_t sample);
 
 /// Returns why the arguments of a gather are invalid; empty, and without allocating, if they are valid.
-template <source S>
+template <dataset S>
 std::string gather_complaint(S const& from, std::span<std::uint64_t const> samples,
                              std::span<std::span<std::byte> const> out) {
     std::span<field const> const fields = from.fields();
@@ -144,17 +144,17 @@ std::string gather_complaint(S const& from, std::span<std::uint64_t const> sampl
     for (std::uint64_t const sample : samples)
         if (sample >= size) return sample_complaint(size, sample);
     auto const rows = [&](std::size_t k) -> std::uint64_t {
-        if constexpr (tells_lengths<S>)
+        if constexpr (has_row_counts<S>)
             if (fields[k].is_ragged) return rows_of(from, k, samples);
         return samples.size();
     };
     return room_complaint(fields, samples.size(), rows, out);
 }
 
-/// Throws: misuse for invalid arguments of `lengths`.
-template <tells_lengths S>
-void check_lengths(S const& from, std::size_t k, std::span<std::uint64_t const> samples,
-                   std::span<std::uint64_t> out) {
+/// Throws: usage_error for invalid arguments of `row_counts`.
+template <has_row_counts S>
+void check_row_counts(S const& from, std::size_t k, std::span<std::uint64_t const> samples,
+                      std::span<std::uint64_t> out) {
     std::span<field const> const fields = from.fields();
     std::string complaint;
     if (k >= fields.size() || !fields[k].is_ragged)
@@ -165,9 +165,9 @@ void check_lengths(S const& from, std::size_t k, std::span<std::uint64_t const> 
     std::uint64_t const size = from.size();
     for (std::uint64_t const sample : samples)
         if (complaint.empty() && sample >= size)
-            complaint = "cannot return the length of sample " + std::to_string(sample) + ": the source has " +
-                        counted(size, "samples");
-    if (!complaint.empty()) throw_misuse("{}: {}", {from.name(), complaint});
+            complaint = "cannot return the length of sample " + std::to_string(sample) +
+                        ": the dataset has " + counted(size, "samples");
+    if (!complaint.empty()) throw_usage_error("{}: {}", {from.name(), complaint});
 }
 
 /// Returns how many leading samples are consecutive; at least 1. Requires a non-empty list.
@@ -176,18 +176,18 @@ void check_lengths(S const& from, std::size_t k, std::span<std::uint64_t const> 
 }  // namespace detail
 
 /// Checks the arguments of a gather: indices in range, one out[k] of exactly the right size per field.
-/// Throws:  misuse with the reason; allocates only if it throws.
-/// Threads: any. Cost: one comparison per sample; calls lengths() for ragged fields.
-template <source S>
+/// Throws:  usage_error with the reason; allocates only if it throws.
+/// Threads: any. Cost: one comparison per sample; calls row_counts() for ragged fields.
+template <dataset S>
 void check_gather(S const& from, std::span<std::uint64_t const> samples,
                   std::span<std::span<std::byte> const> out) {
     std::string const complaint = detail::gather_complaint(from, samples, out);
-    if (!complaint.empty()) detail::throw_misuse("{}: {}", {from.name(), complaint});
+    if (!complaint.empty()) detail::throw_usage_error("{}: {}", {from.name(), complaint});
 }
 
-/// Checks the arguments of gather_runs, for a source without ragged fields.
-/// Throws: misuse. Cost: two comparisons per run.
-template <source S>
+/// Checks the arguments of gather_runs, for a dataset without ragged fields.
+/// Throws: usage_error. Cost: two comparisons per run.
+template <dataset S>
 void check_gather_runs(S const& from, std::span<sample_run const> runs,
                        std::span<std::span<std::byte> const> out) {
     std::uint64_t const size = from.size();
@@ -199,7 +199,7 @@ void check_gather_runs(S const& from, std::span<sample_run const> runs,
     }
     auto const rows = [&](std::size_t) { return samples; };
     if (complaint.empty()) complaint = detail::room_complaint(from.fields(), samples, rows, out);
-    if (!complaint.empty()) detail::throw_misuse("{}: {}", {from.name(), complaint});
+    if (!complaint.empty()) detail::throw_usage_error("{}: {}", {from.name(), complaint});
 }
 
 }  // namespace cuota::inline v0
@@ -210,7 +210,7 @@ void check_gather_runs(S const& from, std::span<sample_run const> runs,
 
 namespace cuota::inline v0::detail {
 
-CUOTA_INLINE std::uint64_t rows_of(void const* from, lengths_call ask, std::size_t field,
+CUOTA_INLINE std::uint64_t rows_of(void const* from, row_counts_call ask, std::size_t field,
                                    std::span<std::uint64_t const> samples) {
     std::uint64_t sum = 0;
     std::array<std::uint64_t, 128> lengths;
@@ -224,7 +224,7 @@ CUOTA_INLINE std::uint64_t rows_of(void const* from, lengths_call ask, std::size
 }
 
 CUOTA_INLINE std::string sample_complaint(std::uint64_t size, std::uint64_t sample) {
-    return message("gather: sample {} is out of range: the source has {}",
+    return message("gather: sample {} is out of range: the dataset has {}",
                    {sample, counted(size, "samples")});
 }
 

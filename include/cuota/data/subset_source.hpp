@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// A range of another source's samples, such as a file's training part.
+/// A range of another dataset's samples, such as a file's training part.
 #pragma once
 
 #include <array>
@@ -23,11 +23,11 @@ namespace cuota::inline v0 {
 namespace detail {
 
 /// Sample indices plus `by`: from subset to whole.
-class moved_samples {
+class shifted_samples {
 public:
-    moved_samples(std::span<std::uint64_t const> samples, std::uint64_t by);
-    moved_samples(moved_samples const&) = delete;  // all() points into this object
-    moved_samples& operator=(moved_samples const&) = delete;
+    shifted_samples(std::span<std::uint64_t const> samples, std::uint64_t by);
+    shifted_samples(shifted_samples const&) = delete;  // all() points into this object
+    shifted_samples& operator=(shifted_samples const&) = delete;
 
     [[nodiscard]] std::span<std::uint64_t const> all() const noexcept { return all_; }
 
@@ -39,59 +39,60 @@ private:
 
 }  // namespace detail
 
-/// Samples [first, first + count) of a source, numbered from 0. A data_error has the index in `whole`.
+/// Samples [first, first + count) of a dataset, numbered from 0. A data_error has the index in `whole`.
 ///
-/// Throws:  misuse if the source has fewer samples.
+/// Throws:  usage_error if the dataset has fewer samples.
 /// Cost:    copies the indices per gather; up to 1024 without an allocation.
-/// Threads: as any source.
-/// Example: cuota::subset_source train{all, 0, all.size() / 5 * 4};
-template <source Source>
-class subset_source {
+/// Threads: as any dataset.
+/// Example: cuota::subset_dataset train{all, 0, all.size() / 5 * 4};
+template <dataset Dataset>
+class subset_dataset {
 public:
-    static constexpr bool fills_device_memory = detail::fills_device_memory<Source>;  ///< as the source
+    static constexpr bool fills_device_memory = detail::fills_device_memory<Dataset>;  ///< as the dataset
 
-    /// Stores the source.
-    subset_source(Source whole, std::uint64_t first, std::uint64_t count)
+    /// Stores the dataset.
+    subset_dataset(Dataset whole, std::uint64_t first, std::uint64_t count)
         : whole_{std::move(whole)}, first_{first}, count_{count} {
         std::uint64_t const size = whole_.size();
         if (first > size || count > size - first)
-            detail::throw_misuse("subset_source: {} from sample {} of {} are out of range: the source has {}",
-                                 {detail::counted(count, "samples"), first, whole_.name(), size});
+            detail::throw_usage_error(
+                "subset_dataset: {} from sample {} of {} are out of range: the dataset has {}",
+                {detail::counted(count, "samples"), first, whole_.name(), size});
     }
 
     [[nodiscard]] std::uint64_t size() const noexcept { return count_; }             ///< count
-    [[nodiscard]] std::span<field const> fields() const { return whole_.fields(); }  ///< the source's
+    [[nodiscard]] std::span<field const> fields() const { return whole_.fields(); }  ///< the dataset's
     /// Returns "images.npy[100, 250)".
     [[nodiscard]] std::string name() const {
         return detail::message("{}[{}, {})", {whole_.name(), first_, first_ + count_});
     }
 
-    /// Gathers samples. Throws: misuse; errors of the source.
+    /// Gathers samples. Throws: usage_error; errors of the dataset.
     void gather(std::span<std::uint64_t const> samples, std::span<std::span<std::byte> const> out) const {
         gather_all(samples, out, {});
     }
     /// Gathers in an epoch's context.
     void gather(std::span<std::uint64_t const> samples, std::span<std::span<std::byte> const> out,
-                gather_context const& context) const requires detail::gathers_in_context<Source> {
+                gather_context const& context) const requires detail::gathers_in_context<Dataset> {
         gather_all(samples, out, context);
     }
-    /// Gets the rows per sample. Throws: misuse; errors of the source.
-    void lengths(std::size_t k, std::span<std::uint64_t const> samples,
-                 std::span<std::uint64_t> out) const requires detail::tells_lengths<Source> {
-        detail::check_lengths(*this, k, samples, out);
-        detail::moved_samples const moved{samples, first_};
-        whole_.lengths(k, moved.all(), out);
+    /// Gets the rows per sample. Throws: usage_error; errors of the dataset.
+    void row_counts(std::size_t k, std::span<std::uint64_t const> samples,
+                    std::span<std::uint64_t> out) const requires detail::has_row_counts<Dataset> {
+        detail::check_row_counts(*this, k, samples, out);
+        detail::shifted_samples const moved{samples, first_};
+        whole_.row_counts(k, moved.all(), out);
     }
 
 private:
     void gather_all(std::span<std::uint64_t const> samples, std::span<std::span<std::byte> const> out,
                     gather_context const& context) const {
         check_gather(*this, samples, out);
-        detail::moved_samples const moved{samples, first_};
+        detail::shifted_samples const moved{samples, first_};
         detail::gather_in(context, whole_, moved.all(), out);
     }
 
-    Source whole_;
+    Dataset whole_;
     std::uint64_t first_;
     std::uint64_t count_;
 };
@@ -102,7 +103,7 @@ private:
 
 namespace cuota::inline v0::detail {
 
-CUOTA_INLINE moved_samples::moved_samples(std::span<std::uint64_t const> samples, std::uint64_t by) {
+CUOTA_INLINE shifted_samples::shifted_samples(std::span<std::uint64_t const> samples, std::uint64_t by) {
     if (samples.size() > few_.size()) many_.resize(samples.size());
     all_ = {many_.empty() ? few_.data() : many_.data(), samples.size()};
     for (std::size_t i = 0; i != samples.size(); ++i) all_[i] = by + samples[i];

@@ -22,7 +22,7 @@ namespace cuota::inline v0::detail {
 /// for a batch at that moment. Without the refunding step, an epoch that starts between free and refund would be charged on top of the
 /// bytes about to be refunded, and refused.
 /// Threads: any.
-class use_count {
+class usage_gate {
 public:
     /// Starts a use, possibly the first; waits for a release by another thread. Ended by drop.
     void start() noexcept;
@@ -66,29 +66,29 @@ private:
 
 namespace cuota::inline v0::detail {
 
-CUOTA_INLINE void use_count::start() noexcept {
+CUOTA_INLINE void usage_gate::start() noexcept {
     std::unique_lock<std::mutex> lock{guard_};
     bool const may_wait = !reclaiming::is_on();
     changed_.wait(lock, [&] { return now_ == nobody_gives || (now_ == refunding && !may_wait); });
     ++uses_;
 }
 
-CUOTA_INLINE void use_count::add() noexcept {
+CUOTA_INLINE void usage_gate::add() noexcept {
     region_lock const lock{guard_};
     ++uses_;
 }
 
-CUOTA_INLINE void use_count::drop() noexcept {
+CUOTA_INLINE void usage_gate::drop() noexcept {
     region_lock const lock{guard_};
     --uses_;
 }
 
-CUOTA_INLINE void use_count::add_brief() noexcept {
+CUOTA_INLINE void usage_gate::add_brief() noexcept {
     region_lock const lock{guard_};
     ++brief_;
 }
 
-CUOTA_INLINE void use_count::drop_brief() noexcept {
+CUOTA_INLINE void usage_gate::drop_brief() noexcept {
     {
         region_lock const lock{guard_};
         --brief_;
@@ -96,25 +96,25 @@ CUOTA_INLINE void use_count::drop_brief() noexcept {
     changed_.notify_all();
 }
 
-CUOTA_INLINE void use_count::keep_brief() noexcept {
+CUOTA_INLINE void usage_gate::keep_brief() noexcept {
     region_lock const lock{guard_};
     --brief_;
     ++uses_;
 }
 
-CUOTA_INLINE void use_count::make_brief() noexcept {
+CUOTA_INLINE void usage_gate::make_brief() noexcept {
     region_lock const lock{guard_};
     --uses_;
     ++brief_;
 }
 
-CUOTA_INLINE bool use_count::is_idle() const noexcept {
+CUOTA_INLINE bool usage_gate::is_idle() const noexcept {
     std::unique_lock<std::mutex> lock{guard_};
     if (!reclaiming::is_on()) changed_.wait(lock, [this] { return uses_ != 0 || now_ == nobody_gives; });
     return uses_ == 0 && now_ != freeing;
 }
 
-CUOTA_INLINE bool use_count::try_give() noexcept {
+CUOTA_INLINE bool usage_gate::try_give() noexcept {
     std::unique_lock<std::mutex> lock{guard_};
     changed_.wait(lock, [this] { return uses_ != 0 || (now_ == nobody_gives && brief_ == 0); });
     if (uses_ != 0) return false;
@@ -122,7 +122,7 @@ CUOTA_INLINE bool use_count::try_give() noexcept {
     return true;
 }
 
-CUOTA_INLINE void use_count::go_on_to(step next) noexcept {
+CUOTA_INLINE void usage_gate::go_on_to(step next) noexcept {
     {
         region_lock const lock{guard_};
         now_ = next;

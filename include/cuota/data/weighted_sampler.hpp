@@ -18,15 +18,15 @@ namespace cuota::inline v0 {
 /// Draws samples with replacement, with probability proportional to weight: in an epoch, some occur repeatedly and some not at all.
 ///
 /// One lookup per draw, for any weights; the same results on every machine.
-/// Threads: any. Throws: misuse on construction if a weight is negative or not finite, or all are 0.
+/// Threads: any. Throws: usage_error on construction if a weight is negative or not finite, or all are 0.
 /// Cost:    24 bytes per sample, shared by copies.
 /// Example: loader_options{.sampler = cuota::weighted_sampler{seed, weights, weights.size()}}
 class weighted_sampler {
 public:
-    /// Takes one weight per sample of the source, and the positions of an epoch.
+    /// Takes one weight per sample of the dataset, and the positions of an epoch.
     weighted_sampler(std::uint64_t seed, std::span<double const> weights, std::uint64_t draws);
 
-    /// Returns `draws`. Throws: misuse if n differs from the number of weights.
+    /// Returns `draws`. Throws: usage_error if n differs from the number of weights.
     [[nodiscard]] std::uint64_t size(std::uint64_t n) const;
     /// Computes two hashes and one lookup per sample; no allocations.
     void draw(std::uint64_t, std::uint64_t epoch, std::uint64_t first,
@@ -36,30 +36,30 @@ public:
 
 private:
     struct facts;
-    shared_value<facts const> shared_;
+    detail::light_shared_ptr<facts const> shared_;
 };
 
 /// Draws samples without replacement within an epoch, with probability proportional to weight among the remaining ones.
 ///
 /// Threads: any; the first to draw from an epoch computes its order, while others wait.
-/// Throws:  misuse on construction if a weight is negative or not finite, or all are 0.
+/// Throws:  usage_error on construction if a weight is negative or not finite, or all are 0.
 /// Cost:    24 bytes per sample, shared by copies; draws * log(samples) time per epoch.
 /// Example: loader_options{.sampler = cuota::weighted_shuffle_sampler{seed, weights, 10'000}}
 class weighted_shuffle_sampler {
 public:
-    /// Takes one weight per sample of the source, and the positions of an epoch.
+    /// Takes one weight per sample of the dataset, and the positions of an epoch.
     weighted_shuffle_sampler(std::uint64_t seed, std::span<double const> weights, std::uint64_t draws);
 
-    /// Returns `draws`. Throws: misuse if n differs from the number of weights, or fewer than `draws` are positive.
+    /// Returns `draws`. Throws: usage_error if n differs from the number of weights, or fewer than `draws` are positive.
     [[nodiscard]] std::uint64_t size(std::uint64_t n) const;
-    /// Throws: std::bad_alloc; misuse in a forked child.
+    /// Throws: std::bad_alloc; usage_error in a forked child.
     void draw(std::uint64_t, std::uint64_t epoch, std::uint64_t first, std::span<std::uint64_t> out) const;
     /// Returns a hash of seed, weights and draws.
     [[nodiscard]] std::uint64_t fingerprint() const noexcept;
 
 private:
     struct facts;
-    shared_value<facts> shared_;
+    detail::light_shared_ptr<facts> shared_;
 };
 
 }  // namespace cuota::inline v0
@@ -86,7 +86,7 @@ struct weighted_draws {
     void check(std::uint64_t n) const;
     char const* name;  // of the class, for messages
     std::uint64_t seed, draws;
-    whole_weights whole;
+    integer_weights whole;
     std::uint64_t fingerprint;
 };
 
@@ -97,13 +97,13 @@ CUOTA_INLINE weighted_draws::weighted_draws(char const* sampler, std::uint64_t k
       draws{draws_},
       whole{weights, sampler},
       fingerprint{fingerprint_of({kind, seed, draws})} {
-    for (std::uint64_t const weight : whole.of) fingerprint = fingerprint_of({fingerprint, weight});
+    for (std::uint64_t const weight : whole.values) fingerprint = fingerprint_of({fingerprint, weight});
 }
 
 CUOTA_INLINE void weighted_draws::check(std::uint64_t n) const {
-    if (n != whole.of.size())
-        throw_misuse("{}: number of weights does not match: {} for {}",
-                     {name, counted(whole.of.size(), "weights"), counted(n, "samples")});
+    if (n != whole.values.size())
+        throw_usage_error("{}: number of weights does not match: {} for {}",
+                          {name, counted(whole.values.size(), "weights"), counted(n, "samples")});
 }
 
 }  // namespace cuota::inline v0::detail
@@ -120,7 +120,7 @@ struct weighted_sampler::facts : detail::weighted_draws {
 
 CUOTA_INLINE weighted_sampler::weighted_sampler(std::uint64_t seed, std::span<double const> weights,
                                                 std::uint64_t draws)
-    : shared_{shared_value<facts const>::make(seed, weights, draws)} {}
+    : shared_{detail::light_shared_ptr<facts const>::make(seed, weights, draws)} {}
 
 CUOTA_INLINE std::uint64_t weighted_sampler::size(std::uint64_t n) const {
     shared_->check(n);
@@ -145,29 +145,30 @@ struct weighted_shuffle_sampler::facts : detail::weighted_draws {
     facts(std::uint64_t seed_, std::span<double const> weights, std::uint64_t draws_)
         : weighted_draws{"weighted_shuffle_sampler", 6, seed_, weights, draws_} {}
 
-    [[nodiscard]] shared_value<numbers const> order_of(std::uint64_t epoch);
+    [[nodiscard]] detail::light_shared_ptr<numbers const> order_of(std::uint64_t epoch);
 
 private:
     // Uses a Fenwick tree of weight sums: node i has the i & -i samples that end with i.
     [[nodiscard]] numbers make_order(std::uint64_t epoch) const;
 
     detail::object_lock guard_;
-    shared_value<numbers const> order_;
+    detail::light_shared_ptr<numbers const> order_;
     std::uint64_t order_is_of_ = 0;
 };
 
 CUOTA_INLINE weighted_shuffle_sampler::weighted_shuffle_sampler(std::uint64_t seed,
                                                                 std::span<double const> weights,
                                                                 std::uint64_t draws)
-    : shared_{shared_value<facts>::make(seed, weights, draws)} {}
+    : shared_{detail::light_shared_ptr<facts>::make(seed, weights, draws)} {}
 
 CUOTA_INLINE std::uint64_t weighted_shuffle_sampler::size(std::uint64_t n) const {
     shared_->check(n);
-    auto const zero = static_cast<std::uint64_t>(std::ranges::count(shared_->whole.of, std::uint64_t{0}));
+    auto const zero = static_cast<std::uint64_t>(std::ranges::count(shared_->whole.values, std::uint64_t{0}));
     if (shared_->draws > n - zero)
-        detail::throw_misuse("weighted_shuffle_sampler: cannot draw {}: only {} above zero",
-                             {detail::counted(shared_->draws, "samples"),
-                              n - zero == 1 ? "1 weight is" : std::to_string(n - zero) + " weights are"});
+        detail::throw_usage_error(
+            "weighted_shuffle_sampler: cannot draw {}: only {} above zero",
+            {detail::counted(shared_->draws, "samples"),
+             n - zero == 1 ? "1 weight is" : std::to_string(n - zero) + " weights are"});
     return shared_->draws;
 }
 
@@ -182,20 +183,20 @@ CUOTA_INLINE std::uint64_t weighted_shuffle_sampler::fingerprint() const noexcep
 }
 
 CUOTA_INLINE auto weighted_shuffle_sampler::facts::order_of(std::uint64_t epoch)
-    -> shared_value<numbers const> {
+    -> detail::light_shared_ptr<numbers const> {
     detail::region_lock const lock{guard_};
     if (!order_ || epoch != order_is_of_) {
-        order_ = shared_value<numbers const>::make(make_order(epoch));
+        order_ = detail::light_shared_ptr<numbers const>::make(make_order(epoch));
         order_is_of_ = epoch;
     }
     return order_;
 }
 
 CUOTA_INLINE auto weighted_shuffle_sampler::facts::make_order(std::uint64_t epoch) const -> numbers {
-    std::size_t const n = whole.of.size();
+    std::size_t const n = whole.values.size();
     numbers tree(n + 1);
     for (std::size_t i = 1; i <= n; ++i) {
-        tree[i] += whole.of[i - 1];
+        tree[i] += whole.values[i - 1];
         if (std::size_t const up = i + (i & (~i + 1)); up <= n) tree[up] += tree[i];
     }
     std::uint64_t const key = epoch_key(seed, epoch);
@@ -211,7 +212,7 @@ CUOTA_INLINE auto weighted_shuffle_sampler::facts::make_order(std::uint64_t epoc
                 at -= tree[before];
             }
         drawn.push_back(before);
-        std::uint64_t const weight = whole.of[before];
+        std::uint64_t const weight = whole.values[before];
         left -= weight;
         for (std::size_t i = before + 1; i <= n; i += i & (~i + 1)) tree[i] -= weight;
     }

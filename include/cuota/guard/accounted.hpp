@@ -29,8 +29,8 @@ public:
 
     template <resource R>
     [[nodiscard]] void* take(R& from, std::size_t bytes, std::size_t alignment, label const& who) const {
-        return has_stream_ ? allocate_labelled(from, stream_, bytes, alignment, who)
-                           : allocate_sync_labelled(from, bytes, alignment, who);
+        return has_stream_ ? allocate_labeled(from, stream_, bytes, alignment, who)
+                           : allocate_sync_labeled(from, bytes, alignment, who);
     }
     template <resource R>
     void give(R& to, void* p, std::size_t bytes, std::size_t alignment) const noexcept {
@@ -47,16 +47,16 @@ private:
 ///
 ///     allocate(order, bytes, alignment, who)    through order.take(upstream, ...)
 ///     deallocate(order, p, bytes, alignment)    noexcept, through order.give(upstream, ...)
-template <resource Upstream, class Books>
-class accounted {
+template <resource Upstream, class State>
+class resource_adaptor_base {
 public:
     // A move is a copy, so that a moved-from handle stays valid.
-    accounted(accounted const&) noexcept = default;
-    accounted& operator=(accounted const&) noexcept = default;
+    resource_adaptor_base(resource_adaptor_base const&) noexcept = default;
+    resource_adaptor_base& operator=(resource_adaptor_base const&) noexcept = default;
 
     [[nodiscard]] void* allocate(stream_ref s, std::size_t bytes, std::size_t alignment = default_alignment,
                                  label const& who = {}) {
-        return books_->allocate(call_order{s}, bytes, alignment, who);
+        return state_->allocate(call_order{s}, bytes, alignment, who);
     }
     void deallocate(stream_ref s, void* p, std::size_t bytes,
                     std::size_t alignment = default_alignment) noexcept {
@@ -64,40 +64,40 @@ public:
     }
     [[nodiscard]] void* allocate_sync(std::size_t bytes, std::size_t alignment = default_alignment,
                                       label const& who = {}) {
-        return books_->allocate(call_order{}, bytes, alignment, who);
+        return state_->allocate(call_order{}, bytes, alignment, who);
     }
     void deallocate_sync(void* p, std::size_t bytes, std::size_t alignment = default_alignment) noexcept {
         give(call_order{}, p, bytes, alignment);
     }
 
-    [[nodiscard]] std::size_t granule() const noexcept { return books_->upstream().granule(); }
+    [[nodiscard]] std::size_t granularity() const noexcept { return state_->upstream().granularity(); }
     [[nodiscard]] static constexpr memory_kind kind() noexcept requires kind_is_static<Upstream> {
         return Upstream::kind();
     }
     [[nodiscard]] memory_kind kind() const noexcept requires(!kind_is_static<Upstream>) {
-        return books_->upstream().kind();
+        return state_->upstream().kind();
     }
     [[nodiscard]] cuota::device device() const noexcept requires knows_device<Upstream> {
-        return books_->upstream().device();
+        return state_->upstream().device();
     }
 
-    friend bool operator==(accounted const&, accounted const&) noexcept = default;
+    friend bool operator==(resource_adaptor_base const&, resource_adaptor_base const&) noexcept = default;
 
 protected:
-    ~accounted() = default;
-    explicit accounted(shared<Books> books) noexcept : books_{std::move(books)} {}
+    ~resource_adaptor_base() = default;
+    explicit resource_adaptor_base(intrusive_ptr<State> state) noexcept : state_{std::move(state)} {}
 
-    [[nodiscard]] Books const& books() const noexcept { return *books_; }
-    [[nodiscard]] shared<Books> const& owner() const noexcept { return books_; }
+    [[nodiscard]] State const& state() const noexcept { return *state_; }
+    [[nodiscard]] intrusive_ptr<State> const& owner() const noexcept { return state_; }
 
 private:
     // Does nothing in a forked child: the memory belongs to the parent process.
     void give(call_order const& order, void* p, std::size_t bytes, std::size_t alignment) noexcept {
-        if (!books_->is_of_parent()) [[likely]]
-            books_->deallocate(order, p, bytes, alignment);
+        if (!state_->is_of_parent()) [[likely]]
+            state_->deallocate(order, p, bytes, alignment);
     }
 
-    shared<Books> books_;
+    intrusive_ptr<State> state_;
 };
 
 }  // namespace cuota::inline v0::detail

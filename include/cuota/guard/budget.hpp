@@ -24,23 +24,23 @@ class ledger;
 class prepayment;
 }  // namespace detail
 #if !CUOTA_DEFINE_MEMORY
-extern template class shared<detail::ledger>;
-extern template class shared<detail::prepayment>;
+extern template class detail::intrusive_ptr<detail::ledger>;
+extern template class detail::intrusive_ptr<detail::prepayment>;
 #endif
 
 /// A limit in bytes and the account of the memory charged to it. Copies are handles of the same budget.
 ///
 /// Exact under any number of threads: charged bytes never exceed the limit (inclusive), and no charge that fits is refused. With a parent,
 /// a charge is made at every level or at none. A charge that does not fit makes pools, caches and loaders under the budget release idle
-/// memory and is retried; if it still does not fit, the refusal lists all holders.
+/// memory and is retry_result; if it still does not fit, the refusal lists all holders.
 ///
 /// Counts only memory that is charged to it, on the device or the host: pass it to a pool, a loader or `budgeted`. If it is destroyed with
 /// bytes charged to it, that is reported to the error sink, and its parent keeps the charge, since these bytes can no longer be refunded.
-/// Units:   bytes as charged; rounding up to a granule (the allocation granularity) comes before the charge.
+/// Units:   bytes as charged; rounding up to a granularity (the allocation granularity) comes before the charge.
 /// Order:   none: charges and refunds take effect at once, whatever work is pending on streams.
 /// Threads: any. Throws on construction: std::bad_alloc.
 /// Cost:    a charge and its refund are a few loads and stores at any depth if this thread has refunded at least `bytes` here before,
-///          otherwise they take the lock of the whole tree, as `limit`, `held`, `peak`, `room` and `now` do.
+///          otherwise they take the lock of the whole tree, as `limit`, `held`, `peak`, `available` and `now` do.
 /// Example: examples/first.cpp, examples/one_budget.cpp
 class budget {
 public:
@@ -58,34 +58,35 @@ public:
     ///
     ///     limit = min(share * total, the driver's free bytes + bytes charged here - keep_free),  0 <= share <= 1
     ///
-    /// The driver's figure is cached for `good_for`, and queried again before it causes a refusal. Charges of less than 64 KiB per thread
+    /// The driver's figure is cached for `max_age`, and queried again before it causes a refusal. Charges of less than 64 KiB per thread
     /// in total may use an older one. A failed query is reported to the error sink, and the last figure is kept. If others allocate memory
     /// that the budget counted on, `limit()` may fall below `held()`; nothing can be charged meanwhile.
-    /// Throws: cuda_error; misuse if share is out of range.
-    [[nodiscard]] static budget of_device(device where, double share = 1.0, std::size_t keep_free = 0,
-                                          std::chrono::nanoseconds good_for = std::chrono::milliseconds{10});
+    /// Throws: cuda_error; usage_error if share is out of range.
+    [[nodiscard]] static budget for_device(device where, double share = 1.0, std::size_t keep_free = 0,
+                                           std::chrono::nanoseconds max_age = std::chrono::milliseconds{10});
 
     /// Records the device memory in use that was not allocated through cuota (the CUDA context, libraries) as the baseline, which refusals
     /// report separately from later allocations of other programs. Call it once libraries are initialized, before other programs start.
     /// Returns the bytes.
-    /// Throws: cuda_error; misuse if this budget was not made by of_device.
-    std::size_t learn_overhead();
+    /// Throws: cuda_error; usage_error if this budget was not made by for_device.
+    std::size_t record_baseline();
 
     /// Charges `bytes` here and at every ancestor. May make caches release memory first. A refusal names the request by the tag; held bytes
     /// are listed under the tags of the reservations, pools and `budgeted` resources that hold them.
     /// Throws: budget_exceeded with all facts; nothing is charged.
-    void charge(std::size_t bytes, tag name = {}, place where = place::here());
+    void charge(std::size_t bytes, tag name = {}, source_location where = source_location::current());
 
     /// Like charge, but returns false at once if the bytes do not fit, and reclaims nothing.
     [[nodiscard]] bool try_charge(std::size_t bytes) noexcept;
 
     /// Refunds bytes charged to this budget itself, not to its descendants. Refunding more than these is reported to the error sink as
     /// misuse and changes nothing.
-    void refund(std::size_t bytes, place where = place::here()) noexcept;
+    void refund(std::size_t bytes, source_location where = source_location::current()) noexcept;
 
     /// Charges bytes in advance, to be spent through the reservation's own budget, which is named by the tag; refusals list the unspent
     /// bytes under it. May make caches release memory first. Throws: budget_exceeded; nothing is charged.
-    [[nodiscard]] reservation reserve(std::size_t bytes, tag name = {}, place where = place::here());
+    [[nodiscard]] reservation reserve(std::size_t bytes, tag name = {},
+                                      source_location where = source_location::current());
 
     /// Returns the given name, "device 0" for a budget of a device, or a reservation's tag. Valid as long as the budget.
     [[nodiscard]] std::string const& name() const noexcept;
@@ -96,10 +97,10 @@ public:
     /// Returns the most bytes held at one instant since construction or `reset_peak`; exact.
     [[nodiscard]] std::size_t peak() const;
     /// Returns the bytes that this budget and all its ancestors have available now.
-    [[nodiscard]] std::size_t room() const noexcept;
+    [[nodiscard]] std::size_t available() const noexcept;
     /// Returns name, limit, held and peak, and whether it is a reservation's. While other threads charge, the figures may be of different
     /// moments.
-    [[nodiscard]] budget_facts now() const;
+    [[nodiscard]] budget_info info() const;
     /// Sets the peak of this budget only to the bytes held now.
     void reset_peak() noexcept;
     /// Returns the last refusal here or in a descendant, for callers behind an API that swallowed the exception.
@@ -113,9 +114,9 @@ public:
 private:
     friend class reservation;
     friend struct budget_access;
-    explicit budget(shared<detail::ledger> node) noexcept : node_{std::move(node)} {}
+    explicit budget(detail::intrusive_ptr<detail::ledger> node) noexcept : node_{std::move(node)} {}
 
-    shared<detail::ledger> node_;
+    detail::intrusive_ptr<detail::ledger> node_;
 };
 
 /// Gives library classes access to the account of a budget under which they hold memory.
@@ -130,7 +131,7 @@ struct budget_access {
 /// can be spent.
 /// Units:   bytes.
 /// Threads: any for charges to its budget; one at a time for the reservation itself.
-/// Throws:  budget_exceeded where it charges; misuse if moved from.
+/// Throws:  budget_exceeded where it charges; usage_error if moved from.
 /// Cost:    the tree's lock to make, grow or shrink it; spending costs the same as from any budget.
 /// Example: tests/guard/budget.cpp
 class reservation {
@@ -140,25 +141,25 @@ public:
     reservation& operator=(reservation&& other) noexcept;
     ~reservation() { end(); }
 
-    /// Returns the reservation's budget, whose limit is the reserved bytes. Throws: misuse if moved from.
+    /// Returns the reservation's budget, whose limit is the reserved bytes. Throws: usage_error if moved from.
     [[nodiscard]] budget as_budget() const;
-    /// Returns the reserved bytes, spent or not. Throws: misuse if moved from, as all members below.
+    /// Returns the reserved bytes, spent or not. Throws: usage_error if moved from, as all members below.
     [[nodiscard]] std::size_t bytes() const;
 
     /// Reserves `more` bytes. May make caches release memory first. Throws: budget_exceeded; nothing is changed.
-    void grow(std::size_t more, place where = place::here());
+    void grow(std::size_t more, source_location where = source_location::current());
 
-    /// Returns `less` unspent bytes. Throws: misuse if fewer are unspent; nothing is changed.
-    void shrink(std::size_t less, place where = place::here());
+    /// Returns `less` unspent bytes. Throws: usage_error if fewer are unspent; nothing is changed.
+    void shrink(std::size_t less, source_location where = source_location::current());
 
 private:
     friend class budget;
-    reservation(shared<detail::ledger> const& from, std::size_t bytes, label const& who);
+    reservation(detail::intrusive_ptr<detail::ledger> const& from, std::size_t bytes, label const& who);
     [[nodiscard]] detail::prepayment& state() const;
 
     void end() noexcept;
 
-    shared<detail::prepayment> state_;
+    detail::intrusive_ptr<detail::prepayment> state_;
 };
 
 }  // namespace cuota::inline v0
@@ -173,24 +174,24 @@ private:
 namespace cuota::inline v0::detail {
 
 /// Shared state of a reservation; reports the unspent bytes to the parent's account as held.
-class prepayment final : public stakeholder {
+class prepayment final : public reclaimable_holder {
 public:
-    prepayment(shared<ledger> from, label const& who);
+    prepayment(intrusive_ptr<ledger> from, label const& who);
     ~prepayment() override { end(); }
 
     /// Refunds the unspent bytes at once, even while another thread's refusal or reclaim pass refers to this object.
     void end() noexcept;
 
-    void fund(std::size_t bytes, place where);
-    [[nodiscard]] shared<ledger> const& node() const noexcept { return node_; }
+    void fund(std::size_t bytes, source_location where);
+    [[nodiscard]] intrusive_ptr<ledger> const& node() const noexcept { return node_; }
 
     std::size_t reclaim(std::size_t) noexcept override { return 0; }
     [[nodiscard]] std::size_t reclaimable(std::size_t) const noexcept override { return 0; }
     [[nodiscard]] std::string title() const override { return "reservation " + node_->name(); }
-    CUOTA_INLINE_IN_PLACE void holdings(std::vector<holding>& into) const override;
+    CUOTA_INLINE_IN_PLACE void allocation_groups(std::vector<allocation_group>& into) const override;
 
 private:
-    shared<ledger> node_;
+    intrusive_ptr<ledger> node_;
     label who_;
     bool ended_ = false;
 };
@@ -200,56 +201,58 @@ private:
 namespace cuota::inline v0 {
 
 CUOTA_INLINE budget::budget(std::string name, std::size_t limit)
-    : node_{shared<detail::ledger>::make(std::move(name), limit, shared<detail::ledger>{})} {}
+    : node_{detail::intrusive_ptr<detail::ledger>::make(std::move(name), limit,
+                                                        detail::intrusive_ptr<detail::ledger>{})} {}
 
 CUOTA_INLINE budget::budget(std::string name, std::size_t limit, budget const& parent)
-    : node_{shared<detail::ledger>::make(std::move(name), limit, parent.node_)} {}
+    : node_{detail::intrusive_ptr<detail::ledger>::make(std::move(name), limit, parent.node_)} {}
 
-CUOTA_INLINE budget budget::of_device(device where, double share, std::size_t keep_free,
-                                      std::chrono::nanoseconds good_for) {
+CUOTA_INLINE budget budget::for_device(device where, double share, std::size_t keep_free,
+                                       std::chrono::nanoseconds max_age) {
     if (!(share >= 0.0 && share <= 1.0))
-        detail::throw_misuse("budget::of_device: share = {} is out of range [0, 1]", {share});
+        detail::throw_usage_error("budget::of_device: share = {} is out of range [0, 1]", {share});
     std::size_t const total = where.memory().total;
     std::size_t const most = std::min(total, static_cast<std::size_t>(share * static_cast<double>(total)));
     budget made{"device " + std::to_string(where.ordinal()), most};
-    auto driver = sole<detail::device_limit>::make(where, most, keep_free, good_for);
+    auto driver = detail::light_unique_ptr<detail::device_limit>::make(where, most, keep_free, max_age);
     made.node_->set_limit(driver->limit_now(*made.node_));
     made.node_->set_outer_limit(std::move(driver));
     return made;
 }
 
-CUOTA_INLINE std::size_t budget::learn_overhead() {
+CUOTA_INLINE std::size_t budget::record_baseline() {
     if (auto* const driver = dynamic_cast<detail::device_limit*>(node_->outer()))
-        return driver->learn_overhead();
-    detail::throw_misuse("budget {}: learn_overhead requires a budget made by budget::of_device", {name()});
+        return driver->record_baseline();
+    detail::throw_usage_error("budget {}: record_baseline requires a budget made by budget::of_device",
+                              {name()});
 }
 
-CUOTA_INLINE void budget::charge(std::size_t bytes, tag name, place where) {
+CUOTA_INLINE void budget::charge(std::size_t bytes, tag name, source_location where) {
     detail::charge(*node_, bytes, {bytes, 1, label{name, where}, std::nullopt});
 }
 
 CUOTA_INLINE bool budget::try_charge(std::size_t bytes) noexcept { return node_->try_charge(bytes); }
 
-CUOTA_INLINE void budget::refund(std::size_t bytes, place where) noexcept {
+CUOTA_INLINE void budget::refund(std::size_t bytes, source_location where) noexcept {
     if (node_->try_refund(bytes)) [[likely]]
         return;
     report_failure_of([&] {
-        detail::throw_misuse(where, "budget {}: cannot refund {}: only {} are charged",
-                             {name(), detail::as_bytes(bytes), detail::as_bytes(node_->charged_here())});
+        detail::throw_usage_error(where, "budget {}: cannot refund {}: only {} are charged",
+                                  {name(), detail::as_bytes(bytes), detail::as_bytes(node_->charged_here())});
     });
 }
 
 CUOTA_INLINE std::string const& budget::name() const noexcept { return node_->name(); }
 
-CUOTA_INLINE std::size_t budget::limit() const { return node_->now().limit; }
+CUOTA_INLINE std::size_t budget::limit() const { return node_->info().limit; }
 
-CUOTA_INLINE std::size_t budget::held() const { return node_->now().held; }
+CUOTA_INLINE std::size_t budget::held() const { return node_->info().held; }
 
-CUOTA_INLINE std::size_t budget::peak() const { return node_->now().peak; }
+CUOTA_INLINE std::size_t budget::peak() const { return node_->info().peak; }
 
-CUOTA_INLINE std::size_t budget::room() const noexcept { return node_->room(); }
+CUOTA_INLINE std::size_t budget::available() const noexcept { return node_->available(); }
 
-CUOTA_INLINE budget_facts budget::now() const { return node_->now(); }
+CUOTA_INLINE budget_info budget::info() const { return node_->info(); }
 
 CUOTA_INLINE void budget::reset_peak() noexcept { node_->reset_peak(); }
 
@@ -264,7 +267,7 @@ CUOTA_INLINE std::optional<budget> budget::parent() const {
 
 namespace cuota::inline v0::detail {
 
-CUOTA_INLINE prepayment::prepayment(shared<ledger> from, label const& who)
+CUOTA_INLINE prepayment::prepayment(intrusive_ptr<ledger> from, label const& who)
     : node_{ledger::prepaid(who.name.is_empty() ? "unnamed" : who.name.text(), std::move(from))}, who_{who} {
     node_->parent()->join(*this);
 }
@@ -275,14 +278,14 @@ CUOTA_INLINE void prepayment::end() noexcept {
     node_->settle();
 }
 
-CUOTA_INLINE void prepayment::fund(std::size_t bytes, place where) {
+CUOTA_INLINE void prepayment::fund(std::size_t bytes, source_location where) {
     charge_request const request{bytes, 1, label{who_.name, where}, std::nullopt};
     reclaim_record record;
     charge_by([&] { return node_->fund(bytes, &request.who); }, *node_->parent(), bytes, request, record);
 }
 
-CUOTA_INLINE_IN_PLACE void prepayment::holdings(std::vector<holding>& into) const {
-    budget_facts const now = node_->now();
+CUOTA_INLINE_IN_PLACE void prepayment::allocation_groups(std::vector<allocation_group>& into) const {
+    budget_info const now = node_->info();
     tag const name = who_.name.is_empty() ? tag{"reserved"} : tag::named("reserved for " + now.name);
     if (now.free() != 0) into.push_back({name, who_.where, now.free()});
 }
@@ -291,9 +294,9 @@ CUOTA_INLINE_IN_PLACE void prepayment::holdings(std::vector<holding>& into) cons
 
 namespace cuota::inline v0 {
 
-#if CUOTA_SEPARATE
-template class shared<detail::ledger>;
-template class shared<detail::prepayment>;
+#if CUOTA_SEPARATE_COMPILATION
+template class detail::intrusive_ptr<detail::ledger>;
+template class detail::intrusive_ptr<detail::prepayment>;
 #endif
 
 CUOTA_INLINE reservation& reservation::operator=(reservation&& other) noexcept {
@@ -308,23 +311,24 @@ CUOTA_INLINE budget reservation::as_budget() const { return budget{state().node(
 
 CUOTA_INLINE std::size_t reservation::bytes() const { return state().node()->limit(); }
 
-CUOTA_INLINE void reservation::grow(std::size_t more, place where) { state().fund(more, where); }
+CUOTA_INLINE void reservation::grow(std::size_t more, source_location where) { state().fund(more, where); }
 
-CUOTA_INLINE void reservation::shrink(std::size_t less, place where) {
+CUOTA_INLINE void reservation::shrink(std::size_t less, source_location where) {
     budget const prepaid = as_budget();
     if (!state().node()->try_unfund(less))
-        detail::throw_misuse(
+        detail::throw_usage_error(
             where, "reservation: cannot shrink {} by {}: {} of it are in use",
             {detail::as_bytes(prepaid.limit()), detail::as_bytes(less), detail::as_bytes(prepaid.held())});
 }
 
-CUOTA_INLINE reservation::reservation(shared<detail::ledger> const& from, std::size_t bytes, label const& who)
-    : state_{shared<detail::prepayment>::make(from, who)} {
+CUOTA_INLINE reservation::reservation(detail::intrusive_ptr<detail::ledger> const& from, std::size_t bytes,
+                                      label const& who)
+    : state_{detail::intrusive_ptr<detail::prepayment>::make(from, who)} {
     state_->fund(bytes, who.where);
 }
 
 CUOTA_INLINE detail::prepayment& reservation::state() const {
-    if (!state_) detail::throw_misuse("a reservation was used after it was moved from");
+    if (!state_) detail::throw_usage_error("a reservation was used after it was moved from");
     if (state_->is_of_parent()) detail::throw_forked();
     return *state_;
 }
@@ -333,7 +337,7 @@ CUOTA_INLINE void reservation::end() noexcept {
     if (state_) state_->end();
 }
 
-CUOTA_INLINE reservation budget::reserve(std::size_t bytes, tag name, place where) {
+CUOTA_INLINE reservation budget::reserve(std::size_t bytes, tag name, source_location where) {
     return reservation{node_, bytes, label{name, where}};
 }
 

@@ -25,10 +25,10 @@ namespace cuota::inline v0 {
 namespace detail {
 
 /// Records of a budgeted resource of any upstream. Threads: any.
-class budgeted_books : public stakeholder {
+class budgeted_accounting : public reclaimable_holder {
 public:
-    explicit budgeted_books(budget b);
-    CUOTA_INLINE_IN_PLACE ~budgeted_books() override;
+    explicit budgeted_accounting(budget b);
+    CUOTA_INLINE_IN_PLACE ~budgeted_accounting() override;
 
     /// Returns true if the charge is for bytes not allocated yet; `settle` must then be called with the outcome. Returns false if this
     /// thread's stock covered it, without a new peak or a lock. Throws: budget_exceeded.
@@ -46,7 +46,7 @@ public:
     std::size_t reclaim(std::size_t) noexcept override { return 0; }
     [[nodiscard]] std::size_t reclaimable(std::size_t) const noexcept override { return 0; }
     [[nodiscard]] CUOTA_INLINE_IN_PLACE std::string title() const override;
-    CUOTA_INLINE_IN_PLACE void holdings(std::vector<holding>& into) const override;
+    CUOTA_INLINE_IN_PLACE void allocation_groups(std::vector<allocation_group>& into) const override;
 
     [[nodiscard]] budget const& account() const noexcept { return budget_; }
 
@@ -54,20 +54,20 @@ private:
     struct table;
 
     budget budget_;
-    sole<table> live_;
+    light_unique_ptr<table> live_;
 };
 
 template <resource Upstream>
-class budgeted_state final : public budgeted_books {
+class budgeted_state final : public budgeted_accounting {
 public:
     budgeted_state(budget b, Upstream upstream)
-        : budgeted_books{std::move(b)}, upstream_{std::move(upstream)} {}
+        : budgeted_accounting{std::move(b)}, upstream_{std::move(upstream)} {}
 
     [[nodiscard]] void* allocate(call_order const& order, std::size_t bytes, std::size_t alignment,
                                  label const& who) {
         if (bytes == 0) return nullptr;
-        std::size_t const cost = round_up(bytes, upstream_.granule());
-        charge_request request{bytes, upstream_.granule(), who, {}};
+        std::size_t const cost = round_up(bytes, upstream_.granularity());
+        charge_request request{bytes, upstream_.granularity(), who, {}};
         if constexpr (knows_device<Upstream>) request.on = upstream_.device();
         bool const is_to_come = charge(cost, request);
 
@@ -101,7 +101,7 @@ private:
 
 }  // namespace detail
 
-/// Resource adaptor that charges Upstream's memory to a budget, each request rounded up to Upstream's granule.
+/// Resource adaptor that charges Upstream's memory to a budget, each request rounded up to Upstream's granularity.
 ///
 /// Its position decides what it limits. Example: three users hold 10 MiB of a pool that has allocated 16 MiB:
 ///
@@ -116,7 +116,7 @@ private:
 /// the 6 MiB when the budget is short. Above a shared pool, it limits the users' live memory; cached memory is not charged. With both, use
 /// budgets of different trees, or live memory is charged twice. Models `resource`. Copies share the same state.
 ///
-/// Units:   bytes, charged and recorded rounded up to Upstream's granule.
+/// Units:   bytes, charged and recorded rounded up to Upstream's granularity.
 /// Order:   that of Upstream.
 /// Threads: any, if Upstream allows it.
 /// Throws:  budget_exceeded before Upstream is called; what Upstream throws, with the charge refunded. Invalid deallocations (wrong size,
@@ -124,15 +124,15 @@ private:
 /// Cost:    a lock and a table entry, small beside any allocation worth charging individually.
 /// Example: tests/guard/budgeted.cpp
 template <resource Upstream = device_memory>
-class budgeted : public detail::accounted<Upstream, detail::budgeted_state<Upstream>> {
+class budgeted : public detail::resource_adaptor_base<Upstream, detail::budgeted_state<Upstream>> {
 public:
     /// Charges nothing yet. Keeps the budget and Upstream while a copy exists. Throws: std::bad_alloc.
     explicit budgeted(budget b, Upstream upstream = Upstream{})
-        : budgeted::accounted{
-              shared<detail::budgeted_state<Upstream>>::make(std::move(b), std::move(upstream))} {}
+        : budgeted::resource_adaptor_base{detail::intrusive_ptr<detail::budgeted_state<Upstream>>::make(
+              std::move(b), std::move(upstream))} {}
 
     /// Returns the charged budget.
-    [[nodiscard]] budget const& account() const noexcept { return this->books().account(); }
+    [[nodiscard]] budget const& account() const noexcept { return this->state().account(); }
 };
 
 }  // namespace cuota::inline v0
@@ -147,25 +147,28 @@ public:
 
 namespace cuota::inline v0::detail {
 
-struct budgeted_books::table {
+struct budgeted_accounting::table {
     struct entry {
-        std::size_t asked;
-        holding held;
+        std::size_t requested;
+        allocation_group held;
     };
-    // Throws: misuse; nothing is changed.
+    // Throws: usage_error; nothing is changed.
     [[nodiscard]] std::size_t forget(void* p, std::size_t bytes, std::string const& of);
 
     object_lock guard{};
     std::unordered_map<void*, entry> live{};
 };
 
-CUOTA_INLINE budgeted_books::budgeted_books(budget b) : budget_{std::move(b)}, live_{sole<table>::make()} {
+CUOTA_INLINE budgeted_accounting::budgeted_accounting(budget b)
+    : budget_{std::move(b)}, live_{light_unique_ptr<table>::make()} {
     join(budget_access::node(budget_), *this);
 }
 
-CUOTA_INLINE_IN_PLACE budgeted_books::~budgeted_books() { leave(budget_access::node(budget_), *this); }
+CUOTA_INLINE_IN_PLACE budgeted_accounting::~budgeted_accounting() {
+    leave(budget_access::node(budget_), *this);
+}
 
-CUOTA_INLINE bool budgeted_books::charge(std::size_t cost, charge_request const& request) {
+CUOTA_INLINE bool budgeted_accounting::charge(std::size_t cost, charge_request const& request) {
     ledger& node = budget_access::node(budget_);
     if (node.try_charge_alone(cost)) [[likely]]
         return false;
@@ -173,18 +176,18 @@ CUOTA_INLINE bool budgeted_books::charge(std::size_t cost, charge_request const&
     return true;
 }
 
-CUOTA_INLINE void budgeted_books::settle(std::size_t cost, bool has_come) noexcept {
+CUOTA_INLINE void budgeted_accounting::settle(std::size_t cost, bool has_come) noexcept {
     ledger& node = budget_access::node(budget_);
     if (has_come) node.arrived(cost);
     else node.did_not_come(cost);
 }
 
-CUOTA_INLINE void budgeted_books::enter(void* p, std::size_t bytes, std::size_t cost, label const& who) {
+CUOTA_INLINE void budgeted_accounting::enter(void* p, std::size_t bytes, std::size_t cost, label const& who) {
     region_lock const lock{live_->guard};
     live_->live.emplace(p, table::entry{bytes, {who.name, who.where, cost}});
 }
 
-CUOTA_INLINE std::optional<std::size_t> budgeted_books::forget(void* p, std::size_t bytes) noexcept {
+CUOTA_INLINE std::optional<std::size_t> budgeted_accounting::forget(void* p, std::size_t bytes) noexcept {
     std::optional<std::size_t> cost;
     (void)report_failure_of([&] {
         region_lock const lock{live_->guard};
@@ -193,22 +196,23 @@ CUOTA_INLINE std::optional<std::size_t> budgeted_books::forget(void* p, std::siz
     return cost;
 }
 
-CUOTA_INLINE_IN_PLACE std::string budgeted_books::title() const { return "budget " + budget_.name(); }
+CUOTA_INLINE_IN_PLACE std::string budgeted_accounting::title() const { return "budget " + budget_.name(); }
 
-CUOTA_INLINE_IN_PLACE void budgeted_books::holdings(std::vector<holding>& into) const {
+CUOTA_INLINE_IN_PLACE void budgeted_accounting::allocation_groups(std::vector<allocation_group>& into) const {
     region_lock const lock{live_->guard};
     for (auto const& [p, e] : live_->live) into.push_back(e.held);
 }
 
-CUOTA_INLINE std::size_t budgeted_books::table::forget(void* p, std::size_t bytes, std::string const& of) {
+CUOTA_INLINE std::size_t budgeted_accounting::table::forget(void* p, std::size_t bytes,
+                                                            std::string const& of) {
     auto const found = live.find(p);
     if (found == live.end())
-        throw_misuse("budget {}: deallocate of an unknown pointer (double free, or allocated elsewhere)",
-                     {of});
+        throw_usage_error("budget {}: deallocate of an unknown pointer (double free, or allocated elsewhere)",
+                          {of});
     entry const& e = found->second;
-    if (e.asked != bytes)
-        throw_misuse(e.held.where, "budget {}: deallocate with the wrong size: {}, allocated {}",
-                     {of, as_bytes(bytes), as_bytes(e.asked)});
+    if (e.requested != bytes)
+        throw_usage_error(e.held.where, "budget {}: deallocate with the wrong size: {}, allocated {}",
+                          {of, as_bytes(bytes), as_bytes(e.requested)});
     std::size_t const cost = e.held.bytes;
     live.erase(found);
     return cost;
@@ -218,8 +222,9 @@ CUOTA_INLINE std::size_t budgeted_books::table::forget(void* p, std::size_t byte
 
 namespace cuota::inline v0 {
 
-static_assert(labelled_resource<budgeted<device_memory>> && device_resource<budgeted<device_memory>>);
-static_assert(!host_resource<budgeted<device_memory>> && sizeof(budgeted<device_memory>) == 8);
+static_assert(labeled_resource<budgeted<device_memory>> &&
+              device_accessible_resource<budgeted<device_memory>>);
+static_assert(!host_accessible_resource<budgeted<device_memory>> && sizeof(budgeted<device_memory>) == 8);
 
 }  // namespace cuota::inline v0
 

@@ -23,7 +23,7 @@ namespace cuota::inline v0::detail {
 class CUOTA_PROCESS_TYPE device_limit final : public outer_limit {
 public:
     device_limit(device where, std::size_t most, std::size_t keep_free,
-                 std::chrono::nanoseconds good_for) noexcept;
+                 std::chrono::nanoseconds max_age) noexcept;
 
     CUOTA_INLINE_IN_PLACE bool look(ledger_node& root) noexcept override;
     [[nodiscard]] CUOTA_INLINE_IN_PLACE bool is_stale() const noexcept override;
@@ -34,9 +34,9 @@ public:
     /// Throws: cuda_error.
     [[nodiscard]] std::size_t limit_now(ledger_node const& root) const;
 
-    /// Implements budget::learn_overhead. Throws: cuda_error.
-    std::size_t learn_overhead();
-    [[nodiscard]] std::size_t overhead() const noexcept { return overhead_.load(std::memory_order_relaxed); }
+    /// Implements budget::record_baseline. Throws: cuda_error.
+    std::size_t record_baseline();
+    [[nodiscard]] std::size_t baseline() const noexcept { return baseline_.load(std::memory_order_relaxed); }
     [[nodiscard]] device where() const noexcept { return device_; }
 
 private:
@@ -54,9 +54,9 @@ private:
     device const device_;
     std::size_t const most_;
     std::size_t const keep_free_;
-    std::chrono::nanoseconds::rep const good_for_;
+    std::chrono::nanoseconds::rep const max_age_;
     std::atomic<std::chrono::nanoseconds::rep> due_ = 0;
-    std::atomic<std::size_t> overhead_ = 0;
+    std::atomic<std::size_t> baseline_ = 0;
 };
 
 }  // namespace cuota::inline v0::detail
@@ -66,13 +66,13 @@ private:
 namespace cuota::inline v0::detail {
 
 CUOTA_INLINE device_limit::device_limit(device where, std::size_t most, std::size_t keep_free,
-                                        std::chrono::nanoseconds good_for) noexcept
-    : device_{where}, most_{most}, keep_free_{keep_free}, good_for_{good_for.count()} {}
+                                        std::chrono::nanoseconds max_age) noexcept
+    : device_{where}, most_{most}, keep_free_{keep_free}, max_age_{max_age.count()} {}
 
 CUOTA_INLINE_IN_PLACE bool device_limit::look(ledger_node& root) noexcept {
     std::size_t limit = 0;
     if (!report_failure_of([&] { limit = limit_now(root); })) return false;
-    due_.store(now() + good_for_, std::memory_order_relaxed);
+    due_.store(now() + max_age_, std::memory_order_relaxed);
     return root.set_limit(limit);
 }
 
@@ -86,17 +86,17 @@ CUOTA_INLINE std::size_t device_limit::limit_now(ledger_node const& root) const 
     return std::min(most_, found.bytes - std::min(found.bytes, keep_free_));
 }
 
-CUOTA_INLINE std::size_t device_limit::learn_overhead() {
+CUOTA_INLINE std::size_t device_limit::record_baseline() {
     device::memory_info const memory = device_.memory();
-    device_facts const facts{device_.ordinal(),
-                             {},
-                             memory.total,
-                             memory.free,
-                             taken_on(device_).load(),
-                             0,
-                             rt::in_default_pool(device_).idle()};
-    overhead_.store(facts.elsewhere(), std::memory_order_relaxed);
-    return facts.elsewhere();
+    device_info const facts{device_.ordinal(),
+                            {},
+                            memory.total,
+                            memory.free,
+                            taken_on(device_).load(),
+                            0,
+                            rt::in_default_pool(device_).idle()};
+    baseline_.store(facts.external(), std::memory_order_relaxed);
+    return facts.external();
 }
 
 CUOTA_INLINE auto device_limit::reach_now(ledger_node const& root) const -> reach {
@@ -105,7 +105,7 @@ CUOTA_INLINE auto device_limit::reach_now(ledger_node const& root) const -> reac
     std::size_t const pooled = rt::in_default_pool(device_).reserved;
     std::size_t const idle = pooled - std::min(pooled, taken_from_pool_of(device_).load());
     std::size_t const free = saturating_add(device_.memory().free, idle);
-    std::size_t const held = root.now().held;
+    std::size_t const held = root.info().held;
     std::size_t const ours = taken_on(device_).load();
     std::size_t const went = given_back_on(device_).load() - given_back;
     return {saturating_add(free, went == 0 ? std::min(ours, held) : ours + went), went == 0};

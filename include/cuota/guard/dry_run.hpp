@@ -26,23 +26,24 @@ namespace cuota::inline v0 {
 
 /// Resource that returns addresses without memory, for code that allocates and frees but does not run its kernels.
 ///
-/// Addresses are multiples of 256 and of the granule, never reused, and unique in the process: no system maps memory for programs in their
-/// range. Host code that accesses one faults; a copy, fill or kernel fails as for any invalid address, which can destroy the context. So
-/// make buffers with `no_init`, and launch nothing that accesses them. Copies share the same state.
-/// Units:   bytes, accounted in multiples of the granule.
+/// Addresses are multiples of 256 and of the granularity, never reused, and unique in the process: no system maps memory for programs in
+/// their range. Host code that accesses one faults; a copy, fill or kernel fails as for any invalid address, which can destroy the context.
+/// So make buffers with `no_init`, and launch nothing that accesses them. Copies share the same state.
+/// Units:   bytes, resource_adaptor_base in multiples of the granularity.
 /// Order:   none; makes no CUDA calls.
 /// Threads: any.
 /// Cost:    a lock and an addition per allocation.
-/// Throws:  misuse for an alignment above 256, or a granule that is not a power of two; out_of_memory after 32 PiB in total.
+/// Throws:  usage_error for an alignment above 256, or a granularity that is not a power of two; out_of_memory after 32 PiB in total.
 /// Example: tests/guard/dry_run.cpp
-class addresses_only {
+class dry_run_memory {
 public:
-    /// granule: requests are rounded up to multiples of it, as by the replaced resource.
-    explicit addresses_only(std::size_t granule = device_memory::granule(), place where = place::here());
+    /// granularity: requests are rounded up to multiples of it, as by the replaced resource.
+    explicit dry_run_memory(std::size_t granularity = device_memory::granularity(),
+                            source_location where = source_location::current());
     /// Shares the state; so does a move, and the moved-from handle stays valid.
-    addresses_only(addresses_only const&) noexcept = default;
-    addresses_only& operator=(addresses_only const&) noexcept = default;  ///< shares the argument's state
-    ~addresses_only() = default;
+    dry_run_memory(dry_run_memory const&) noexcept = default;
+    dry_run_memory& operator=(dry_run_memory const&) noexcept = default;  ///< shares the argument's state
+    ~dry_run_memory() = default;
 
     /// Like allocate_sync; the stream is ignored.
     [[nodiscard]] void* allocate(stream_ref, std::size_t bytes, std::size_t alignment = default_alignment,
@@ -55,15 +56,15 @@ public:
     /// Does nothing.
     void deallocate_sync(void*, std::size_t, std::size_t = default_alignment) noexcept {}
 
-    [[nodiscard]] std::size_t granule() const noexcept { return state_->granule; }  ///< bytes
+    [[nodiscard]] std::size_t granularity() const noexcept { return state_->granularity; }  ///< bytes
     /// Returns the kind of memory that only devices can access.
     [[nodiscard]] static constexpr memory_kind kind() noexcept { return memory_kind::device; }
     /// Returns whether both share one state.
-    friend bool operator==(addresses_only const&, addresses_only const&) noexcept = default;
+    friend bool operator==(dry_run_memory const&, dry_run_memory const&) noexcept = default;
 
 private:
-    struct state final : ref_counted {
-        explicit state(std::size_t g) noexcept : granule{g} {}
+    struct state final : detail::ref_counted {
+        explicit state(std::size_t g) noexcept : granularity{g} {}
 
         [[nodiscard]] void* take(std::size_t bytes, label const& who);
         [[noreturn]] void refuse(std::size_t bytes, label const& who) const;
@@ -73,14 +74,14 @@ private:
         // is each address.
         static constexpr std::uintptr_t begin = 0xFF80'0000'0000'0000;
         static constexpr std::uintptr_t end = 0xFFFF'FFFF'F000'0000;
-        std::size_t const granule;
+        std::size_t const granularity;
         detail::object_lock guard{};
         std::uintptr_t next = begin;
     };
 
-    [[nodiscard]] static std::size_t checked(std::size_t granule, place where);
+    [[nodiscard]] static std::size_t checked(std::size_t granularity, source_location where);
 
-    shared<state> state_;
+    detail::intrusive_ptr<state> state_;
 };
 
 /// Runs `run(memory)` on addresses without memory and reports the memory that it would have used, exactly, under any number of threads. The
@@ -91,13 +92,13 @@ private:
 ///
 /// The code may allocate, free, make pools over the memory, and make buffers with `no_init`; to run copies, fills and kernels use
 /// `dry_run_on`. A deallocation counts when it is called.
-/// granule: allocations are rounded up to multiples of it.
-/// Throws:  what the code throws; no state remains. To see the use until then, run the code on a `measured{addresses_only{}}` and call
+/// granularity: allocations are rounded up to multiples of it.
+/// Throws:  what the code throws; no state remains. To see the use until then, run the code on a `measured{dry_run_memory{}}` and call
 ///          report().
 /// Cost:    two locks and a table entry per allocation, and the code's own host work.
-template <std::invocable<measured<addresses_only>&> Run>
-[[nodiscard]] usage_report dry_run(Run&& run, std::size_t granule = device_memory::granule()) {
-    measured<addresses_only> memory{addresses_only{granule}};
+template <std::invocable<measured<dry_run_memory>&> Run>
+[[nodiscard]] usage_report dry_run(Run&& run, std::size_t granularity = device_memory::granularity()) {
+    measured<dry_run_memory> memory{dry_run_memory{granularity}};
     std::forward<Run>(run)(memory);
     return memory.report();
 }
@@ -115,40 +116,42 @@ template <resource Upstream, std::invocable<measured<Upstream>&> Run>
 }
 
 /// Result of dry runs of several batch sizes. Bytes are peaks.
-struct tried_fit {
+struct measured_batch_fit {
     std::size_t batch = 0;       ///< largest that fitted; 0: the smallest did not
     std::size_t bytes = 0;       ///< its peak
     std::size_t next = 0;        ///< next larger, which did not fit; 0: the largest fitted
     std::size_t next_bytes = 0;  ///< its peak; `unlimited`: refused while it ran
-    std::size_t room = 0;        ///< available in the budget at the start
+    std::size_t available = 0;   ///< available in the budget at the start
     std::size_t runs = 0;        ///< batch sizes run, each once
     bool is_monotone = true;     ///< false: a larger batch used less, so a still larger one may fit
 };
 
 /// Returns the largest batch size in [smallest, largest] for which `run(batch, memory)` fits into the budget's bytes available at the
 /// start, by dry runs. Returns only sizes that were run; extrapolates and charges nothing. A run with a refused allocation does not fit.
-/// Throws:  misuse for an empty range; other exceptions of a run.
+/// Throws:  usage_error for an empty range; other exceptions of a run.
 /// Cost:    two dry runs, and one per halving of the range.
 /// Example: tests/guard/dry_run.cpp
-template <std::invocable<std::size_t, measured<addresses_only>&> Run>
-[[nodiscard]] tried_fit largest_batch_that_fits(budget const& b, std::size_t smallest, std::size_t largest,
-                                                Run&& run, std::size_t granule = device_memory::granule(),
-                                                place where = place::here()) {
+template <std::invocable<std::size_t, measured<dry_run_memory>&> Run>
+[[nodiscard]] measured_batch_fit largest_batch_that_fits(
+    budget const& b, std::size_t smallest, std::size_t largest, Run&& run,
+    std::size_t granularity = device_memory::granularity(),
+    source_location where = source_location::current()) {
     if (smallest == 0 || smallest > largest)
-        detail::throw_misuse(where, "largest_batch_that_fits: batch range [{}, {}] is empty or begins at 0",
-                             {detail::as_count(smallest), detail::as_count(largest)});
+        detail::throw_usage_error(where,
+                                  "largest_batch_that_fits: batch range [{}, {}] is empty or begins at 0",
+                                  {detail::as_count(smallest), detail::as_count(largest)});
     auto const peak_of = [&](std::size_t batch) {
         try {
-            return dry_run([&](auto& memory) { run(batch, memory); }, granule).peak;
+            return dry_run([&](auto& memory) { run(batch, memory); }, granularity).peak;
         } catch (out_of_memory const&) { return unlimited; }
     };
-    tried_fit found;
-    found.room = b.room();
+    measured_batch_fit found;
+    found.available = b.available();
     auto const fits = [&](std::size_t batch) {
         std::size_t const peak = peak_of(batch);
         ++found.runs;
         if (peak < found.bytes || (found.next != 0 && peak > found.next_bytes)) found.is_monotone = false;
-        bool const fit = peak != unlimited && peak <= found.room;
+        bool const fit = peak != unlimited && peak <= found.available;
         (fit ? found.batch : found.next) = batch;
         (fit ? found.bytes : found.next_bytes) = peak;
         return fit;
@@ -166,40 +169,41 @@ template <std::invocable<std::size_t, measured<addresses_only>&> Run>
 
 namespace cuota::inline v0 {
 
-static_assert(labelled_resource<addresses_only> && device_resource<addresses_only>);
-static_assert(!host_resource<addresses_only> && sizeof(addresses_only) == 8);
+static_assert(labeled_resource<dry_run_memory> && device_accessible_resource<dry_run_memory>);
+static_assert(!host_accessible_resource<dry_run_memory> && sizeof(dry_run_memory) == 8);
 
-CUOTA_INLINE addresses_only::addresses_only(std::size_t granule, place where)
-    : state_{shared<state>::make(checked(granule, where))} {}
+CUOTA_INLINE dry_run_memory::dry_run_memory(std::size_t granularity, source_location where)
+    : state_{detail::intrusive_ptr<state>::make(checked(granularity, where))} {}
 
-CUOTA_INLINE void* addresses_only::allocate(stream_ref, std::size_t bytes, std::size_t alignment,
+CUOTA_INLINE void* dry_run_memory::allocate(stream_ref, std::size_t bytes, std::size_t alignment,
                                             label const& who) {
     return allocate_sync(bytes, alignment, who);
 }
 
-CUOTA_INLINE void* addresses_only::allocate_sync(std::size_t bytes, std::size_t alignment, label const& who) {
+CUOTA_INLINE void* dry_run_memory::allocate_sync(std::size_t bytes, std::size_t alignment, label const& who) {
     detail::check_alignment(alignment, who);
     return bytes == 0 ? nullptr : state_->take(bytes, who);
 }
 
-CUOTA_INLINE void* addresses_only::state::take(std::size_t bytes, label const& who) {
-    std::size_t const step = granule < default_alignment ? default_alignment : granule;
+CUOTA_INLINE void* dry_run_memory::state::take(std::size_t bytes, label const& who) {
+    std::size_t const step = granularity < default_alignment ? default_alignment : granularity;
     std::size_t const size = round_up(bytes, step);
     detail::region_lock const lock{guard};
     if (size > end - next) refuse(bytes, who);
     return std::bit_cast<void*>(std::exchange(next, next + size));
 }
 
-CUOTA_INLINE void addresses_only::state::refuse(std::size_t bytes, label const& who) const {
-    refusal r = detail::driver_refusal(bytes, granule, who,
+CUOTA_INLINE void dry_run_memory::state::refuse(std::size_t bytes, label const& who) const {
+    refusal r = detail::driver_refusal(bytes, granularity, who,
                                        "dry_run: the address range has " + bytes_text(end - begin));
-    r.would_fit = round_down(end - next, granule);
+    r.max_fit = round_down(end - next, granularity);
     throw out_of_memory{std::move(r)};
 }
 
-CUOTA_INLINE std::size_t addresses_only::checked(std::size_t granule, place where) {
-    if (is_power_of_two(granule)) return granule;
-    detail::throw_misuse(where, "a granule of {} is not a power of two", {detail::as_bytes(granule)});
+CUOTA_INLINE std::size_t dry_run_memory::checked(std::size_t granularity, source_location where) {
+    if (is_power_of_two(granularity)) return granularity;
+    detail::throw_usage_error(where, "a granularity of {} is not a power of two",
+                              {detail::as_bytes(granularity)});
 }
 
 }  // namespace cuota::inline v0

@@ -29,32 +29,32 @@
 
 namespace cuota::inline v0 {
 
-/// Options of `fenced`. Example: tests/guard/fenced.cpp
-struct fence_options {
-    tag name{};              ///< for messages
-    std::size_t zone = 256;  ///< bytes of the fence on each side; at least 1
-    bool poison = true;      ///< fill new and freed blocks with recognizable bytes
+/// Options of `guarded`. Example: tests/guard/fenced.cpp
+struct guard_options {
+    tag name{};                       ///< for messages
+    std::size_t redzone_bytes = 256;  ///< bytes of the guard bytes on each side; at least 1
+    bool poison = true;               ///< fill new and freed blocks with recognizable bytes
 };
 
 namespace detail {
 
 /// Fences of a block, with all that their check needs, so that a deallocation allocates nothing.
-struct fence {
+struct guard_bytes {
     unsigned char* at = nullptr;  // the block
     std::size_t bytes = 0;
     std::size_t alignment = 0;
     std::size_t front = 0;  // offset of the block in upstream's block
     std::size_t total = 0;  // size of upstream's block
     tag name{};
-    place where{};
+    source_location where{};
     device home{0};                 // of the event
     std::optional<event> done;      // live: fences written; pending: fences copied to `seen`
     unsigned char* seen = nullptr;  // pinned: front zone, rear zone
-    fence* next = nullptr;
+    guard_bytes* next = nullptr;
 };
 
-/// Kernel that copies the fences of some blocks to where the host compares them.
-struct copy_fences {
+/// Kernel that copies the guard bytes of some blocks to where the host compares them.
+struct copy_guard_bytes {
     static constexpr std::size_t most = 16;
 
     struct pair {
@@ -63,120 +63,120 @@ struct copy_fences {
         unsigned char* seen;
     };
 
-    std::size_t zone;
+    std::size_t redzone_bytes;
     pair of[most];
 
     CUOTA_KERNEL void operator()(std::size_t i) const {
-        pair const& one = of[i / (2 * zone)];
-        std::size_t const at = i % (2 * zone);
-        one.seen[at] = at < zone ? one.front[at] : one.behind[at - zone];
+        pair const& one = of[i / (2 * redzone_bytes)];
+        std::size_t const at = i % (2 * redzone_bytes);
+        one.seen[at] = at < redzone_bytes ? one.front[at] : one.behind[at - redzone_bytes];
     }
 };
 
 /// The fences of a resource. Host and CUDA resources for a block are allocated before upstream is called.
 ///
-/// A check is a kernel that copies the fences of up to 16 blocks to pinned memory in stream order, and a comparison on the host after that;
-/// for host-accessible memory, and in programs not compiled by nvcc, two copies per block. Threads: any.
-class fence_keeper {
+/// A check is a kernel that copies the guard bytes of up to 16 blocks to pinned memory in stream order, and a comparison on the host after
+/// that; for host-accessible memory, and in programs not compiled by nvcc, two copies per block. Threads: any.
+class guard_keeper {
 public:
     static constexpr unsigned char standing = 0xFD;  // in fences
     static constexpr unsigned char fresh = 0xCD;     // in new blocks
     static constexpr unsigned char stale = 0xDD;     // in freed blocks
 
-    fence_keeper(fence_options wanted, bool is_for_host, place where);
-    fence_keeper(fence_keeper const&) = delete;
-    fence_keeper& operator=(fence_keeper const&) = delete;
-    ~fence_keeper();
+    guard_keeper(guard_options wanted, bool is_for_host, source_location where);
+    guard_keeper(guard_keeper const&) = delete;
+    guard_keeper& operator=(guard_keeper const&) = delete;
+    ~guard_keeper();
 
     [[nodiscard]] tracker& live() noexcept { return live_; }
 
-    /// Resources for the fences of a new block; returned unless kept.
+    /// Resources for the guard bytes of a new block; returned unless kept.
     class [[nodiscard]] lease {
     public:
-        lease(fence_keeper& of, fence& f) noexcept : of_{of}, fence_{&f} {}
+        lease(guard_keeper& of, guard_bytes& f) noexcept : of_{of}, guard_bytes_{&f} {}
         lease(lease const&) = delete;
         lease& operator=(lease const&) = delete;
         ~lease();
-        [[nodiscard]] fence* operator->() const noexcept { return fence_; }
-        [[nodiscard]] fence& operator*() const noexcept { return *fence_; }
-        fence* keep() noexcept { return taken(fence_); }
+        [[nodiscard]] guard_bytes* operator->() const noexcept { return guard_bytes_; }
+        [[nodiscard]] guard_bytes& operator*() const noexcept { return *guard_bytes_; }
+        guard_bytes* keep() noexcept { return taken(guard_bytes_); }
 
     private:
-        fence_keeper& of_;
-        fence* fence_;
+        guard_keeper& of_;
+        guard_bytes* guard_bytes_;
     };
 
     /// Lays out a block; total is 0 if it overflows. Throws: std::bad_alloc; out_of_memory, cuda_error of pinned memory.
     lease acquire(std::size_t bytes, std::size_t alignment, label const& who);
 
-    /// Writes the fences into upstream's block. Throws: cuda_error; its enqueued work has finished.
-    void put_up(fence& f, call_order const& order, void* base);
+    /// Writes the guard bytes into upstream's block. Throws: cuda_error; its enqueued work has finished.
+    void put_up(guard_bytes& f, call_order const& order, void* base);
 
     /// Enqueues the check of a freed block, already removed from live(); `collect` returns its damage later. Reports a failure.
-    void take_down(fence& f, call_order const& order) noexcept;
+    void take_down(guard_bytes& f, call_order const& order) noexcept;
 
     /// Reports the known damage of freed blocks.
     void report_known() noexcept;
 
     /// Checks all live blocks, or that at p, after the work enqueued on s, and all freed blocks; waits, without a lock. A block that is
     /// freed meanwhile is freed after its check.
-    /// Throws: fence_broken; misuse if no block is at p, or in a capture; cuda_error, std::bad_alloc; out_of_memory of pinned memory, of
-    /// which each block takes two fences for the duration of the check.
-    void verify(stream_ref s, void const* p, place where);
+    /// Throws: guard_bytes_error; usage_error if no block is at p, or in a capture; cuda_error, std::bad_alloc; out_of_memory of pinned
+    /// memory, of which each block takes two fences for the duration of the check.
+    void verify(stream_ref s, void const* p, source_location where);
 
 private:
-    // The check of a block: its fences are copied to `seen`.
+    // The check of a block: its guard bytes are copied to `seen`.
     struct probe {
-        fence* of;
+        guard_bytes* of;
         unsigned char* seen;
     };
-    // Enqueues the checks of up to copy_fences::most blocks on the stream's device, each after its fences were written, perhaps by another
-    // stream.
+    // Enqueues the checks of up to copy_guard_bytes::most blocks on the stream's device, each after its guard bytes were written, perhaps
+    // by another stream.
     void look(std::span<probe const> some, stream_ref s) const;
 
     // The records of live blocks under a check: copies with a `seen` of their own, which return to the keeper.
     class live_check {
     public:
-        explicit live_check(fence_keeper& of) noexcept : of_{of} {}
+        explicit live_check(guard_keeper& of) noexcept : of_{of} {}
         live_check(live_check const&) = delete;
         live_check& operator=(live_check const&) = delete;
         ~live_check() {
-            for (fence* const f : records_) of_.recycle(*f);
+            for (guard_bytes* const f : records_) of_.recycle(*f);
         }
-        [[nodiscard]] std::vector<fence*> const& records() const noexcept { return records_; }
+        [[nodiscard]] std::vector<guard_bytes*> const& records() const noexcept { return records_; }
         // Enqueues the check of a block: at once if it is of another device than s, otherwise with others in enqueue_rest.
-        void add(fence& f, stream_ref s, device on);
+        void add(guard_bytes& f, stream_ref s, device on);
         void enqueue_rest(stream_ref s);
         // Waits for what may have been enqueued before a failure.
         void drain(stream_ref s) const noexcept;
 
     private:
-        fence_keeper& of_;
-        std::vector<fence*> records_;
+        guard_keeper& of_;
+        std::vector<guard_bytes*> records_;
         std::vector<probe> here_;  // not yet enqueued
     };
 
     /// Returns the damage of freed blocks whose check has finished; if `waits`, of all.
-    [[nodiscard]] std::vector<fence_damage> collect(bool waits);
+    [[nodiscard]] std::vector<guard_violation> collect(bool waits);
     // Removes the first freed block, if any; unless `waits`, only if its check has finished.
-    [[nodiscard]] fence* take_pending(bool waits);
-    void put_pending(fence& f) noexcept;
-    void add_damage(fence const& f, bool was_given_back, std::vector<fence_damage>& to) const;
-    void throw_if_any(std::vector<fence_damage> found, place where) const;
+    [[nodiscard]] guard_bytes* take_pending(bool waits);
+    void put_pending(guard_bytes& f) noexcept;
+    void add_violation(guard_bytes const& f, bool found_on_free, std::vector<guard_violation>& to) const;
+    void throw_if_any(std::vector<guard_violation> found, source_location where) const;
 
     [[nodiscard]] std::size_t per_page() const noexcept;
     [[nodiscard]] std::size_t page_bytes() const;
-    [[nodiscard]] fence& take_free();
+    [[nodiscard]] guard_bytes& take_free();
     void add_page();
-    void recycle(fence& f) noexcept;
+    void recycle(guard_bytes& f) noexcept;
 
-    fence_options const wanted_;
+    guard_options const wanted_;
     bool const is_for_host_;
     object_lock guard_;
-    fence* free_ = nullptr;
-    fence* first_pending_ = nullptr;
-    fence* last_pending_ = nullptr;
-    std::vector<sole_array<fence>> fences_;
+    guard_bytes* free_ = nullptr;
+    guard_bytes* first_pending_ = nullptr;
+    guard_bytes* last_pending_ = nullptr;
+    std::vector<light_unique_array<guard_bytes>> guards_;
     std::vector<void*> pages_;
     tracker live_;
 };
@@ -194,7 +194,7 @@ namespace cuota::inline v0::detail {
 // Calls act(s). If s is of another device, from which the block may be inaccessible, calls act with a stream of the block's device, whose
 // work is ordered within s. If it throws, work enqueued on that stream may not have finished: see drain_home.
 template <class F>
-void at_home(fence const& f, stream_ref s, F act) {
+void at_home(guard_bytes const& f, stream_ref s, F act) {
     if (s.device() == f.home) return act(s);
     event const before{s};
     std::optional<event> after;
@@ -208,7 +208,7 @@ void at_home(fence const& f, stream_ref s, F act) {
     s.wait(*after);
 }
 
-CUOTA_INLINE void drain_home(fence const& f) noexcept {
+CUOTA_INLINE void drain_home(guard_bytes const& f) noexcept {
     report_failure_of([&] {
         device_scope const there{f.home};
         rt::drain(stream_ref{cudaStreamPerThread});
@@ -232,39 +232,40 @@ void on_stream_of(call_order const& order, void const* at, F f) {
     }
 }
 
-CUOTA_INLINE fence_keeper::fence_keeper(fence_options wanted, bool is_for_host, place where)
-    : wanted_{wanted}, is_for_host_{is_for_host}, live_{"fenced memory", wanted.name} {
-    if (wanted.zone == 0) throw_misuse(where, "{}: zone must be at least 1 byte", {live_.title()});
+CUOTA_INLINE guard_keeper::guard_keeper(guard_options wanted, bool is_for_host, source_location where)
+    : wanted_{wanted}, is_for_host_{is_for_host}, live_{"guarded memory", wanted.name} {
+    if (wanted.redzone_bytes == 0)
+        throw_usage_error(where, "{}: zone must be at least 1 byte", {live_.title()});
 }
 
-CUOTA_INLINE fence_keeper::~fence_keeper() {
+CUOTA_INLINE guard_keeper::~guard_keeper() {
     report_failure_of([this] { throw_if_any(collect(true), {}); });
     for (void* const p : pages_) pinned_memory{}.deallocate_sync(p, page_bytes());
 }
 
-CUOTA_INLINE fence_keeper::lease::~lease() {
-    if (fence_) of_.recycle(*fence_);
+CUOTA_INLINE guard_keeper::lease::~lease() {
+    if (guard_bytes_) of_.recycle(*guard_bytes_);
 }
 
-CUOTA_INLINE auto fence_keeper::acquire(std::size_t bytes, std::size_t alignment, label const& who) -> lease {
-    fence& f = take_free();
+CUOTA_INLINE auto guard_keeper::acquire(std::size_t bytes, std::size_t alignment, label const& who) -> lease {
+    guard_bytes& f = take_free();
     f.bytes = bytes;
     f.alignment = alignment;
     f.name = who.name;
     f.where = who.where;
-    auto const front = checked_round_up(wanted_.zone, alignment);
-    auto const block = checked_add(bytes, wanted_.zone);
+    auto const front = checked_round_up(wanted_.redzone_bytes, alignment);
+    auto const block = checked_add(bytes, wanted_.redzone_bytes);
     f.front = front.value_or(0);
     f.total = front && block ? checked_add(*front, *block).value_or(0) : 0;
     return {*this, f};
 }
 
-CUOTA_INLINE void fence_keeper::put_up(fence& f, call_order const& order, void* base) {
+CUOTA_INLINE void guard_keeper::put_up(guard_bytes& f, call_order const& order, void* base) {
     f.at = static_cast<unsigned char*>(base) + f.front;
-    std::size_t const zone = wanted_.zone;
+    std::size_t const redzone_bytes = wanted_.redzone_bytes;
     on_stream_of(order, f.at, [&](stream_ref s) {
-        rt::fill_bytes(f.at - zone, standing, zone, s, f.where);
-        rt::fill_bytes(f.at + f.bytes, standing, zone, s, f.where);
+        rt::fill_bytes(f.at - redzone_bytes, standing, redzone_bytes, s, f.where);
+        rt::fill_bytes(f.at + f.bytes, standing, redzone_bytes, s, f.where);
         if (wanted_.poison) rt::fill_bytes(f.at, fresh, f.bytes, s, f.where);
         f.home = s.device();
         f.done.emplace(s);
@@ -272,14 +273,14 @@ CUOTA_INLINE void fence_keeper::put_up(fence& f, call_order const& order, void* 
     });
 }
 
-CUOTA_INLINE void fence_keeper::take_down(fence& f, call_order const& order) noexcept {
+CUOTA_INLINE void guard_keeper::take_down(guard_bytes& f, call_order const& order) noexcept {
     bool const is_seen = report_failure_of([&] {
         on_stream_of(order, f.at, [&](stream_ref s) {
             if (s.is_capturing())
-                throw_misuse(
+                throw_usage_error(
                     f.where,
                     "{}: cannot check the guard bytes of a block that is freed during a stream capture: {}",
-                    {live_.title(), survivors::line_of(f.name, {}, f.bytes)});
+                    {live_.title(), leak_summary::line_of(f.name, {}, f.bytes)});
             try {
                 at_home(f, s, [&](stream_ref own) {
                     probe const one[] = {{&f, f.seen}};
@@ -287,7 +288,8 @@ CUOTA_INLINE void fence_keeper::take_down(fence& f, call_order const& order) noe
                     f.done->record(own);
                     if (!wanted_.poison) return;
                     report_failure_of([&] {
-                        rt::fill_bytes(f.at - wanted_.zone, stale, f.bytes + 2 * wanted_.zone, own, f.where);
+                        rt::fill_bytes(f.at - wanted_.redzone_bytes, stale,
+                                       f.bytes + 2 * wanted_.redzone_bytes, own, f.where);
                     });
                 });
             } catch (...) {
@@ -300,13 +302,13 @@ CUOTA_INLINE void fence_keeper::take_down(fence& f, call_order const& order) noe
     else recycle(f);
 }
 
-CUOTA_INLINE void fence_keeper::report_known() noexcept {
+CUOTA_INLINE void guard_keeper::report_known() noexcept {
     report_failure_of([this] { throw_if_any(collect(false), {}); });
 }
 
-CUOTA_INLINE void fence_keeper::live_check::add(fence& f, stream_ref s, device on) {
+CUOTA_INLINE void guard_keeper::live_check::add(guard_bytes& f, stream_ref s, device on) {
     if (records_.size() == records_.capacity()) records_.reserve(2 * records_.size() + 1);
-    fence& mine = of_.take_free();
+    guard_bytes& mine = of_.take_free();
     records_.push_back(&mine);
     mine.at = f.at;
     mine.bytes = f.bytes;
@@ -321,26 +323,26 @@ CUOTA_INLINE void fence_keeper::live_check::add(fence& f, stream_ref s, device o
     });
 }
 
-CUOTA_INLINE void fence_keeper::live_check::enqueue_rest(stream_ref s) {
+CUOTA_INLINE void guard_keeper::live_check::enqueue_rest(stream_ref s) {
     for (std::span<probe const> rest = here_; !rest.empty();) {
-        std::size_t const next = std::min(rest.size(), copy_fences::most);
+        std::size_t const next = std::min(rest.size(), copy_guard_bytes::most);
         of_.look(rest.first(next), s);
         rest = rest.subspan(next);
     }
     for (probe const& p : here_) p.of->done->record(s);  // a free of the block comes after the check
 }
 
-CUOTA_INLINE void fence_keeper::live_check::drain(stream_ref s) const noexcept {
+CUOTA_INLINE void guard_keeper::live_check::drain(stream_ref s) const noexcept {
     rt::drain(s);
-    for (fence const* const f : records_) drain_home(*f);
+    for (guard_bytes const* const f : records_) drain_home(*f);
 }
 
-CUOTA_INLINE void fence_keeper::verify(stream_ref s, void const* p, place where) {
-    std::vector<fence_damage> found = collect(true);
+CUOTA_INLINE void guard_keeper::verify(stream_ref s, void const* p, source_location where) {
+    std::vector<guard_violation> found = collect(true);
     live_check check{*this};
     try {
         if (s.is_capturing())
-            throw_misuse(
+            throw_usage_error(
                 where,
                 "{}: verify: cannot check guard bytes during a stream capture; verify before or after it",
                 {live_.title()});
@@ -348,7 +350,7 @@ CUOTA_INLINE void fence_keeper::verify(stream_ref s, void const* p, place where)
             live_.at_rest([&] {
                 device const on = s.device();
                 live_.for_each([&](live_record const& r) {
-                    if (!p || r.at == p) check.add(*static_cast<fence*>(r.extra), s, on);
+                    if (!p || r.at == p) check.add(*static_cast<guard_bytes*>(r.extra), s, on);
                 });
                 check.enqueue_rest(s);
             });
@@ -357,43 +359,43 @@ CUOTA_INLINE void fence_keeper::verify(stream_ref s, void const* p, place where)
             check.drain(s);
             throw;
         }
-        for (fence const* const f : check.records()) add_damage(*f, false, found);
+        for (guard_bytes const* const f : check.records()) add_violation(*f, false, found);
     } catch (...) {  // as in collect
         if (found.empty()) throw;
     }
     throw_if_any(std::move(found), where);
     if (p && check.records().empty())
-        throw_misuse(where, "{}: verify: no live block begins at this address", {live_.title()});
+        throw_usage_error(where, "{}: verify: no live block begins at this address", {live_.title()});
 }
 
-CUOTA_INLINE void fence_keeper::look(std::span<probe const> some, stream_ref s) const {
-    std::size_t const zone = wanted_.zone;
+CUOTA_INLINE void guard_keeper::look(std::span<probe const> some, stream_ref s) const {
+    std::size_t const redzone_bytes = wanted_.redzone_bytes;
     for (probe const& p : some) s.wait(*p.of->done);
-    if (is_for_host_ || !rt::can_run<copy_fences>()) {
+    if (is_for_host_ || !rt::is_runnable<copy_guard_bytes>()) {
         for (auto const& [f, seen] : some) {
-            rt::copy_anywhere(seen, f->at - zone, zone, s, f->where);
-            rt::copy_anywhere(seen + zone, f->at + f->bytes, zone, s, f->where);
+            rt::copy_anywhere(seen, f->at - redzone_bytes, redzone_bytes, s, f->where);
+            rt::copy_anywhere(seen + redzone_bytes, f->at + f->bytes, redzone_bytes, s, f->where);
         }
         return;
     }
-    copy_fences all{zone, {}};
-    std::optional<rt::borrowed_range> read[2 * copy_fences::most];
+    copy_guard_bytes all{redzone_bytes, {}};
+    std::optional<rt::access_annotation> read[2 * copy_guard_bytes::most];
     for (std::size_t i = 0; i != some.size(); ++i) {
-        fence const& f = *some[i].of;
-        all.of[i] = {f.at - zone, f.at + f.bytes, some[i].seen};
-        read[2 * i].emplace(s, all.of[i].front, zone, false);
-        read[2 * i + 1].emplace(s, all.of[i].behind, zone, false);
+        guard_bytes const& f = *some[i].of;
+        all.of[i] = {f.at - redzone_bytes, f.at + f.bytes, some[i].seen};
+        read[2 * i].emplace(s, all.of[i].front, redzone_bytes, false);
+        read[2 * i + 1].emplace(s, all.of[i].behind, redzone_bytes, false);
     }
-    for_each_index(s, some.size() * 2 * zone, all, "fenced", some.front().of->where);
+    for_each_index(s, some.size() * 2 * redzone_bytes, all, "fenced", some.front().of->where);
 }
 
-CUOTA_INLINE std::vector<fence_damage> fence_keeper::collect(bool waits) {
-    std::vector<fence_damage> found;
+CUOTA_INLINE std::vector<guard_violation> guard_keeper::collect(bool waits) {
+    std::vector<guard_violation> found;
     try {
-        while (fence* const f = take_pending(waits)) {
+        while (guard_bytes* const f = take_pending(waits)) {
             try {
                 if (waits) f->done->synchronize();
-                add_damage(*f, true, found);
+                add_violation(*f, true, found);
             } catch (...) {
                 put_pending(*f);
                 throw;
@@ -406,75 +408,76 @@ CUOTA_INLINE std::vector<fence_damage> fence_keeper::collect(bool waits) {
     return found;
 }
 
-CUOTA_INLINE fence* fence_keeper::take_pending(bool waits) {
+CUOTA_INLINE guard_bytes* guard_keeper::take_pending(bool waits) {
     region_lock const lock{guard_};
-    fence* const f = first_pending_;
+    guard_bytes* const f = first_pending_;
     if (!f || (!waits && !f->done->is_done())) return nullptr;
     first_pending_ = f->next;
     if (!first_pending_) last_pending_ = nullptr;
     return f;
 }
 
-CUOTA_INLINE void fence_keeper::put_pending(fence& f) noexcept {
+CUOTA_INLINE void guard_keeper::put_pending(guard_bytes& f) noexcept {
     region_lock const lock{guard_};
     f.next = nullptr;
     (last_pending_ ? last_pending_->next : first_pending_) = &f;
     last_pending_ = &f;
 }
 
-CUOTA_INLINE void fence_keeper::add_damage(fence const& f, bool was_given_back,
-                                           std::vector<fence_damage>& to) const {
+CUOTA_INLINE void guard_keeper::add_violation(guard_bytes const& f, bool found_on_free,
+                                              std::vector<guard_violation>& to) const {
     unsigned char const* const begin = f.seen;
-    unsigned char const* const end = begin + 2 * wanted_.zone;
-    auto const is_damage = [](unsigned char byte) { return byte != standing; };
-    unsigned char const* const first = std::find_if(begin, end, is_damage);
+    unsigned char const* const end = begin + 2 * wanted_.redzone_bytes;
+    auto const is_violation = [](unsigned char byte) { return byte != standing; };
+    unsigned char const* const first = std::find_if(begin, end, is_violation);
     if (first == end) return;
     auto const index = static_cast<std::size_t>(first - begin);
-    std::size_t const zone = wanted_.zone;
-    bool const is_behind = index >= zone;
-    unsigned char const* const fence_end = is_behind ? end : begin + zone;
-    fence_damage d{f.name, f.where, f.at, f.bytes, 0, 0, {}, was_given_back};
-    d.offset = static_cast<std::ptrdiff_t>(is_behind ? f.bytes + (index - zone) : index) -
-               (is_behind ? 0 : static_cast<std::ptrdiff_t>(zone));
-    d.count = static_cast<std::size_t>(std::count_if(first, end, is_damage));
-    d.found.assign(first, first + std::min<std::ptrdiff_t>(16, fence_end - first));
+    std::size_t const redzone_bytes = wanted_.redzone_bytes;
+    bool const is_behind = index >= redzone_bytes;
+    unsigned char const* const guard_bytes_end = is_behind ? end : begin + redzone_bytes;
+    guard_violation d{f.name, f.where, f.at, f.bytes, 0, 0, {}, found_on_free};
+    d.offset = static_cast<std::ptrdiff_t>(is_behind ? f.bytes + (index - redzone_bytes) : index) -
+               (is_behind ? 0 : static_cast<std::ptrdiff_t>(redzone_bytes));
+    d.count = static_cast<std::size_t>(std::count_if(first, end, is_violation));
+    d.found.assign(first, first + std::min<std::ptrdiff_t>(16, guard_bytes_end - first));
     to.push_back(std::move(d));
 }
 
-CUOTA_INLINE void fence_keeper::throw_if_any(std::vector<fence_damage> found, place where) const {
-    if (!found.empty()) throw fence_broken{live_.title(), std::move(found), where};
+CUOTA_INLINE void guard_keeper::throw_if_any(std::vector<guard_violation> found,
+                                             source_location where) const {
+    if (!found.empty()) throw guard_bytes_error{live_.title(), std::move(found), where};
 }
 
-CUOTA_INLINE std::size_t fence_keeper::per_page() const noexcept {
-    return std::clamp<std::size_t>((std::size_t{64} << 10) / wanted_.zone, 1, 64);
+CUOTA_INLINE std::size_t guard_keeper::per_page() const noexcept {
+    return std::clamp<std::size_t>((std::size_t{64} << 10) / wanted_.redzone_bytes, 1, 64);
 }
 
-CUOTA_INLINE std::size_t fence_keeper::page_bytes() const {
-    return bytes_of(2 * per_page(), {wanted_.name, {}, "bytes", wanted_.zone});
+CUOTA_INLINE std::size_t guard_keeper::page_bytes() const {
+    return bytes_of(2 * per_page(), {wanted_.name, {}, "bytes", wanted_.redzone_bytes});
 }
 
-CUOTA_INLINE fence& fence_keeper::take_free() {
+CUOTA_INLINE guard_bytes& guard_keeper::take_free() {
     region_lock const lock{guard_};
     if (!free_) add_page();
     return *std::exchange(free_, free_->next);
 }
 
-CUOTA_INLINE void fence_keeper::add_page() {
+CUOTA_INLINE void guard_keeper::add_page() {
     std::size_t const count = per_page();
-    fences_.reserve(fences_.size() + 1);
+    guards_.reserve(guards_.size() + 1);
     pages_.reserve(pages_.size() + 1);
-    auto more = sole_array<fence>::make(count);
+    auto more = light_unique_array<guard_bytes>::make(count);
     auto* const page =
         static_cast<unsigned char*>(pinned_memory{}.allocate_sync(page_bytes(), 256, {"fences", {}}));
     pages_.push_back(page);
     for (std::size_t i = 0; i != count; ++i) {
-        more[i].seen = page + 2 * wanted_.zone * i;
+        more[i].seen = page + 2 * wanted_.redzone_bytes * i;
         more[i].next = std::exchange(free_, &more[i]);
     }
-    fences_.push_back(std::move(more));
+    guards_.push_back(std::move(more));
 }
 
-CUOTA_INLINE void fence_keeper::recycle(fence& f) noexcept {
+CUOTA_INLINE void guard_keeper::recycle(guard_bytes& f) noexcept {
     region_lock const lock{guard_};
     f.next = std::exchange(free_, &f);
 }

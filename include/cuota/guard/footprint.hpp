@@ -26,17 +26,17 @@ struct copies {
     std::size_t count;                                               ///< allocations, not bytes
 };
 
-/// The largest batch whose plan fits: bytes <= room < next_bytes.
-struct batch_fit {
+/// The largest batch whose plan fits: bytes <= available < next_bytes.
+struct planned_batch_fit {
     std::size_t batch = 0;       ///< largest that fits; 0: no sample fits; `unlimited`: any batch
     std::size_t bytes = 0;       ///< for that batch; for the fixed part if no sample fits
     std::size_t next_bytes = 0;  ///< for batch + 1; `unlimited`: overflows, or no next exists
-    std::size_t room = 0;        ///< bytes that were available
+    std::size_t available = 0;   ///< bytes that were available
 
     /// Returns true if the plan fits and does not depend on the batch.
-    [[nodiscard]] bool is_any() const noexcept { return batch == unlimited; }
+    [[nodiscard]] bool is_unbounded() const noexcept { return batch == unlimited; }
     /// Returns false if the plan does not fit even without samples.
-    [[nodiscard]] bool fixed_part_fits() const noexcept { return bytes != unlimited && bytes <= room; }
+    [[nodiscard]] bool fixed_part_fits() const noexcept { return bytes != unlimited && bytes <= available; }
     /// Returns "a batch of 127 fits: 511.5 MiB of 512.0 MiB, and 128 would take 515.6 MiB". Throws: std::bad_alloc.
     [[nodiscard]] std::string text() const;
 };
@@ -49,12 +49,12 @@ struct batch_fit {
 ///     std::size_t const batch = plan.largest_batch(budget).batch;
 ///     reservation const mine = plan.reserve(budget, batch);   // or budget.reserve(plan.bytes(batch), "plan")
 ///
-/// Each copy of a part is one allocation, rounded up to the granule of the resource that the plan is for; a plan for another resource can
-/// be added. A pool allocates segments, not parts: with the plan's bytes as its `initial`, all parts come from the first.
+/// Each copy of a part is one allocation, rounded up to the granularity of the resource that the plan is for; a plan for another resource
+/// can be added. A pool allocates segments, not parts: with the plan's bytes as its `initial`, all parts come from the first.
 ///
 /// Units:   bytes; a sum that overflows std::size_t is `unlimited`, and never fits.
 /// Threads: as std::vector: any for const members, while no parts are added.
-/// Throws:  std::bad_alloc where parts are added or text is made; misuse for a granule that is not a power of two.
+/// Throws:  std::bad_alloc where parts are added or text is made; usage_error for a granularity that is not a power of two.
 /// Cost:    a sum over the parts; about 64 of them for the largest batch.
 /// Example: examples/one_budget.cpp
 class footprint {
@@ -66,16 +66,16 @@ public:
         std::size_t unit_bytes = 1;     ///< bytes of one element
         std::size_t copies = 1;         ///< number of allocations
         bool per_sample = false;        ///< false: independent of the batch
-        std::size_t granule = 0;        ///< a power of two; 0: that of the plan
+        std::size_t granularity = 0;    ///< a power of two; 0: that of the plan
         char const* unit = "elements";  ///< for text; must outlive the plan
-        place where{};                  ///< call site
+        source_location where{};        ///< call site
 
         /// Returns the bytes of all copies; `unlimited` on overflow.
         [[nodiscard]] std::size_t bytes(std::size_t batch) const noexcept;
         /// Like bytes, without rounding.
-        [[nodiscard]] std::size_t asked(std::size_t batch) const noexcept { return total(batch, 1); }
+        [[nodiscard]] std::size_t requested(std::size_t batch) const noexcept { return total(batch, 1); }
         /// Returns whether the bytes depend on the batch.
-        [[nodiscard]] bool grows() const noexcept;
+        [[nodiscard]] bool depends_on_batch() const noexcept;
 
     private:
         [[nodiscard]] std::size_t total(std::size_t batch, std::size_t rounding) const noexcept;
@@ -84,30 +84,32 @@ public:
     /// Makes a plan for memory allocated directly from the device.
     footprint() noexcept = default;
     /// Makes a plan for this resource's memory.
-    explicit footprint(any_resource const& source) noexcept : granule_{source.granule()} {}
-    /// Makes a plan whose parts are rounded up to multiples of `granule`. Throws: misuse if that is not a power of two.
-    [[nodiscard]] static footprint with_granule(std::size_t granule, place where = place::here());
+    explicit footprint(any_resource const& source) noexcept : granularity_{source.granularity()} {}
+    /// Makes a plan whose parts are rounded up to multiples of `granularity`. Throws: usage_error if that is not a power of two.
+    [[nodiscard]] static footprint with_granularity(std::size_t granularity,
+                                                    source_location where = source_location::current());
 
     /// Adds `times` allocations of `count` elements.
     template <class T>
-    footprint& add(tag name, std::size_t count, copies times = copies{1}, place where = place::here()) {
+    footprint& add(tag name, std::size_t count, copies times = copies{1},
+                   source_location where = source_location::current()) {
         return add({name, count, sizeof(T), times.count, false, 0, unit_name<T>(), where});
     }
     /// Adds `times` allocations of `count` elements per sample, each for all samples of the batch.
     template <class T>
     footprint& per_sample(tag name, std::size_t count, copies times = copies{1},
-                          place where = place::here()) {
+                          source_location where = source_location::current()) {
         return add({name, count, sizeof(T), times.count, true, 0, unit_name<T>(), where});
     }
-    /// Adds a part, for element sizes known at run time only. Throws: misuse if its granule is not a power of two.
+    /// Adds a part, for element sizes known at run time only. Throws: usage_error if its granularity is not a power of two.
     footprint& add(part p);
-    /// Adds another plan's parts, with their granules.
+    /// Adds another plan's parts, with their granularities.
     footprint& add(footprint const& other);
 
     /// Returns the parts in the order of addition; valid until a part is added.
     [[nodiscard]] std::vector<part> const& parts() const noexcept { return parts_; }
     /// Returns whether the bytes depend on the batch.
-    [[nodiscard]] bool grows() const noexcept;
+    [[nodiscard]] bool depends_on_batch() const noexcept;
 
     /// Returns the bytes at a batch size; at 0 those of the fixed parts. `unlimited` on overflow.
     [[nodiscard]] std::size_t bytes(std::size_t batch) const noexcept;
@@ -116,31 +118,36 @@ public:
 
     /// Throws budget_exceeded unless it `fits`; the cause states the parts and the largest batch that fits. Charges and reclaims nothing:
     /// only `reserve` guarantees the bytes.
-    void check(budget const& b, std::size_t batch, place where = place::here()) const;
+    void check(budget const& b, std::size_t batch, source_location where = source_location::current()) const;
 
     /// Reserves the plan's bytes; like any charge, may make caches release memory. Throws: budget_exceeded; nothing is charged.
-    [[nodiscard]] reservation reserve(budget b, std::size_t batch, place where = place::here()) const;
+    [[nodiscard]] reservation reserve(budget b, std::size_t batch,
+                                      source_location where = source_location::current()) const;
 
-    /// Like bytes(batch), for a plan that does not depend on the batch. Throws: misuse if it does.
-    [[nodiscard]] std::size_t bytes(place where = place::here()) const { return bytes(no_batch(where)); }
-    /// Like fits(b, batch). Throws: misuse if the plan depends on the batch.
-    [[nodiscard]] bool fits(budget const& b, place where = place::here()) const;
-    /// Like check(b, batch). Throws: budget_exceeded; misuse if the plan depends on the batch.
-    void check(budget const& b, place where = place::here()) const { check(b, no_batch(where), where); }
-    /// Like reserve(b, batch). Throws: budget_exceeded, misuse if the plan depends on the batch; nothing is charged.
-    [[nodiscard]] reservation reserve(budget b, place where = place::here()) const;
+    /// Like bytes(batch), for a plan that does not depend on the batch. Throws: usage_error if it does.
+    [[nodiscard]] std::size_t bytes(source_location where = source_location::current()) const {
+        return bytes(no_batch(where));
+    }
+    /// Like fits(b, batch). Throws: usage_error if the plan depends on the batch.
+    [[nodiscard]] bool fits(budget const& b, source_location where = source_location::current()) const;
+    /// Like check(b, batch). Throws: budget_exceeded; usage_error if the plan depends on the batch.
+    void check(budget const& b, source_location where = source_location::current()) const {
+        check(b, no_batch(where), where);
+    }
+    /// Like reserve(b, batch). Throws: budget_exceeded, usage_error if the plan depends on the batch; nothing is charged.
+    [[nodiscard]] reservation reserve(budget b, source_location where = source_location::current()) const;
 
     /// Returns the largest batch that the budget and all its ancestors have available now.
-    [[nodiscard]] batch_fit largest_batch(budget const& b) const noexcept;
-    /// Returns the largest batch that fits into `room` bytes.
-    [[nodiscard]] batch_fit largest_batch_in(std::size_t room) const noexcept;
+    [[nodiscard]] planned_batch_fit largest_batch(budget const& b) const noexcept;
+    /// Returns the largest batch that fits into `available` bytes.
+    [[nodiscard]] planned_batch_fit largest_batch_in(std::size_t available) const noexcept;
 
     /// Returns the largest parts, with bytes and shares, on one screen. Throws: std::bad_alloc.
     [[nodiscard]] std::string text(std::size_t batch) const;
 
 private:
-    [[nodiscard]] static bool fits_in(std::size_t room, std::size_t bytes) noexcept;
-    [[nodiscard]] static std::size_t checked(std::size_t granule, place where);
+    [[nodiscard]] static bool fits_in(std::size_t available, std::size_t bytes) noexcept;
+    [[nodiscard]] static std::size_t checked(std::size_t granularity, source_location where);
     template <class Bytes>
     [[nodiscard]] std::size_t sum(Bytes bytes_of) const noexcept {
         std::optional<std::size_t> total = 0;
@@ -148,15 +155,15 @@ private:
             if (total) total = checked_add(*total, bytes_of(p));
         return total.value_or(unlimited);
     }
-    [[nodiscard]] std::size_t no_batch(place where) const;
-    // Every sum of parts is a multiple of it, so room may be rounded down to it.
-    [[nodiscard]] std::size_t smallest_granule() const noexcept;
+    [[nodiscard]] std::size_t no_batch(source_location where) const;
+    // Every sum of parts is a multiple of it, so the available bytes may be rounded down to it.
+    [[nodiscard]] std::size_t smallest_granularity() const noexcept;
     // Returns the `most` largest, in descending order; equal ones in the order of addition.
     [[nodiscard]] std::vector<part> largest(std::size_t most, std::size_t batch) const;
-    [[nodiscard]] std::string cause(std::size_t batch, batch_fit const& fit) const;
+    [[nodiscard]] std::string cause(std::size_t batch, planned_batch_fit const& fit) const;
 
     std::vector<part> parts_;
-    std::size_t granule_ = device_memory::granule();
+    std::size_t granularity_ = device_memory::granularity();
 };
 
 namespace detail {
@@ -184,10 +191,10 @@ namespace detail {
 namespace cuota::inline v0 {
 
 CUOTA_INLINE std::size_t footprint::part::bytes(std::size_t batch) const noexcept {
-    return total(batch, std::max(granule, std::size_t{1}));
+    return total(batch, std::max(granularity, std::size_t{1}));
 }
 
-CUOTA_INLINE bool footprint::part::grows() const noexcept {
+CUOTA_INLINE bool footprint::part::depends_on_batch() const noexcept {
     return per_sample && count != 0 && unit_bytes != 0 && copies != 0;
 }
 
@@ -200,14 +207,14 @@ CUOTA_INLINE std::size_t footprint::part::total(std::size_t batch, std::size_t r
     return bytes.value_or(unlimited);
 }
 
-CUOTA_INLINE footprint footprint::with_granule(std::size_t granule, place where) {
+CUOTA_INLINE footprint footprint::with_granularity(std::size_t granularity, source_location where) {
     footprint plan;
-    plan.granule_ = checked(granule, where);
+    plan.granularity_ = checked(granularity, where);
     return plan;
 }
 
 CUOTA_INLINE footprint& footprint::add(part p) {
-    p.granule = p.granule == 0 ? granule_ : checked(p.granule, p.where);
+    p.granularity = p.granularity == 0 ? granularity_ : checked(p.granularity, p.where);
     parts_.push_back(p);
     return *this;
 }
@@ -218,9 +225,9 @@ CUOTA_INLINE footprint& footprint::add(footprint const& other) {
     return *this;
 }
 
-CUOTA_INLINE bool footprint::grows() const noexcept {
+CUOTA_INLINE bool footprint::depends_on_batch() const noexcept {
     for (part const& p : parts_)
-        if (p.grows()) return true;
+        if (p.depends_on_batch()) return true;
     return false;
 }
 
@@ -229,56 +236,59 @@ CUOTA_INLINE std::size_t footprint::bytes(std::size_t batch) const noexcept {
 }
 
 CUOTA_INLINE bool footprint::fits(budget const& b, std::size_t batch) const noexcept {
-    return fits_in(b.room(), bytes(batch));
+    return fits_in(b.available(), bytes(batch));
 }
 
-CUOTA_INLINE reservation footprint::reserve(budget b, std::size_t batch, place where) const {
+CUOTA_INLINE reservation footprint::reserve(budget b, std::size_t batch, source_location where) const {
     std::size_t const cost = bytes(batch);
     if (cost == unlimited) check(b, batch, where);  // `unlimited` would accept it
     return b.reserve(cost, "plan", where);
 }
 
-CUOTA_INLINE bool footprint::fits(budget const& b, place where) const { return fits(b, no_batch(where)); }
+CUOTA_INLINE bool footprint::fits(budget const& b, source_location where) const {
+    return fits(b, no_batch(where));
+}
 
-CUOTA_INLINE reservation footprint::reserve(budget b, place where) const {
+CUOTA_INLINE reservation footprint::reserve(budget b, source_location where) const {
     return reserve(std::move(b), no_batch(where), where);
 }
 
-CUOTA_INLINE batch_fit footprint::largest_batch(budget const& b) const noexcept {
-    return largest_batch_in(b.room());
+CUOTA_INLINE planned_batch_fit footprint::largest_batch(budget const& b) const noexcept {
+    return largest_batch_in(b.available());
 }
 
-CUOTA_INLINE batch_fit footprint::largest_batch_in(std::size_t room) const noexcept {
-    if (!fits_in(room, bytes(0))) return {0, bytes(0), bytes(1), room};
-    if (!grows()) return {unlimited, bytes(0), unlimited, room};
+CUOTA_INLINE planned_batch_fit footprint::largest_batch_in(std::size_t available) const noexcept {
+    if (!fits_in(available, bytes(0))) return {0, bytes(0), bytes(1), available};
+    if (!depends_on_batch()) return {unlimited, bytes(0), unlimited, available};
     // bytes() is monotonic, and `unlimited` samples of one byte or more never fit.
     std::size_t fitting = 0;
     std::size_t too_large = unlimited;
     while (too_large - fitting > 1) {
         std::size_t const middle = fitting + (too_large - fitting) / 2;
-        (fits_in(room, bytes(middle)) ? fitting : too_large) = middle;
+        (fits_in(available, bytes(middle)) ? fitting : too_large) = middle;
     }
-    return {fitting, bytes(fitting), bytes(too_large), room};
+    return {fitting, bytes(fitting), bytes(too_large), available};
 }
 
-CUOTA_INLINE bool footprint::fits_in(std::size_t room, std::size_t bytes) noexcept {
-    return bytes != unlimited && bytes <= room;
+CUOTA_INLINE bool footprint::fits_in(std::size_t available, std::size_t bytes) noexcept {
+    return bytes != unlimited && bytes <= available;
 }
 
-CUOTA_INLINE std::size_t footprint::checked(std::size_t granule, place where) {
-    if (is_power_of_two(granule)) return granule;
-    detail::throw_misuse(where, "footprint: a granule of {} is not a power of two",
-                         {detail::as_bytes(granule)});
+CUOTA_INLINE std::size_t footprint::checked(std::size_t granularity, source_location where) {
+    if (is_power_of_two(granularity)) return granularity;
+    detail::throw_usage_error(where, "footprint: a granularity of {} is not a power of two",
+                              {detail::as_bytes(granularity)});
 }
 
-CUOTA_INLINE std::size_t footprint::no_batch(place where) const {
-    if (grows()) detail::throw_misuse(where, "footprint: parts grow with the batch; pass a batch size");
+CUOTA_INLINE std::size_t footprint::no_batch(source_location where) const {
+    if (depends_on_batch())
+        detail::throw_usage_error(where, "footprint: parts grow with the batch; pass a batch size");
     return 0;
 }
 
-CUOTA_INLINE std::size_t footprint::smallest_granule() const noexcept {
-    std::size_t least = parts_.empty() ? granule_ : parts_.front().granule;
-    for (part const& p : parts_) least = std::min(least, p.granule);
+CUOTA_INLINE std::size_t footprint::smallest_granularity() const noexcept {
+    std::size_t least = parts_.empty() ? granularity_ : parts_.front().granularity;
+    for (part const& p : parts_) least = std::min(least, p.granularity);
     return least;
 }
 
@@ -324,17 +334,17 @@ CUOTA_INLINE std::string share_text(std::size_t part, std::size_t total) {
 
 namespace cuota::inline v0 {
 
-CUOTA_INLINE std::string batch_fit::text() const {
-    std::string const of_room =
-        detail::planned_text(bytes) + (room == unlimited ? ", no limit" : " of " + bytes_text(room));
-    if (!fixed_part_fits()) return "not even the fixed part fits: " + of_room;
-    if (is_any()) return "any batch fits: " + of_room;
+CUOTA_INLINE std::string planned_batch_fit::text() const {
+    std::string const of_available = detail::planned_text(bytes) +
+                                     (available == unlimited ? ", no limit" : " of " + bytes_text(available));
+    if (!fixed_part_fits()) return "not even the fixed part fits: " + of_available;
+    if (is_unbounded()) return "any batch fits: " + of_available;
     std::string const next = " would take " + detail::planned_text(next_bytes);
     if (batch == 0)
         return detail::message("no sample fits: the fixed part takes {}, and a batch of 1{}",
-                               {of_room, next});
+                               {of_available, next});
     return detail::message("a batch of {} fits: {}, and {}{}",
-                           {detail::as_count(batch), of_room, detail::as_count(batch + 1), next});
+                           {detail::as_count(batch), of_available, detail::as_count(batch + 1), next});
 }
 
 CUOTA_INLINE std::string footprint::text(std::size_t batch) const {
@@ -344,8 +354,8 @@ CUOTA_INLINE std::string footprint::text(std::size_t batch) const {
     for (part const& p : shown)
         width = std::min(std::max(width, detail::tag_text(p.name).size() + 3), std::size_t{40});
     std::string text =
-        detail::message("footprint{}: {}",
-                        {grows() ? " at a batch of " + count_text(batch) : "", detail::planned_text(total)});
+        detail::message("footprint{}: {}", {depends_on_batch() ? " at a batch of " + count_text(batch) : "",
+                                            detail::planned_text(total)});
     for (part const& p : shown)
         detail::append_message(text, "\n  {}{}{}{}",
                                {detail::padded(detail::tag_text(p.name), width),
@@ -356,7 +366,7 @@ CUOTA_INLINE std::string footprint::text(std::size_t batch) const {
 }
 
 // A line of a refusal has about 98 columns.
-CUOTA_INLINE std::string footprint::cause(std::size_t batch, batch_fit const& fit) const {
+CUOTA_INLINE std::string footprint::cause(std::size_t batch, planned_batch_fit const& fit) const {
     std::vector<part> const shown = largest(2, batch);
     std::string text;
     for (part const& p : shown)
@@ -364,24 +374,24 @@ CUOTA_INLINE std::string footprint::cause(std::size_t batch, batch_fit const& fi
             text, "{}{} {}",
             {text.empty() ? "" : " + ", detail::tag_text(p.name), detail::planned_text(p.bytes(batch))});
     text += detail::rest_text(" + ", parts_.size() - shown.size());
-    if (!grows()) return text;
+    if (!depends_on_batch()) return text;
     detail::append_message(text, " at a batch of {}", {detail::as_count(batch)});
     if (!fit.fixed_part_fits()) return text + "; the fixed part alone does not fit";
     if (fit.batch == 0) return text + "; not even a batch of 1 fits";
     return detail::message("{}; the largest batch that fits is {}", {text, detail::as_count(fit.batch)});
 }
 
-CUOTA_INLINE void footprint::check(budget const& b, std::size_t batch, place where) const {
+CUOTA_INLINE void footprint::check(budget const& b, std::size_t batch, source_location where) const {
     std::size_t const cost = bytes(batch);
-    if (fits_in(b.room(), cost)) return;
-    std::size_t const asked = sum([&](part const& p) { return p.asked(batch); });
+    if (fits_in(b.available(), cost)) return;
+    std::size_t const requested = sum([&](part const& p) { return p.requested(batch); });
     refusal r = detail::facts_of(budget_access::node(b), cost,
-                                 {asked, smallest_granule(), label{"plan", where}, std::nullopt});
-    r.reclaimers.reset();                               // no holder was asked
-    if (cost != unlimited && r.missing() == 0) return;  // memory was released meanwhile
-    std::size_t room = unlimited;
-    for (budget_facts const& at : r.budgets) room = std::min(room, at.free());
-    r.cause = cause(batch, largest_batch_in(room));
+                                 {requested, smallest_granularity(), label{"plan", where}, std::nullopt});
+    r.reclaimers.reset();                                 // no holder was asked
+    if (cost != unlimited && r.shortfall() == 0) return;  // memory was released meanwhile
+    std::size_t available = unlimited;
+    for (budget_info const& at : r.budgets) available = std::min(available, at.free());
+    r.cause = cause(batch, largest_batch_in(available));
     throw budget_exceeded{std::move(r)};
 }
 

@@ -18,12 +18,12 @@ namespace cuota::inline v0::detail {
 /// One average would show growth at each peak of a program that allocates and frees in every step. With two, a change counts nothing at
 /// first and most after 1.4 half-lives; half of a steady growth is seen after 2.4 half-lives, nine tenths after 5.6. Cost: one power of
 /// two, if time has advanced.
-class growth {
+class growth_rate {
 public:
     using seconds = std::chrono::duration<double>;
     using time_point = std::chrono::steady_clock::time_point;
 
-    explicit growth(seconds half_life) noexcept : half_life_{half_life} {}
+    explicit growth_rate(seconds half_life) noexcept : half_life_{half_life} {}
 
     /// Records that `bytes` are held from now on; the first call sets the start. Times must not decrease.
     void see(std::size_t bytes, time_point now) noexcept;
@@ -52,7 +52,7 @@ private:
 
 namespace cuota::inline v0::detail {
 
-CUOTA_INLINE void growth::see(std::size_t bytes, time_point now) noexcept {
+CUOTA_INLINE void growth_rate::see(std::size_t bytes, time_point now) noexcept {
     if (!has_begun_) {
         has_begun_ = true;
         held_ = bytes;
@@ -65,12 +65,12 @@ CUOTA_INLINE void growth::see(std::size_t bytes, time_point now) noexcept {
     held_ = bytes;
 }
 
-CUOTA_INLINE auto growth::time_to(std::size_t limit) const noexcept -> std::optional<seconds> {
+CUOTA_INLINE auto growth_rate::time_to(std::size_t limit) const noexcept -> std::optional<seconds> {
     if (rate_ < 1.0 || limit == unlimited) return std::nullopt;
     return seconds{static_cast<double>(limit > held_ ? limit - held_ : 0) / rate_};
 }
 
-CUOTA_INLINE void growth::age(seconds passed) noexcept {
+CUOTA_INLINE void growth_rate::age(seconds passed) noexcept {
     constexpr double ln_2 = 0.6931471805599453;
     double const pace = ln_2 / half_life_.count();
     double const left = __builtin_exp2(-(passed / half_life_));  // <cmath> would be expensive to include

@@ -22,13 +22,13 @@ namespace cuota::inline v0::detail {
 /// A node, with one stock (stock.hpp) for each thread that charges it. A charge is made here and at every ancestor.
 class ledger final : public ledger_node {
 public:
-    ledger(std::string name, std::size_t limit, shared<ledger> parent)
+    ledger(std::string name, std::size_t limit, intrusive_ptr<ledger> parent)
         : ledger{std::move(name), limit, std::move(parent), false} {}
     ~ledger();
 
     /// Makes the node of a reservation: its limit, 0 at first, is charged to its parent.
-    [[nodiscard]] static shared<ledger> prepaid(std::string name, shared<ledger> parent);
-    [[nodiscard]] shared<ledger> const& parent() const noexcept { return parent_; }
+    [[nodiscard]] static intrusive_ptr<ledger> prepaid(std::string name, intrusive_ptr<ledger> parent);
+    [[nodiscard]] intrusive_ptr<ledger> const& parent() const noexcept { return parent_; }
 
     /// Charges this node and its ancestors, or none. No node ever exceeds its limit; false means that at one instant since the call the
     /// bytes did not fit.
@@ -63,14 +63,14 @@ private:
         std::size_t need;
     };
 
-    ledger(std::string name, std::size_t limit, shared<ledger> parent, bool is_prepaid);
+    ledger(std::string name, std::size_t limit, intrusive_ptr<ledger> parent, bool is_reservation);
 
-    [[nodiscard]] stock& stock_of(thread_record const& who) noexcept { return stocks_[who.index % stocks]; }
+    [[nodiscard]] stock& stock_of(thread_slot const& who) noexcept { return stocks_[who.index % stocks]; }
 
     // Lock-free: true if the bytes certainly do not fit, even with all other stocks empty. An unchanged version proves that all figures are
     // of one instant. Checks the last refuser first, so that the cost does not depend on the depth; inlined, as the success path is.
     [[nodiscard, gnu::always_inline]] inline bool will_not_fit(std::size_t bytes, stock const* mine,
-                                                               thread_record const* me) noexcept {
+                                                               thread_slot const* me) noexcept {
         ledger_tree const& tree = *tree_;
         std::size_t const version = tree.version.now();
         if (version % 2 != 0 || tree.outer) return false;
@@ -91,12 +91,12 @@ private:
     [[gnu::noinline]] bool try_charge_by_lock(std::size_t bytes) noexcept {
         if (is_of_parent()) [[unlikely]]
             return report_forked(), false;
-        look_if_stale();
+        refresh_if_stale();
         outcome const met = charge_or_say(bytes);
-        return !met.refuser || (look_again(met) && !charge_or_say(bytes).refuser);
+        return !met.refuser || (refresh_after(met) && !charge_or_say(bytes).refuser);
     }
 
-    [[gnu::noinline]] bool refund_by_lock(std::size_t bytes, thread_record* me) noexcept {
+    [[gnu::noinline]] bool refund_by_lock(std::size_t bytes, thread_slot* me) noexcept {
         if (is_of_parent()) [[unlikely]]
             return true;  // the parent process made the charge
         ledger_change const change{*tree_};
@@ -114,10 +114,10 @@ private:
     }
 
     // Returns the thread's stock if it has or may have one that may be granted `more` bytes; else null.
-    [[nodiscard]] stock* open_stock(std::size_t more, thread_record* me) noexcept;
-    [[nodiscard]] plan plan_for(std::size_t bytes, thread_record* me) noexcept;
+    [[nodiscard]] stock* open_stock(std::size_t more, thread_slot* me) noexcept;
+    [[nodiscard]] plan plan_for(std::size_t bytes, thread_slot* me) noexcept;
 
-    shared<ledger> const parent_;
+    intrusive_ptr<ledger> const parent_;
     published<ledger_node const*> tightest_ = this;  // hint: the last refuser among this and its ancestors
     std::array<stock, stocks> stocks_;
 };
@@ -131,23 +131,24 @@ namespace cuota::inline v0::detail {
 CUOTA_INLINE ledger::~ledger() {
     {
         ledger_change const change{*tree_};
-        collect([this](stock& s) { return s.node() == this; }, this_thread_record());
+        collect([this](stock& s) { return s.node() == this; }, this_thread_slot());
         leave_tree();
     }
     // The memory may still be allocated, and can no longer be refunded: the parent keeps the charge.
     if (parent_ && own_ != 0)
         report_failure_of([this] {
-            throw_misuse("budget {} destroyed with {} still charged; they remain charged to its parent {}",
-                         {name_, as_bytes(own_), parent_->name_});
+            throw_usage_error(
+                "budget {} destroyed with {} still charged; they remain charged to its parent {}",
+                {name_, as_bytes(own_), parent_->name_});
         });
 }
 
-CUOTA_INLINE shared<ledger> ledger::prepaid(std::string name, shared<ledger> parent) {
-    return shared<ledger>::adopt(new ledger{std::move(name), 0, std::move(parent), true});
+CUOTA_INLINE intrusive_ptr<ledger> ledger::prepaid(std::string name, intrusive_ptr<ledger> parent) {
+    return intrusive_ptr<ledger>::adopt(new ledger{std::move(name), 0, std::move(parent), true});
 }
 
 CUOTA_INLINE bool ledger::try_charge(std::size_t bytes) noexcept {
-    thread_record* const me = this_thread();
+    thread_slot* const me = this_thread();
     stock* const mine = me ? &stock_of(*me) : nullptr;
     if (mine && mine->try_use(*me, bytes)) [[likely]]
         return true;
@@ -155,7 +156,7 @@ CUOTA_INLINE bool ledger::try_charge(std::size_t bytes) noexcept {
 }
 
 CUOTA_INLINE bool ledger::try_charge_alone(std::size_t bytes) noexcept {
-    thread_record* const me = this_thread();
+    thread_slot* const me = this_thread();
     return me && stock_of(*me).try_use(*me, bytes);
 }
 
@@ -163,7 +164,7 @@ CUOTA_INLINE auto ledger::charge_or_say(std::size_t bytes, label const* who) noe
     ledger_change const change{*tree_};
     plan const p = plan_for(bytes, this_thread());
     if (ledger_node* const refuser = refuser_of(p.need, p.from))
-        return {refuser, p.need - refuser->room_here()};
+        return {refuser, p.need - refuser->available_here()};
     if (p.from) {
         p.from->extend(p.need, bytes);
         for (ledger_node* node = this; node; node = node->next()) node->lent_ += p.need;
@@ -177,7 +178,7 @@ CUOTA_INLINE auto ledger::charge_or_say(std::size_t bytes, label const* who) noe
 CUOTA_INLINE auto ledger::charge_coming_or_say(std::size_t bytes, label const* who) noexcept -> outcome {
     ledger_change const change{*tree_};
     if (ledger_node* const refuser = refuser_of(bytes, nullptr))
-        return {refuser, bytes - refuser->room_here()};
+        return {refuser, bytes - refuser->available_here()};
     own_ += bytes;
     for (ledger_node* node = this; node; node = node->next()) node->coming_ += bytes;
     take(bytes, nullptr, who);
@@ -187,9 +188,9 @@ CUOTA_INLINE auto ledger::charge_coming_or_say(std::size_t bytes, label const* w
 CUOTA_INLINE bool ledger::try_charge_coming(std::size_t bytes) noexcept {
     if (is_of_parent()) [[unlikely]]
         return report_forked(), false;
-    look_if_stale();
+    refresh_if_stale();
     outcome const met = charge_coming_or_say(bytes);
-    return !met.refuser || (look_again(met) && !charge_coming_or_say(bytes).refuser);
+    return !met.refuser || (refresh_after(met) && !charge_coming_or_say(bytes).refuser);
 }
 
 CUOTA_INLINE void ledger::arrived(std::size_t bytes) noexcept {
@@ -217,27 +218,28 @@ CUOTA_INLINE void ledger::did_not_come(std::size_t bytes) noexcept {
 }
 
 CUOTA_INLINE bool ledger::try_refund(std::size_t bytes) noexcept {
-    thread_record* const me = this_thread();
+    thread_slot* const me = this_thread();
     if (me && stock_of(*me).try_put_back(*me, bytes)) [[likely]]
         return true;
     return refund_by_lock(bytes, me);
 }
 
-CUOTA_INLINE ledger::ledger(std::string name, std::size_t limit, shared<ledger> parent, bool is_prepaid)
-    : ledger_node{std::move(name), limit, parent.get(), is_prepaid}, parent_{std::move(parent)} {}
+CUOTA_INLINE ledger::ledger(std::string name, std::size_t limit, intrusive_ptr<ledger> parent,
+                            bool is_reservation)
+    : ledger_node{std::move(name), limit, parent.get(), is_reservation}, parent_{std::move(parent)} {}
 
-CUOTA_INLINE stock* ledger::open_stock(std::size_t more, thread_record* me) noexcept {
+CUOTA_INLINE stock* ledger::open_stock(std::size_t more, thread_slot* me) noexcept {
     if (!me) return nullptr;
     stock& mine = stock_of(*me);
     std::size_t const most = tree_->outer ? tree_->outer->most_in_stock() : unlimited;
     if (mine.is_of(*me)) return more <= most - std::min(most, mine.grant()) ? &mine : nullptr;
-    if (more > most || mine.is_open() || !mine.pays() || !may_lend()) return nullptr;
+    if (more > most || mine.is_open() || !mine.should_bias() || !may_lend()) return nullptr;
     mine.open(*this, *me);
     mine.next_open() = std::exchange(tree_->open, &mine);
     return &mine;
 }
 
-CUOTA_INLINE auto ledger::plan_for(std::size_t bytes, thread_record* me) noexcept -> plan {
+CUOTA_INLINE auto ledger::plan_for(std::size_t bytes, thread_slot* me) noexcept -> plan {
     bool const is_open = me && stock_of(*me).is_of(*me);
     std::size_t const need = is_open ? bytes - std::min(bytes, stock_of(*me).idle()) : bytes;
     stock* const mine = open_stock(need, me);

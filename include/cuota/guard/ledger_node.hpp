@@ -44,22 +44,22 @@ public:
     /// A holder and its node, which is valid while the tree's lock is held or `who` exists.
     struct stake {
         ledger_node const* at;
-        shared<stakeholder> who;
+        intrusive_ptr<reclaimable_holder> who;
     };
 
     /// Returns the shortfall for `bytes` <= limit(), after revoking the stocks here and below.
-    [[nodiscard]] std::size_t missing_for(std::size_t bytes) noexcept;
-    /// Returns the total bytes by which refunds and higher limits have increased this node's room so far, after revoking the stocks here
-    /// and below. Never decreases: charges do not reduce it.
-    [[nodiscard]] std::size_t room_made() noexcept;
+    [[nodiscard]] std::size_t shortfall_for(std::size_t bytes) noexcept;
+    /// Returns the total bytes by which refunds and higher limits have increased this node's available bytes so far, after revoking the
+    /// stocks here and below. Never decreases: charges do not reduce it.
+    [[nodiscard]] std::size_t released_total() noexcept;
 
     /// Queries the outer limit, if any, when its value has expired. Call without the lock.
-    void look_if_stale() noexcept;
+    void refresh_if_stale() noexcept;
     /// Queries it before a refusal by the root. Returns true if the limit has risen.
-    [[nodiscard]] bool look_again(outcome const& met) noexcept;
+    [[nodiscard]] bool refresh_after(outcome const& met) noexcept;
     /// Sets the limit, for an outer limit; returns true if it has risen. While it is below the held bytes, nothing can be charged.
     bool set_limit(std::size_t bytes) noexcept;
-    void set_outer_limit(sole<outer_limit> outer) noexcept { tree_->outer = std::move(outer); }
+    void set_outer_limit(light_unique_ptr<outer_limit> outer) noexcept { tree_->outer = std::move(outer); }
     [[nodiscard]] outer_limit* outer() const noexcept { return tree_->outer.get(); }
 
     /// Charges the parent of a prepaid node and raises this limit.
@@ -75,9 +75,9 @@ public:
     /// Returns the bytes charged to this node itself and not refunded.
     [[nodiscard]] std::size_t charged_here() const noexcept;
     /// Exact while no other thread charges; otherwise their parts are read at different moments.
-    [[nodiscard]] budget_facts now() const;
+    [[nodiscard]] budget_info info() const;
     /// Returns the bytes available here and at every node up to the root.
-    [[nodiscard]] std::size_t room() const noexcept;
+    [[nodiscard]] std::size_t available() const noexcept;
     void reset_peak() noexcept;
 
     /// Calls `see(node, facts)` from here up to the root, with facts of one instant. Returns the node that would have refused `bytes`, if
@@ -88,31 +88,31 @@ public:
         ledger_node* refuser = nullptr;
         collect_under(top(), nullptr);
         for (ledger_node* node = this; node; node = node->next()) {
-            if (!refuser && bytes > node->room_here()) refuser = node;
-            see(*node, node->facts_with(node->taken_));
+            if (!refuser && bytes > node->available_here()) refuser = node;
+            see(*node, node->info_with(node->taken_));
         }
         return refuser;
     }
 
     /// Returns the holders of nodes for which `concerns(node)`.
     template <class Concerns>
-    [[nodiscard]] dynamic_array<stake> stakeholders(Concerns concerns) const;
-    void join(stakeholder& s);
-    void leave(stakeholder& s) noexcept;
+    [[nodiscard]] dynamic_array<stake> reclaimable_holders(Concerns concerns) const;
+    void join(reclaimable_holder& s);
+    void leave(reclaimable_holder& s) noexcept;
 
     /// Notifies `o` now and of each later change here. No stock is open below meanwhile: all changes take the lock, and taken == held.
-    void join(onlooker& o);
-    void leave(onlooker& o) noexcept;
+    void join(usage_observer& o);
+    void leave(usage_observer& o) noexcept;
 
     /// Notifies `o` of events here and below. This node must live until it leaves.
-    void join(shared<budget_observer> o);
+    void join(intrusive_ptr<budget_observer> o);
     /// A notification in progress on another thread may arrive afterwards.
     void leave(budget_observer const& o) noexcept;
     /// Calls tell(observer) for all observers of this node.
     template <class Tell>
     void tell_observers(Tell tell) const noexcept {
         if (is_of_parent()) return;
-        dynamic_array<shared<budget_observer>> told;
+        dynamic_array<intrusive_ptr<budget_observer>> told;
         report_failure_of([&] {
             region_lock const lock{tree_->guard};
             for (auto const& [at, o] : tree_->observers)
@@ -127,13 +127,13 @@ public:
         ledger_change const change{*tree_};
         collect_under(top(), nullptr);
         for (ledger_node const* node : tree_->nodes)
-            if (node->is_under(*this)) see(*node, node->facts_with(node->held()));
+            if (node->is_under(*this)) see(*node, node->info_with(node->held()));
     }
     /// Unique among all nodes of the process, past and present.
     [[nodiscard]] std::uint64_t id() const noexcept { return id_; }
 
-    /// Throws misuse in a library that does not share the process state of the tree's library.
-    void refuse_other_state(place where) const {
+    /// Throws usage_error in a library that does not share the process state of the tree's library.
+    void refuse_other_state(source_location where) const {
         if (tree_->state != process_state()) [[unlikely]]
             detail::refuse_other_state(tree_->state, ("budget " + name_).c_str(), where);
     }
@@ -146,13 +146,13 @@ public:
     /// Like is_under, but refunds below a prepaid node stay in it.
     [[nodiscard]] bool refunds_to(ledger_node const& ancestor) const noexcept;
 
-    /// Returns true if a refund here increases the room of `ancestor`. Refunds below a prepaid node stay in it; after it has ended they go
-    /// to its parent. Requires the tree's lock, as in stakeholders(concerns).
-    [[nodiscard]] bool makes_room_in(ledger_node const& ancestor) const noexcept;
+    /// Returns true if a refund here increases the available bytes of `ancestor`. Refunds below a prepaid node stay in it; after it has
+    /// ended they go to its parent. Requires the tree's lock, as in reclaimable_holders(concerns).
+    [[nodiscard]] bool refunds_in(ledger_node const& ancestor) const noexcept;
 
 protected:
     /// `above` must outlive this node.
-    ledger_node(std::string name, std::size_t limit, ledger_node* above, bool is_prepaid);
+    ledger_node(std::string name, std::size_t limit, ledger_node* above, bool is_reservation);
     ~ledger_node() = default;
 
     /// Requires the tree's lock; the ancestors must still exist.
@@ -170,8 +170,8 @@ private:
 
     // All below require the tree's lock.
 
-    [[nodiscard]] budget_facts facts_with(std::size_t held) const;
-    [[nodiscard]] std::size_t room_here() const noexcept;
+    [[nodiscard]] budget_info info_with(std::size_t held) const;
+    [[nodiscard]] std::size_t available_here() const noexcept;
     [[nodiscard]] std::size_t free() const noexcept { return limit_ - std::min<std::size_t>(limit_, held()); }
     [[nodiscard]] std::size_t held() const noexcept;
     // Clamped: a program that refunds bytes never charged may have refunded bytes not allocated yet.
@@ -180,7 +180,7 @@ private:
     }
     [[nodiscard]] ledger_node& root() noexcept { return above_ ? above_->root() : *this; }
     [[nodiscard]] ledger_node& top() noexcept;
-    // Returns whether stocks may be granted: not under an onlooker, which must see every charge, nor under an ended reservation, which
+    // Returns whether stocks may be granted: not under a usage_observer, which must see every charge, nor under an ended reservation, which
     // returns each refund.
     [[nodiscard]] bool may_lend() const noexcept;
 
@@ -194,13 +194,13 @@ private:
     void shrink(std::size_t bytes) noexcept;
 
     void tell(label const* who = nullptr) noexcept;
-    void tell(onlooker& o, label const* who) noexcept;
+    void tell(usage_observer& o, label const* who) noexcept;
 
     void collect_under(ledger_node const& node, stock const* but) noexcept;
 
     // Closes the open stocks that are `chosen`: releases their idle bytes, moves their used bytes to own_.
     template <class Chosen>
-    void collect(Chosen chosen, thread_record const* me) noexcept {
+    void collect(Chosen chosen, thread_slot const* me) noexcept {
         stock* closed = nullptr;
         bool others = false;
         for (stock** at = &tree_->open; *at;) {
@@ -214,11 +214,11 @@ private:
             *at = s.next_open();
             s.next_open() = std::exchange(closed, &s);
         }
-        if (others && fences_are_asymmetric()) heavy_fence();
+        if (others && fences_are_asymmetric()) asymmetric_fence_heavy();
         for (; closed; closed = closed->next_open()) {
             if (closed->holder() != me) {
-                see_section_end(*closed->holder());
-                closed->note_collected();
+                wait_for_owner_section(*closed->holder());
+                closed->note_revocation();
             }
             closed->node()->take_back(*closed);
         }
@@ -234,14 +234,14 @@ private:
     figure lent_;           // granted to stocks here and below: may change without the lock
     std::size_t own_ = 0;   // charged to this node itself, without bytes used in stocks
     std::size_t peak_ = 0;  // the most bytes held at one instant, without coming_
-    std::size_t room_made_ = 0;
+    std::size_t released_total_ = 0;
     std::size_t coming_ = 0;  // part of taken_ for memory not allocated yet
     bool const prepaid_;
     bool settled_ = false;
-    onlooker* onlookers_ = nullptr;
+    usage_observer* usage_observers_ = nullptr;
     refusal_access::state last_refusal_;
     ledger_node* const above_;
-    shared<ledger_tree> const tree_;
+    intrusive_ptr<ledger_tree> const tree_;
 };
 
 }  // namespace cuota::inline v0::detail
@@ -250,32 +250,32 @@ private:
 
 namespace cuota::inline v0::detail {
 
-CUOTA_INLINE std::size_t ledger_node::missing_for(std::size_t bytes) noexcept {
+CUOTA_INLINE std::size_t ledger_node::shortfall_for(std::size_t bytes) noexcept {
     ledger_change const change{*tree_};
     collect_under(*this, nullptr);
     std::size_t const over = taken_ - std::min<std::size_t>(taken_, limit_);
-    return bytes - std::min(bytes, room_here()) + over;
+    return bytes - std::min(bytes, available_here()) + over;
 }
 
-CUOTA_INLINE std::size_t ledger_node::room_made() noexcept {
+CUOTA_INLINE std::size_t ledger_node::released_total() noexcept {
     ledger_change const change{*tree_};
     collect_under(*this, nullptr);
-    return room_made_;
+    return released_total_;
 }
 
-CUOTA_INLINE void ledger_node::look_if_stale() noexcept {
+CUOTA_INLINE void ledger_node::refresh_if_stale() noexcept {
     if (is_of_parent()) return;
     if (tree_->outer && tree_->outer->is_stale()) tree_->outer->look(root());
 }
 
-CUOTA_INLINE bool ledger_node::look_again(outcome const& met) noexcept {
+CUOTA_INLINE bool ledger_node::refresh_after(outcome const& met) noexcept {
     return tree_->outer && met.refuser == &root() && tree_->outer->look(root());
 }
 
 CUOTA_INLINE bool ledger_node::set_limit(std::size_t bytes) noexcept {
     ledger_change const change{*tree_};
     bool const is_higher = bytes > limit_;
-    if (is_higher) room_made_ += bytes - limit_;
+    if (is_higher) released_total_ += bytes - limit_;
     limit_ = bytes;
     if (taken_ > limit_) collect_under(*this, nullptr);
     tell();
@@ -285,9 +285,9 @@ CUOTA_INLINE bool ledger_node::set_limit(std::size_t bytes) noexcept {
 CUOTA_INLINE auto ledger_node::fund(std::size_t bytes, label const* who) noexcept -> outcome {
     ledger_change const change{*tree_};
     if (ledger_node* const refuser = above_->refuser_of(bytes, nullptr))
-        return {refuser, bytes - refuser->room_here()};
+        return {refuser, bytes - refuser->available_here()};
     limit_ += bytes;
-    room_made_ += bytes;
+    released_total_ += bytes;
     tell();
     above_->take(bytes, nullptr, who);
     return {};
@@ -296,7 +296,7 @@ CUOTA_INLINE auto ledger_node::fund(std::size_t bytes, label const* who) noexcep
 CUOTA_INLINE bool ledger_node::try_unfund(std::size_t bytes) noexcept {
     ledger_change const change{*tree_};
     collect_under(*this, nullptr);
-    if (bytes > room_here()) return false;
+    if (bytes > available_here()) return false;
     shrink(bytes);
     return true;
 }
@@ -306,7 +306,7 @@ CUOTA_INLINE void ledger_node::settle() noexcept {
     ledger_change const change{*tree_};
     collect_under(*this, nullptr);
     settled_ = true;
-    shrink(room_here());
+    shrink(available_here());
 }
 
 CUOTA_INLINE std::size_t ledger_node::charged_here() const noexcept {
@@ -318,17 +318,18 @@ CUOTA_INLINE std::size_t ledger_node::charged_here() const noexcept {
     return own_ + used;
 }
 
-CUOTA_INLINE budget_facts ledger_node::now() const {
+CUOTA_INLINE budget_info ledger_node::info() const {
     region_lock const lock{tree_->guard};
-    return facts_with(held());
+    return info_with(held());
 }
 
-CUOTA_INLINE std::size_t ledger_node::room() const noexcept {
+CUOTA_INLINE std::size_t ledger_node::available() const noexcept {
     if (is_of_parent()) return report_forked(), 0;
     region_lock const lock{tree_->guard};
-    std::size_t room = unlimited;
-    for (ledger_node const* node = this; node; node = node->next()) room = std::min(room, node->free());
-    return room;
+    std::size_t available = unlimited;
+    for (ledger_node const* node = this; node; node = node->next())
+        available = std::min(available, node->free());
+    return available;
 }
 
 CUOTA_INLINE void ledger_node::reset_peak() noexcept {
@@ -338,43 +339,43 @@ CUOTA_INLINE void ledger_node::reset_peak() noexcept {
     peak_ = arrived();
 }
 
-CUOTA_INLINE void ledger_node::join(stakeholder& s) {
+CUOTA_INLINE void ledger_node::join(reclaimable_holder& s) {
     {
         region_lock const lock{tree_->guard};
-        tree_->stakeholders.emplace_back(this, &s);
+        tree_->reclaimable_holders.emplace_back(this, &s);
     }
     tell_observers([&](budget_observer& o) { o.joined(*this, s); });
 }
 
-CUOTA_INLINE void ledger_node::leave(stakeholder& s) noexcept {
+CUOTA_INLINE void ledger_node::leave(reclaimable_holder& s) noexcept {
     if (is_of_parent()) return;
     region_lock const lock{tree_->guard};
-    tree_->stakeholders.erase_if([&](auto const& entry) { return entry.second == &s; });
+    tree_->reclaimable_holders.erase_if([&](auto const& entry) { return entry.second == &s; });
 }
 
-CUOTA_INLINE void ledger_node::join(onlooker& o) {
+CUOTA_INLINE void ledger_node::join(usage_observer& o) {
     ledger_change const change{*tree_};
     collect_under(*this, nullptr);
-    o.next_here = std::exchange(onlookers_, &o);
+    o.next_here = std::exchange(usage_observers_, &o);
     tell(o, nullptr);
 }
 
-CUOTA_INLINE void ledger_node::leave(onlooker& o) noexcept {
+CUOTA_INLINE void ledger_node::leave(usage_observer& o) noexcept {
     if (is_of_parent()) return;
     region_lock const lock{tree_->guard};
-    onlooker** at = &onlookers_;
+    usage_observer** at = &usage_observers_;
     while (*at != &o) at = &(*at)->next_here;
     *at = o.next_here;
 }
 
-CUOTA_INLINE void ledger_node::join(shared<budget_observer> o) {
+CUOTA_INLINE void ledger_node::join(intrusive_ptr<budget_observer> o) {
     region_lock const lock{tree_->guard};
     tree_->observers.emplace_back(this, std::move(o));
 }
 
 CUOTA_INLINE void ledger_node::leave(budget_observer const& o) noexcept {
     if (is_of_parent()) return;
-    shared<budget_observer> last;  // destroyed after the lock is released
+    intrusive_ptr<budget_observer> last;  // destroyed after the lock is released
     region_lock const lock{tree_->guard};
     auto* const at = tree_->observers.find_if(
         [&](auto const& entry) { return entry.first == this && entry.second.get() == &o; });
@@ -385,7 +386,7 @@ CUOTA_INLINE void ledger_node::leave(budget_observer const& o) noexcept {
 
 CUOTA_INLINE void ledger_node::remember(budget_exceeded const& refused) {
     keep_loaded(__builtin_return_address(0));  // the code that destroys the refusal
-    keep_loaded(refused.facts().request.where.file);
+    keep_loaded(refused.info().request.where.file);
     for (ledger_node* node = this; node; node = node->above_) {
         refusal_access::state before =
             refusal_access::of(refused);  // destroyed after the lock is released, perhaps as last owner
@@ -413,19 +414,19 @@ CUOTA_INLINE bool ledger_node::refunds_to(ledger_node const& ancestor) const noe
     return false;
 }
 
-CUOTA_INLINE bool ledger_node::makes_room_in(ledger_node const& ancestor) const noexcept {
+CUOTA_INLINE bool ledger_node::refunds_in(ledger_node const& ancestor) const noexcept {
     ledger_node const* node = this;
     while (node && node != &ancestor) node = node->settled_ ? node->above_ : node->next();
     return node && !node->settled_;
 }
 
 CUOTA_INLINE ledger_node::ledger_node(std::string name, std::size_t limit, ledger_node* above,
-                                      bool is_prepaid)
+                                      bool is_reservation)
     : name_{std::move(name)},
       limit_{limit},
-      prepaid_{is_prepaid},
+      prepaid_{is_reservation},
       above_{above},
-      tree_{above_ ? above_->tree_ : shared<ledger_tree>::make()} {
+      tree_{above_ ? above_->tree_ : intrusive_ptr<ledger_tree>::make()} {
     region_lock const lock{tree_->guard};
     tree_->nodes.push_back(this);
 }
@@ -434,11 +435,11 @@ CUOTA_INLINE bool ledger_node::surely_lacks(std::size_t need, std::size_t grante
     return need > limit_ - (taken_ - lent_ + granted);
 }
 
-CUOTA_INLINE budget_facts ledger_node::facts_with(std::size_t held) const {
+CUOTA_INLINE budget_info ledger_node::info_with(std::size_t held) const {
     return {name_, limit_, held, peak_, prepaid_, settled_, coming_};
 }
 
-CUOTA_INLINE std::size_t ledger_node::room_here() const noexcept {
+CUOTA_INLINE std::size_t ledger_node::available_here() const noexcept {
     return limit_ - std::min<std::size_t>(limit_, taken_);
 }
 
@@ -457,7 +458,7 @@ CUOTA_INLINE ledger_node& ledger_node::top() noexcept {
 
 CUOTA_INLINE bool ledger_node::may_lend() const noexcept {
     ledger_node const* node = this;
-    for (; !node->onlookers_; node = node->next())
+    for (; !node->usage_observers_; node = node->next())
         if (!node->next()) return !node->settled_;
     return false;
 }
@@ -465,9 +466,9 @@ CUOTA_INLINE bool ledger_node::may_lend() const noexcept {
 CUOTA_INLINE ledger_node* ledger_node::refuser_of(std::size_t need, stock const* mine) noexcept {
     std::size_t const granted = mine ? mine->grant() : 0;
     for (ledger_node* node = this; node; node = node->next()) {
-        if (need <= node->room_here()) continue;
-        if (need - node->room_here() <= node->lent_ - granted) collect_under(*node, mine);
-        if (need > node->room_here()) return node;
+        if (need <= node->available_here()) continue;
+        if (need - node->available_here() <= node->lent_ - granted) collect_under(*node, mine);
+        if (need > node->available_here()) return node;
     }
     return nullptr;
 }
@@ -489,9 +490,9 @@ CUOTA_INLINE void ledger_node::raise_peaks(stock const* mine, label const* who) 
 CUOTA_INLINE void ledger_node::drop(std::size_t bytes) noexcept {
     for (ledger_node* node = this; node; node = node->next()) {
         node->taken_ -= bytes;
-        node->room_made_ += bytes;
+        node->released_total_ += bytes;
     }
-    if (ledger_node& last = top(); last.settled_) last.shrink(last.room_here());
+    if (ledger_node& last = top(); last.settled_) last.shrink(last.available_here());
     for (ledger_node* node = this; node; node = node->next()) node->tell();
 }
 
@@ -502,13 +503,13 @@ CUOTA_INLINE void ledger_node::shrink(std::size_t bytes) noexcept {
 }
 
 CUOTA_INLINE void ledger_node::tell(label const* who) noexcept {
-    for (onlooker* o = onlookers_; o; o = o->next_here) tell(*o, who);
+    for (usage_observer* o = usage_observers_; o; o = o->next_here) tell(*o, who);
 }
 
-CUOTA_INLINE void ledger_node::tell(onlooker& o, label const* who) noexcept {
+CUOTA_INLINE void ledger_node::tell(usage_observer& o, label const* who) noexcept {
     if (!o.note({taken_, limit_, peak_, who})) return;
     o.next_due = nullptr;
-    onlooker** at = &tree_->due;
+    usage_observer** at = &tree_->due;
     while (*at) at = &(*at)->next_due;
     *at = &o;
 }
@@ -521,7 +522,7 @@ CUOTA_INLINE void ledger_node::take_back(stock& s) noexcept {
     own_ += s.used();
     for (ledger_node* node = this; node; node = node->next()) {
         node->taken_ -= s.idle();
-        node->room_made_ += s.idle();
+        node->released_total_ += s.idle();
         node->lent_ -= s.grant();
     }
     s.clear();

@@ -49,21 +49,21 @@ public:
 
 struct ledger_tree final : ref_counted {
     mutex guard;
-    published_version version;
+    seqlock_version version;
     stock* open = nullptr;  // open stocks of all nodes
     // Holders are removed before they are destroyed.
-    dynamic_array<std::pair<ledger_node const*, stakeholder*>> stakeholders;
+    dynamic_array<std::pair<ledger_node const*, reclaimable_holder*>> reclaimable_holders;
     dynamic_array<ledger_node const*> nodes;  // all nodes, each after its parent
-    dynamic_array<std::pair<ledger_node const*, shared<budget_observer>>> observers;
-    sole<outer_limit> outer;  // set before a second node is made
-    onlooker* due = nullptr;  // notified when the lock has been released
+    dynamic_array<std::pair<ledger_node const*, intrusive_ptr<budget_observer>>> observers;
+    light_unique_ptr<outer_limit> outer;  // set before a second node is made
+    usage_observer* due = nullptr;        // notified when the lock has been released
     void const* const state = process_state();
 };
 
 /// Holds the tree's lock while figures change. Notifies onlookers after unlocking, so its destructor must run last.
 class [[nodiscard]] ledger_change {
 public:
-    /// Throws: misuse in a forked child; noexcept functions check is_of_parent() first.
+    /// Throws: usage_error in a forked child; noexcept functions check is_of_parent() first.
     explicit ledger_change(ledger_tree& tree);
     ledger_change(ledger_change const&) = delete;
     ledger_change& operator=(ledger_change const&) = delete;
@@ -94,7 +94,7 @@ CUOTA_INLINE ledger_change::ledger_change(ledger_tree& tree) : tree_{tree} {
 
 CUOTA_INLINE ledger_change::~ledger_change() {
     tree_.version.step();
-    onlooker* const due = std::exchange(tree_.due, nullptr);
+    usage_observer* const due = std::exchange(tree_.due, nullptr);
     tree_.guard.unlock();
     locked_region::leave();
     if (due) [[unlikely]]

@@ -24,7 +24,7 @@ struct alignas(64) live_record {
     std::uint64_t number = 0;  // order of allocation, within a part of a tracker
     std::uint64_t stream = no_stream;
     tag name{};
-    place where{};
+    source_location where{};
     void* extra = nullptr;  // for the owner of the map
 };
 
@@ -65,8 +65,8 @@ private:
     void put(live_record const& r) noexcept;
     void grow();
 
-    sole_array<live_record> slots_;
-    sole_array<live_record> gone_;
+    light_unique_array<live_record> slots_;
+    light_unique_array<live_record> gone_;
     std::size_t gone_next_ = 0;
     std::size_t size_ = 0;  // a power of two, or 0
     int shift_ = 0;
@@ -122,7 +122,7 @@ CUOTA_INLINE void live_map::erase(live_record& r) noexcept {
 }
 
 CUOTA_INLINE std::size_t live_map::home_of(void const* at) const noexcept {
-    return static_cast<std::size_t>(scatter(reinterpret_cast<std::uintptr_t>(at)) >> shift_);
+    return static_cast<std::size_t>(mix64(reinterpret_cast<std::uintptr_t>(at)) >> shift_);
 }
 
 CUOTA_INLINE void live_map::put(live_record const& r) noexcept {
@@ -134,8 +134,8 @@ CUOTA_INLINE void live_map::put(live_record const& r) noexcept {
 CUOTA_INLINE void live_map::grow() {
     std::size_t const before = size_;
     std::size_t const now = before == 0 ? 64 : 2 * before;
-    auto fresh = sole_array<live_record>::make(now);
-    if (!gone_) gone_ = sole_array<live_record>::make(kept);
+    auto fresh = light_unique_array<live_record>::make(now);
+    if (!gone_) gone_ = light_unique_array<live_record>::make(kept);
     auto const old = std::exchange(slots_, std::move(fresh));
     size_ = now;
     shift_ = 64 - std::countr_zero(now);

@@ -20,7 +20,7 @@
 
 namespace cuota::inline v0 {
 
-/// Memory use of one tag. Allocations are rounded up to the granule.
+/// Memory use of one tag. Allocations are rounded up to the granularity.
 struct tag_usage {
     tag name{};                   ///< empty: untagged
     std::size_t at_peak = 0;      ///< live bytes when the total first reached its peak
@@ -28,17 +28,17 @@ struct tag_usage {
     std::size_t allocations = 0;  ///< number of allocations
 };
 
-/// Memory use of a measured resource so far. Allocations are rounded up to the granule.
+/// Memory use of a measured resource so far. Allocations are rounded up to the granularity.
 struct usage_report {
-    std::size_t granule = 1;        ///< of the resource; bytes
-    std::size_t peak = 0;           ///< most live bytes at one moment
-    std::size_t allocations = 0;    ///< number of allocations, without those of 0 bytes
-    std::size_t releases = 0;       ///< how many of them were freed
-    std::vector<tag_usage> by_tag;  ///< descending by `at_peak`, which sums to `peak`
-    std::vector<holding> alive;     ///< live memory by tag and place, in descending order
+    std::size_t granularity = 1;         ///< of the resource; bytes
+    std::size_t peak = 0;                ///< most live bytes at one moment
+    std::size_t allocations = 0;         ///< number of allocations, without those of 0 bytes
+    std::size_t releases = 0;            ///< how many of them were freed
+    std::vector<tag_usage> by_tag;       ///< descending by `at_peak`, which sums to `peak`
+    std::vector<allocation_group> live;  ///< live memory by tag and call site, in descending order
 
     /// Returns the live bytes.
-    [[nodiscard]] std::size_t alive_bytes() const noexcept;
+    [[nodiscard]] std::size_t live_bytes() const noexcept;
     /// Returns the peak as a batch-independent plan with one part per tag, to check against a budget. Throws: std::bad_alloc.
     [[nodiscard]] cuota::footprint footprint() const;
     /// Returns peak, tags and live memory on one screen. Throws: std::bad_alloc.
@@ -47,15 +47,15 @@ struct usage_report {
 
 namespace detail {
 
-/// Records of a measured resource of any upstream, in multiples of its granule. Threads: any.
-class measured_books {
+/// Records of a measured resource of any upstream, in multiples of its granularity. Threads: any.
+class measured_accounting {
 public:
-    measured_books();
-    ~measured_books();
+    measured_accounting();
+    ~measured_accounting();
 
     struct entry {
-        std::size_t asked;
-        holding held;
+        std::size_t requested;
+        allocation_group held;
         void* of_tag;
     };
 
@@ -65,11 +65,11 @@ public:
     /// reports that, changes nothing and returns false.
     [[nodiscard]] bool forget(void* p, std::size_t bytes, entry& known) noexcept;
     void count_out(entry const& e) noexcept;
-    [[nodiscard]] usage_report report(std::size_t granule) const;
+    [[nodiscard]] usage_report report(std::size_t granularity) const;
 
 private:
     struct tables;
-    sole<tables> tables_;
+    light_unique_ptr<tables> tables_;
 };
 
 template <resource Upstream>
@@ -83,7 +83,7 @@ public:
         void* const p = order.take(upstream_, bytes, alignment, who);
         if (!p) return nullptr;
         try {
-            books_.enter(p, bytes, round_up(bytes, upstream_.granule()), who);
+            state_.enter(p, bytes, round_up(bytes, upstream_.granularity()), who);
         } catch (...) {
             order.give(upstream_, p, bytes, alignment);
             throw;
@@ -92,18 +92,18 @@ public:
     }
     void deallocate(call_order const& order, void* p, std::size_t bytes, std::size_t alignment) noexcept {
         if (!p) return;
-        measured_books::entry known{};
-        if (!books_.forget(p, bytes, known)) return;
+        measured_accounting::entry known{};
+        if (!state_.forget(p, bytes, known)) return;
         order.give(upstream_, p, bytes, alignment);
-        books_.count_out(known);
+        state_.count_out(known);
     }
 
-    [[nodiscard]] usage_report report() const { return books_.report(upstream_.granule()); }
+    [[nodiscard]] usage_report report() const { return state_.report(upstream_.granularity()); }
     [[nodiscard]] Upstream const& upstream() const noexcept { return upstream_; }
 
 private:
     Upstream upstream_;
-    measured_books books_;
+    measured_accounting state_;
 };
 
 }  // namespace detail
@@ -113,7 +113,7 @@ private:
 /// Below a pool it measures the segments, above a pool its users' memory. A budget of `report().peak` bytes over the same Upstream suffices
 /// for the same calls, and a smaller one does not. Models `resource`. Copies share the same state.
 ///
-/// Units:   bytes, rounded up to Upstream's granule.
+/// Units:   bytes, rounded up to Upstream's granularity.
 /// Order:   that of Upstream.
 /// Threads: any, if Upstream allows it. Concurrent calls count in one of their possible orders.
 /// Throws:  what Upstream throws; refused requests do not count. Invalid deallocations (wrong size, unknown pointer, double free) are
@@ -121,7 +121,7 @@ private:
 /// Cost:    a lock and a table entry per call.
 /// Example: tests/guard/measured.cpp
 template <resource Upstream = device_memory>
-class measured : public detail::accounted<Upstream, detail::measured_state<Upstream>> {
+class measured : public detail::resource_adaptor_base<Upstream, detail::measured_state<Upstream>> {
 public:
     /// Uses a default-constructed Upstream. Throws: std::bad_alloc.
     measured() requires std::default_initializable<Upstream> : measured{Upstream{}} {}
@@ -129,10 +129,11 @@ public:
     // Accepts no other type: a measured<any_resource> could be converted to its own upstream.
     template <std::same_as<Upstream> U>
     explicit measured(U upstream)
-        : measured::accounted{shared<detail::measured_state<Upstream>>::make(std::move(upstream))} {}
+        : measured::resource_adaptor_base{
+              detail::intrusive_ptr<detail::measured_state<Upstream>>::make(std::move(upstream))} {}
 
     /// Returns the use so far, with memory not freed after an exception. Throws: std::bad_alloc.
-    [[nodiscard]] usage_report report() const { return this->books().report(); }
+    [[nodiscard]] usage_report report() const { return this->state().report(); }
 };
 
 /// `measured memory{pool.resource()}`
@@ -154,7 +155,7 @@ measured(Upstream) -> measured<Upstream>;
 
 namespace cuota::inline v0::detail {
 
-struct measured_books::tables {
+struct measured_accounting::tables {
     struct of_tag {
         tag_usage seen;
         std::size_t live = 0;
@@ -162,7 +163,7 @@ struct measured_books::tables {
 
     // Sorts by bytes at the common peak, then by the tag's peak, both descending, then by name.
     static void sort_by_peak(std::vector<tag_usage>& tags);
-    // Throws: misuse; nothing is changed.
+    // Throws: usage_error; nothing is changed.
     [[nodiscard]] entry forget(void* p, std::size_t bytes);
 
     object_lock guard{};
@@ -174,11 +175,11 @@ struct measured_books::tables {
     bool is_at_peak = false;  // true: the tags' bytes at the peak are the present ones
 };
 
-CUOTA_INLINE measured_books::measured_books() : tables_{sole<tables>::make()} {}
+CUOTA_INLINE measured_accounting::measured_accounting() : tables_{light_unique_ptr<tables>::make()} {}
 
-CUOTA_INLINE measured_books::~measured_books() = default;
+CUOTA_INLINE measured_accounting::~measured_accounting() = default;
 
-CUOTA_INLINE void measured_books::enter(void* p, std::size_t bytes, std::size_t cost, label const& who) {
+CUOTA_INLINE void measured_accounting::enter(void* p, std::size_t bytes, std::size_t cost, label const& who) {
     tables& all = *tables_;
     region_lock const lock{all.guard};
     tables::of_tag& of_tag = all.tags[who.name.text()];
@@ -193,14 +194,14 @@ CUOTA_INLINE void measured_books::enter(void* p, std::size_t bytes, std::size_t 
     all.is_at_peak = true;
 }
 
-CUOTA_INLINE bool measured_books::forget(void* p, std::size_t bytes, entry& known) noexcept {
+CUOTA_INLINE bool measured_accounting::forget(void* p, std::size_t bytes, entry& known) noexcept {
     return report_failure_of([&] {
         region_lock const lock{tables_->guard};
         known = tables_->forget(p, bytes);
     });
 }
 
-CUOTA_INLINE void measured_books::count_out(entry const& e) noexcept {
+CUOTA_INLINE void measured_accounting::count_out(entry const& e) noexcept {
     tables& all = *tables_;
     region_lock const lock{all.guard};
     if (std::exchange(all.is_at_peak, false))
@@ -210,36 +211,36 @@ CUOTA_INLINE void measured_books::count_out(entry const& e) noexcept {
     ++all.releases;
 }
 
-CUOTA_INLINE usage_report measured_books::report(std::size_t granule) const {
+CUOTA_INLINE usage_report measured_accounting::report(std::size_t granularity) const {
     tables& all = *tables_;
     region_lock const lock{all.guard};
-    usage_report r{granule, all.peak, 0, all.releases, {}, {}};
+    usage_report r{granularity, all.peak, 0, all.releases, {}, {}};
     for (auto const& [name, of_tag] : all.tags) {
         if (of_tag.seen.allocations == 0) continue;  // its first record failed
         r.by_tag.push_back(of_tag.seen);
         if (all.is_at_peak) r.by_tag.back().at_peak = of_tag.live;
         r.allocations += of_tag.seen.allocations;
     }
-    for (auto const& [p, e] : all.live) r.alive.push_back(e.held);
-    sum_up(r.alive);
+    for (auto const& [p, e] : all.live) r.live.push_back(e.held);
+    sum_up(r.live);
     tables::sort_by_peak(r.by_tag);
     return r;
 }
 
-CUOTA_INLINE measured_books::entry measured_books::tables::forget(void* p, std::size_t bytes) {
+CUOTA_INLINE measured_accounting::entry measured_accounting::tables::forget(void* p, std::size_t bytes) {
     auto const found = live.find(p);
     if (found == live.end())
-        throw_misuse(
+        throw_usage_error(
             "measured memory: deallocate of an unknown pointer (double free, or allocated elsewhere)");
     entry const e = found->second;
-    if (e.asked != bytes)
-        throw_misuse(e.held.where, "measured memory: deallocate with the wrong size: {}, allocated {}",
-                     {as_bytes(bytes), as_bytes(e.asked)});
+    if (e.requested != bytes)
+        throw_usage_error(e.held.where, "measured memory: deallocate with the wrong size: {}, allocated {}",
+                          {as_bytes(bytes), as_bytes(e.requested)});
     live.erase(found);
     return e;
 }
 
-CUOTA_INLINE void measured_books::tables::sort_by_peak(std::vector<tag_usage>& tags) {
+CUOTA_INLINE void measured_accounting::tables::sort_by_peak(std::vector<tag_usage>& tags) {
     std::sort(tags.begin(), tags.end(), [](tag_usage const& a, tag_usage const& b) {
         if (a.at_peak != b.at_peak) return a.at_peak > b.at_peak;
         if (a.peak != b.peak) return a.peak > b.peak;
@@ -251,19 +252,20 @@ CUOTA_INLINE void measured_books::tables::sort_by_peak(std::vector<tag_usage>& t
 
 namespace cuota::inline v0 {
 
-static_assert(labelled_resource<measured<device_memory>> && device_resource<measured<device_memory>>);
-static_assert(!host_resource<measured<device_memory>> && sizeof(measured<device_memory>) == 8);
+static_assert(labeled_resource<measured<device_memory>> &&
+              device_accessible_resource<measured<device_memory>>);
+static_assert(!host_accessible_resource<measured<device_memory>> && sizeof(measured<device_memory>) == 8);
 
-CUOTA_INLINE std::size_t usage_report::alive_bytes() const noexcept {
+CUOTA_INLINE std::size_t usage_report::live_bytes() const noexcept {
     std::size_t bytes = 0;
-    for (holding const& h : alive) bytes += h.bytes;
+    for (allocation_group const& h : live) bytes += h.bytes;
     return bytes;
 }
 
 CUOTA_INLINE cuota::footprint usage_report::footprint() const {
-    cuota::footprint plan = cuota::footprint::with_granule(granule);
+    cuota::footprint plan = cuota::footprint::with_granularity(granularity);
     for (tag_usage const& t : by_tag)
-        if (t.at_peak != 0) plan.add<std::byte>(t.name, t.at_peak, copies{1}, place{});
+        if (t.at_peak != 0) plan.add<std::byte>(t.name, t.at_peak, copies{1}, source_location{});
     return plan;
 }
 
@@ -285,7 +287,7 @@ CUOTA_INLINE std::string usage_report::text() const {
                                 detail::padded(bytes_text(by_tag[i].peak), 12),
                                 detail::as_count(by_tag[i].allocations)});
     text += detail::rest_text("\n  and ", by_tag.size() - shown);
-    if (!alive.empty()) detail::append_message(text, "\n  not freed: {}", {detail::holders_text(alive)});
+    if (!live.empty()) detail::append_message(text, "\n  not freed: {}", {detail::holders_text(live)});
     return text;
 }
 

@@ -13,7 +13,7 @@
 namespace cuota::inline v0::detail {
 
 /// State of a node at one instant. Bytes.
-struct sight {
+struct usage_sample {
     std::size_t held;
     std::size_t limit;
     std::size_t peak;
@@ -21,22 +21,22 @@ struct sight {
 };
 
 /// Is notified of changes of a node's held bytes and limit: a watch.
-class onlooker {
+class usage_observer {
 public:
-    virtual ~onlooker() = default;
+    virtual ~usage_observer() = default;
 
     /// Called under the tree's lock. Returns true if deliver() must be called and no call is pending.
-    [[nodiscard]] virtual bool note(sight const& now) noexcept = 0;
+    [[nodiscard]] virtual bool note(usage_sample const& now) noexcept = 0;
     /// Called without the lock.
     virtual void deliver() noexcept = 0;
 
     // Links: protected by the tree's lock; the second then belongs to the delivering thread.
-    onlooker* next_here = nullptr;
-    onlooker* next_due = nullptr;
+    usage_observer* next_here = nullptr;
+    usage_observer* next_due = nullptr;
 };
 
 /// Delivers to the whole list. Entries that become due on this thread meanwhile are delivered by the outermost call.
-CUOTA_PROCESS_STATE void deliver(onlooker* due) noexcept;
+CUOTA_PROCESS_STATE void deliver(usage_observer* due) noexcept;
 
 }  // namespace cuota::inline v0::detail
 
@@ -44,15 +44,15 @@ CUOTA_PROCESS_STATE void deliver(onlooker* due) noexcept;
 
 namespace cuota::inline v0::detail {
 
-CUOTA_INLINE void deliver(onlooker* due) noexcept {
-    static constinit thread_local onlooker** last = nullptr;
+CUOTA_INLINE void deliver(usage_observer* due) noexcept {
+    static constinit thread_local usage_observer** last = nullptr;
     if (last) {
         for (*last = due; *last;) last = &(*last)->next_due;
         return;
     }
     for (last = &due; *last;) last = &(*last)->next_due;
     while (due) {
-        onlooker* const next = std::exchange(due, due->next_due);
+        usage_observer* const next = std::exchange(due, due->next_due);
         if (!due) last = &due;
         next->deliver();
     }

@@ -18,7 +18,7 @@ namespace detail {
 class registered_cache;
 }
 #if !CUOTA_DEFINE_MEMORY
-extern template class shared<detail::registered_cache>;
+extern template class detail::intrusive_ptr<detail::registered_cache>;
 #endif
 
 /// Registers a cache of the program with the budget that its memory is charged to, for the lifetime of this object.
@@ -27,39 +27,40 @@ extern template class shared<detail::registered_cache>;
 /// (pool_options::reclaim_priority, default 0), and, between epochs, loaders that set loader_options::reclaim_priority. Higher priorities
 /// come first; among equal ones, the holder that would overshoot least. If all together cannot release the shortfall, none is called.
 ///
-///     could(wanted)  returns the bytes that give(wanted) would release now; an upper bound if not known exactly
-///     give(wanted)   releases at least `wanted` bytes, or all it has, overshooting as little as possible: memory whose charge
-///                    is refunded, or blocks of a pool of the budget. Returns the bytes released
+///     reclaimable(wanted)  returns the bytes that reclaim(wanted) would release now; an upper bound if not known exactly
+///     reclaim(wanted)      releases at least `wanted` bytes, or all it has, overshooting as little as possible: memory whose charge
+///                          is refunded, or blocks of a pool of the budget. Returns the bytes released
 ///
-/// The account verifies the result of `give`. A cache that claims more than the account got back is reported to the error sink, with both
-/// figures; it is not called again for the same request, nor is one that returns 0.
+/// The account verifies the result of `reclaim`. A cache that claims more than the account got back is reported to the error sink, with
+/// both figures; it is not called again for the same request, nor is one that returns 0.
 ///
 /// Both are called by the thread whose charge does not fit, one call at a time, outside the library's locks. They may charge and refund; a
-/// charge inside `give` that does not fit calls no cache. Their exceptions go to the error sink, with the tag. While another thread is in a
-/// call, the cache counts as empty; no thread waits.
+/// charge inside `reclaim` that does not fit calls no cache. Their exceptions go to the error sink, with the tag. While another thread is
+/// in a call, the cache counts as empty; no thread waits.
 ///
-/// Locks: a cache often charges while it holds its own mutex (an insertion). Under pressure that thread then calls `could`, and others may
-/// be in `could` while they hold mutexes. So `could` and `give` must not wait for a mutex under which the program charges or allocates: use
-/// try_lock, and return 0 if it fails:
+/// Locks: a cache often charges while it holds its own mutex (an insertion). Under pressure that thread then calls `reclaimable`, and
+/// others may be in `reclaimable` while they hold mutexes. So `reclaimable` and `reclaim` must not wait for a mutex under which the program
+/// charges or allocates: use try_lock, and return 0 if it fails:
 ///
 ///     std::binary_semaphore free{1};  // not a std::mutex, which its owning thread must not try to lock again
-///     auto could = [&](std::size_t) -> std::size_t {
+///     auto reclaimable = [&](std::size_t) -> std::size_t {
 ///         if (!free.try_acquire()) return 0;
 ///         std::size_t const bytes = cached;
 ///         free.release();
 ///         return bytes;
 ///     };
 ///
-/// `give` must not wait for another thread that charges or allocates. When the destructor returns, no call is running on another thread; a
-/// call may destroy its own reclaimer.
+/// `reclaim` must not wait for another thread that charges or allocates. When the destructor returns, no call is running on another thread;
+/// a call may destroy its own reclaimer.
 /// Threads: any. Throws: std::bad_alloc on construction.
 /// Cost:    a lock on construction and destruction; the calls under pressure. Nothing for a charge that fits.
 /// Example: tests/guard/reclaimer.cpp
 class reclaimer {
 public:
     /// Registers the cache; `name` and `where` identify it in refusals.
-    reclaimer(budget const& account, tag name, std::function<std::size_t(std::size_t)> could,
-              std::function<std::size_t(std::size_t)> give, int priority = 0, place where = place::here());
+    reclaimer(budget const& account, tag name, std::function<std::size_t(std::size_t)> reclaimable,
+              std::function<std::size_t(std::size_t)> reclaim, int priority = 0,
+              source_location where = source_location::current());
     reclaimer(reclaimer&&) noexcept = default;  ///< moves the registration
     /// Ends its registration and moves the other's.
     reclaimer& operator=(reclaimer&& other) noexcept;
@@ -67,7 +68,7 @@ public:
 
 private:
     void end() noexcept;
-    shared<detail::registered_cache> cache_;
+    detail::intrusive_ptr<detail::registered_cache> cache_;
 };
 
 }  // namespace cuota::inline v0
@@ -88,21 +89,22 @@ private:
 
 namespace cuota::inline v0::detail {
 
-class registered_cache final : public stakeholder {
+class registered_cache final : public reclaimable_holder {
 public:
     using estimate = std::function<std::size_t(std::size_t)>;
 
-    registered_cache(shared<ledger> node, label const& who, int priority, estimate could, estimate give);
+    registered_cache(intrusive_ptr<ledger> node, label const& who, int priority, estimate reclaimable,
+                     estimate reclaim);
     CUOTA_INLINE_IN_PLACE ~registered_cache() override;
 
-    std::size_t reclaim(std::size_t wanted) noexcept override { return ask(give_, "give", wanted); }
+    std::size_t reclaim(std::size_t wanted) noexcept override { return ask(reclaim_, "give", wanted); }
     [[nodiscard]] CUOTA_INLINE_IN_PLACE std::size_t reclaimable(std::size_t wanted) const noexcept override;
     [[nodiscard]] int priority() const noexcept override { return priority_; }
     [[nodiscard]] bool speaks_for_program() const noexcept override { return true; }
     CUOTA_INLINE_IN_PLACE void report_false_claim(std::size_t claimed, std::size_t shown,
                                                   std::string const& account) const noexcept override;
     [[nodiscard]] CUOTA_INLINE_IN_PLACE std::string title() const override;
-    CUOTA_INLINE_IN_PLACE void holdings(std::vector<holding>& into) const override;
+    CUOTA_INLINE_IN_PLACE void allocation_groups(std::vector<allocation_group>& into) const override;
 
     /// Afterwards no call is running on another thread, and none will start.
     void end() noexcept;
@@ -112,23 +114,23 @@ private:
     [[nodiscard]] std::size_t ask(estimate const& question, char const* name,
                                   std::size_t wanted) const noexcept;
 
-    shared<ledger> node_;
+    intrusive_ptr<ledger> node_;
     label const who_;
     int const priority_;
-    estimate const could_;
-    estimate const give_;
+    estimate const reclaimable_;
+    estimate const reclaim_;
     // Held during the program's functions, which may call end(). Only end() waits for it.
     mutable std::recursive_mutex calling_;
     bool ended_ = false;
 };
 
-CUOTA_INLINE registered_cache::registered_cache(shared<ledger> node, label const& who, int priority,
-                                                estimate could, estimate give)
+CUOTA_INLINE registered_cache::registered_cache(intrusive_ptr<ledger> node, label const& who, int priority,
+                                                estimate reclaimable, estimate reclaim)
     : node_{std::move(node)},
       who_{who},
       priority_{priority},
-      could_{std::move(could)},
-      give_{std::move(give)} {
+      reclaimable_{std::move(reclaimable)},
+      reclaim_{std::move(reclaim)} {
     node_->join(*this);
     try {
         idle_registry::join(memory_origin::unknown(), *this);
@@ -144,13 +146,13 @@ CUOTA_INLINE_IN_PLACE registered_cache::~registered_cache() {
 }
 
 CUOTA_INLINE_IN_PLACE std::size_t registered_cache::reclaimable(std::size_t wanted) const noexcept {
-    return ask(could_, "could", wanted);
+    return ask(reclaimable_, "reclaimable", wanted);
 }
 
 CUOTA_INLINE_IN_PLACE void registered_cache::report_false_claim(std::size_t claimed, std::size_t shown,
                                                                 std::string const& account) const noexcept {
     report_failure_of([&] {
-        throw_misuse(
+        throw_usage_error(
             who_.where,
             "reclaimer {}: it returned {}, but {} were refunded to budget {}; it is not called again for "
             "this request",
@@ -162,7 +164,7 @@ CUOTA_INLINE_IN_PLACE std::string registered_cache::title() const {
     return who_.name.is_empty() ? "a cache" : who_.name.text();
 }
 
-CUOTA_INLINE_IN_PLACE void registered_cache::holdings(std::vector<holding>& into) const {
+CUOTA_INLINE_IN_PLACE void registered_cache::allocation_groups(std::vector<allocation_group>& into) const {
     if (std::size_t const cached = reclaimable(unlimited); cached != 0)
         into.push_back({who_.name, who_.where, cached, true});
 }
@@ -197,16 +199,17 @@ CUOTA_INLINE std::size_t registered_cache::ask(estimate const& question, char co
 
 namespace cuota::inline v0 {
 
-#if CUOTA_SEPARATE
-template class shared<detail::registered_cache>;
+#if CUOTA_SEPARATE_COMPILATION
+template class detail::intrusive_ptr<detail::registered_cache>;
 #endif
 
 CUOTA_INLINE reclaimer::reclaimer(budget const& account, tag name,
-                                  std::function<std::size_t(std::size_t)> could,
-                                  std::function<std::size_t(std::size_t)> give, int priority, place where)
-    : cache_{shared<detail::registered_cache>::make(shared<detail::ledger>::of(budget_access::node(account)),
-                                                    label{name, where}, priority, std::move(could),
-                                                    std::move(give))} {}
+                                  std::function<std::size_t(std::size_t)> reclaimable,
+                                  std::function<std::size_t(std::size_t)> reclaim, int priority,
+                                  source_location where)
+    : cache_{detail::intrusive_ptr<detail::registered_cache>::make(
+          detail::intrusive_ptr<detail::ledger>::of(budget_access::node(account)), label{name, where},
+          priority, std::move(reclaimable), std::move(reclaim))} {}
 
 CUOTA_INLINE reclaimer& reclaimer::operator=(reclaimer&& other) noexcept {
     if (this != &other) {

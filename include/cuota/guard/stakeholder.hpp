@@ -21,15 +21,15 @@ namespace cuota::inline v0::detail {
 class budget_observer;
 class ledger;
 
-/// Reports its holdings, and may release idle memory. All members are called outside the ledger's locks, by the thread whose charge does
-/// not fit.
-class stakeholder : public idle_holder {
+/// Reports its allocation groups, and may release idle memory. All members are called outside the ledger's locks, by the thread whose
+/// charge does not fit.
+class reclaimable_holder : public idle_holder {
 public:
     [[nodiscard]] CUOTA_INLINE_IN_PLACE std::size_t reclaimable_if(
-        std::span<holding const> released) const override;
+        std::span<allocation_group const> released) const override;
 
-    /// Appends held and cached bytes, by tag and place.
-    virtual void holdings(std::vector<holding>& into) const = 0;
+    /// Appends held and cached bytes, by tag and call site.
+    virtual void allocation_groups(std::vector<allocation_group>& into) const = 0;
 
     /// Notifies a new observer of its pieces, by budget_observer::holds.
     virtual void tell(budget_observer&) const noexcept {}
@@ -40,8 +40,8 @@ public:
 
 /// Description of a charge, for a refusal.
 struct charge_request {
-    std::size_t asked = 0;
-    std::size_t granule = 1;
+    std::size_t requested = 0;
+    std::size_t granularity = 1;
     label who{};
     std::optional<device> on;
 };
@@ -49,17 +49,18 @@ struct charge_request {
 // Defined in guard/pressure.hpp, which callers need not include.
 
 /// Registers `s`. Throws: std::bad_alloc.
-void join(ledger& node, stakeholder& s);
-void leave(ledger& node, stakeholder& s) noexcept;
+void join(ledger& node, reclaimable_holder& s);
+void leave(ledger& node, reclaimable_holder& s) noexcept;
 /// Throws: budget_exceeded with all facts; nothing is charged.
 void charge(ledger& node, std::size_t bytes, charge_request const& request);
 /// The same for memory not allocated yet (ledger::charge_coming_or_say).
 void charge_coming(ledger& node, std::size_t bytes, charge_request const& request);
 
-/// Returns whether one of the holdings has that tag and place.
-[[nodiscard]] bool is_one_of(std::span<holding const> holders, tag name, place where) noexcept;
+/// Returns whether one of the allocation groups has that tag and call site.
+[[nodiscard]] bool is_one_of(std::span<allocation_group const> holders, tag name,
+                             source_location where) noexcept;
 
-/// Merges holdings of equal tag and place; largest first.
-void sum_up(std::vector<holding>& holders);
+/// Merges allocation groups of equal tag and call site; largest first.
+void sum_up(std::vector<allocation_group>& holders);
 
 }  // namespace cuota::inline v0::detail

@@ -21,17 +21,17 @@ class ledger_node;
 ///
 /// With stocks, a charge and its refund cost 4 ns at any depth, a pair of `budgeted` 46 ns; with the tree's lock 36 ns, 56 ns at three
 /// levels, and 182 ns (bench/results/2026-11-26-locks.txt).
-class alignas(64) stock : public thread_tenure {
+class alignas(64) stock : public biased_ownership {
 public:
-    [[nodiscard]] bool try_use(thread_record& me, std::size_t bytes) noexcept;
-    [[nodiscard]] bool try_put_back(thread_record& me, std::size_t bytes) noexcept;
+    [[nodiscard]] bool try_use(thread_slot& me, std::size_t bytes) noexcept;
+    [[nodiscard]] bool try_put_back(thread_slot& me, std::size_t bytes) noexcept;
 
     struct numbers {
         std::size_t grant = 0;
         std::size_t used = 0;
     };
     /// Returns zeros unless `me` owns the stock, which is validated after the read (see above).
-    [[nodiscard]] numbers seen_by(thread_record const& me) const noexcept;
+    [[nodiscard]] numbers seen_by(thread_slot const& me) const noexcept;
 
     [[nodiscard]] std::size_t grant() const noexcept { return grant_.load(std::memory_order_acquire); }
     [[nodiscard]] std::size_t used() const noexcept { return used_.load(std::memory_order_acquire); }
@@ -42,7 +42,7 @@ public:
     [[nodiscard]] ledger_node* node() const noexcept { return node_; }
     [[nodiscard]] stock*& next_open() noexcept { return next_open_; }
 
-    void open(ledger_node& node, thread_record& me) noexcept;
+    void open(ledger_node& node, thread_slot& me) noexcept;
     /// Called by the owner: grants `more` bytes and uses `bytes`.
     void extend(std::size_t more, std::size_t bytes) noexcept;
     /// Called by the owner: makes `bytes` used ones idle.
@@ -66,32 +66,32 @@ static_assert(sizeof(stock) == 64);
 
 namespace cuota::inline v0::detail {
 
-CUOTA_INLINE bool stock::try_use(thread_record& me, std::size_t bytes) noexcept {
+CUOTA_INLINE bool stock::try_use(thread_slot& me, std::size_t bytes) noexcept {
     std::size_t const used = used_.load(std::memory_order_relaxed);
     if (bytes > grant_.load(std::memory_order_relaxed) - used) return false;
-    section const here{me};
+    owner_section const here{me};
     if (!is_mine(me)) return false;
     used_.store(used + bytes, std::memory_order_release);
     return true;
 }
 
-CUOTA_INLINE bool stock::try_put_back(thread_record& me, std::size_t bytes) noexcept {
+CUOTA_INLINE bool stock::try_put_back(thread_slot& me, std::size_t bytes) noexcept {
     std::size_t const used = used_.load(std::memory_order_relaxed);
     if (bytes > used) return false;
-    section const here{me};
+    owner_section const here{me};
     if (!is_mine(me)) return false;
     used_.store(used - bytes, std::memory_order_release);
     return true;
 }
 
-CUOTA_INLINE auto stock::seen_by(thread_record const& me) const noexcept -> numbers {
+CUOTA_INLINE auto stock::seen_by(thread_slot const& me) const noexcept -> numbers {
     numbers const seen{grant(), used()};
     return was_mine(me) ? seen : numbers{};
 }
 
-CUOTA_INLINE void stock::open(ledger_node& node, thread_record& me) noexcept {
+CUOTA_INLINE void stock::open(ledger_node& node, thread_slot& me) noexcept {
     node_ = &node;
-    begin_tenure(me);
+    begin_bias(me);
 }
 
 CUOTA_INLINE void stock::extend(std::size_t more, std::size_t bytes) noexcept {

@@ -29,10 +29,10 @@ class tracked;
 namespace detail {
 
 /// State shared by a tracked resource of any upstream, its snapshots and checks.
-class tracked_books : public ref_counted {
+class tracked_accounting : public ref_counted {
 public:
-    explicit tracked_books(tag name) : live_{"tracked memory", name} {}
-    CUOTA_INLINE_IN_PLACE virtual ~tracked_books();
+    explicit tracked_accounting(tag name) : live_{"tracked memory", name} {}
+    CUOTA_INLINE_IN_PLACE virtual ~tracked_accounting();
 
     [[nodiscard]] tracker& live() noexcept { return live_; }
 
@@ -48,18 +48,18 @@ private:
 };
 
 template <resource Upstream>
-class tracked_state final : public tracked_books {
+class tracked_state final : public tracked_accounting {
 public:
-    tracked_state(Upstream upstream, tag name) : tracked_books{name}, upstream_{std::move(upstream)} {}
+    tracked_state(Upstream upstream, tag name) : tracked_accounting{name}, upstream_{std::move(upstream)} {}
 
     [[nodiscard]] void* allocate(call_order const& order, std::size_t bytes, std::size_t alignment,
                                  label const& who) {
         if (bytes == 0) return order.take(upstream_, bytes, alignment, who);
         live_record r{nullptr, bytes, 0, live_record::no_stream, who.name, who.where, nullptr};
         if (order.stream()) r.stream = order.stream()->id();
-        tracker::reservation room = live().reserve(who.where);
+        tracker::reservation available = live().reserve(who.where);
         r.at = order.take(upstream_, bytes, alignment, who);
-        if (r.at) room.enter(r);
+        if (r.at) available.enter(r);
         return r.at;
     }
     void deallocate(call_order const& order, void* p, std::size_t bytes, std::size_t alignment) noexcept {
@@ -88,12 +88,12 @@ private:
     friend class tracked;
     tracked_report live_;
     std::uint64_t next_ = 0;
-    shared<detail::tracked_books> of_;
+    detail::intrusive_ptr<detail::tracked_accounting> of_;
 };
 
 /// Checks that the live memory of no tag grows in a step: from `tracked::expect_no_growth` to its destruction.
 ///
-/// Counts by tag, untagged blocks by place: replacing a block by one of its tag is no growth, and memory freed under other tags offsets
+/// Counts by tag, untagged blocks by call site: replacing a block by one of its tag is no growth, and memory freed under other tags offsets
 /// none. If a tag has more blocks or bytes at the end than at the beginning, its blocks allocated since are reported as misuse, by size and
 /// place; they stay valid. Checks may overlap and nest. Each covers the whole resource, other threads' allocations included.
 ///
@@ -111,7 +111,7 @@ public:
     growth_check& operator=(growth_check const&) = delete;
     ~growth_check();
 
-    /// Ends the check now, in place of the destructor. Throws: misuse that names the tags that grew.
+    /// Ends the check now, in place of the destructor. Throws: usage_error that names the tags that grew.
     void close();
 
 private:
@@ -120,21 +120,21 @@ private:
 
     struct totals;
 
-    growth_check(shared<detail::tracked_books> books, tag name, place where);
+    growth_check(detail::intrusive_ptr<detail::tracked_accounting> state, tag name, source_location where);
 
-    shared<detail::tracked_books> books_;
+    detail::intrusive_ptr<detail::tracked_accounting> state_;
     tag name_;
-    place where_;
+    source_location where_;
     std::uint64_t next_ = 0;
-    sole<totals> begun_with_;
+    detail::light_unique_ptr<totals> begun_with_;
     bool is_over_ = false;
 };
 
-/// Resource adaptor that records Upstream's live blocks: tag, place, stream, size and age.
+/// Resource adaptor that records Upstream's live blocks: tag, call site, stream, size and age.
 ///
 /// Above a pool or a budget it records their users' blocks, below a pool its segments. The name identifies it in messages. Blocks that are
-/// live when the last copy is destroyed are reported by tag, size and place, as misuse; at program exit also those whose forgotten owner
-/// keeps the resource alive. Models `resource`. Copies share the same state.
+/// live when the last copy is destroyed are reported by tag, size and call site, as misuse; at program exit also those whose forgotten
+/// owner keeps the resource alive. Models `resource`. Copies share the same state.
 ///
 /// Invalid deallocations (wrong size, unknown or interior pointer, double free) are reported to the error sink as misuse, naming the block,
 /// and change nothing. Limitation: if the address was reused for a block of the same size, a double free frees that block.
@@ -142,7 +142,7 @@ private:
 /// Units:   bytes as requested.
 /// Order:   that of Upstream.
 /// Threads: any, if Upstream allows it.
-/// Throws:  what Upstream throws; std::bad_alloc before Upstream is called; misuse after close. Nothing is allocated.
+/// Throws:  what Upstream throws; std::bad_alloc before Upstream is called; usage_error after close. Nothing is allocated.
 /// Cost:    no lock if a thread frees its own allocations, otherwise one or more. 64 bytes of host memory per table slot, of which at most
 ///          three quarters are used; deallocations allocate none. Native stream handles cost a driver call for the stream's id.
 /// Example:
@@ -151,7 +151,7 @@ private:
 ///     evaluate(memory);
 ///     std::puts(memory.diff(before).text().c_str());
 template <resource Upstream = device_memory>
-class tracked : public detail::accounted<Upstream, detail::tracked_state<Upstream>> {
+class tracked : public detail::resource_adaptor_base<Upstream, detail::tracked_state<Upstream>> {
 public:
     /// Uses a default-constructed Upstream, without a name. Throws: std::bad_alloc.
     tracked() requires std::default_initializable<Upstream> : tracked{Upstream{}} {}
@@ -159,51 +159,53 @@ public:
     // Accepts no other type: a tracked<any_resource> could be converted to its own upstream.
     template <std::same_as<Upstream> U>
     explicit tracked(U upstream, tag name = {})
-        : tracked::accounted{shared<detail::tracked_state<Upstream>>::make(std::move(upstream), name)} {}
+        : tracked::resource_adaptor_base{
+              detail::intrusive_ptr<detail::tracked_state<Upstream>>::make(std::move(upstream), name)} {}
 
     /// Returns the live blocks. Throws: std::bad_alloc. Cost: visits each live block, while allocations and deallocations are blocked.
     [[nodiscard]] tracked_report live(tracked_order first = tracked_order::oldest) const {
         std::uint64_t next = 0;
-        return detail::report_of(books().blocks(next), first);
+        return detail::report_of(state().blocks(next), first);
     }
-    /// Returns them as one line, by tag and place, most bytes first; empty if all were freed. Throws, cost: as live.
+    /// Returns them as one line, by tag and call site, most bytes first; empty if all were freed. Throws, cost: as live.
     [[nodiscard]] std::string leaks() const {
-        return books().live().survivors_of([](detail::live_record const&) { return true; }).text();
+        return state().live().survivors_of([](detail::live_record const&) { return true; }).text();
     }
 
     /// Returns the live blocks, to compare later. Throws, cost: as live.
     [[nodiscard]] tracked_snapshot snapshot() const {
         tracked_snapshot now;
         now.of_ = owner();
-        now.live_ = detail::report_of(books().blocks(now.next_), tracked_order::oldest);
+        now.live_ = detail::report_of(state().blocks(now.next_), tracked_order::oldest);
         return now;
     }
-    /// Returns the blocks allocated since that are live, and those of the snapshot freed since. Throws: misuse for a snapshot of another
-    /// resource; as live.
+    /// Returns the blocks allocated since that are live, and those of the snapshot freed since. Throws: usage_error for a snapshot of
+    /// another resource; as live.
     [[nodiscard]] tracked_diff diff(tracked_snapshot const& since,
                                     tracked_order first = tracked_order::oldest) const {
         if (since.of_ != owner())
-            detail::throw_misuse("diff: the snapshot was taken from a different resource");
-        return books().since(since.next_, since.live_, first);
+            detail::throw_usage_error("diff: the snapshot was taken from a different resource");
+        return state().since(since.next_, since.live_, first);
     }
 
     /// Begins a step in which no tag should grow. Throws, cost: as live.
-    [[nodiscard]] growth_check expect_no_growth(tag name = {}, place where = place::here()) const {
+    [[nodiscard]] growth_check expect_no_growth(tag name = {},
+                                                source_location where = source_location::current()) const {
         return growth_check{owner(), name, where};
     }
 
-    /// Closes the resource: later allocations throw misuse. Throws: misuse that names the live blocks; the resource stays open.
-    void close(place where = place::here()) { books().live().close(where); }
+    /// Closes the resource: later allocations throw usage_error. Throws: usage_error that names the live blocks; the resource stays open.
+    void close(source_location where = source_location::current()) { state().live().close(where); }
 
     /// Returns the upstream resource.
-    [[nodiscard]] Upstream const& upstream() const noexcept { return books().upstream(); }
+    [[nodiscard]] Upstream const& upstream() const noexcept { return state().upstream(); }
 
 private:
-    [[nodiscard]] shared<detail::tracked_books> owner() const noexcept {
-        return shared<detail::tracked_books>::of(books());
+    [[nodiscard]] detail::intrusive_ptr<detail::tracked_accounting> owner() const noexcept {
+        return detail::intrusive_ptr<detail::tracked_accounting>::of(state());
     }
-    [[nodiscard]] detail::tracked_state<Upstream>& books() const noexcept {
-        return *tracked::accounted::owner();
+    [[nodiscard]] detail::tracked_state<Upstream>& state() const noexcept {
+        return *tracked::resource_adaptor_base::owner();
     }
 };
 
@@ -226,9 +228,9 @@ tracked(Upstream, tag) -> tracked<Upstream>;
 
 namespace cuota::inline v0::detail {
 
-CUOTA_INLINE_IN_PLACE tracked_books::~tracked_books() = default;
+CUOTA_INLINE_IN_PLACE tracked_accounting::~tracked_accounting() = default;
 
-CUOTA_INLINE std::vector<tracked_block> tracked_books::blocks(std::uint64_t& next) const {
+CUOTA_INLINE std::vector<tracked_block> tracked_accounting::blocks(std::uint64_t& next) const {
     std::vector<tracked_block> all;
     live_.at_rest([&] {
         next = live_.next_number();
@@ -237,8 +239,8 @@ CUOTA_INLINE std::vector<tracked_block> tracked_books::blocks(std::uint64_t& nex
     return all;
 }
 
-CUOTA_INLINE tracked_diff tracked_books::since(std::uint64_t next, tracked_report const& then,
-                                               tracked_order first) const {
+CUOTA_INLINE tracked_diff tracked_accounting::since(std::uint64_t next, tracked_report const& then,
+                                                    tracked_order first) const {
     std::uint64_t now = 0;
     std::vector<tracked_block> taken = blocks(now);
     std::set<std::pair<std::uint64_t, void const*>> still;
@@ -251,7 +253,7 @@ CUOTA_INLINE tracked_diff tracked_books::since(std::uint64_t next, tracked_repor
     return {report_of(std::move(taken), first), report_of(std::move(gone), first)};
 }
 
-CUOTA_INLINE tracked_block tracked_books::block_of(live_record const& r, std::uint64_t next) {
+CUOTA_INLINE tracked_block tracked_accounting::block_of(live_record const& r, std::uint64_t next) {
     tracked_block b{r.at, r.bytes, r.name, r.where, std::nullopt, r.number, next - 1 - r.number};
     if (r.stream != live_record::no_stream) b.stream = r.stream;
     return b;
@@ -261,10 +263,10 @@ CUOTA_INLINE tracked_block tracked_books::block_of(live_record const& r, std::ui
 
 namespace cuota::inline v0 {
 
-static_assert(labelled_resource<tracked<device_memory>> && device_resource<tracked<device_memory>>);
-static_assert(!host_resource<tracked<device_memory>> && sizeof(tracked<device_memory>) == 8);
+static_assert(labeled_resource<tracked<device_memory>> && device_accessible_resource<tracked<device_memory>>);
+static_assert(!host_accessible_resource<tracked<device_memory>> && sizeof(tracked<device_memory>) == 8);
 
-/// Live memory by tag; untagged memory by place.
+/// Live memory by tag; untagged memory by call site.
 struct growth_check::totals {
     using key = std::tuple<std::string_view, std::string_view, unsigned>;
     struct total {
@@ -297,8 +299,8 @@ CUOTA_INLINE growth_check::~growth_check() {
 
 CUOTA_INLINE void growth_check::close() {
     if (std::exchange(is_over_, true)) return;
-    detail::survivors grown;
-    detail::tracker const& live = books_->live();
+    detail::leak_summary grown;
+    detail::tracker const& live = state_->live();
     live.at_rest([&] {
         totals const now{live};
         live.for_each([&](detail::live_record const& r) {
@@ -311,16 +313,17 @@ CUOTA_INLINE void growth_check::close() {
     });
     if (grown.count() == 0) return;
     std::string const name = name_.is_empty() ? "a step" : name_.text();
-    detail::throw_misuse(where_, "{} of {} ended with more memory in use: {}",
-                         {name, live.title(), grown.text()});
+    detail::throw_usage_error(where_, "{} of {} ended with more memory in use: {}",
+                              {name, live.title(), grown.text()});
 }
 
-CUOTA_INLINE growth_check::growth_check(shared<detail::tracked_books> books, tag name, place where)
-    : books_{std::move(books)}, name_{name}, where_{where} {
-    detail::tracker const& live = books_->live();
+CUOTA_INLINE growth_check::growth_check(detail::intrusive_ptr<detail::tracked_accounting> state, tag name,
+                                        source_location where)
+    : state_{std::move(state)}, name_{name}, where_{where} {
+    detail::tracker const& live = state_->live();
     live.at_rest([&] {
         next_ = live.next_number();
-        begun_with_ = sole<totals>::make(live);
+        begun_with_ = detail::light_unique_ptr<totals>::make(live);
     });
 }
 

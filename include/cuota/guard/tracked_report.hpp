@@ -29,7 +29,7 @@ struct tracked_block {
     void const* at = nullptr;             ///< its first byte
     std::size_t bytes = 0;                ///< as requested
     tag name{};                           ///< its tag; empty: none
-    place where{};                        ///< call site of its allocation
+    source_location where{};              ///< call site of its allocation
     std::optional<std::uint64_t> stream;  ///< `id()` of its stream; empty: allocated synchronously
     std::uint64_t number = 0;             ///< in the order of allocations, from 1
     std::uint64_t age = 0;                ///< allocations made since
@@ -64,11 +64,11 @@ struct tracked_report {
 
 /// Changes since a snapshot.
 struct tracked_diff {
-    tracked_report taken{};  ///< allocated since and live
-    tracked_report gone{};   ///< freed since; ages as of the snapshot
+    tracked_report allocated{};  ///< allocated since and live
+    tracked_report freed{};      ///< freed since; ages as of the snapshot
 
     /// Returns true if both reports are empty.
-    [[nodiscard]] bool is_empty() const noexcept { return taken.is_empty() && gone.is_empty(); }
+    [[nodiscard]] bool is_empty() const noexcept { return allocated.is_empty() && freed.is_empty(); }
     /// Returns both reports, one below the other. Throws: std::bad_alloc.
     [[nodiscard]] std::string text() const;
 };
@@ -93,7 +93,7 @@ namespace detail {
 namespace cuota::inline v0 {
 
 CUOTA_INLINE std::string tracked_diff::text() const {
-    return detail::message("allocated since: {}\nfreed since: {}", {taken.text(), gone.text()});
+    return detail::message("allocated since: {}\nfreed since: {}", {allocated.text(), freed.text()});
 }
 
 }  // namespace cuota::inline v0
@@ -154,7 +154,7 @@ CUOTA_INLINE std::string tracked_report::text() const {
     for (std::size_t i = 0; i != std::min(blocks.size(), shown); ++i) {
         tracked_block const& b = blocks[i];
         text +=
-            "\n  " + detail::survivors::line_of(b.name, b.where, b.bytes) + ", " + detail::ago_text(b.age);
+            "\n  " + detail::leak_summary::line_of(b.name, b.where, b.bytes) + ", " + detail::ago_text(b.age);
         if (b.stream) detail::append_message(text, ", on stream {}", {*b.stream});
     }
     rest(blocks.size(), "blocks");

@@ -52,12 +52,12 @@ public:
         part* in_;
     };
 
-    /// Throws: std::bad_alloc; misuse after close.
-    reservation reserve(place where);
+    /// Throws: std::bad_alloc; usage_error after close.
+    reservation reserve(source_location where);
 
     /// Removes a record of this thread's part, as most are; false if none matches.
     [[nodiscard]] bool try_take_out(void* p, std::size_t bytes) noexcept;
-    /// Removes the record. Throws: misuse, naming the block, if none has this address and size; std::bad_alloc. Nothing is changed.
+    /// Removes the record. Throws: usage_error, naming the block, if none has this address and size; std::bad_alloc. Nothing is changed.
     [[nodiscard]] live_record take_out(void* p, std::size_t bytes);
 
     /// Runs f() while no block can be added or removed, one call at a time. Throws: f's exceptions.
@@ -75,8 +75,8 @@ public:
 
     /// Returns the blocks for which is_meant(record). Throws: std::bad_alloc.
     template <class Which>
-    [[nodiscard]] survivors survivors_of(Which is_meant) const {
-        survivors alive;
+    [[nodiscard]] leak_summary survivors_of(Which is_meant) const {
+        leak_summary alive;
         at_rest([&] {
             for_each([&](live_record const& r) {
                 if (is_meant(r)) alive.add(r.name, r.where, r.bytes);
@@ -85,14 +85,14 @@ public:
         return alive;
     }
 
-    /// Refuses later reservations. Throws: misuse that names the live blocks; nothing is changed.
-    void close(place where);
+    /// Refuses later reservations. Throws: usage_error that names the live blocks; nothing is changed.
+    void close(source_location where);
 
     [[nodiscard]] std::string title() const;
 
 private:
     struct alignas(64) part {
-        mutable tenured_lock lock;
+        mutable biased_lock lock;
         live_map blocks;
         // Parts count without synchronization; at_rest levels the counters.
         std::uint64_t next = 1;
@@ -122,8 +122,8 @@ private:
         parts_[first].lock.run_alone([&] { at_rest_from(first + 1, f); });
     }
 
-    void throw_if_alive(char const* what, place where) const;
-    void throw_for(survivors const& alive, char const* what, place where) const;
+    void throw_if_alive(char const* what, source_location where) const;
+    void throw_for(leak_summary const& alive, char const* what, source_location where) const;
 
     [[noreturn, gnu::cold]] void refuse(void const* p, std::size_t bytes, live_record const& known) const;
     [[nodiscard]] static std::size_t offset_in(live_record const& r, void const* p) noexcept;
@@ -162,7 +162,7 @@ CUOTA_INLINE void tracker::reservation::enter(live_record& r) noexcept {
     });
 }
 
-CUOTA_INLINE auto tracker::reserve(place where) -> reservation {
+CUOTA_INLINE auto tracker::reserve(source_location where) -> reservation {
     std::size_t const i = own_part();
     part& mine = parts_[i];
     if (unsigned const bit = 1U << i; (used_.load(std::memory_order_relaxed) & bit) == 0) used_ |= bit;
@@ -171,7 +171,7 @@ CUOTA_INLINE auto tracker::reserve(place where) -> reservation {
         if (mine.is_closed) return answer::closed;
         return mine.blocks.try_reserve() ? answer::reserved : answer::full;
     });
-    if (found == answer::closed) throw_misuse(where, "{}: allocation after close()", {title()});
+    if (found == answer::closed) throw_usage_error(where, "{}: allocation after close()", {title()});
     if (found == answer::full) mine.lock.run_alone([&] { mine.blocks.reserve(); });
     return reservation{mine};
 }
@@ -207,8 +207,8 @@ CUOTA_INLINE live_record tracker::take_out(void* p, std::size_t bytes) {
     return known;
 }
 
-CUOTA_INLINE void tracker::close(place where) {
-    survivors alive;
+CUOTA_INLINE void tracker::close(source_location where) {
+    leak_summary alive;
     at_rest([&] {
         for_each([&](live_record const& r) { alive.add(r.name, r.where, r.bytes); });
         if (alive.count() != 0) return;
@@ -248,36 +248,37 @@ CUOTA_INLINE void tracker::registry::leave(tracker& t) noexcept {
 }
 
 CUOTA_INLINE void tracker::registry::tell() noexcept {
-    std::vector<misuse> found;
+    std::vector<usage_error> found;
     report_failure_of([&] {
         region_lock const lock{guard};
         for (tracker* t = first; t; t = t->after_) try {
                 t->throw_if_alive(": not destroyed at program exit", {});
-            } catch (misuse const& alive) {
+            } catch (usage_error const& alive) {
                 found.push_back(alive);
                 t->was_told_ = true;
             }
     });
-    for (misuse const& alive : found) report_error(alive);
+    for (usage_error const& alive : found) report_error(alive);
 }
 
 CUOTA_INLINE std::size_t tracker::own_part() const noexcept {
-    thread_record const* const me = this_thread();
+    thread_slot const* const me = this_thread();
     return me ? me->index % parts_.size() : 0;
 }
 
-CUOTA_INLINE void tracker::throw_if_alive(char const* what, place where) const {
+CUOTA_INLINE void tracker::throw_if_alive(char const* what, source_location where) const {
     throw_for(survivors_of([](live_record const&) { return true; }), what, where);
 }
 
-CUOTA_INLINE void tracker::throw_for(survivors const& alive, char const* what, place where) const {
-    if (alive.count() != 0) throw_misuse(where, "{}{} while {}", {title(), what, alive.text()});
+CUOTA_INLINE void tracker::throw_for(leak_summary const& alive, char const* what,
+                                     source_location where) const {
+    if (alive.count() != 0) throw_usage_error(where, "{}{} while {}", {title(), what, alive.text()});
 }
 
 [[gnu::noinline]] CUOTA_INLINE void tracker::refuse(void const* p, std::size_t bytes,
                                                     live_record const& known) const {
     if (known.at)
-        throw_misuse(
+        throw_usage_error(
             known.where, "{}: deallocate with the wrong size: {} {}, allocated {}: {}",
             {title(), as_count(bytes), unit_of(bytes, "bytes"), as_count(known.bytes), line_of(known)});
     live_record gone;
@@ -293,12 +294,13 @@ CUOTA_INLINE void tracker::throw_for(survivors const& alive, char const* what, p
         }
     });
     if (around.at)
-        throw_misuse(around.where, "{}: deallocate of an interior pointer, {} {} inside {}",
-                     {title(), as_count(offset_in(around, p)), unit_of(offset_in(around, p), "bytes"),
-                      line_of(around)});
-    if (gone.at) throw_misuse(gone.where, "{}: double free: {}", {title(), line_of(gone)});
-    throw_misuse("{}: deallocate of an unknown pointer, {} {} (freed long before, or allocated elsewhere)",
-                 {title(), as_count(bytes), unit_of(bytes, "bytes")});
+        throw_usage_error(around.where, "{}: deallocate of an interior pointer, {} {} inside {}",
+                          {title(), as_count(offset_in(around, p)), unit_of(offset_in(around, p), "bytes"),
+                           line_of(around)});
+    if (gone.at) throw_usage_error(gone.where, "{}: double free: {}", {title(), line_of(gone)});
+    throw_usage_error(
+        "{}: deallocate of an unknown pointer, {} {} (freed long before, or allocated elsewhere)",
+        {title(), as_count(bytes), unit_of(bytes, "bytes")});
 }
 
 CUOTA_INLINE std::size_t tracker::offset_in(live_record const& r, void const* p) noexcept {
@@ -307,7 +309,7 @@ CUOTA_INLINE std::size_t tracker::offset_in(live_record const& r, void const* p)
 }
 
 CUOTA_INLINE std::string tracker::line_of(live_record const& r) {
-    return survivors::line_of(r.name, {}, r.bytes);
+    return leak_summary::line_of(r.name, {}, r.bytes);
 }
 
 }  // namespace cuota::inline v0::detail

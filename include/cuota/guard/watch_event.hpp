@@ -22,15 +22,15 @@
 namespace cuota::inline v0 {
 
 /// Kind of crossing.
-enum class watch_signal {
+enum class alert_signal {
     threshold,      ///< the held bytes crossed a threshold
     time_to_limit,  ///< the limit would be reached in that time at the present rate
 };
 
 /// A crossing, with all figures of its instant. Bytes; copies allocate nothing.
-struct watch_event {
+struct alert_event {
     std::string_view budget{};                      ///< its name; valid as long as the budget
-    watch_signal signal = watch_signal::threshold;  ///< kind of crossing
+    alert_signal signal = alert_signal::threshold;  ///< kind of crossing
     bool rising = true;                             ///< false: the all-clear, sent on request only
     std::size_t index = 0;                          ///< of the threshold; the lowest is 0
     std::size_t threshold = 0;                      ///< in bytes; for time_to_limit the budget's limit
@@ -39,22 +39,22 @@ struct watch_event {
     std::size_t peak = 0;                           ///< of the budget so far
     std::uint64_t number = 0;  ///< of this watch's crossings, from 1, missed ones included
     std::uint64_t missed = 0;  ///< dropped since the previous call
-    std::chrono::steady_clock::time_point time{};  ///< of the crossing, by watch_options::clock
+    std::chrono::steady_clock::time_point time{};  ///< of the crossing, by alert_options::clock
     double growth = 0;                             ///< bytes per second, smoothed; negative while it shrinks
     std::optional<std::chrono::duration<double>> time_to_limit;  ///< seconds; empty: no limit, or not growing
-    tag charged_as{};    ///< tag of the charge that crossed, if any; empty for a refund
-    place charged_at{};  ///< call site of that charge
+    tag charge_tag{};               ///< tag of the charge that crossed, if any; empty for a refund
+    source_location charge_site{};  ///< call site of that charge
 
     /// Returns limit - held, or 0.
     [[nodiscard]] std::size_t free() const noexcept { return limit > held ? limit - held : 0; }
 };
 
 /// Callback of a watch.
-using watch_callback = std::function<void(watch_event const&)>;
+using alert_callback = std::function<void(alert_event const&)>;
 
 /// Returns the event as a line of JSON, without a newline. Sizes are bytes, `unlimited` is null; "growth" is bytes per second;
 /// "time_to_limit_ms" may be null; "steady_ns" is of std::chrono::steady_clock. Throws: std::bad_alloc. Cost: microseconds.
-[[nodiscard]] std::string watch_json(watch_event const& e);
+[[nodiscard]] std::string alert_json(alert_event const& e);
 
 namespace detail {
 
@@ -76,9 +76,9 @@ private:
 
 }  // namespace detail
 
-/// Returns a callback that writes watch_json and a newline to standard error in one write, so that lines of several threads or programs do
+/// Returns a callback that writes alert_json and a newline to standard error in one write, so that lines of several threads or programs do
 /// not mix. Lines that cannot be written (closed, no reader, disk full) are lost silently. Threads: any. Cost: a write.
-[[nodiscard]] watch_callback log_to_stderr();
+[[nodiscard]] alert_callback log_to_stderr();
 
 }  // namespace cuota::inline v0
 
@@ -89,20 +89,20 @@ private:
 
 namespace cuota::inline v0 {
 
-CUOTA_INLINE std::string watch_json(watch_event const& e) {
+CUOTA_INLINE std::string alert_json(alert_event const& e) {
     auto const integer = [](double n) {  // clamped to the range of a reader's integers
         return std::to_string(static_cast<std::int64_t>(std::clamp(n, -9e18, 9e18)));
     };
     detail::json_object line;
     line.add("event", "watch").add("budget", e.budget);
-    line.add("signal", e.signal == watch_signal::threshold ? "threshold" : "time_to_limit");
+    line.add("signal", e.signal == alert_signal::threshold ? "threshold" : "time_to_limit");
     line.add("rising", e.rising).add("index", e.index).add("threshold", e.threshold);
     line.add("held", e.held).add("limit", e.limit);
     line.add("free", e.limit == unlimited ? unlimited : e.free()).add("peak", e.peak);
     line.add_json("number", std::to_string(e.number)).add_json("missed", std::to_string(e.missed));
     line.add_json("growth", integer(e.growth));
     line.add_json("time_to_limit_ms", e.time_to_limit ? integer(1e3 * e.time_to_limit->count()) : "null");
-    line.add("tag", e.charged_as.text()).add_json("place", detail::json_place(e.charged_at));
+    line.add("tag", e.charge_tag.text()).add_json("location", detail::json_location(e.charge_site));
     line.add_json("steady_ns", std::to_string(std::chrono::nanoseconds{e.time.time_since_epoch()}.count()));
     return line.text();
 }
@@ -140,9 +140,9 @@ CUOTA_INLINE void quiet_writes::take_back(int signal) const noexcept {
 
 namespace cuota::inline v0 {
 
-CUOTA_INLINE watch_callback log_to_stderr() {
-    return [](watch_event const& e) {
-        std::string const line = watch_json(e) + '\n';
+CUOTA_INLINE alert_callback log_to_stderr() {
+    return [](alert_event const& e) {
+        std::string const line = alert_json(e) + '\n';
         detail::quiet_writes const here;
         while (::write(STDERR_FILENO, line.data(), line.size()) < 0 && errno == EINTR) {}
     };

@@ -25,13 +25,14 @@ concept two_phase_call = requires(Call& call, void* scratch, std::size_t& bytes)
     { call(scratch, bytes) } -> std::same_as<cudaError_t>;
 };
 
-/// Returns the scratch that run_cub allocates for this call, for a plan: `plan.add<std::byte>("cub", cub_bytes(s, call))`.
+/// Returns the scratch that run_cub allocates for this call, for a plan: `plan.add<std::byte>("cub", cub_temp_storage_bytes(s, call))`.
 ///
 /// Units:  bytes, as the call requires; at least 1, because null scratch would request the size again.
 /// Order:  runs on the host. The size is for the device of s.
 /// Throws: cuda_error if the call returns an error; anything that the call throws.
 template <two_phase_call Call>
-[[nodiscard]] std::size_t cub_bytes(stream_ref s, Call&& call, place where = place::here()) {
+[[nodiscard]] std::size_t cub_temp_storage_bytes(stream_ref s, Call&& call,
+                                                 source_location where = source_location::current()) {
     device_scope const here{s.device()};
     std::size_t bytes = 0;
     rt::check(call(nullptr, bytes), "CUB (query of the temporary storage size)", where);
@@ -48,12 +49,14 @@ template <two_phase_call Call>
 /// be running. The caller keeps its own leases on s open during the call.
 /// Order:   on s. Does not wait, unless the resource does.
 /// Threads: any, if the resource allows it.
-/// Throws:  budget_exceeded, out_of_memory for the scratch, with nothing enqueued; misuse for scratch in host memory; cuda_error (with the
-///          call site) if the call returns an error; anything that the call throws. The scratch is always freed.
+/// Throws:  budget_exceeded, out_of_memory for the scratch, with nothing enqueued; usage_error for scratch in host memory; cuda_error (with
+///          the call site) if the call returns an error; anything that the call throws. The scratch is always freed.
 /// Cost:    an allocation and its deallocation, and two invocations; CUB computes sizes on the host.
 template <two_phase_call Call>
-void run_cub(stream_ref s, resource_ref const& memory, Call&& call, place where = place::here()) {
-    device_buffer<std::byte> scratch{cub_bytes(s, call, where), s, memory, no_init, "cub", where};
+void run_cub(stream_ref s, resource_ref const& memory, Call&& call,
+             source_location where = source_location::current()) {
+    device_buffer<std::byte> scratch{
+        cub_temp_storage_bytes(s, call, where), s, memory, no_init, "cub", where};
     device_scope const here{s.device()};
     auto const lent = scratch.write(s, where);
     std::size_t bytes = scratch.size();

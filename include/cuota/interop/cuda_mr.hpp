@@ -36,7 +36,7 @@ template <resource R>
 }
 
 // Rethrows refusals unchanged.
-struct refusals_of_cuota {
+struct cuota_refusal_policy {
     [[noreturn]] static void raise(out_of_memory const&) { throw; }
 };
 
@@ -52,22 +52,22 @@ struct refusals_of_cuota {
 /// Order:   that of Upstream, on the stream of each call. The stream is a native handle and must outlive the deallocations on it: destroy a
 ///          `cuda::buffer` before its stream, as CCCL also requires.
 /// Threads: as Upstream.
-/// Throws:  Upstream's exceptions unchanged: budget_exceeded, out_of_memory; misuse for an unsupported alignment. CUB reports only
+/// Throws:  Upstream's exceptions unchanged: budget_exceeded, out_of_memory; usage_error for an unsupported alignment. CUB reports only
 ///          cudaErrorMemoryAllocation to its callers: `budget::last_refusal` has the details.
 /// Units:   bytes.
 /// Cost:    that of Upstream.
 /// Example: see to_cuda_mr; tests/interop/cuda_mr.cpp
 template <resource Upstream, memory_kind Kind = detail::kind_or_device<Upstream>(),
-          class Refusals = detail::refusals_of_cuota>
+          class Refusals = detail::cuota_refusal_policy>
 class cuda_mr {
 public:
-    /// The name and call site apply to all allocations through this object, in refusals and in the holders of a budget. Throws: misuse if
-    /// the memory is not of kind Kind; std::bad_alloc.
-    explicit cuda_mr(Upstream memory, tag name = {}, place where = place::here())
-        : state_{shared<state>::make(std::move(memory), label{name, where})} {
+    /// The name and call site apply to all allocations through this object, in refusals and in the holders of a budget. Throws: usage_error
+    /// if the memory is not of kind Kind; std::bad_alloc.
+    explicit cuda_mr(Upstream memory, tag name = {}, source_location where = source_location::current())
+        : state_{detail::intrusive_ptr<state>::make(std::move(memory), label{name, where})} {
         if (memory_kind const found = state_->memory.kind(); found != Kind)
-            detail::throw_misuse(where, "cuda_mr: declared as {}, but the resource provides {}",
-                                 {detail::kind_name(Kind), detail::kind_name(found)});
+            detail::throw_usage_error(where, "cuda_mr: declared as {}, but the resource provides {}",
+                                      {detail::kind_name(Kind), detail::kind_name(found)});
     }
     /// Refers to the same state.
     cuda_mr(cuda_mr const&) noexcept = default;  // no moves: a moved-from container may be used again
@@ -79,7 +79,7 @@ public:
     [[nodiscard]] void* allocate(::cuda::stream_ref s, std::size_t bytes,
                                  std::size_t alignment = default_alignment) const {
         return taken([&] {
-            return allocate_labelled(state_->memory, stream_ref{s.get()}, bytes, alignment, state_->who);
+            return allocate_labeled(state_->memory, stream_ref{s.get()}, bytes, alignment, state_->who);
         });
     }
     /// Deallocates in the order of s, which must exist, with the arguments of the allocation.
@@ -89,7 +89,7 @@ public:
     }
     /// Allocates memory that is valid on every stream.
     [[nodiscard]] void* allocate_sync(std::size_t bytes, std::size_t alignment = default_alignment) const {
-        return taken([&] { return allocate_sync_labelled(state_->memory, bytes, alignment, state_->who); });
+        return taken([&] { return allocate_sync_labeled(state_->memory, bytes, alignment, state_->who); });
     }
     /// All uses must have finished.
     void deallocate_sync(void* p, std::size_t bytes,
@@ -142,7 +142,7 @@ public:
     }
 
 private:
-    struct state final : ref_counted {
+    struct state final : detail::ref_counted {
         state(Upstream m, label const& l) : memory{std::move(m)}, who{l} {}
         Upstream memory;
         label who;
@@ -155,7 +155,7 @@ private:
         } catch (out_of_memory const& refused) { Refusals::raise(refused); }
     }
 
-    shared<state> state_;
+    detail::intrusive_ptr<state> state_;
 };
 
 namespace detail {
@@ -176,16 +176,18 @@ using handle_of_t = decltype(handle_of(std::declval<M const&>()));
 ///     auto mr = cuota::to_cuda_mr(pool, "scratch");
 ///     cuda::std::execution::env<cuda::stream_ref, decltype(mr)> const env{cuda::stream_ref{s.get()}, mr};
 ///     cub::DeviceReduce::Sum(in, out, n, env);  // from CCCL 3.1 on
-/// Throws:  misuse if it is of another kind (use the overload with Kind); std::bad_alloc.
+/// Throws:  usage_error if it is of another kind (use the overload with Kind); std::bad_alloc.
 /// Threads: any.
 /// Cost:    a small object on the heap.
 template <class M>
-[[nodiscard]] auto to_cuda_mr(M const& memory, tag name = {}, place where = place::here()) {
+[[nodiscard]] auto to_cuda_mr(M const& memory, tag name = {},
+                              source_location where = source_location::current()) {
     return cuda_mr<detail::handle_of_t<M>>{detail::handle_of(memory), name, where};
 }
 /// Same for memory of kind Kind: `to_cuda_mr<memory_kind::pinned>(pool)`.
 template <memory_kind Kind, class M>
-[[nodiscard]] auto to_cuda_mr(M const& memory, tag name = {}, place where = place::here()) {
+[[nodiscard]] auto to_cuda_mr(M const& memory, tag name = {},
+                              source_location where = source_location::current()) {
     return cuda_mr<detail::handle_of_t<M>, Kind>{detail::handle_of(memory), name, where};
 }
 

@@ -36,23 +36,23 @@ namespace detail {
 #if CCCL_VERSION < 3001000
 
 template <class R>
-concept cuda_mr_at_once = ::cuda::mr::resource<R>;
+concept cuda_mr_synchronous = ::cuda::mr::resource<R>;
 template <class R>
-concept cuda_mr_in_order = ::cuda::mr::async_resource<R>;
+concept cuda_mr_stream_ordered = ::cuda::mr::async_resource<R>;
 
-template <cuda_mr_at_once R>
+template <cuda_mr_synchronous R>
 [[nodiscard]] void* take_at_once(R& r, std::size_t bytes, std::size_t alignment) {
     return r.allocate(bytes, alignment);
 }
-template <cuda_mr_at_once R>
+template <cuda_mr_synchronous R>
 void give_at_once(R& r, void* p, std::size_t bytes, std::size_t alignment) {
     r.deallocate(p, bytes, alignment);
 }
-template <cuda_mr_in_order R>
+template <cuda_mr_stream_ordered R>
 [[nodiscard]] void* take_in_order(R& r, ::cuda::stream_ref s, std::size_t bytes, std::size_t alignment) {
     return r.allocate_async(bytes, alignment, s);
 }
-template <cuda_mr_in_order R>
+template <cuda_mr_stream_ordered R>
 void give_in_order(R& r, ::cuda::stream_ref s, void* p, std::size_t bytes, std::size_t alignment) {
     r.deallocate_async(p, bytes, alignment, s);
 }
@@ -60,23 +60,23 @@ void give_in_order(R& r, ::cuda::stream_ref s, void* p, std::size_t bytes, std::
 #else
 
 template <class R>
-concept cuda_mr_at_once = ::cuda::mr::synchronous_resource<R>;
+concept cuda_mr_synchronous = ::cuda::mr::synchronous_resource<R>;
 template <class R>
-concept cuda_mr_in_order = ::cuda::mr::resource<R>;
+concept cuda_mr_stream_ordered = ::cuda::mr::resource<R>;
 
-template <cuda_mr_at_once R>
+template <cuda_mr_synchronous R>
 [[nodiscard]] void* take_at_once(R& r, std::size_t bytes, std::size_t alignment) {
     return r.allocate_sync(bytes, alignment);
 }
-template <cuda_mr_at_once R>
+template <cuda_mr_synchronous R>
 void give_at_once(R& r, void* p, std::size_t bytes, std::size_t alignment) {
     r.deallocate_sync(p, bytes, alignment);
 }
-template <cuda_mr_in_order R>
+template <cuda_mr_stream_ordered R>
 [[nodiscard]] void* take_in_order(R& r, ::cuda::stream_ref s, std::size_t bytes, std::size_t alignment) {
     return r.allocate(s, bytes, alignment);
 }
-template <cuda_mr_in_order R>
+template <cuda_mr_stream_ordered R>
 void give_in_order(R& r, ::cuda::stream_ref s, void* p, std::size_t bytes, std::size_t alignment) {
     r.deallocate(s, p, bytes, alignment);
 }
@@ -92,6 +92,6 @@ concept is_host_accessible = ::cuda::has_property<R, ::cuda::mr::host_accessible
 
 /// A CCCL memory resource of any version: allocates synchronously and optionally in stream order.
 template <class R>
-concept any_cuda_mr = detail::cuda_mr_at_once<R>;
+concept any_cuda_mr = detail::cuda_mr_synchronous<R>;
 
 }  // namespace cuota::inline v0

@@ -34,12 +34,12 @@ namespace detail {
 // The request, for the text of a refusal.
 struct cuda_mr_request {
     std::size_t bytes;
-    std::size_t granule;
+    std::size_t granularity;
     label who;
     std::optional<device> on;  // for device memory
 
     [[noreturn, gnu::cold]] void refuse(std::string cause) const {
-        refusal r = driver_refusal(bytes, granule, who, std::move(cause));
+        refusal r = driver_refusal(bytes, granularity, who, std::move(cause));
         if (on) r.device = facts_of(*on);
         throw out_of_memory{std::move(r)};
     }
@@ -47,7 +47,7 @@ struct cuda_mr_request {
     template <class Refused>
     [[noreturn, gnu::cold]] void refuse_as(Refused const& inner) const {
         if (who.name.is_empty()) throw inner;
-        refusal r = inner.facts();
+        refusal r = inner.info();
         r.request = who;
         throw Refused{std::move(r)};
     }
@@ -63,7 +63,7 @@ template <class CudaError>
 }
 
 /// Converts the exceptions of CCCL's resources to cuota's. Other exceptions pass unchanged.
-struct errors_of_cuda_mr {
+struct cuda_mr_error_policy {
     [[noreturn]] static void raise(cuda_mr_request const& request) {
         try {
             throw;
@@ -79,7 +79,7 @@ struct errors_of_cuda_mr {
                 request.refuse(std::string{"the cuda::mr resource threw "} + error.what());
             throw cuda_error{code, "cuda::mr resource", error.what(), request.who.where};
         } catch (std::invalid_argument const& error) {
-            throw_misuse(request.who.where, "cuda::mr resource: invalid argument: {}", {error.what()});
+            throw_usage_error(request.who.where, "cuda::mr resource: invalid argument: {}", {error.what()});
         }
     }
 };
@@ -100,25 +100,27 @@ template <class R>
 /// Order:   that of R, which is called with its device current. If R is synchronous only, deallocation waits for the stream on the host
 ///          first.
 /// Threads: any, if R allows it.
-/// Throws:  out_of_memory for std::bad_alloc, cudaErrorMemoryAllocation and null; cuda_error for cuda::cuda_error; misuse for an alignment
-///          above 256 or one that R does not honor, and for std::invalid_argument. Other exceptions of R pass unchanged. On failure,
-///          nothing is allocated. Exceptions of a deallocation go to the error sink.
-/// Units:   bytes, charged in granules.
+/// Throws:  out_of_memory for std::bad_alloc, cudaErrorMemoryAllocation and null; cuda_error for cuda::cuda_error; usage_error for an
+///          alignment above 256 or one that R does not honor, and for std::invalid_argument. Other exceptions of R pass unchanged. On
+///          failure, nothing is allocated. Exceptions of a deallocation go to the error sink.
+/// Units:   bytes, charged in multiples of the granularity.
 /// Cost:    that of R.
 /// Example: see from_cuda_mr; tests/interop/cuda_mr_upstream.cpp
-template <any_cuda_mr R, memory_kind Kind = memory_kind::device, class Errors = detail::errors_of_cuda_mr>
+template <any_cuda_mr R, memory_kind Kind = memory_kind::device, class Errors = detail::cuda_mr_error_policy>
 class cuda_mr_upstream {
     static_assert(detail::is_told_to_be<R>(Kind),
                   "the cuda::mr resource lacks the properties of this kind of memory: device memory is "
                   "device_accessible, pinned and managed memory is host_accessible, too");
 
 public:
-    /// `granule` is the allocation granularity of R in bytes, a power of two, in which budgets charge. R cannot be queried for it: CUDA's
-    /// pools and cudaMalloc use 512, RMM's resources 256. Throws: misuse if it is not a power of two; std::bad_alloc.
-    cuda_mr_upstream(R inside, std::size_t granule, cuota::device on, place where = place::here())
-        : state_{shared<state>::make(std::move(inside), granule, on)} {
-        if (!is_power_of_two(granule))
-            detail::throw_misuse(where, "cuda::mr resource: granule {} is not a power of two", {granule});
+    /// `granularity` is the allocation granularity of R in bytes, a power of two, in which budgets charge. R cannot be queried for it:
+    /// CUDA's pools and cudaMalloc use 512, RMM's resources 256. Throws: usage_error if it is not a power of two; std::bad_alloc.
+    cuda_mr_upstream(R inside, std::size_t granularity, cuota::device on,
+                     source_location where = source_location::current())
+        : state_{detail::intrusive_ptr<state>::make(std::move(inside), granularity, on)} {
+        if (!is_power_of_two(granularity))
+            detail::throw_usage_error(where, "cuda::mr resource: granularity {} is not a power of two",
+                                      {granularity});
     }
     /// Refers to the same memory. A move copies, so a moved-from handle stays valid.
     cuda_mr_upstream(cuda_mr_upstream const&) noexcept = default;
@@ -128,7 +130,7 @@ public:
     /// Allocates in the order of s, or synchronously if R supports only that. Returns null for 0 bytes.
     [[nodiscard]] void* allocate(stream_ref s, std::size_t bytes, std::size_t alignment = default_alignment,
                                  label const& who = {}) {
-        if constexpr (detail::cuda_mr_in_order<R>)
+        if constexpr (detail::cuda_mr_stream_ordered<R>)
             return take(
                 bytes, alignment, who,
                 [&](R& r) { return detail::take_in_order(r, s.get(), bytes, alignment); },
@@ -138,7 +140,7 @@ public:
     /// Deallocates in the order of s, with the arguments of the allocation.
     void deallocate(stream_ref s, void* p, std::size_t bytes,
                     std::size_t alignment = default_alignment) noexcept {
-        if constexpr (detail::cuda_mr_in_order<R>)
+        if constexpr (detail::cuda_mr_stream_ordered<R>)
             give(p, bytes, [&](R& r) { detail::give_in_order(r, s.get(), p, bytes, alignment); });
         else if (p && rt::drain_to_free(s)) deallocate_sync(p, bytes, alignment);
     }
@@ -154,7 +156,7 @@ public:
         give(p, bytes, [&](R& r) { detail::give_at_once(r, p, bytes, alignment); });
     }
 
-    [[nodiscard]] std::size_t granule() const noexcept { return state_->granule; }  ///< bytes
+    [[nodiscard]] std::size_t granularity() const noexcept { return state_->granularity; }  ///< bytes
     /// Accessibility of the memory.
     [[nodiscard]] static constexpr memory_kind kind() noexcept { return Kind; }
     /// The device of R.
@@ -169,10 +171,10 @@ public:
     }
 
 private:
-    struct state final : ref_counted {
-        state(R r, std::size_t g, cuota::device d) : inside{std::move(r)}, granule{g}, on{d} {}
+    struct state final : detail::ref_counted {
+        state(R r, std::size_t g, cuota::device d) : inside{std::move(r)}, granularity{g}, on{d} {}
         R inside;
-        std::size_t granule;
+        std::size_t granularity;
         cuota::device on;
     };
 
@@ -181,15 +183,15 @@ private:
                              Give const& undo) {
         detail::check_alignment(alignment, who);
         if (bytes == 0) return nullptr;
-        detail::cuda_mr_request const request{bytes, granule(), who, on_device()};
+        detail::cuda_mr_request const request{bytes, granularity(), who, on_device()};
         // Some resources round up without an overflow check and return too little memory.
         if (bytes > std::numeric_limits<std::size_t>::max() / 2)
             request.refuse("more than any machine has; the cuda::mr resource was not called");
         device_scope const here{state_->on};
-        std::size_t const cost = round_up(bytes, granule());
+        std::size_t const cost = round_up(bytes, granularity());
         count(cost);
         try {
-            rt::on_behalf_of(who.where, who.name);
+            rt::set_call_site(who.where, who.name);
             void* const p = call(state_->inside);
             if (!p) request.refuse("the cuda::mr resource returned null");
             check_place_of(p, alignment, who, undo);
@@ -204,7 +206,7 @@ private:
     void check_place_of(void* p, std::size_t alignment, label const& who, Give const& undo) {
         if (reinterpret_cast<std::uintptr_t>(p) % alignment == 0) return;
         undo(state_->inside, p);
-        detail::throw_misuse(
+        detail::throw_usage_error(
             who.where, "cuda::mr resource: returned memory is not aligned to the requested {}", {alignment});
     }
     template <class Give>
@@ -213,7 +215,7 @@ private:
         std::optional<device_scope> here;
         // A failure is reported only: without the deallocation, the memory would leak.
         report_failure_of([&] { here.emplace(state_->on); });
-        if (report_failure_of([&] { call(state_->inside); })) uncount(round_up(bytes, granule()));
+        if (report_failure_of([&] { call(state_->inside); })) uncount(round_up(bytes, granularity()));
     }
 
     [[nodiscard]] std::optional<cuota::device> on_device() const noexcept {
@@ -228,24 +230,26 @@ private:
         if constexpr (Kind != memory_kind::pinned) detail::count_given_back(state_->on, bytes);
     }
 
-    shared<state> state_;
+    detail::intrusive_ptr<state> state_;
 };
 
 /// Adapts a CCCL resource of kind Kind to cuota.
 ///
 ///     cuota::budgeted limited{budget, cuota::from_cuda_mr(cuda::device_memory_pool_ref{...}, 512)};
 ///     cuota::scoped_pool pinned{cuota::from_cuda_mr<memory_kind::pinned>(theirs)};
-/// `on` is the device that is current when r is called. `granule`, throws: as cuda_mr_upstream.
+/// `on` is the device that is current when r is called. `granularity`, throws: as cuda_mr_upstream.
 /// Threads: any.
 /// Cost:    a small object on the heap.
 template <memory_kind Kind = memory_kind::device, any_cuda_mr R>
-[[nodiscard]] auto from_cuda_mr(R r, std::size_t granule, device on, place where = place::here()) {
-    return cuda_mr_upstream<R, Kind>{std::move(r), granule, on, where};
+[[nodiscard]] auto from_cuda_mr(R r, std::size_t granularity, device on,
+                                source_location where = source_location::current()) {
+    return cuda_mr_upstream<R, Kind>{std::move(r), granularity, on, where};
 }
 /// Same, on the thread's current device and with CUDA's granularity. Throws: also cuda_error.
 template <memory_kind Kind = memory_kind::device, any_cuda_mr R>
-[[nodiscard]] auto from_cuda_mr(R r, std::size_t granule = 512, place where = place::here()) {
-    return cuda_mr_upstream<R, Kind>{std::move(r), granule, device::current(), where};
+[[nodiscard]] auto from_cuda_mr(R r, std::size_t granularity = 512,
+                                source_location where = source_location::current()) {
+    return cuda_mr_upstream<R, Kind>{std::move(r), granularity, device::current(), where};
 }
 
 }  // namespace cuota::inline v0

@@ -27,12 +27,12 @@ namespace cuota::inline v0 {
 ///     0=6GiB,75%      device 0: 6 GiB; all others: three quarters
 ///     1=unlimited     counted, not limited
 /// A size is a whole number with unit B, KiB, MiB, GiB or TiB, or none for bytes; a share is 1 to 100 %. No spaces.
-/// Throws:  misuse that names the text's source and the wrong item.
+/// Throws:  usage_error that names the text's source and the wrong item.
 /// Threads: any; a value. Example: std::size_t const limit = cuota::device_limits{"80%"}.of(0, total);
 class device_limits {
 public:
     device_limits() = default;  ///< every device is `unlimited`
-    /// Parses the text; `source` names it in messages. Throws: misuse.
+    /// Parses the text; `source` names it in messages. Throws: usage_error.
     explicit device_limits(std::string_view text, std::string_view source = "limits") {
         for (std::string_view rest = text;;) {
             std::size_t const comma = rest.find(',');
@@ -42,13 +42,13 @@ public:
         }
     }
     /// Parses an environment variable; returns no limits if it is not set.
-    [[nodiscard]] static device_limits of_environment(char const* name = "CUOTA_BUDGET") {
+    [[nodiscard]] static device_limits from_environment(char const* name = "CUOTA_BUDGET") {
         char const* const text = std::getenv(name);
         return text ? device_limits{text, name} : device_limits{};
     }
 
     /// Returns the limit in bytes for a device with `total` bytes.
-    [[nodiscard]] std::size_t of(int ordinal, std::size_t total) const noexcept {
+    [[nodiscard]] std::size_t bytes_for(int ordinal, std::size_t total) const noexcept {
         auto const own = by_device_.find(ordinal);
         return (own != by_device_.end() ? own->second : for_others_.value_or(amount{})).of(total);
     }
@@ -112,7 +112,7 @@ private:
         return value;
     }
     [[noreturn]] static void refuse(std::string_view item, std::string_view source, std::string const& why) {
-        detail::throw_misuse("{}: '{}' {}", {source, detail::as_name(item, 40), why});
+        detail::throw_usage_error("{}: '{}' {}", {source, detail::as_name(item, 40), why});
     }
 
     std::map<int, amount> by_device_;

@@ -75,35 +75,38 @@ public:
     [[nodiscard]] bool is_read_only() const { return (owned().flags & dlpack::read_only) != 0; }
 
     /// Transfers ownership, for a capsule named "dltensor_versioned".
-    [[nodiscard]] dlpack::managed_tensor* release() && noexcept { return owned_.release(); }
+    [[nodiscard]] dlpack::managed_tensor_versioned* release() && noexcept { return owned_.release(); }
     /// Transfers ownership, for a capsule named "dltensor" and a consumer of DLPack before 1.0. That structure cannot mark a tensor as
-    /// read-only. Throws: misuse for a read-only tensor; std::bad_alloc. Unchanged on failure.
-    [[nodiscard]] dlpack::old_managed_tensor* release_old(place where = place::here()) && {
+    /// read-only. Throws: usage_error for a read-only tensor; std::bad_alloc. Unchanged on failure.
+    [[nodiscard]] dlpack::managed_tensor* release_unversioned(
+        source_location where = source_location::current()) && {
         if (is_read_only())
-            detail::throw_misuse(where, "dlpack_tensor: cannot export a read-only tensor to a consumer of "
-                                        "DLPack before 1.0, which could write to it");
-        auto made = std::make_unique<dlpack::old_managed_tensor>();
+            detail::throw_usage_error(where,
+                                      "dlpack_tensor: cannot export a read-only tensor to a consumer of "
+                                      "DLPack before 1.0, which could write to it");
+        auto made = std::make_unique<dlpack::managed_tensor>();
         made->dl_tensor = owned_->dl_tensor;
         made->manager_ctx = owned_.release();
-        made->deleter = [](dlpack::old_managed_tensor* self) noexcept {
-            ender{}(static_cast<dlpack::managed_tensor*>(self->manager_ctx));
+        made->deleter = [](dlpack::managed_tensor* self) noexcept {
+            ender{}(static_cast<dlpack::managed_tensor_versioned*>(self->manager_ctx));
             delete self;
         };
         return made.release();
     }
 
     /// For to_dlpack.
-    explicit dlpack_tensor(dlpack::managed_tensor* owned) noexcept : owned_{owned} {}
+    explicit dlpack_tensor(dlpack::managed_tensor_versioned* owned) noexcept : owned_{owned} {}
 
 private:
-    [[nodiscard]] dlpack::managed_tensor const& owned() const {
-        if (!owned_) detail::throw_misuse("a dlpack_tensor was used after it was moved from or released");
+    [[nodiscard]] dlpack::managed_tensor_versioned const& owned() const {
+        if (!owned_)
+            detail::throw_usage_error("a dlpack_tensor was used after it was moved from or released");
         return *owned_;
     }
     struct ender {
-        void operator()(dlpack::managed_tensor* t) const noexcept { t->deleter(t); }
+        void operator()(dlpack::managed_tensor_versioned* t) const noexcept { t->deleter(t); }
     };
-    std::unique_ptr<dlpack::managed_tensor, ender> owned_;
+    std::unique_ptr<dlpack::managed_tensor_versioned, ender> owned_;
 };
 
 /// Device type of exported host memory: not every consumer supports pinned memory.
@@ -119,19 +122,20 @@ namespace cuota::inline v0::detail::inline CUOTA_DLPACK {
 /// Everything that a tensor needs until its deleter is called.
 template <class Kept>
 struct dlpack_holder {
-    dlpack::managed_tensor managed{};
+    dlpack::managed_tensor_versioned managed{};
     std::vector<std::int64_t> extents;
     std::vector<std::int64_t> strides;
     Kept kept;
 };
 
-/// Returns a holder for `count` elements; the caller sets `kept` and the data. Throws: misuse if the shape has another count;
+/// Returns a holder for `count` elements; the caller sets `kept` and the data. Throws: usage_error if the shape has another count;
 /// std::bad_alloc.
 template <class T, class Kept>
 [[nodiscard]] std::unique_ptr<dlpack_holder<Kept>> holder_of(dlpack_shape const& shape, std::size_t count,
-                                                             place where) {
+                                                             source_location where) {
     if (shape.count() != count)
-        detail::throw_misuse(where, "to_dlpack: shape {} does not match {} elements", {shape.text(), count});
+        detail::throw_usage_error(where, "to_dlpack: shape {} does not match {} elements",
+                                  {shape.text(), count});
     auto made = std::make_unique<dlpack_holder<Kept>>();
     made->extents = shape.extents();
     made->strides.resize(made->extents.size());
@@ -140,10 +144,10 @@ template <class T, class Kept>
         made->strides[i] = stride;
         if (count != 0) stride *= made->extents[i];
     }
-    dlpack::managed_tensor& managed = made->managed;
+    dlpack::managed_tensor_versioned& managed = made->managed;
     managed.version = {dlpack::major_version, dlpack::minor_version};
     managed.manager_ctx = made.get();
-    managed.deleter = [](dlpack::managed_tensor* self) noexcept {
+    managed.deleter = [](dlpack::managed_tensor_versioned* self) noexcept {
         delete static_cast<dlpack_holder<Kept>*>(self->manager_ctx);
     };
     if constexpr (std::is_const_v<T>) managed.flags = dlpack::read_only;
@@ -157,7 +161,7 @@ template <class T, class Kept>
 
 template <class T, class Kept>
 [[nodiscard]] dlpack_tensor tensor_of(std::unique_ptr<dlpack_holder<Kept>> made, T* data,
-                                      dlpack::place_of where, int ordinal) noexcept {
+                                      dlpack::device_type where, int ordinal) noexcept {
     dlpack::tensor& tensor = made->managed.dl_tensor;
     tensor.data = const_cast<std::remove_const_t<T>*>(data);
     tensor.device = {static_cast<decltype(tensor.device.device_type)>(where), ordinal};
@@ -174,38 +178,39 @@ struct kept_on_device {
 }  // namespace CUOTA_VIEWS
 
 template <class T>
-[[nodiscard]] dlpack::place_of place_of(device_buffer<T> const& of) noexcept {
-    return of.memory().kind() == memory_kind::managed ? dlpack::place_of::cuda_managed
-                                                      : dlpack::place_of::cuda;
+[[nodiscard]] dlpack::device_type device_type_of(device_buffer<T> const& of) noexcept {
+    return of.memory().kind() == memory_kind::managed ? dlpack::device_type::cuda_managed
+                                                      : dlpack::device_type::cuda;
 }
 /// DLPack requires 0 for managed memory. Throws: cuda_error.
 template <class T>
 [[nodiscard]] int ordinal_of(device_buffer<T> const& of) {
-    return place_of(of) == dlpack::place_of::cuda ? of.home().device().ordinal() : 0;
+    return device_type_of(of) == dlpack::device_type::cuda ? of.home().device().ordinal() : 0;
 }
 
 template <class T>
 [[nodiscard]] dlpack_tensor shared_on_device(auto of, dlpack_shape const& shape, stream_ref consumer,
-                                             place where) {
+                                             source_location where) {
     using kept = kept_on_device<T, decltype(of)>;
-    if (!of) detail::throw_misuse(where, "to_dlpack: the buffer is null");
+    if (!of) detail::throw_usage_error(where, "to_dlpack: the buffer is null");
     auto made = holder_of<T, kept>(shape, of->size(), where);
     int const ordinal = ordinal_of(*of);
     if constexpr (std::is_const_v<T>) made->kept.use.emplace(of->read(consumer, where));
     else made->kept.use.emplace(of->write(consumer, where));
     T* const data = made->kept.use->span().data();
-    auto const at = place_of(*of);
+    auto const at = device_type_of(*of);
     made->kept.owner.emplace(std::move(of));
     return tensor_of(std::move(made), data, at, ordinal);
 }
 
 template <class T>
 [[nodiscard]] dlpack_tensor shared_on_host(auto of, std::span<T> all, dlpack_shape const& shape,
-                                           dlpack_host called, place where) {
+                                           dlpack_host called, source_location where) {
     auto made = holder_of<T, decltype(of)>(shape, all.size(), where);
     made->kept = std::move(of);
-    return tensor_of(std::move(made), all.data(),
-                     called == dlpack_host::pinned ? dlpack::place_of::cuda_host : dlpack::place_of::cpu, 0);
+    return tensor_of(
+        std::move(made), all.data(),
+        called == dlpack_host::pinned ? dlpack::device_type::cuda_host : dlpack::device_type::cpu, 0);
 }
 
 }  // namespace cuota::inline v0::detail::inline CUOTA_DLPACK
@@ -218,7 +223,7 @@ namespace cuota::inline v0::inline CUOTA_DLPACK {
 /// `consumer` is the stream that uses the tensor first, as given to `__dlpack__(stream=...)` (dlpack_stream). It waits for earlier uses of
 /// the buffer. The consumer orders work on its other streams with this one, as DLPack requires. A native handle must exist until the
 /// deleter is called.
-/// Throws:  misuse if the shape has another count, and while the buffer is borrowed on another stream; cuda_error, std::bad_alloc. The
+/// Throws:  usage_error if the shape has another count, and while the buffer is borrowed on another stream; cuda_error, std::bad_alloc. The
 ///          buffer is unchanged on failure.
 /// Threads: any may call the deleter.
 /// Cost:    a small object on the heap; no copy, no host wait.
@@ -227,10 +232,10 @@ namespace cuota::inline v0::inline CUOTA_DLPACK {
 ///     return capsule(std::move(moved).release(), "dltensor_versioned");
 template <dlpack_element T>
 [[nodiscard]] dlpack_tensor to_dlpack(device_buffer<T>&& from, dlpack_shape const& shape, stream_ref consumer,
-                                      place where = place::here()) {
+                                      source_location where = source_location::current()) {
     auto made = detail::holder_of<T, detail::kept_on_device<T, device_buffer<T>>>(shape, from.size(), where);
     int const ordinal = detail::ordinal_of(from);
-    auto const at = detail::place_of(from);
+    auto const at = detail::device_type_of(from);
     made->kept.use.emplace(from.write(consumer, where));
     T* const data = made->kept.use->span().data();
     made->kept.owner.emplace(std::move(from));
@@ -239,7 +244,7 @@ template <dlpack_element T>
 /// Same, with all elements in one dimension.
 template <dlpack_element T>
 [[nodiscard]] dlpack_tensor to_dlpack(device_buffer<T>&& from, stream_ref consumer,
-                                      place where = place::here()) {
+                                      source_location where = source_location::current()) {
     return to_dlpack(std::move(from), {static_cast<std::int64_t>(from.size())}, consumer, where);
 }
 
@@ -247,42 +252,47 @@ template <dlpack_element T>
 /// misuse for null.
 template <dlpack_element T>
 [[nodiscard]] dlpack_tensor to_dlpack(std::shared_ptr<device_buffer<T>> of, dlpack_shape const& shape,
-                                      stream_ref consumer, place where = place::here()) {
+                                      stream_ref consumer,
+                                      source_location where = source_location::current()) {
     return detail::shared_on_device<T>(std::move(of), shape, consumer, where);
 }
 /// Same for reading: the tensor is read-only, and others may read concurrently.
 template <dlpack_element T>
 [[nodiscard]] dlpack_tensor to_dlpack(std::shared_ptr<device_buffer<T> const> of, dlpack_shape const& shape,
-                                      stream_ref consumer, place where = place::here()) {
+                                      stream_ref consumer,
+                                      source_location where = source_location::current()) {
     return detail::shared_on_device<T const>(std::move(of), shape, consumer, where);
 }
 
-/// Exports pinned memory as a host tensor that owns it. Waits for pending copies in both directions. Throws: misuse if the shape has
+/// Exports pinned memory as a host tensor that owns it. Waits for pending copies in both directions. Throws: usage_error if the shape has
 /// another count; cuda_error, std::bad_alloc. Unchanged on failure.
 template <dlpack_element T>
 [[nodiscard]] dlpack_tensor to_dlpack(pinned_buffer<T>&& from, dlpack_shape const& shape,
-                                      dlpack_host called = dlpack_host::pinned, place where = place::here()) {
+                                      dlpack_host called = dlpack_host::pinned,
+                                      source_location where = source_location::current()) {
     std::span<T> const all = from.write();
     auto made = detail::holder_of<T, std::optional<pinned_buffer<T>>>(shape, all.size(), where);
     made->kept.emplace(std::move(from));
     return detail::tensor_of(
         std::move(made), all.data(),
-        called == dlpack_host::pinned ? dlpack::place_of::cuda_host : dlpack::place_of::cpu, 0);
+        called == dlpack_host::pinned ? dlpack::device_type::cuda_host : dlpack::device_type::cpu, 0);
 }
-/// Exports a view of shared pinned memory. Accesses by its other owners and by the consumer are not ordered. Throws: as above; misuse for
-/// null.
+/// Exports a view of shared pinned memory. Accesses by its other owners and by the consumer are not ordered. Throws: as above; usage_error
+/// for null.
 template <dlpack_element T>
 [[nodiscard]] dlpack_tensor to_dlpack(std::shared_ptr<pinned_buffer<T>> of, dlpack_shape const& shape,
-                                      dlpack_host called = dlpack_host::pinned, place where = place::here()) {
-    if (!of) detail::throw_misuse(where, "to_dlpack: the buffer is null");
+                                      dlpack_host called = dlpack_host::pinned,
+                                      source_location where = source_location::current()) {
+    if (!of) detail::throw_usage_error(where, "to_dlpack: the buffer is null");
     std::span<T> const all = of->write();
     return detail::shared_on_host(std::move(of), all, shape, called, where);
 }
 /// Same for reading: the tensor is read-only.
 template <dlpack_element T>
 [[nodiscard]] dlpack_tensor to_dlpack(std::shared_ptr<pinned_buffer<T> const> of, dlpack_shape const& shape,
-                                      dlpack_host called = dlpack_host::pinned, place where = place::here()) {
-    if (!of) detail::throw_misuse(where, "to_dlpack: the buffer is null");
+                                      dlpack_host called = dlpack_host::pinned,
+                                      source_location where = source_location::current()) {
+    if (!of) detail::throw_usage_error(where, "to_dlpack: the buffer is null");
     std::span<T const> const all = of->read();
     return detail::shared_on_host(std::move(of), all, shape, called, where);
 }
@@ -290,11 +300,11 @@ template <dlpack_element T>
 /// Returns the stream that `__dlpack__(stream=...)` names for a CUDA device: 1 is the legacy default stream (like None), 2 the per-thread
 /// one, a larger number a native handle. Returns nullopt for -1: the consumer orders its work itself; pass the buffer's home. Throws:
 /// misuse for 0, which DLPack forbids as ambiguous, and below -1.
-[[nodiscard]] inline std::optional<stream_ref> dlpack_stream(std::int64_t number,
-                                                             place where = place::here()) {
+[[nodiscard]] inline std::optional<stream_ref> dlpack_stream(
+    std::int64_t number, source_location where = source_location::current()) {
     if (number == -1) return std::nullopt;
     if (number <= 0)
-        detail::throw_misuse(
+        detail::throw_usage_error(
             where,
             "DLPack stream {} is not valid; expected 1 or 2 (default streams), a handle, or -1 (no order)",
             {number});

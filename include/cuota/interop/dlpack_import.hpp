@@ -31,20 +31,20 @@ namespace cuota::inline v0::detail::inline CUOTA_DLPACK {
 /// the parent. Move-only.
 class dlpack_owner {
 public:
-    explicit dlpack_owner(dlpack::managed_tensor* t) noexcept
+    explicit dlpack_owner(dlpack::managed_tensor_versioned* t) noexcept
         : owned_{t},
           end_{[](void* self) {
-              auto* const mine = static_cast<dlpack::managed_tensor*>(self);
+              auto* const mine = static_cast<dlpack::managed_tensor_versioned*>(self);
               if (mine->deleter) mine->deleter(mine);
           }},
           // Only the deleter may be read if the major version differs.
           tensor_{t && t->version.major == dlpack::major_version ? &t->dl_tensor : nullptr},
           version_{t ? t->version.major : 0},
           is_read_only_{tensor_ && (t->flags & dlpack::read_only) != 0} {}
-    explicit dlpack_owner(dlpack::old_managed_tensor* t) noexcept
+    explicit dlpack_owner(dlpack::managed_tensor* t) noexcept
         : owned_{t},
           end_{[](void* self) {
-              auto* const mine = static_cast<dlpack::old_managed_tensor*>(self);
+              auto* const mine = static_cast<dlpack::managed_tensor*>(self);
               if (mine->deleter) mine->deleter(mine);
           }},
           tensor_{t ? &t->dl_tensor : nullptr} {}
@@ -60,12 +60,12 @@ public:
         if (owned_ && !made_.is_of_parent()) report_failure_of([this] { end_(owned_); });
     }
 
-    /// Throws: misuse for null and for another major version.
-    [[nodiscard]] dlpack::tensor const& tensor(place where) const {
-        if (!owned_) detail::throw_misuse(where, "DLPack tensor: the pointer is null");
+    /// Throws: usage_error for null and for another major version.
+    [[nodiscard]] dlpack::tensor const& tensor(source_location where) const {
+        if (!owned_) detail::throw_usage_error(where, "DLPack tensor: the pointer is null");
         if (!tensor_)
-            detail::throw_misuse(where, "DLPack tensor: version {} is not supported; supported: {}",
-                                 {version_, dlpack::major_version});
+            detail::throw_usage_error(where, "DLPack tensor: version {} is not supported; supported: {}",
+                                      {version_, dlpack::major_version});
         return *tensor_;
     }
     [[nodiscard]] bool is_read_only() const noexcept { return is_read_only_; }
@@ -79,13 +79,13 @@ private:
     process_mark made_;
 };
 
-/// Throws misuse; `why` is the difference between the tensor and the request.
-[[noreturn]] inline void refuse_tensor(std::string const& why, place where) {
-    detail::throw_misuse(where, "DLPack tensor: {}", {why});
+/// Throws usage_error; `why` is the difference between the tensor and the request.
+[[noreturn]] inline void refuse_tensor(std::string const& why, source_location where) {
+    detail::throw_usage_error(where, "DLPack tensor: {}", {why});
 }
 
-/// Returns the checked extents. Throws: misuse, std::bad_alloc.
-[[nodiscard]] inline std::vector<std::int64_t> extents_of(dlpack::tensor const& t, place where) {
+/// Returns the checked extents. Throws: usage_error, std::bad_alloc.
+[[nodiscard]] inline std::vector<std::int64_t> extents_of(dlpack::tensor const& t, source_location where) {
     if (t.ndim < 0 || (t.ndim != 0 && !t.shape))
         refuse_tensor(std::to_string(t.ndim) + " dimensions" + (t.ndim < 0 ? "" : ", but no shape"), where);
     std::vector<std::int64_t> extents(t.shape, t.shape + t.ndim);
@@ -94,9 +94,9 @@ private:
     return extents;
 }
 
-/// Returns the number of elements. Throws: misuse if their bytes overflow.
+/// Returns the number of elements. Throws: usage_error if their bytes overflow.
 [[nodiscard]] inline std::size_t count_of(std::vector<std::int64_t> const& extents, std::size_t size,
-                                          place where) {
+                                          source_location where) {
     for (std::int64_t const n : extents)
         if (n == 0) return 0;
     std::optional<std::size_t> bytes = size;
@@ -107,8 +107,9 @@ private:
     return *bytes / size;
 }
 
-/// Throws misuse unless elements are contiguous in row-major order; null strides mean that they are.
-inline void check_strides(dlpack::tensor const& t, std::vector<std::int64_t> const& extents, place where) {
+/// Throws usage_error unless elements are contiguous in row-major order; null strides mean that they are.
+inline void check_strides(dlpack::tensor const& t, std::vector<std::int64_t> const& extents,
+                          source_location where) {
     if (!t.strides) return;
     std::int64_t expected = 1;
     for (std::size_t i = extents.size(); i-- != 0;) {
@@ -121,9 +122,9 @@ inline void check_strides(dlpack::tensor const& t, std::vector<std::int64_t> con
     }
 }
 
-/// Returns the first element. Throws: misuse for a null address with elements, and for a misaligned one.
+/// Returns the first element. Throws: usage_error for a null address with elements, and for a misaligned one.
 template <class T>
-[[nodiscard]] T* data_of(dlpack::tensor const& t, std::size_t count, place where) {
+[[nodiscard]] T* data_of(dlpack::tensor const& t, std::size_t count, source_location where) {
     if (count == 0) return nullptr;
     auto const base = reinterpret_cast<std::uintptr_t>(t.data);
     if (base == 0) refuse_tensor("the address of " + std::to_string(count) + " elements is null", where);
@@ -140,8 +141,8 @@ template <class T>
 template <class T>
 class typed_tensor {
 public:
-    /// Throws: misuse, std::bad_alloc; the deleter has then been called.
-    typed_tensor(dlpack_owner&& from, place where) : owner_{std::move(from)} {
+    /// Throws: usage_error, std::bad_alloc; the deleter has then been called.
+    typed_tensor(dlpack_owner&& from, source_location where) : owner_{std::move(from)} {
         dlpack::tensor const& t = owner_.tensor(where);
         check_type(t.dtype, where);
         if (owner_.is_read_only() && !std::is_const_v<T>)
@@ -157,13 +158,13 @@ public:
           count_{std::exchange(other.count_, 0)},
           data_{std::exchange(other.data_, nullptr)} {}
 
-    [[nodiscard]] dlpack::device where(place from) const { return owner_.tensor(from).device; }
+    [[nodiscard]] dlpack::device where(source_location from) const { return owner_.tensor(from).device; }
     [[nodiscard]] std::vector<std::int64_t> const& extents() const noexcept { return extents_; }
     [[nodiscard]] std::size_t count() const noexcept { return count_; }
     [[nodiscard]] T* data() const noexcept { return data_; }
 
 private:
-    static void check_type(dlpack::data_type is, place where) {
+    static void check_type(dlpack::data_type is, source_location where) {
         constexpr dlpack::data_type wanted = dlpack_type_of<std::remove_const_t<T>>::value;
         if (!is_same_type(is, wanted))
             refuse_tensor("the element type is " + type_text(is) + ", not " + type_text(wanted), where);
@@ -187,7 +188,7 @@ namespace cuota::inline v0::inline CUOTA_VIEWS {
 /// elements. Throws: as device_buffer's leases. Threads: as device_buffer.
 /// Cost: no copy; leases as a device_buffer's. No budget is charged, since the producer owns the memory.
 template <class T>
-class foreign_buffer {
+class imported_buffer {
     static_assert(dlpack_element<std::remove_const_t<T>>,
                   "DLPack has no name for this type: see dlpack_type_of");
 
@@ -195,13 +196,13 @@ public:
     using value_type = std::remove_const_t<T>;  ///< without const
 
     /// Moves the tensor. `other` has no elements afterwards and calls no deleter.
-    foreign_buffer(foreign_buffer&& other) noexcept
+    imported_buffer(imported_buffer&& other) noexcept
         : tensor_{std::move(other.tensor_)},
           uses_{std::move(other.uses_)},
           home_{other.home_},
           producer_{other.producer_} {}
-    foreign_buffer& operator=(foreign_buffer&&) = delete;  // it could block on the old tensor; use a scope
-    ~foreign_buffer() {
+    imported_buffer& operator=(imported_buffer&&) = delete;  // it could block on the old tensor; use a scope
+    ~imported_buffer() {
         if (auto* const uses = uses_.take()) end(*uses);
     }
 
@@ -214,21 +215,22 @@ public:
     /// Stream on which the producer made it ready.
     [[nodiscard]] stream_ref home() const noexcept { return home_; }
 
-    /// Borrows the elements for work on s that reads them. Order: s waits for the home stream and earlier writers. Throws: misuse,
+    /// Borrows the elements for work on s that reads them. Order: s waits for the home stream and earlier writers. Throws: usage_error,
     /// cuda_error.
-    [[nodiscard]] lease<value_type const> read(stream_ref s, place where = place::here()) const {
+    [[nodiscard]] lease<value_type const> read(stream_ref s,
+                                               source_location where = source_location::current()) const {
         return {*this, s, where};
     }
     /// Borrows the elements for work on s that writes them. Order: s waits for the home stream and all earlier uses on other streams.
-    /// Throws: misuse, cuda_error.
-    [[nodiscard]] lease<value_type> write(stream_ref s,
-                                          place where = place::here()) requires(!std::is_const_v<T>) {
+    /// Throws: usage_error, cuda_error.
+    [[nodiscard]] lease<value_type> write(
+        stream_ref s, source_location where = source_location::current()) requires(!std::is_const_v<T>) {
         return {*this, s, where};
     }
 
     /// For from_dlpack.
-    foreign_buffer(detail::typed_tensor<T>&& from, stream_ref home,
-                   std::optional<stream_ref> producer) noexcept
+    imported_buffer(detail::typed_tensor<T>&& from, stream_ref home,
+                    std::optional<stream_ref> producer) noexcept
         : tensor_{std::move(from)}, home_{home} {
         if (producer) producer_.emplace(*producer);
     }
@@ -238,13 +240,13 @@ private:
     friend class lease;
 
     [[nodiscard]] T* data() const noexcept { return tensor_.data(); }
-    [[nodiscard]] detail::view_origin origin(place leased) const noexcept {
+    [[nodiscard]] detail::view_origin origin(source_location leased) const noexcept {
         return detail::view_origin::of_lease("DLPack tensor", leased);
     }
-    [[nodiscard]] detail::stream_uses& uses() const {
+    [[nodiscard]] detail::access_tracker& uses() const {
         return uses_.of([this] { return home(); });
     }
-    void end(detail::stream_uses& uses) noexcept {
+    void end(detail::access_tracker& uses) noexcept {
         if (detail::process_number::is_cuda_of_parent()) return;
         uses.end_at_home();
         if (producer_ && report_failure_of([this] { detail::order_after_work_of(*producer_, home()); }))
@@ -253,9 +255,9 @@ private:
     }
 
     detail::typed_tensor<T> tensor_;
-    mutable detail::buffer_uses uses_;
-    stream_share home_;
-    std::optional<stream_share> producer_;
+    mutable detail::buffer_access uses_;
+    shared_stream home_;
+    std::optional<shared_stream> producer_;
 };
 
 }  // namespace cuota::inline v0::inline CUOTA_VIEWS
@@ -265,7 +267,7 @@ namespace cuota::inline v0::inline CUOTA_DLPACK {
 /// Host memory that another library owns; see from_dlpack_on_host. The destructor calls the deleter once. Move-only; moved-from has no
 /// elements. Accesses by streams are not ordered. Throws: nothing. Threads: one at a time. Cost: no copy.
 template <class T>
-class foreign_host_buffer {
+class imported_host_buffer {
     static_assert(dlpack_element<std::remove_const_t<T>>,
                   "DLPack has no name for this type: see dlpack_type_of");
 
@@ -284,7 +286,7 @@ public:
     }
 
     /// For from_dlpack_on_host.
-    explicit foreign_host_buffer(detail::typed_tensor<T>&& from) noexcept : tensor_{std::move(from)} {}
+    explicit imported_host_buffer(detail::typed_tensor<T>&& from) noexcept : tensor_{std::move(from)} {}
 
 private:
     detail::typed_tensor<T> tensor_;
@@ -302,23 +304,23 @@ private:
 ///
 /// Cost:    copies the extents, not the elements; no host wait.
 /// Threads: any, one per tensor.
-/// Throws:  misuse for null, another major version, another type than T, memory neither of the stream's device nor managed, elements not
-///          contiguous in row-major order, a misaligned address; cuda_error, std::bad_alloc.
+/// Throws:  usage_error for null, another major version, another type than T, memory neither of the stream's device nor managed, elements
+///          not contiguous in row-major order, a misaligned address; cuda_error, std::bad_alloc.
 /// Example:
-///     auto const theirs = cuota::from_dlpack<float const>(tensor, stream);  // a managed_tensor*, of either structure
+///     auto const theirs = cuota::from_dlpack<float const>(tensor, stream);  // a managed_tensor_versioned*, of either structure
 ///     scale(theirs.read(stream), mine.write(stream), stream);
 template <class T, class Managed>
-[[nodiscard]] foreign_buffer<T> from_dlpack(Managed* tensor, stream_ref ready_on,
-                                            std::optional<stream_ref> producer = std::nullopt,
-                                            place where = place::here()) {
+[[nodiscard]] imported_buffer<T> from_dlpack(Managed* tensor, stream_ref ready_on,
+                                             std::optional<stream_ref> producer = std::nullopt,
+                                             source_location where = source_location::current()) {
     detail::typed_tensor<T> typed{detail::dlpack_owner{tensor}, where};
     dlpack::device const at = typed.where(where);
     device const wanted = ready_on.device();
-    auto const type = static_cast<dlpack::place_of>(at.device_type);
-    bool const is_here = type == dlpack::place_of::cuda_managed ||
-                         (type == dlpack::place_of::cuda && at.device_id == wanted.ordinal());
+    auto const type = static_cast<dlpack::device_type>(at.device_type);
+    bool const is_here = type == dlpack::device_type::cuda_managed ||
+                         (type == dlpack::device_type::cuda && at.device_id == wanted.ordinal());
     if (!is_here)
-        detail::refuse_tensor("in " + detail::place_text(at) + ", not on CUDA device " +
+        detail::refuse_tensor("in " + detail::device_text(at) + ", not on CUDA device " +
                                   std::to_string(wanted.ordinal()),
                               where);
     return {std::move(typed), ready_on, producer};
@@ -328,14 +330,15 @@ template <class T, class Managed>
 /// Example:
 ///     auto const table = cuota::from_dlpack_on_host<float const>(tensor);
 template <class T, class Managed>
-[[nodiscard]] foreign_host_buffer<T> from_dlpack_on_host(Managed* tensor, place where = place::here()) {
+[[nodiscard]] imported_host_buffer<T> from_dlpack_on_host(
+    Managed* tensor, source_location where = source_location::current()) {
     detail::typed_tensor<T> typed{detail::dlpack_owner{tensor}, where};
     dlpack::device const at = typed.where(where);
-    auto const type = static_cast<dlpack::place_of>(at.device_type);
-    if (type != dlpack::place_of::cpu && type != dlpack::place_of::cuda_host &&
-        type != dlpack::place_of::cuda_managed)
-        detail::refuse_tensor("in " + detail::place_text(at) + ", not in host memory", where);
-    return foreign_host_buffer<T>{std::move(typed)};
+    auto const type = static_cast<dlpack::device_type>(at.device_type);
+    if (type != dlpack::device_type::cpu && type != dlpack::device_type::cuda_host &&
+        type != dlpack::device_type::cuda_managed)
+        detail::refuse_tensor("in " + detail::device_text(at) + ", not in host memory", where);
+    return imported_host_buffer<T>{std::move(typed)};
 }
 
 }  // namespace cuota::inline v0::inline CUOTA_DLPACK

@@ -36,8 +36,8 @@ using version = ::DLPackVersion;
 using device = ::DLDevice;
 using data_type = ::DLDataType;
 using tensor = ::DLTensor;
-using managed_tensor = ::DLManagedTensorVersioned;
-using old_managed_tensor = ::DLManagedTensor;
+using managed_tensor_versioned = ::DLManagedTensorVersioned;
+using managed_tensor = ::DLManagedTensor;
 #else
 /// Version of the ABI, from 1.0; structures of one major version have the same layout.
 struct version {
@@ -46,12 +46,12 @@ struct version {
 };
 /// Location of memory.
 struct device {
-    std::int32_t device_type,  ///< a place_of
+    std::int32_t device_type,  ///< a device_type
         device_id;             ///< ordinal; 0 for host and managed memory
 };
 /// Type of an element.
 struct data_type {
-    std::uint8_t code,    ///< a kind_of
+    std::uint8_t code,    ///< a type_code
         bits;             ///< bits per lane
     std::uint16_t lanes;  ///< 1, except for vector types
 };
@@ -66,18 +66,18 @@ struct tensor {
     std::uint64_t byte_offset;  ///< from data to the first element, in bytes
 };
 /// A tensor with its deleter, from 1.0 on.
-struct managed_tensor {
-    dlpack::version version;                ///< ABI version of the producer
-    void* manager_ctx;                      ///< owned by the producer
-    void (*deleter)(managed_tensor* self);  ///< called once by the owner; null: nothing to do
-    std::uint64_t flags;                    ///< read_only, or 0
-    tensor dl_tensor;                       ///< the tensor
+struct managed_tensor_versioned {
+    dlpack::version version;                          ///< ABI version of the producer
+    void* manager_ctx;                                ///< owned by the producer
+    void (*deleter)(managed_tensor_versioned* self);  ///< called once by the owner; null: nothing to do
+    std::uint64_t flags;                              ///< read_only, or 0
+    tensor dl_tensor;                                 ///< the tensor
 };
 /// The same before 1.0, without version and flags.
-struct old_managed_tensor {
-    tensor dl_tensor;                           ///< the tensor
-    void* manager_ctx;                          ///< owned by the producer
-    void (*deleter)(old_managed_tensor* self);  ///< as above
+struct managed_tensor {
+    tensor dl_tensor;                       ///< the tensor
+    void* manager_ctx;                      ///< owned by the producer
+    void (*deleter)(managed_tensor* self);  ///< as above
 };
 #endif
 
@@ -86,7 +86,7 @@ inline constexpr std::uint32_t minor_version = 0;  ///< sufficient for the featu
 inline constexpr std::uint64_t read_only = 1;      ///< bit of flags
 
 /// DLPack's device type.
-enum class place_of : std::int32_t {
+enum class device_type : std::int32_t {
     cpu = 1,           ///< host
     cuda = 2,          ///< CUDA device
     cuda_host = 3,     ///< page-locked host memory
@@ -94,7 +94,7 @@ enum class place_of : std::int32_t {
 };
 
 /// DLPack's type code.
-enum class kind_of : std::uint8_t {
+enum class type_code : std::uint8_t {
     integer = 0,           ///< signed
     unsigned_integer = 1,  ///< unsigned
     real = 2,              ///< IEEE
@@ -108,13 +108,14 @@ static_assert(sizeof(void*) != 8 ||
               (sizeof(tensor) == 48 && offsetof(tensor, device) == 8 && offsetof(tensor, ndim) == 16 &&
                offsetof(tensor, dtype) == 20 && offsetof(tensor, shape) == 24 &&
                offsetof(tensor, strides) == 32 && offsetof(tensor, byte_offset) == 40));
+static_assert(sizeof(void*) != 8 || (sizeof(managed_tensor_versioned) == 80 &&
+                                     offsetof(managed_tensor_versioned, manager_ctx) == 8 &&
+                                     offsetof(managed_tensor_versioned, deleter) == 16 &&
+                                     offsetof(managed_tensor_versioned, flags) == 24 &&
+                                     offsetof(managed_tensor_versioned, dl_tensor) == 32));
 static_assert(sizeof(void*) != 8 ||
-              (sizeof(managed_tensor) == 80 && offsetof(managed_tensor, manager_ctx) == 8 &&
-               offsetof(managed_tensor, deleter) == 16 && offsetof(managed_tensor, flags) == 24 &&
-               offsetof(managed_tensor, dl_tensor) == 32));
-static_assert(sizeof(void*) != 8 ||
-              (sizeof(old_managed_tensor) == 64 && offsetof(old_managed_tensor, manager_ctx) == 48 &&
-               offsetof(old_managed_tensor, deleter) == 56));
+              (sizeof(managed_tensor) == 64 && offsetof(managed_tensor, manager_ctx) == 48 &&
+               offsetof(managed_tensor, deleter) == 56));
 
 }  // namespace dlpack
 
@@ -127,10 +128,10 @@ template <class T>
     requires std::is_arithmetic_v<T>
 struct dlpack_type_of<T> {
     /// Type code of T.
-    static constexpr dlpack::kind_of kind = std::same_as<T, bool>    ? dlpack::kind_of::boolean
-                                            : std::floating_point<T> ? dlpack::kind_of::real
-                                            : std::is_signed_v<T>    ? dlpack::kind_of::integer
-                                                                     : dlpack::kind_of::unsigned_integer;
+    static constexpr dlpack::type_code kind = std::same_as<T, bool>    ? dlpack::type_code::boolean
+                                              : std::floating_point<T> ? dlpack::type_code::real
+                                              : std::is_signed_v<T>    ? dlpack::type_code::integer
+                                                                       : dlpack::type_code::unsigned_integer;
     static_assert(!std::same_as<T, long double>, "DLPack has no name for it");
     /// A single lane.
     static constexpr dlpack::data_type value{static_cast<std::uint8_t>(kind), 8 * sizeof(T), 1};
@@ -142,20 +143,20 @@ struct dlpack_type_of<std::byte> : dlpack_type_of<std::uint8_t> {};
 template <>
 struct dlpack_type_of<half> {
     /// A single lane.
-    static constexpr dlpack::data_type value{static_cast<std::uint8_t>(dlpack::kind_of::real), 16, 1};
+    static constexpr dlpack::data_type value{static_cast<std::uint8_t>(dlpack::type_code::real), 16, 1};
 };
 /// Bfloat, 16 bits.
 template <>
 struct dlpack_type_of<bfloat16> {
     /// A single lane.
-    static constexpr dlpack::data_type value{static_cast<std::uint8_t>(dlpack::kind_of::bfloat), 16, 1};
+    static constexpr dlpack::data_type value{static_cast<std::uint8_t>(dlpack::type_code::bfloat), 16, 1};
 };
 /// Complex, 64 or 128 bits.
 template <class T>
     requires(std::same_as<T, float> || std::same_as<T, double>)
 struct dlpack_type_of<std::complex<T>> {
     /// A single lane of both parts.
-    static constexpr dlpack::data_type value{static_cast<std::uint8_t>(dlpack::kind_of::complex),
+    static constexpr dlpack::data_type value{static_cast<std::uint8_t>(dlpack::type_code::complex),
                                              16 * sizeof(T), 1};
 };
 
@@ -182,12 +183,12 @@ namespace cuota::inline v0::detail::inline CUOTA_DLPACK {
 }
 
 /// Returns "CUDA device 1", "host memory", "pinned host memory", "managed memory" or "device type 10".
-[[nodiscard]] inline std::string place_text(dlpack::device where) {
-    switch (static_cast<dlpack::place_of>(where.device_type)) {
-        case dlpack::place_of::cpu: return "host memory";
-        case dlpack::place_of::cuda: return "CUDA device " + std::to_string(where.device_id);
-        case dlpack::place_of::cuda_host: return "pinned host memory";
-        case dlpack::place_of::cuda_managed: return "managed memory";
+[[nodiscard]] inline std::string device_text(dlpack::device where) {
+    switch (static_cast<dlpack::device_type>(where.device_type)) {
+        case dlpack::device_type::cpu: return "host memory";
+        case dlpack::device_type::cuda: return "CUDA device " + std::to_string(where.device_id);
+        case dlpack::device_type::cuda_host: return "pinned host memory";
+        case dlpack::device_type::cuda_managed: return "managed memory";
     }
     return "device type " + std::to_string(static_cast<std::int32_t>(where.device_type));
 }

@@ -29,129 +29,129 @@ namespace cuota::inline v0 {
 /// The ranks of a communicator (a process group).
 ///
 ///     MPI_Init_thread(&argc, &argv, MPI_THREAD_FUNNELED, &level);
-///     mpi_ranks const group{MPI_COMM_WORLD, 2min};
-///     batch_loader loader{source, {.batch = 64, .seed = 1, .part = group.part()}};  // this rank's share of each step
-///     agreement ranks = group.join();
+///     mpi_group const group{MPI_COMM_WORLD, 2min};
+///     batch_loader loader{dataset, {.batch_size = 64, .seed = 1, .shard = group.shard()}};  // this rank's share of each step
+///     rank_consensus ranks = group.join();
 ///     std::size_t const batch = find_batch_size(step, {.largest = 600, .ranks = &ranks}).batch;
 ///
-/// A waiting rank throws rank_gone if another rank leaves (its agreement is destroyed, by an exception or not), if a third rank reports it
-/// as lost, or if it does not arrive within the deadline after the waiting rank's arrival, for example because it was killed or stopped. A
-/// lost rank stays lost: each later question names it. The deadline must exceed the largest skew between ranks, such as the longest step or
-/// a first run, with a good margin.
+/// A waiting rank throws rank_lost_error if another rank leaves (its rank_consensus is destroyed, by an exception or not), if a third rank
+/// reports it as lost, or if it does not arrive within the deadline after the waiting rank's arrival, for example because it was killed or
+/// stopped. A lost rank stays lost: each later call names it. The deadline must exceed the largest skew between ranks, such as the longest
+/// step or a first run, with a good margin.
 ///
-/// After rank_gone, MPI_Finalize may wait for the lost rank: call MPI_Abort, with which mpirun ends all processes, stopped ones included.
-/// Memory that MPI may still write to stays allocated until the process ends. Messages use a duplicate of the communicator, which only
-/// close() frees: make few groups. Copies refer to the same group.
+/// After rank_lost_error, MPI_Finalize may wait for the lost rank: call MPI_Abort, with which mpirun ends all processes, stopped ones
+/// included. Memory that MPI may still write to stays allocated until the process ends. Messages use a duplicate of the communicator, which
+/// only close() frees: make few groups. Copies refer to the same group.
 /// Threads: one at a time, and below MPI_THREAD_SERIALIZED only the one that initialized MPI; this is checked. Pending operations progress
 ///          only during calls of its functions, as usual for MPI.
-/// Cost:    a message to and from each other rank per question.
-/// Throws:  as stated; rank_gone; mpi_error; misuse in a forked child, where destructors make no call of MPI.
+/// Cost:    a message to and from each other rank per call.
+/// Throws:  as stated; rank_lost_error; mpi_error; usage_error in a forked child, where destructors make no call of MPI.
 /// Example: examples/train_ranks.cpp
-class mpi_ranks {
+class mpi_group {
 public:
-    /// Collective over all ranks of `of`. Throws: misuse if MPI is not running or was initialized for a single thread, on a thread that may
-    /// not call MPI, and for a deadline that is not positive; mpi_error, also if some ranks do not arrive in time (MPI does not report
-    /// which). Errors on `of` itself go to its error handler.
-    explicit mpi_ranks(MPI_Comm of, std::chrono::nanoseconds deadline = std::chrono::minutes{10},
-                       place where = place::here()) {
+    /// Collective over all ranks of `of`. Throws: usage_error if MPI is not running or was initialized for a single thread, on a thread
+    /// that may not call MPI, and for a deadline that is not positive; mpi_error, also if some ranks do not arrive in time (MPI does not
+    /// report which). Errors on `of` itself go to its error handler.
+    explicit mpi_group(MPI_Comm of, std::chrono::nanoseconds deadline = std::chrono::minutes{10},
+                       source_location where = source_location::current()) {
         if (deadline <= std::chrono::nanoseconds::zero())
-            detail::throw_misuse(where, "mpi_ranks: the deadline must be positive");
-        line_ = std::make_shared<detail::mpi_line>(of, deadline, where);
+            detail::throw_usage_error(where, "mpi_group: the deadline must be positive");
+        line_ = std::make_shared<detail::mpi_channel>(of, deadline, where);
         has_joined_ = std::make_shared<bool>(false);
     }
     /// Refers to the same group. A move copies, so a moved-from handle stays valid.
-    mpi_ranks(mpi_ranks const&) noexcept = default;
-    mpi_ranks& operator=(mpi_ranks const&) noexcept = default;  ///< refers to the same group
-    ~mpi_ranks() = default;
+    mpi_group(mpi_group const&) noexcept = default;
+    mpi_group& operator=(mpi_group const&) noexcept = default;  ///< refers to the same group
+    ~mpi_group() = default;
 
     [[nodiscard]] std::size_t rank() const noexcept { return line_->rank(); }    ///< this rank, from 0
     [[nodiscard]] std::size_t ranks() const noexcept { return line_->ranks(); }  ///< number of ranks
-    /// Returns this rank's share of each batch, for loader_options::part.
-    [[nodiscard]] shard part() const noexcept { return {rank(), ranks()}; }
+    /// Returns this rank's share of each batch, for loader_options::shard.
+    [[nodiscard]] cuota::shard shard() const noexcept { return {rank(), ranks()}; }
 
-    /// Returns this rank's agreement. Throws: misuse if it has joined before.
-    [[nodiscard]] agreement join(place where = place::here()) const {
-        rank_link link{rank(), ranks(), {}, {}};
-        link.gather = [line = line_](std::span<std::uint64_t const> mine, std::span<std::uint64_t> all) {
-            line->gather(mine, all);
-        };
-        link.leave = [line = line_](std::string const& why) { line->leave(why); };
+    /// Returns this rank's rank_consensus. Throws: usage_error if it has joined before.
+    [[nodiscard]] rank_consensus join(source_location where = source_location::current()) const {
+        rank_transport transport{rank(), ranks(), {}, {}};
+        transport.all_gather = [line = line_](std::span<std::uint64_t const> mine,
+                                              std::span<std::uint64_t> all) { line->all_gather(mine, all); };
+        transport.leave = [line = line_](std::string const& why) { line->leave(why); };
         if (std::exchange(*has_joined_, true))
-            detail::throw_misuse(where, "mpi_ranks: rank {} has joined already", {detail::as_count(rank())});
-        return agreement{std::move(link), where};
+            detail::throw_usage_error(where, "mpi_group: rank {} has joined already",
+                                      {detail::as_count(rank())});
+        return rank_consensus{std::move(transport), where};
     }
 
-    /// Collective, if nothing has failed: waits until all ranks have called it, and frees the communicator. All agreements and sums must
-    /// have finished. Throws: rank_gone; misuse if already closed.
+    /// Collective, if nothing has failed: waits until all ranks have called it, and frees the communicator. All rank_consensus objects and
+    /// reductions must have finished. Throws: rank_lost_error; usage_error if already closed.
     void close() const { line_->close(); }
 
 private:
-    friend class mpi_sums;
-    std::shared_ptr<detail::mpi_line> line_;
+    friend class mpi_all_reduce;
+    std::shared_ptr<detail::mpi_channel> line_;
     std::shared_ptr<bool> has_joined_;
 };
 
-/// Sums over the ranks of a group in host memory: a reduce_link (all-reduce backend) for gradient_buckets.
+/// Sums over the ranks of a group in host memory: an all_reduce_backend for gradient_buckets.
 ///
 /// Results are bitwise equal on all ranks: one rank adds up each element, in the order of ranks, and sends it to the others. They depend on
 /// the number of ranks only, not on the arrival of messages or MPI's settings. Move-only.
-/// Threads: as mpi_ranks.
-/// Throws:  rank_gone, naming the rank whose part or sums do not arrive within the deadline; mpi_error.
+/// Threads: as mpi_group.
+/// Throws:  rank_lost_error, naming the rank whose part or sums do not arrive within the deadline; mpi_error.
 /// Cost:    per sum, nearly twice its elements sent and received, in two messages to and from each other rank.
 /// Example: examples/train_ranks.cpp
-class mpi_sums {
+class mpi_all_reduce {
 public:
     static constexpr bool on_device = false;  ///< sums on the host
 
     /// Any number of objects may use one group.
-    explicit mpi_sums(mpi_ranks const& of) : line_{of.line_} {}
-    mpi_sums(mpi_sums&&) noexcept = default;             ///< any use of `other` is misuse afterwards
-    mpi_sums& operator=(mpi_sums&&) noexcept = default;  ///< its own sums must have finished
-    mpi_sums(mpi_sums const&) = delete;                  // copies would number the same sums
-    mpi_sums& operator=(mpi_sums const&) = delete;
+    explicit mpi_all_reduce(mpi_group const& of) : line_{of.line_} {}
+    mpi_all_reduce(mpi_all_reduce&&) noexcept = default;  ///< any use of `other` is misuse afterwards
+    mpi_all_reduce& operator=(mpi_all_reduce&&) noexcept = default;  ///< its own sums must have finished
+    mpi_all_reduce(mpi_all_reduce const&) = delete;                  // copies would number the same sums
+    mpi_all_reduce& operator=(mpi_all_reduce const&) = delete;
 
     [[nodiscard]] std::size_t ranks() const { return line().ranks(); }  ///< of the group
     /// Returns the additional floats that a sum of `count` elements needs.
     [[nodiscard]] std::size_t scratch(std::size_t count) const {
-        return detail::mpi_sum::scratch(count, ranks());
+        return detail::mpi_reduction::scratch(count, ranks());
     }
     /// Starts an in-place sum over all ranks and returns its number. All ranks must start the same sums in the same order. The memory must
     /// not be accessed until the sum has finished; `owner` is kept until then, if necessary forever.
-    std::uint64_t begin(std::span<float> elements, std::span<float> scratch_memory,
+    std::uint64_t start(std::span<float> elements, std::span<float> scratch_memory,
                         std::shared_ptr<void const> owner, stream_ref) {
         line().check_open();
         if (elements.size() > INT_MAX || scratch_memory.size() < scratch(elements.size()))
-            detail::throw_misuse(
-                "mpi_sums: cannot sum {} floats with a scratch of {} floats",
+            detail::throw_usage_error(
+                "mpi_all_reduce: cannot sum {} floats with a scratch of {} floats",
                 {detail::as_count(elements.size()), detail::as_count(scratch_memory.size())});
         line_->listen();
         open_.emplace_back(line_, begun_, elements, scratch_memory, std::move(owner));
         return begun_++;
     }
     /// Makes progress on all sums; returns whether that one has finished.
-    [[nodiscard]] bool is_over(std::uint64_t number) {
+    [[nodiscard]] bool test(std::uint64_t number) {
         (void)line();
         detail::mpi_check_thread();
-        for (detail::mpi_sum& each : open_) (void)each.is_over();
-        while (!open_.empty() && open_.front().is_over()) open_.pop_front();
+        for (detail::mpi_reduction& each : open_) (void)each.test();
+        while (!open_.empty() && open_.front().test()) open_.pop_front();
         return number < begun_ - open_.size();
     }
-    /// Throws: rank_gone if a rank is lost or the first sum is late.
+    /// Throws: rank_lost_error if a rank is lost or the first sum is late.
     void check() {
         line().listen();
-        if (!open_.empty() && detail::mpi_line::clock::now() >= open_.front().end() &&
-            !is_over(begun_ - open_.size()))
-            line_->give_up(open_.front().missing(), "did not contribute to a sum before the deadline");
+        if (!open_.empty() && detail::mpi_channel::clock::now() >= open_.front().end() &&
+            !test(begun_ - open_.size()))
+            line_->give_up(open_.front().missing_rank(), "did not contribute to a sum before the deadline");
     }
 
 private:
-    [[nodiscard]] detail::mpi_line& line() const {
-        if (!line_) detail::throw_misuse("mpi_sums were used after they were moved from");
+    [[nodiscard]] detail::mpi_channel& line() const {
+        if (!line_) detail::throw_usage_error("mpi_all_reduce were used after they were moved from");
         return *line_;
     }
 
-    std::shared_ptr<detail::mpi_line> line_;
-    std::deque<detail::mpi_sum> open_{};
+    std::shared_ptr<detail::mpi_channel> line_;
+    std::deque<detail::mpi_reduction> open_{};
     std::uint64_t begun_ = 0;
 };
 

@@ -32,7 +32,7 @@ namespace cuota::inline v0 {
 class CUOTA_PROCESS_TYPE mpi_error : public std::runtime_error {
 public:
     /// `call` is the MPI function, `why` MPI's text for the code.
-    mpi_error(int code, std::string const& call, std::string const& why, place where = {})
+    mpi_error(int code, std::string const& call, std::string const& why, source_location where = {})
         : std::runtime_error{"cuota::mpi_error: " + call + " failed: " + why + suffix(where)},
           code_{code},
           call_{std::make_shared<std::string const>(call)} {}
@@ -41,9 +41,9 @@ public:
     [[nodiscard]] std::string const& call() const noexcept { return *call_; }  ///< name of the function
 
 private:
-    static std::string suffix(place where) {
-        std::string const place = place_text(where);
-        return place.empty() ? "" : " (" + place + ')';
+    static std::string suffix(source_location where) {
+        std::string const location = source_location_text(where);
+        return location.empty() ? "" : " (" + location + ')';
     }
     int code_;
     std::shared_ptr<std::string const> call_;
@@ -59,52 +59,53 @@ namespace detail {
 }
 
 /// Throws mpi_error unless the call succeeded, for communicators with MPI_ERRORS_RETURN.
-inline void mpi_check(int code, char const* call, place where = {}) {
+inline void mpi_check(int code, char const* call, source_location where = {}) {
     if (code != MPI_SUCCESS) throw mpi_error{code, call, mpi_text(code), where};
 }
 
-[[nodiscard]] inline bool mpi_is_over() noexcept {
+[[nodiscard]] inline bool mpi_is_finalized() noexcept {
     int is_over = 0;
     return MPI_Finalized(&is_over) != MPI_SUCCESS || is_over != 0;
 }
 
-/// Throws: misuse in a forked child of the process that first used MPI by cuota: MPI takes its calls for the parent's, and other
+/// Throws: usage_error in a forked child of the process that first used MPI by cuota: MPI takes its calls for the parent's, and other
 /// threads may have held MPI's locks at the fork.
 CUOTA_PROCESS_STATE inline void mpi_check_process() {
     static process_mark const first;
     if (first.is_of_parent()) throw_forked();
 }
 
-/// Throws: misuse if MPI is not running, or was initialized for a single thread: programs that use CUDA have several.
-inline void mpi_check_running(place where) {
+/// Throws: usage_error if MPI is not running, or was initialized for a single thread: programs that use CUDA have several.
+inline void mpi_check_running(source_location where) {
     mpi_check_process();
     int is_running = 0;
     mpi_check(MPI_Initialized(&is_running), "MPI_Initialized", where);
-    if (is_running == 0 || mpi_is_over())
-        throw misuse{is_running == 0 ? "MPI was used before MPI_Init_thread"
-                                     : "MPI was used after MPI_Finalize",
-                     where};
+    if (is_running == 0 || mpi_is_finalized())
+        throw usage_error{is_running == 0 ? "MPI was used before MPI_Init_thread"
+                                          : "MPI was used after MPI_Finalize",
+                          where};
     int level = MPI_THREAD_SINGLE;
     mpi_check(MPI_Query_thread(&level), "MPI_Query_thread", where);
     if (level == MPI_THREAD_SINGLE)
-        throw_misuse(where,
-                     "MPI was initialised with MPI_THREAD_SINGLE; cuota needs MPI_THREAD_FUNNELED or higher "
-                     "(MPI_Init_thread)");
+        throw_usage_error(
+            where, "MPI was initialised with MPI_THREAD_SINGLE; cuota needs MPI_THREAD_FUNNELED or higher "
+                   "(MPI_Init_thread)");
 }
 
-/// Throws: misuse in a forked child, and on a thread that may not call MPI: below MPI_THREAD_SERIALIZED, any but the one that initialized
-/// it.
-inline void mpi_check_thread(place where = {}) {
+/// Throws: usage_error in a forked child, and on a thread that may not call MPI: below MPI_THREAD_SERIALIZED, any but the one that
+/// initialized it.
+inline void mpi_check_thread(source_location where = {}) {
     mpi_check_process();
-    if (mpi_is_over()) throw_misuse(where, "MPI was used after MPI_Finalize");
+    if (mpi_is_finalized()) throw_usage_error(where, "MPI was used after MPI_Finalize");
     int level = MPI_THREAD_SINGLE;
     int is_main = 0;
     mpi_check(MPI_Query_thread(&level), "MPI_Query_thread", where);
     if (level >= MPI_THREAD_SERIALIZED) return;
     mpi_check(MPI_Is_thread_main(&is_main), "MPI_Is_thread_main", where);
     if (is_main == 0)
-        throw_misuse(where, "MPI was called on a thread other than the one that initialised it, which "
-                            "MPI_THREAD_FUNNELED does not allow; initialise it with MPI_THREAD_SERIALIZED");
+        throw_usage_error(where,
+                          "MPI was called on a thread other than the one that initialised it, which "
+                          "MPI_THREAD_FUNNELED does not allow; initialise it with MPI_THREAD_SERIALIZED");
 }
 
 /// Pending operations and the memory that MPI accesses for them.

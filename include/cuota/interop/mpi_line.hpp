@@ -30,11 +30,11 @@ namespace cuota::inline v0::detail {
 ///
 /// A leaving rank sends all others a notice with its numbers of rounds and sums, so that rounds in which it took part still complete for
 /// ranks that have yet to receive messages. Messages between two ranks arrive in the order of sending.
-class mpi_line {
+class mpi_channel {
 public:
     using clock = std::chrono::steady_clock;
 
-    mpi_line(MPI_Comm of, std::chrono::nanoseconds deadline, place where)
+    mpi_channel(MPI_Comm of, std::chrono::nanoseconds deadline, source_location where)
         : deadline_{std::min(deadline, std::chrono::nanoseconds{std::chrono::hours{24 * 365}})} {
         mpi_check_running(where);
         mpi_check_thread(where);
@@ -46,10 +46,10 @@ public:
         peers_.resize(static_cast<std::size_t>(size));
         duplicate(of, where);
     }
-    mpi_line(mpi_line const&) = delete;
-    mpi_line& operator=(mpi_line const&) = delete;
+    mpi_channel(mpi_channel const&) = delete;
+    mpi_channel& operator=(mpi_channel const&) = delete;
     // Does not free the communicator, which is collective and could block: close() does.
-    ~mpi_line() = default;
+    ~mpi_channel() = default;
 
     [[nodiscard]] std::size_t rank() const noexcept { return rank_; }
     [[nodiscard]] std::size_t ranks() const noexcept { return peers_.size(); }
@@ -58,8 +58,8 @@ public:
     [[nodiscard]] bool is_gone() const noexcept { return gone_.has_value(); }
     [[nodiscard]] bool is_closed() const noexcept { return is_closed_; }
 
-    /// All-gather. Throws: rank_gone; misuse if ranks send different numbers of words, or after close().
-    void gather(std::span<std::uint64_t const> mine, std::span<std::uint64_t> all) {
+    /// All-gather. Throws: rank_lost_error; usage_error if ranks send different numbers of words, or after close().
+    void all_gather(std::span<std::uint64_t const> mine, std::span<std::uint64_t> all) {
         check_open();
         say(words_of(mine));
         wait_for_each("timed out", [](peer const& p) { return !p.said.empty(); });
@@ -70,8 +70,8 @@ public:
         ++rounds_;  // all have arrived, whatever they sent
         for (std::size_t r = 0; r != ranks(); ++r) {
             if (heard[r].size() != mine.size())
-                throw_misuse(
-                    "mpi_ranks: rank {} sent {} words, rank {} sent {}; all ranks must make the same calls",
+                throw_usage_error(
+                    "mpi_group: rank {} sent {} words, rank {} sent {}; all ranks must make the same calls",
                     {as_count(r), as_count(heard[r].size()), as_count(rank_), as_count(mine.size())});
             std::ranges::copy(heard[r], all.begin() + static_cast<std::ptrdiff_t>(r * mine.size()));
         }
@@ -87,7 +87,7 @@ public:
         });
     }
 
-    /// Collective; nothing is received afterwards. Throws: rank_gone, also for a rank that has closed but does not receive earlier
+    /// Collective; nothing is received afterwards. Throws: rank_lost_error, also for a rank that has closed but does not receive earlier
     /// messages.
     void close() {
         check_open();
@@ -97,19 +97,19 @@ public:
         wait_for_each("did not close the group before the deadline",
                       [](peer const& p) { return p.has_closed; });
         auto const end = clock::now() + deadline_;
-        for (poll_pause pause; !are_sent(); pause())
+        for (backoff pause; !are_sent(); pause())
             if (clock::now() >= end)
                 give_up(first_unreached(), "did not receive its messages before the deadline");
         is_closed_ = true;
         mpi_check(MPI_Comm_free(line_.get()), "MPI_Comm_free");
     }
 
-    /// Throws: misuse on a thread that may not call MPI, and after close().
+    /// Throws: usage_error on a thread that may not call MPI, and after close().
     void check_open() const {
         mpi_check_thread();
-        if (is_closed_ || is_closing_) throw_misuse("mpi_ranks: a group was used after it was closed");
+        if (is_closed_ || is_closing_) throw_usage_error("mpi_group: a group was used after it was closed");
     }
-    /// Receives all pending messages and makes progress. Throws: rank_gone if a rank is lost that this one still needs.
+    /// Receives all pending messages and makes progress. Throws: rank_lost_error if a rank is lost that this one still needs.
     void listen() {
         mpi_check_thread();
         while (receive_one()) {}
@@ -119,25 +119,25 @@ public:
                 note_gone(n->gone);
         throw_if_gone();
     }
-    /// Notifies the other ranks that this one no longer waits for `missing`. Throws: rank_gone, always.
+    /// Notifies the other ranks that this one no longer waits for `missing`. Throws: rank_lost_error, always.
     [[noreturn]] void give_up(std::size_t missing, std::string const& why) {
         note_gone({missing, why + ", after " + count_text(rounds_) + (rounds_ == 1 ? " round" : " rounds")});
         report_failure_of([&] { say(notice_of(*gone_, false)); });
-        throw rank_gone{gone_->rank, ranks(), gone_->why};
+        throw rank_lost_error{gone_->rank, ranks(), gone_->why};
     }
     void throw_if_gone() const {
-        if (gone_) throw rank_gone{gone_->rank, ranks(), gone_->why};
+        if (gone_) throw rank_lost_error{gone_->rank, ranks(), gone_->why};
     }
     /// Counts a sum that has finished here.
     void count_sum() noexcept { ++sums_; }
 
 private:
-    struct absence {
+    struct rank_failure {
         std::size_t rank = 0;
         std::string why{};
     };
     struct notice {
-        absence gone{};
+        rank_failure gone{};
         std::uint64_t rounds = 0;  // of the sender
         std::uint64_t sums = 0;
     };
@@ -162,7 +162,7 @@ private:
         made.insert(made.end(), mine.begin(), mine.end());
         return made;
     }
-    [[nodiscard]] std::vector<std::uint64_t> notice_of(absence const& gone, bool is_last) const {
+    [[nodiscard]] std::vector<std::uint64_t> notice_of(rank_failure const& gone, bool is_last) const {
         std::size_t const length = std::min(gone.why.size(), longest_text);
         std::vector<std::uint64_t> made{is_last ? is_last_notice : is_notice, gone.rank, rounds_, sums_,
                                         length};
@@ -234,7 +234,7 @@ private:
     template <class HasCome>
     void wait_for_each(std::string const& why_not, HasCome has_come) {
         auto const end = clock::now() + deadline_;
-        for (poll_pause pause;; pause()) {
+        for (backoff pause;; pause()) {
             listen();
             auto const missing = first_without(has_come);
             if (missing == ranks()) return;
@@ -247,21 +247,21 @@ private:
         while (r != ranks() && (r == rank_ || has_come(peers_[r]))) ++r;
         return r;
     }
-    void note_gone(absence const& gone) {
+    void note_gone(rank_failure const& gone) {
         if (!gone_) gone_ = gone;
     }
     // MPI_Comm_dup would block on a rank that never arrives. The result's memory lives as long as MPI may write it.
-    void duplicate(MPI_Comm of, place where) {
+    void duplicate(MPI_Comm of, source_location where) {
         mpi_operations made{new mpi_requests};
         made->memory.push_back(line_);
         made->all.push_back(MPI_REQUEST_NULL);
         mpi_check(MPI_Comm_idup(of, line_.get(), made->all.data()), "MPI_Comm_idup", where);
         auto const end = clock::now() + deadline_;
-        for (poll_pause pause; !made->are_over(); pause())
+        for (backoff pause; !made->are_over(); pause())
             if (clock::now() >= end)
                 throw mpi_error{MPI_ERR_PENDING, "MPI_Comm_idup",
                                 "timed out: at least one of " + count_text(ranks()) +
-                                    " ranks did not construct its mpi_ranks",
+                                    " ranks did not construct its mpi_group",
                                 where};
         mpi_check(MPI_Comm_set_errhandler(*line_, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler", where);
     }
@@ -273,7 +273,7 @@ private:
     std::list<mpi_operations> sends_{};
     std::uint64_t rounds_ = 0;
     std::uint64_t sums_ = 0;
-    std::optional<absence> gone_{};  // the first one
+    std::optional<rank_failure> gone_{};  // the first one
     bool has_left_ = false;
     bool is_closing_ = false;
     bool is_closed_ = false;

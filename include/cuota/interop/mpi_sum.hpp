@@ -22,11 +22,11 @@ namespace cuota::inline v0::detail {
 ///
 /// Each element is added up by one rank in the order of ranks, (first + second) + third, so all ranks and all runs have the same bits. A
 /// rank sends and receives 2 (n - 1) / n of the elements, in 2 (n - 1) messages each way.
-class mpi_sum {
+class mpi_reduction {
 public:
-    /// `scratch` holds this rank's part from all others: mpi_sum::scratch floats. Throws: rank_gone, mpi_error.
-    mpi_sum(std::shared_ptr<mpi_line> line, std::uint64_t number, std::span<float> elements,
-            std::span<float> scratch, std::shared_ptr<void const> owner)
+    /// `scratch` holds this rank's part from all others: mpi_reduction::scratch floats. Throws: rank_lost_error, mpi_error.
+    mpi_reduction(std::shared_ptr<mpi_channel> line, std::uint64_t number, std::span<float> elements,
+                  std::span<float> scratch, std::shared_ptr<void const> owner)
         : line_{std::move(line)}, elements_{elements}, scratch_{scratch}, owner_{std::move(owner)} {
         // Tags distinguish concurrent sums.
         tag_ = 1 + 2 * static_cast<int>(number % 8192);
@@ -35,16 +35,16 @@ public:
         for_each_other([this](std::size_t r) { receive(*receives_, r, from(r), tag_); });
         for_each_other([this](std::size_t r) { send(*sends_, r, part(r), tag_); });
     }
-    mpi_sum(mpi_sum const&) = delete;
-    mpi_sum& operator=(mpi_sum const&) = delete;
-    ~mpi_sum() = default;
+    mpi_reduction(mpi_reduction const&) = delete;
+    mpi_reduction& operator=(mpi_reduction const&) = delete;
+    ~mpi_reduction() = default;
 
     [[nodiscard]] static std::size_t scratch(std::size_t count, std::size_t ranks) noexcept {
         return ranks < 2 ? 0 : (ranks - 1) * (count / ranks + 1);
     }
 
     /// Makes progress; returns whether the elements are the sums and MPI no longer accesses them.
-    [[nodiscard]] bool is_over() {
+    [[nodiscard]] bool test() {
         if (is_over_) return true;
         if (!has_added_) {
             bool const all_here = receives_->are_over();
@@ -60,11 +60,11 @@ public:
     }
     /// Deadline of the sum. Another rank sends sums only after waiting for its missing parts, so the wait for sums has twice the time: the
     /// missing rank is named, not one that waits for it.
-    [[nodiscard]] mpi_line::clock::time_point end() const noexcept {
+    [[nodiscard]] mpi_channel::clock::time_point end() const noexcept {
         return begun_ + (has_added_ ? 2 : 1) * line_->deadline();
     }
     /// Returns the first rank with a pending message; ranks() if none.
-    [[nodiscard]] std::size_t missing() const noexcept {
+    [[nodiscard]] std::size_t missing_rank() const noexcept {
         for (auto const* list : {receives_.get(), sends_.get()})
             for (std::size_t r = 0; r != line_->ranks(); ++r)
                 if (list && list->all[r] != MPI_REQUEST_NULL) return r;
@@ -124,11 +124,11 @@ private:
         for_each_other([&](std::size_t r) { send(*sends_, r, mine, tag_ + 1); });
     }
 
-    std::shared_ptr<mpi_line> line_;
+    std::shared_ptr<mpi_channel> line_;
     std::span<float> elements_, scratch_;
     std::shared_ptr<void const> owner_;
     int tag_ = 0;
-    mpi_line::clock::time_point begun_ = mpi_line::clock::now();
+    mpi_channel::clock::time_point begun_ = mpi_channel::clock::now();
     mpi_operations receives_{}, sends_{};
     bool has_added_ = false;
     bool is_over_ = false;

@@ -35,7 +35,7 @@ namespace cuota::inline v0 {
 class CUOTA_PROCESS_TYPE nccl_error : public std::runtime_error {
 public:
     /// `call` is the NCCL function, `why` NCCL's text for the code.
-    nccl_error(ncclResult_t code, std::string const& call, std::string const& why, place where = {})
+    nccl_error(ncclResult_t code, std::string const& call, std::string const& why, source_location where = {})
         : std::runtime_error{"cuota::nccl_error: " + call + " failed: " + why + suffix(where)},
           code_{code},
           call_{std::make_shared<std::string const>(call)} {}
@@ -45,9 +45,9 @@ public:
     [[nodiscard]] std::string const& call() const noexcept { return *call_; }  ///< name of the function
 
 private:
-    static std::string suffix(place where) {
-        std::string const place = place_text(where);
-        return place.empty() ? "" : " (" + place + ')';
+    static std::string suffix(source_location where) {
+        std::string const location = source_location_text(where);
+        return location.empty() ? "" : " (" + location + ')';
     }
     ncclResult_t code_;
     std::shared_ptr<std::string const> call_;
@@ -56,7 +56,7 @@ private:
 namespace detail {
 
 [[nodiscard]] inline nccl_error nccl_error_of(ncclResult_t code, char const* call, ncclComm_t comm,
-                                              place where) {
+                                              source_location where) {
     std::string why = ncclGetErrorString(code);
     char const* const more = comm ? ncclGetLastError(comm) : nullptr;
     if (more && *more != '\0') why += std::string{": "} + more;
@@ -68,7 +68,7 @@ class nccl_communicator {
 public:
     using clock = std::chrono::steady_clock;
 
-    nccl_communicator(agreement& ranks, std::chrono::nanoseconds deadline, place where)
+    nccl_communicator(rank_consensus& ranks, std::chrono::nanoseconds deadline, source_location where)
         : deadline_{deadline}, rank_{ranks.rank()}, ranks_{ranks.ranks()} {
         process_number::note_cuda();
         check_process();
@@ -100,7 +100,7 @@ public:
     }
 
     [[nodiscard]] ncclComm_t get() const noexcept { return comm_; }
-    /// Throws: misuse in a forked child of a process that used CUDA.
+    /// Throws: usage_error in a forked child of a process that used CUDA.
     static void check_process() {
         if (process_number::is_cuda_of_parent()) throw_forked();
     }
@@ -114,16 +114,16 @@ public:
         if (ncclComm_t const lost = std::exchange(comm_, nullptr)) (void)ncclCommAbort(lost);
     }
     /// Returns whether all calls have been started. Throws: nccl_error.
-    [[nodiscard]] bool is_settled(char const* call, place where = {}) const {
+    [[nodiscard]] bool is_settled(char const* call, source_location where = {}) const {
         ncclResult_t state = ncclSuccess;
         check(ncclCommGetAsyncError(comm_, &state), "ncclCommGetAsyncError", where);
         check(state, call, where);
         return state != ncclInProgress;
     }
-    void check(ncclResult_t code, char const* call, place where) const {
+    void check(ncclResult_t code, char const* call, source_location where) const {
         if (code != ncclSuccess && code != ncclInProgress) throw nccl_error_of(code, call, comm_, where);
     }
-    [[noreturn]] void give_up(char const* call, place where = {}) const {
+    [[noreturn]] void give_up(char const* call, source_location where = {}) const {
         throw nccl_error{ncclInProgress, call,
                          "timed out (rank " + count_text(rank_) + " waited): at least one of " +
                              count_text(ranks_) + " ranks did not enter the call",
@@ -131,13 +131,13 @@ public:
     }
 
 private:
-    void wait(char const* call, place where) const {
+    void wait(char const* call, source_location where) const {
         auto const end = end_of(clock::now());
-        for (poll_pause pause; !is_settled(call, where); pause())
+        for (backoff pause; !is_settled(call, where); pause())
             if (clock::now() >= end) give_up(call, where);
     }
-    // Rank 0 creates the id and shares it through the agreement.
-    [[nodiscard]] static ncclUniqueId shared_id(agreement& ranks, place where) {
+    // Rank 0 creates the id and shares it through the rank_consensus.
+    [[nodiscard]] static ncclUniqueId shared_id(rank_consensus& ranks, source_location where) {
         constexpr std::size_t words = NCCL_UNIQUE_ID_BYTES / sizeof(std::uint64_t);
         auto const mine = all_or_none(
             ranks, "NCCL unique id",
@@ -151,7 +151,7 @@ private:
             where);
         std::array<std::uint64_t, words> shared{};
         for (std::size_t i = 0; i != words; ++i)
-            shared[i] = ranks.values(mine[i], "NCCL unique id", where).front();
+            shared[i] = ranks.all_gather(mine[i], "NCCL unique id", where).front();
         return std::bit_cast<ncclUniqueId>(shared);
     }
 
@@ -162,50 +162,53 @@ private:
 
 }  // namespace detail
 
-/// Sums over ranks in device memory, in the order of a stream: a reduce_link (all-reduce backend) for gradient_buckets.
+/// Sums over ranks in device memory, in the order of a stream: an all_reduce_backend for gradient_buckets.
 ///
-///     agreement ranks = group.join();  // of mpi_ranks or thread_ranks: identifies lost ranks, which NCCL does not
-///     gradient_buckets sums{nccl_sums{ranks, 2min}, counts, {.memory = budgeted<device_memory>{device}}};
+///     rank_consensus ranks = group.join();  // of mpi_group or thread_group: identifies lost ranks, which NCCL does not
+///     gradient_buckets sums{nccl_all_reduce{ranks, 2min}, counts, {.memory = budgeted<device_memory>{device}}};
 ///
 /// A sum that does not start on all ranks, or does not finish, within the deadline is aborted: ncclCommAbort removes it from this rank's
-/// device. gradient_buckets then queries the agreement, which names the rank. All ranks have the same bits, because NCCL's all-reduce gives
-/// all the same result. Runs may differ if NCCL chooses another algorithm; NCCL_ALGO and NCCL_PROTO fix it. NCCL allocates its own memory
-/// from the driver, like the CUDA context: no budget counts it. Uses the device that is current on construction. Move-only. The destructor
-/// waits for pending work, up to the deadline; in a forked child it makes no call.
+/// device. gradient_buckets then queries the rank_consensus, which names the rank. All ranks have the same bits, because NCCL's all-reduce
+/// gives all the same result. Runs may differ if NCCL chooses another algorithm; NCCL_ALGO and NCCL_PROTO fix it. NCCL allocates its own
+/// memory from the driver, like the CUDA context: no budget counts it. Uses the device that is current on construction. Move-only. The
+/// destructor waits for pending work, up to the deadline; in a forked child it makes no call.
 /// Threads: one at a time.
-/// Throws:  nccl_error, with ncclInProgress if a deadline was exceeded; misuse in a forked child.
+/// Throws:  nccl_error, with ncclInProgress if a deadline was exceeded; usage_error in a forked child.
 /// Cost:    per sum, one NCCL call and an event; no memory except NCCL's.
 /// Example: examples/train_ranks.cpp
-class nccl_sums {
+class nccl_all_reduce {
 public:
     static constexpr bool on_device = true;  ///< sums on the device
 
-    /// Collective over all ranks of the agreement. Throws: misuse for a deadline that is not positive; nccl_error; the agreement's
-    /// exceptions.
-    explicit nccl_sums(agreement& ranks, std::chrono::nanoseconds deadline = std::chrono::minutes{10},
-                       place where = place::here()) {
+    /// Collective over all ranks of the rank_consensus. Throws: usage_error for a deadline that is not positive; nccl_error; the
+    /// rank_consensus's exceptions.
+    explicit nccl_all_reduce(rank_consensus& ranks,
+                             std::chrono::nanoseconds deadline = std::chrono::minutes{10},
+                             source_location where = source_location::current()) {
         if (deadline <= std::chrono::nanoseconds::zero())
-            detail::throw_misuse(where, "nccl_sums: the deadline must be positive");
+            detail::throw_usage_error(where, "nccl_all_reduce: the deadline must be positive");
         // A nearly unlimited deadline would overflow as a time point.
         constexpr std::chrono::nanoseconds a_year = std::chrono::hours{24 * 365};
         comm_ =
             std::make_unique<detail::nccl_communicator>(ranks, deadline < a_year ? deadline : a_year, where);
     }
-    nccl_sums(nccl_sums&&) noexcept = default;             ///< any use of `other` is misuse afterwards
-    nccl_sums& operator=(nccl_sums&&) noexcept = default;  ///< its own sums end first, as in the destructor
-    nccl_sums(nccl_sums const&) = delete;                  // copies would number the same sums
-    nccl_sums& operator=(nccl_sums const&) = delete;
-    ~nccl_sums() = default;
+    nccl_all_reduce(nccl_all_reduce&&) noexcept = default;  ///< any use of `other` is misuse afterwards
+    nccl_all_reduce& operator=(nccl_all_reduce&&) noexcept =
+        default;                                       ///< its own sums end first, as in the destructor
+    nccl_all_reduce(nccl_all_reduce const&) = delete;  // copies would number the same sums
+    nccl_all_reduce& operator=(nccl_all_reduce const&) = delete;
+    ~nccl_all_reduce() = default;
 
-    [[nodiscard]] std::size_t ranks() const { return comm().ranks(); }           ///< of the agreement
+    [[nodiscard]] std::size_t ranks() const { return comm().ranks(); }           ///< of the rank_consensus
     [[nodiscard]] std::size_t scratch(std::size_t) const noexcept { return 0; }  ///< NCCL has its own
 
-    /// Starts an in-place sum over all ranks in the order of s; returns its number. `owner` keeps the memory alive. Throws: misuse while
-    /// another sum starts and after a failure; nccl_error, after which the link must not be used.
-    std::uint64_t begin(std::span<float> elements, std::span<float>, std::shared_ptr<void const> owner,
+    /// Starts an in-place sum over all ranks in the order of s; returns its number. `owner` keeps the memory alive. Throws: usage_error
+    /// while another sum starts and after a failure; nccl_error, after which the backend must not be used.
+    std::uint64_t start(std::span<float> elements, std::span<float>, std::shared_ptr<void const> owner,
                         stream_ref s) {
         expect_usable();
-        if (is_starting_) detail::throw_misuse("nccl_sums: cannot start a sum while another one is starting");
+        if (is_starting_)
+            detail::throw_usage_error("nccl_all_reduce: cannot start a sum while another one is starting");
         open_.push_back({s, std::move(owner), clock::now(), {}});
         run_or_abort([&] {
             comm_->check(ncclAllReduce(elements.data(), elements.data(), elements.size(), ncclFloat, ncclSum,
@@ -217,7 +220,7 @@ public:
     }
     /// Advances a sum that has not started; returns whether later work on the sum's stream is ordered after it. Does not wait. Throws: as
     /// begin.
-    [[nodiscard]] bool is_over(std::uint64_t number) {
+    [[nodiscard]] bool test(std::uint64_t number) {
         expect_usable();
         if (is_starting_) run_or_abort([&] { is_starting_ = !comm_->is_settled(call); });
         if (!is_starting_ && !open_.empty() && !open_.back().end) open_.back().end = mark(open_.back().on);
@@ -256,7 +259,7 @@ private:
     template <class Call>
     void run_or_abort(Call what) {
         expect_usable();
-        if (!comm().get()) detail::throw_misuse("nccl_sums: used after a failure");
+        if (!comm().get()) detail::throw_usage_error("nccl_all_reduce: used after a failure");
         try {
             what();
         } catch (...) {
@@ -265,10 +268,10 @@ private:
         }
     }
 
-    // Throws: misuse when it was moved from, and in a forked child.
+    // Throws: usage_error when it was moved from, and in a forked child.
     void expect_usable() const { comm().check_process(); }
     [[nodiscard]] detail::nccl_communicator& comm() const {
-        if (!comm_) detail::throw_misuse("nccl_sums were used after they were moved from");
+        if (!comm_) detail::throw_usage_error("nccl_all_reduce were used after they were moved from");
         return *comm_;
     }
 

@@ -54,39 +54,39 @@ namespace cuota::inline v0 {
 /// Order:   memory is valid in the order of its allocation's stream. Deallocation is ordered after the given stream and all marked ones,
 ///          without blocking the host.
 /// Threads: any.
-/// Throws:  as stated. The process's object (`of_process`) is never destroyed, so that PyTorch can free memory while the program exits.
+/// Throws:  as stated. The process's object (`instance`) is never destroyed, so that PyTorch can free memory while the program exits.
 /// Cost:    as scoped_pool on a native stream: a lock and a query for capture, and an event per deallocation.
 /// Example: examples/pytorch_allocator.cpp
-class pytorch_memory {
+class pytorch_allocator {
 public:
     /// Sets the limits of devices that are opened later.
-    explicit pytorch_memory(device_limits limits = {})
-        : limits_{shared_value<device_limits const>::make(std::move(limits))} {}
-    pytorch_memory(pytorch_memory const&) = delete;  // PyTorch frees memory where it was allocated
-    pytorch_memory& operator=(pytorch_memory const&) = delete;
+    explicit pytorch_allocator(device_limits limits = {})
+        : limits_{detail::light_shared_ptr<device_limits const>::make(std::move(limits))} {}
+    pytorch_allocator(pytorch_allocator const&) = delete;  // PyTorch frees memory where it was allocated
+    pytorch_allocator& operator=(pytorch_allocator const&) = delete;
     /// The pools report memory that is still allocated.
-    ~pytorch_memory() {
+    ~pytorch_allocator() {
         recorder_.reset();  // before the budgets that it observes
         for (std::atomic<detail::pytorch_device*>& one : devices_) delete one.load();
     }
 
     /// Returns the object of this process, with limits from CUOTA_BUDGET. If that text is invalid, all requests are refused with the reason
     /// until `configure` succeeds.
-    CUOTA_PROCESS_STATE [[nodiscard]] static pytorch_memory& of_process() noexcept {
-        static pytorch_memory& one = *of_environment();
+    CUOTA_PROCESS_STATE [[nodiscard]] static pytorch_allocator& instance() noexcept {
+        static pytorch_allocator& one = *from_environment();
         return one;
     }
 
-    /// Sets the limits of devices that are not open yet; see device_limits. Throws: misuse; unchanged on failure.
+    /// Sets the limits of devices that are not open yet; see device_limits. Throws: usage_error; unchanged on failure.
     void configure(std::string_view text) {
-        auto fresh = shared_value<device_limits const>::make(text, "configure");
+        auto fresh = detail::light_shared_ptr<device_limits const>::make(text, "configure");
         detail::region_lock const lock{guard()};
         limits_ = std::move(fresh);
         wrong_limits_ = nullptr;
     }
 
-    /// Allocates; returns null for 0 bytes. Throws: budget_exceeded, out_of_memory, cuda_error, misuse (invalid device), and the error in
-    /// CUOTA_BUDGET. On failure, nothing is allocated.
+    /// Allocates; returns null for 0 bytes. Throws: budget_exceeded, out_of_memory, cuda_error, usage_error (invalid device), and the error
+    /// in CUOTA_BUDGET. On failure, nothing is allocated.
     [[nodiscard]] void* allocate(std::size_t bytes, int device, cudaStream_t s) {
         try {
             return at(device).allocate(s, bytes);
@@ -128,20 +128,20 @@ public:
         for_each([&](detail::pytorch_device& one) { try_to([&] { given += one.trim(0); }); });
         return given;
     }
-    /// Sets a device's limit from now on. Throws: misuse, cuda_error.
+    /// Sets a device's limit from now on. Throws: usage_error, cuda_error.
     void set_limit(int device, std::size_t bytes) { at(device).set_limit(bytes); }
-    /// Sets a device's limit to a share (0 to 1) of its memory. Throws: misuse, cuda_error; unchanged on failure.
-    void set_share(int device, double share) {
+    /// Sets a device's limit to a share (0 to 1) of its memory. Throws: usage_error, cuda_error; unchanged on failure.
+    void set_fraction(int device, double share) {
         if (!(share >= 0.0 && share <= 1.0))
-            detail::throw_misuse("set_share: {} is out of range [0, 1]", {share});
+            detail::throw_usage_error("set_share: {} is out of range [0, 1]", {share});
         detail::pytorch_device& one = at(device);
         std::size_t const total = one.where().memory().total;
         one.set_limit(std::min(total, static_cast<std::size_t>(share * static_cast<double>(total))));
     }
 
     /// Returns whether a device is open, that is, has a budget and a pool.
-    [[nodiscard]] bool is_open(int device) const noexcept {
-        return device >= 0 && device < most_devices &&
+    [[nodiscard]] bool is_initialized(int device) const noexcept {
+        return device >= 0 && device < max_devices &&
                devices_[static_cast<std::size_t>(device)].load() != nullptr;
     }
     /// Returns a device's budget; opens the device like a request. Throws: as `allocate`.
@@ -166,18 +166,18 @@ public:
         });
         return detail::message("[{}]", {all});
     }
-    /// Starts recording the last events of all devices, for `recorded`. Throws: misuse if already recording; as `recorder`.
+    /// Starts recording the last events of all devices, for `recorded`. Throws: usage_error if already recording; as `recorder`.
     void record(recorder_options wanted = {}) {
         detail::region_lock const lock{opening()};
-        if (recorder_) detail::throw_misuse("PyTorch's memory is already being recorded");
+        if (recorder_) detail::throw_usage_error("PyTorch's memory is already being recorded");
         recorder fresh{wanted};
         for_each([&](detail::pytorch_device& one) { fresh.watch(one.account()); });
         recorder_.emplace(std::move(fresh));
     }
-    /// Returns the events, for write_timeline and write_memory_viz. Throws: misuse if not recording; std::bad_alloc.
+    /// Returns the events, for write_timeline and write_memory_viz. Throws: usage_error if not recording; std::bad_alloc.
     [[nodiscard]] recording recorded() {
         detail::region_lock const lock{opening()};
-        if (!recorder_) detail::throw_misuse("PyTorch's memory is not being recorded");
+        if (!recorder_) detail::throw_usage_error("PyTorch's memory is not being recorded");
         return recorder_->read();
     }
 
@@ -211,12 +211,13 @@ public:
     }
 
 private:
-    static constexpr int most_devices = 128;
+    static constexpr int max_devices = 128;
 
-    [[nodiscard]] static pytorch_memory* of_environment() noexcept {
-        auto* const made = new pytorch_memory;
+    [[nodiscard]] static pytorch_allocator* from_environment() noexcept {
+        auto* const made = new pytorch_allocator;
         try {
-            made->limits_ = shared_value<device_limits const>::make(device_limits::of_environment());
+            made->limits_ =
+                detail::light_shared_ptr<device_limits const>::make(device_limits::from_environment());
         } catch (...) { made->wrong_limits_ = std::current_exception(); }
         return made;
     }
@@ -237,40 +238,40 @@ private:
         last_.swap(failure);  // the previous one is destroyed outside the lock
     }
 
-    [[nodiscard]] std::atomic<detail::pytorch_device*>& place_of(int ordinal) {
-        if (ordinal < 0 || ordinal >= most_devices)
-            detail::throw_misuse("PyTorch: device {} is out of range: at most {} are supported",
-                                 {ordinal, most_devices});
+    [[nodiscard]] std::atomic<detail::pytorch_device*>& slot_of(int ordinal) {
+        if (ordinal < 0 || ordinal >= max_devices)
+            detail::throw_usage_error("PyTorch: device {} is out of range: at most {} are supported",
+                                      {ordinal, max_devices});
         return devices_[static_cast<std::size_t>(ordinal)];
     }
     [[nodiscard]] detail::pytorch_device& at(int ordinal) {
-        if (auto* const made = place_of(ordinal).load(std::memory_order_acquire)) [[likely]]
+        if (auto* const made = slot_of(ordinal).load(std::memory_order_acquire)) [[likely]]
             return *made;
         return open(ordinal);
     }
     [[nodiscard]] detail::pytorch_device& opened(int ordinal) {
-        if (auto* const made = place_of(ordinal).load(std::memory_order_acquire)) [[likely]]
+        if (auto* const made = slot_of(ordinal).load(std::memory_order_acquire)) [[likely]]
             return *made;
-        detail::throw_misuse("PyTorch: deallocate on device {}, where nothing was allocated", {ordinal});
+        detail::throw_usage_error("PyTorch: deallocate on device {}, where nothing was allocated", {ordinal});
     }
     [[nodiscard]] detail::pytorch_device& open(int ordinal) {
         detail::region_lock const lock{opening()};
-        if (auto* const made = place_of(ordinal).load(std::memory_order_relaxed)) return *made;
+        if (auto* const made = slot_of(ordinal).load(std::memory_order_relaxed)) return *made;
         if (int const count = device::count(); ordinal >= count)
-            detail::throw_misuse("PyTorch: device {} is out of range: the number of devices is {}",
-                                 {ordinal, count});
+            detail::throw_usage_error("PyTorch: device {} is out of range: the number of devices is {}",
+                                      {ordinal, count});
         device const where{ordinal};
         device_scope const here{where};
         auto fresh = std::make_unique<detail::pytorch_device>(where, limit_of(where));
         if (recorder_) recorder_->watch(fresh->account());
-        place_of(ordinal).store(fresh.get(), std::memory_order_release);
+        slot_of(ordinal).store(fresh.get(), std::memory_order_release);
         return *fresh.release();
     }
     [[nodiscard]] std::size_t limit_of(device where) {
         std::size_t const total = where.memory().total;
         detail::region_lock const lock{guard()};
         if (wrong_limits_) std::rethrow_exception(wrong_limits_);
-        return limits_->of(where.ordinal(), total);
+        return limits_->bytes_for(where.ordinal(), total);
     }
 
     template <class See>
@@ -279,10 +280,10 @@ private:
             if (auto* const made = one.load(std::memory_order_acquire)) see(*made);
     }
 
-    std::array<std::atomic<detail::pytorch_device*>, most_devices> devices_{};
-    detail::marked_streams marks_;
-    std::optional<recorder> recorder_;          // under opening()
-    shared_value<device_limits const> limits_;  // it and what follows: under guard()
+    std::array<std::atomic<detail::pytorch_device*>, max_devices> devices_{};
+    detail::recorded_streams marks_;
+    std::optional<recorder> recorder_;                      // under opening()
+    detail::light_shared_ptr<device_limits const> limits_;  // it and what follows: under guard()
     std::exception_ptr wrong_limits_;
     std::exception_ptr last_;
 };

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// One device of pytorch_memory, and the streams on which its memory is used.
+/// One device of pytorch_allocator, and the streams on which its memory is used.
 #pragma once
 
 #include <algorithm>
@@ -27,7 +27,7 @@
 namespace cuota::inline v0::detail {
 
 /// Additional streams that use a block until it is freed. Threads: any.
-class marked_streams {
+class recorded_streams {
 public:
     /// Throws: std::bad_alloc; unchanged on failure.
     void add(void* p, cudaStream_t s) {

@@ -42,23 +42,23 @@ private:
 
 namespace detail {
 
-struct refusals_for_rmm {
+struct rmm_refusal_policy {
     [[noreturn]] static void raise(out_of_memory const& refused) { throw rmm_out_of_memory{refused}; }
 };
 
-struct errors_of_rmm {
+struct rmm_error_policy {
     [[noreturn]] static void raise(cuda_mr_request const& request) {
         try {
             throw;
         } catch (rmm_out_of_memory const& ours) {
             try {
                 ours.rethrow_nested();
-            } catch (...) { errors_of_cuda_mr::raise(request); }
+            } catch (...) { cuda_mr_error_policy::raise(request); }
         } catch (rmm::cuda_error const& error) {  // the code is only in its text
             throw cuda_error{cudaErrorUnknown, "RMM resource", error.what(), request.who.where};
         } catch (rmm::logic_error const& error) {
-            throw_misuse(request.who.where, "RMM resource: {}", {error.what()});
-        } catch (...) { errors_of_cuda_mr::raise(request); }
+            throw_usage_error(request.who.where, "RMM resource: {}", {error.what()});
+        } catch (...) { cuda_mr_error_policy::raise(request); }
     }
 };
 
@@ -69,31 +69,35 @@ struct errors_of_rmm {
 /// the facts.
 ///
 ///     rmm::device_uvector<float> x{n, cuda::stream_ref{s.get()}, cuota::to_rmm(pool, "activations")};
-/// Throws:  misuse if it is not device memory (use the overload with Kind); std::bad_alloc.
+/// Throws:  usage_error if it is not device memory (use the overload with Kind); std::bad_alloc.
 /// Threads: any.
 /// Cost:    as to_cuda_mr.
 template <class M>
-[[nodiscard]] auto to_rmm(M const& memory, tag name = {}, place where = place::here()) {
+[[nodiscard]] auto to_rmm(M const& memory, tag name = {},
+                          source_location where = source_location::current()) {
     using handle = detail::handle_of_t<M>;
-    return cuda_mr<handle, detail::kind_or_device<handle>(), detail::refusals_for_rmm>{
+    return cuda_mr<handle, detail::kind_or_device<handle>(), detail::rmm_refusal_policy>{
         detail::handle_of(memory), name, where};
 }
 /// Same for memory of kind Kind: `to_rmm<memory_kind::pinned>(pool)`.
 template <memory_kind Kind, class M>
-[[nodiscard]] auto to_rmm(M const& memory, tag name = {}, place where = place::here()) {
-    return cuda_mr<detail::handle_of_t<M>, Kind, detail::refusals_for_rmm>{detail::handle_of(memory), name,
-                                                                           where};
+[[nodiscard]] auto to_rmm(M const& memory, tag name = {},
+                          source_location where = source_location::current()) {
+    return cuda_mr<detail::handle_of_t<M>, Kind, detail::rmm_refusal_policy>{detail::handle_of(memory), name,
+                                                                             where};
 }
 
 /// Adapts an RMM resource to cuota, as from_cuda_mr. rmm::cuda_error becomes cuda_error, rmm::logic_error misuse, and rmm::bad_alloc and
 /// rmm::out_of_memory an out_of_memory with their text as the cause.
 ///
 ///     cuota::budgeted limited{budget, cuota::from_rmm(rmm::mr::cuda_async_memory_resource{})};
-/// `granule` is the unit in which budgets charge; RMM's resources round up to 256. The device on which R was made must be current. Throws,
-/// cost: as from_cuda_mr.
+/// `granularity` is the unit in which budgets charge; RMM's resources round up to 256. The device on which R was made must be current.
+/// Throws, cost: as from_cuda_mr.
 template <memory_kind Kind = memory_kind::device, any_cuda_mr R>
-[[nodiscard]] auto from_rmm(R r, std::size_t granule = 256, place where = place::here()) {
-    return cuda_mr_upstream<R, Kind, detail::errors_of_rmm>{std::move(r), granule, device::current(), where};
+[[nodiscard]] auto from_rmm(R r, std::size_t granularity = 256,
+                            source_location where = source_location::current()) {
+    return cuda_mr_upstream<R, Kind, detail::rmm_error_policy>{std::move(r), granularity, device::current(),
+                                                               where};
 }
 
 }  // namespace cuota::inline v0

@@ -81,7 +81,8 @@ public:
     using value_type = char;  ///< bytes
 
     /// Allocates nothing. `where` is the call site of the scratch in refusals and accounts.
-    scratch_allocator(stream_ref s, any_resource memory, place where = place::here()) noexcept
+    scratch_allocator(stream_ref s, any_resource memory,
+                      source_location where = source_location::current()) noexcept
         : stream_{s}, memory_{std::move(memory)}, where_{where} {}
 
     /// Allocates in the order of the stream. Throws: as the resource.
@@ -99,7 +100,7 @@ public:
 private:
     stream_ref stream_;
     any_resource memory_;
-    place where_;
+    source_location where_;
 };
 
 namespace detail {
@@ -120,15 +121,16 @@ private:
 
 inline namespace CUOTA_THRUST {
 
-// Throws misuse if this file's Thrust calls cannot run in this program.
-inline void check_that_thrust_runs(place where) {
+// Throws usage_error if this file's Thrust calls cannot run in this program.
+inline void check_that_thrust_runs(source_location where) {
 #if THRUST_DEVICE_SYSTEM == THRUST_DEVICE_SYSTEM_CUDA
     if (is_simulated())
-        throw_misuse(where, "this file was compiled by nvcc for Thrust's CUDA backend, but the program is "
-                            "linked to the simulator");
+        throw_usage_error(where,
+                          "this file was compiled by nvcc for Thrust's CUDA backend, but the program is "
+                          "linked to the simulator");
 #else
     if (!is_simulated())
-        throw_misuse(
+        throw_usage_error(
             where,
             "this file was compiled without nvcc, so Thrust runs on the simulator only, but the program "
             "is linked to the real CUDA runtime");
@@ -153,10 +155,10 @@ inline namespace CUOTA_THRUST {
 /// the call. f must not refer to objects that are destroyed before s reaches it.
 /// Threads: any.
 /// Cost:    only that of the algorithms.
-/// Throws:  budget_exceeded, out_of_memory for scratch; cuda_error; f's exceptions; misuse if the file is compiled for a GPU and linked to
-///          the simulator, or the reverse. Scratch is always freed; work that f has enqueued runs.
+/// Throws:  budget_exceeded, out_of_memory for scratch; cuda_error; f's exceptions; usage_error if the file is compiled for a GPU and
+///          linked to the simulator, or the reverse. Scratch is always freed; work that f has enqueued runs.
 template <class F>
-auto run_thrust(stream_ref s, any_resource memory, F f, place where = place::here()) {
+auto run_thrust(stream_ref s, any_resource memory, F f, source_location where = source_location::current()) {
     detail::check_that_thrust_runs(where);
     device_scope const here{s.device()};
 #if THRUST_DEVICE_SYSTEM == THRUST_DEVICE_SYSTEM_CUDA

@@ -29,7 +29,7 @@ namespace cuota::inline v0::detail::inline CUOTA_THRUST {
 /// calling thread, which must not access device memory.
 class thrust_elements : public thrust::device_execution_policy<thrust_elements> {
 public:
-    thrust_elements(stream_ref s, place where) noexcept : stream_{s}, where_{where} {}
+    thrust_elements(stream_ref s, source_location where) noexcept : stream_{s}, where_{where} {}
 
 private:
     template <class F>
@@ -52,7 +52,7 @@ private:
     }
 
     stream_ref stream_;
-    place where_;
+    source_location where_;
 };
 
 }  // namespace cuota::inline v0::detail::inline CUOTA_THRUST
@@ -78,8 +78,8 @@ namespace cuota::inline v0::inline CUOTA_THRUST {
 /// Units:   elements; count * sizeof(T) is checked.
 /// Order:   allocate waits for earlier uses of the memory; deallocate does not wait.
 /// Threads: as the resource.
-/// Throws:  budget_exceeded, out_of_memory, cuda_error; misuse for host memory, and if the file is compiled for a GPU and linked to the
-///          simulator, or the reverse. On failure, nothing is allocated.
+/// Throws:  budget_exceeded, out_of_memory, cuda_error; usage_error for host memory, and if the file is compiled for a GPU and linked to
+///          the simulator, or the reverse. On failure, nothing is allocated.
 /// Cost:    that of the resource's allocate_sync and deallocate.
 /// Example: examples/one_budget.cpp
 template <class T>
@@ -107,12 +107,14 @@ public:
         using other = thrust_allocator<U>;  ///< for U
     };
 
-    /// Throws: misuse if kernels cannot access the memory.
-    thrust_allocator(stream_ref s, any_resource memory, tag name = "thrust", place where = place::here())
+    /// Throws: usage_error if kernels cannot access the memory.
+    thrust_allocator(stream_ref s, any_resource memory, tag name = "thrust",
+                     source_location where = source_location::current())
         : stream_{s}, memory_{std::move(memory)}, name_{name}, where_{where} {
         if (memory_.kind() == memory_kind::pinned)
-            detail::throw_misuse(where, "thrust_allocator: the resource provides host memory, which kernels "
-                                        "cannot access; use device memory");
+            detail::throw_usage_error(where,
+                                      "thrust_allocator: the resource provides host memory, which kernels "
+                                      "cannot access; use device memory");
     }
     // Written out, because nvcc treats defaulted ones as host and device code.
     /// Shares the resource and the stream.
@@ -164,10 +166,10 @@ private:
     template <class U>
     friend class thrust_allocator;
 
-    stream_share stream_;
+    shared_stream stream_;
     any_resource memory_;
     tag name_;
-    place where_;
+    source_location where_;
 #if THRUST_DEVICE_SYSTEM != THRUST_DEVICE_SYSTEM_CUDA
     detail::thrust_elements elements_{stream_, where_};
 #endif

@@ -2,6 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // The definitions of training/: one of the parts of cuota.cpp, which says how to compile them.
-#define CUOTA_SEPARATE 1
+#define CUOTA_SEPARATE_COMPILATION 1
 #define CUOTA_PART_TRAINING 1
 #include <cuota/training.hpp>

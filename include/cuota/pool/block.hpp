@@ -21,26 +21,26 @@ namespace cuota::inline v0::detail {
 
 /// Metadata of a live block for its user, the thread cache (front) and reports. Kept apart from the records, which are searched; one cache
 /// line, since threads write it without the lock.
-struct alignas(64) block_note {
+struct alignas(64) block_metadata {
     static constexpr std::uint64_t no_stream = ~std::uint64_t{0};
 
     tag name{};
-    place where{};
-    // id of the stream that the block is bound to; its index is `lane`
+    source_location where{};
+    // id of the stream that the block is bound to; its index is `stream_index`
     std::uint64_t stream = no_stream;
-    std::uint32_t lane = 0;
-    birth born{};
+    std::uint32_t stream_index = 0;
+    allocation_epoch epoch{};
     bool keeps = false;  // the block keeps the pool alive
 };
 
 /// The record of a block, one cache line: a deallocation reads four or five records, which in a large pool are not cached.
 struct alignas(64) block {
     /// Granularity of addresses and sizes in bytes: the alignment that CUDA guarantees.
-    static constexpr std::size_t granule = default_alignment;
+    static constexpr std::size_t granularity = default_alignment;
 
     /// The pool's lock protects all fields; but the thread that changes `word` from live to held, which needs no lock, owns `requested` and
     /// the note until it changes `word` again. A `hole` has addresses without memory; a `growing` one is being mapped.
-    enum class state : std::uintptr_t { free, live, held, hole, growing };
+    enum class state : std::uintptr_t { free, live, in_transition, hole, growing };
 
     atomic<std::uintptr_t> word = 0;  // address | state (in the lowest bits)
     std::size_t size = 0;
@@ -56,7 +56,7 @@ struct alignas(64) block {
     };
     union {
         block* right = nullptr;  // free, hole: as left
-        block_note* note;        // live
+        block_metadata* note;    // live
     };
 
     [[nodiscard]] static std::uintptr_t word_for(void const* p, state now) noexcept;
@@ -102,8 +102,8 @@ public:
     /// Guarantees one call of make_note. Strong guarantee. Throws: std::bad_alloc.
     void reserve_note();
     /// Requires reserve_note. The note holds the values of the previous block.
-    [[nodiscard]] block_note& make_note() noexcept;
-    void drop_note(block_note& note) noexcept;
+    [[nodiscard]] block_metadata& make_note() noexcept;
+    void drop_note(block_metadata& note) noexcept;
 
 private:
     static constexpr std::size_t at_once = 128;
@@ -111,10 +111,10 @@ private:
     void grow();
     void grow_notes();
 
-    dynamic_array<sole_array<block>> chunks_;
+    dynamic_array<light_unique_array<block>> chunks_;
     block* unused_ = nullptr;
-    dynamic_array<sole_array<block_note>> note_chunks_;
-    dynamic_array<block_note*> unused_notes_;
+    dynamic_array<light_unique_array<block_metadata>> note_chunks_;
+    dynamic_array<block_metadata*> unused_notes_;
 };
 
 }  // namespace cuota::inline v0::detail
@@ -128,7 +128,7 @@ CUOTA_INLINE std::uintptr_t block::word_for(void const* p, state now) noexcept {
 }
 
 CUOTA_INLINE std::byte* block::at() const noexcept {
-    return reinterpret_cast<std::byte*>(word.load(std::memory_order_relaxed) & ~(granule - 1));
+    return reinterpret_cast<std::byte*>(word.load(std::memory_order_relaxed) & ~(granularity - 1));
 }
 
 CUOTA_INLINE void block::stand_at(void const* p, state now) noexcept {
@@ -137,14 +137,15 @@ CUOTA_INLINE void block::stand_at(void const* p, state now) noexcept {
 
 CUOTA_INLINE bool block::claim(void const* p) noexcept {
     // the low bits would be read as another state
-    if (reinterpret_cast<std::uintptr_t>(p) % granule != 0) return false;
+    if (reinterpret_cast<std::uintptr_t>(p) % granularity != 0) return false;
     std::uintptr_t expected = word_for(p, state::live);
     return word.load(std::memory_order_relaxed) == expected &&
-           word.compare_exchange_strong(expected, word_for(p, state::held), std::memory_order_acq_rel);
+           word.compare_exchange_strong(expected, word_for(p, state::in_transition),
+                                        std::memory_order_acq_rel);
 }
 
 CUOTA_INLINE bool block::has_state(state now) const noexcept {
-    return (word.load(std::memory_order_acquire) & (granule - 1)) == static_cast<std::uintptr_t>(now);
+    return (word.load(std::memory_order_acquire) & (granularity - 1)) == static_cast<std::uintptr_t>(now);
 }
 
 CUOTA_INLINE void expect_use([[maybe_unused]] void const* line) noexcept {
@@ -180,21 +181,21 @@ CUOTA_INLINE void block_store::reserve_note() {
     if (unused_notes_.empty()) grow_notes();
 }
 
-CUOTA_INLINE block_note& block_store::make_note() noexcept {
-    block_note& made = *unused_notes_.back();
+CUOTA_INLINE block_metadata& block_store::make_note() noexcept {
+    block_metadata& made = *unused_notes_.back();
     unused_notes_.pop_back();
     if (!unused_notes_.empty()) expect_use(unused_notes_.back());
     return made;
 }
 
-CUOTA_INLINE void block_store::drop_note(block_note& note) noexcept {
+CUOTA_INLINE void block_store::drop_note(block_metadata& note) noexcept {
     unused_notes_.push_back(&note);
     expect_use(&note);
 }
 
 CUOTA_INLINE void block_store::grow() {
     std::size_t const so_far = chunks_.size() * at_once;
-    chunks_.push_back(sole_array<block>::make(at_once));
+    chunks_.push_back(light_unique_array<block>::make(at_once));
     for (std::size_t i = at_once; i-- != 0;) {
         block& b = chunks_.back()[i];
         b.mark = static_cast<std::uint32_t>(so_far + i);
@@ -207,7 +208,7 @@ CUOTA_INLINE void block_store::grow_notes() {
     if (unused_notes_.capacity() < in_all)
         // so that drop_note never allocates
         unused_notes_.reserve(2 * in_all);
-    note_chunks_.push_back(sole_array<block_note>::make(at_once));
+    note_chunks_.push_back(light_unique_array<block_metadata>::make(at_once));
     for (std::size_t i = at_once; i-- != 0;) unused_notes_.push_back(&note_chunks_.back()[i]);
 }
 

@@ -14,13 +14,13 @@
 namespace cuota::inline v0::detail {
 
 /// Requirements on a block. Bytes.
-struct place_needed {
+struct block_requirements {
     std::size_t size;
-    std::size_t alignment = block::granule;  ///< a power of two
+    std::size_t alignment = block::granularity;  ///< a power of two
 
     [[nodiscard]] bool fits(block const& b) const noexcept;
     /// Returns a request that fits at any start address.
-    [[nodiscard]] place_needed anywhere() const noexcept;
+    [[nodiscard]] block_requirements anywhere() const noexcept;
 };
 
 /// How much larger than the tightest fit a block may be to save waits.
@@ -38,18 +38,19 @@ enum class fit_slack { same_size_if_small, quarter };
 /// Returns, among the free blocks that fit about as well as the tightest, the one with the fewest waits on that stream; among equals the
 /// tightest. If it is not available, returns choose_available_block(); null if none fits. Throws: cuda_error.
 /// Cost: visits up to 16 blocks, or one if it needs no wait.
-[[nodiscard]] block* choose_block(block_index const& blocks, stream_order& order, place_needed const& needed,
-                                  std::uint32_t stream, fit_slack slack);
+[[nodiscard]] block* choose_block(block_index const& blocks, stream_order& order,
+                                  block_requirements const& needed, std::uint32_t stream, fit_slack slack);
 
 /// Returns whether `stream` can wait for the block's pending work: stream_order::can_be_waited_for.
 [[nodiscard]] bool is_available(block const& b, stream_order const& order, std::uint32_t stream);
 /// Returns the tightest available block among the first 16 that fit, or null. Throws: cuda_error.
 [[nodiscard]] block* choose_available_block(block_index const& blocks, stream_order const& order,
-                                            place_needed const& needed, std::uint32_t stream);
+                                            block_requirements const& needed, std::uint32_t stream);
 
 /// Returns a block for a persistent allocation: a hole between persistent blocks; otherwise the largest free block that follows one, or a
 /// hole, or the beginning of a segment; otherwise the largest. Null if none fits. Cost: visits up to 32 blocks.
-[[nodiscard]] block* choose_block_to_keep(block_index const& blocks, place_needed const& needed) noexcept;
+[[nodiscard]] block* choose_block_to_keep(block_index const& blocks,
+                                          block_requirements const& needed) noexcept;
 
 }  // namespace cuota::inline v0::detail
 
@@ -57,17 +58,17 @@ enum class fit_slack { same_size_if_small, quarter };
 
 namespace cuota::inline v0::detail {
 
-CUOTA_INLINE bool place_needed::fits(block const& b) const noexcept {
-    return alignment <= block::granule || block_index::skipped_for(alignment, b.at()) <= b.size - size;
+CUOTA_INLINE bool block_requirements::fits(block const& b) const noexcept {
+    return alignment <= block::granularity || block_index::skipped_for(alignment, b.at()) <= b.size - size;
 }
 
-CUOTA_INLINE place_needed place_needed::anywhere() const noexcept {
-    std::size_t const skipped = alignment > block::granule ? alignment - block::granule : 0;
+CUOTA_INLINE block_requirements block_requirements::anywhere() const noexcept {
+    std::size_t const skipped = alignment > block::granularity ? alignment - block::granularity : 0;
     return {checked_add(size, skipped).value_or(unlimited)};
 }
 
-CUOTA_INLINE block* choose_block(block_index const& blocks, stream_order& order, place_needed const& needed,
-                                 std::uint32_t stream, fit_slack slack) {
+CUOTA_INLINE block* choose_block(block_index const& blocks, stream_order& order,
+                                 block_requirements const& needed, std::uint32_t stream, fit_slack slack) {
     constexpr int looked_at = 16;
     constexpr std::size_t many_of_one_size = 16'384;
     auto const waits_for_nothing = [&](block const& b) {
@@ -120,7 +121,7 @@ CUOTA_INLINE bool is_available(block const& b, stream_order const& order, std::u
 }
 
 CUOTA_INLINE block* choose_available_block(block_index const& blocks, stream_order const& order,
-                                           place_needed const& needed, std::uint32_t stream) {
+                                           block_requirements const& needed, std::uint32_t stream) {
     constexpr int looked_at = 16;
     block* chosen = nullptr;
     int seen = 0;
@@ -131,10 +132,11 @@ CUOTA_INLINE block* choose_available_block(block_index const& blocks, stream_ord
     return chosen;
 }
 
-CUOTA_INLINE block* choose_block_to_keep(block_index const& blocks, place_needed const& needed) noexcept {
+CUOTA_INLINE block* choose_block_to_keep(block_index const& blocks,
+                                         block_requirements const& needed) noexcept {
     constexpr int looked_at = 16;
     auto const stays = [](block const& b) {
-        return b.has_state(block::state::live) && b.note->born.meant() == lifespan::persistent;
+        return b.has_state(block::state::live) && b.note->epoch.lifetime() == lifetime_hint::persistent;
     };
     block* best = nullptr;
     int seen = 0;

@@ -32,15 +32,15 @@ struct segment {
 struct block_request {
     std::size_t bytes;  ///< at least 1
     label const& who;
-    lifespan meant = lifespan::scratch;
-    std::size_t alignment = block::granule;  ///< a power of two
-    bool keeps = false;                      ///< the block keeps the pool alive
+    lifetime_hint lifetime = lifetime_hint::scratch;
+    std::size_t alignment = block::granularity;  ///< a power of two
+    bool keeps = false;                          ///< the block keeps the pool alive
 };
 
 /// A stream and its index; or the host, which waits itself.
 struct block_user {
     stream_ref const* stream = nullptr;
-    std::uint32_t lane = stream_order::nobody;
+    std::uint32_t stream_index = stream_order::nobody;
 };
 
 /// Free, live and held blocks, and holes that are being mapped. Sizes are multiples of the granularity, 256 bytes or more. Not thread-safe:
@@ -48,23 +48,25 @@ struct block_user {
 /// noted.
 class block_heap {
 public:
-    explicit block_heap(std::size_t granule = block::granule) noexcept : granule_{granule} {}
+    explicit block_heap(std::size_t granularity = block::granularity) noexcept : granularity_{granularity} {}
 
     /// size_of returns the block size for a request. These three functions may be called without the lock.
-    [[nodiscard]] std::size_t granule() const noexcept { return granule_; }
-    [[nodiscard]] std::size_t size_of(std::size_t bytes) const noexcept { return round_up(bytes, granule_); }
+    [[nodiscard]] std::size_t granularity() const noexcept { return granularity_; }
+    [[nodiscard]] std::size_t size_of(std::size_t bytes) const noexcept {
+        return round_up(bytes, granularity_);
+    }
     /// size_of for sizes that cannot overflow when they are rounded.
     [[nodiscard]] std::size_t size_of_small(std::size_t bytes) const noexcept;
 
     // --- blocks ---
 
     /// Returns the best free block for a request, or null if none fits.
-    [[nodiscard]] block* find(block_request const& r, std::uint32_t lane);
+    [[nodiscard]] block* find(block_request const& r, std::uint32_t stream_index);
     /// Allocates from a found block and makes the user wait for its pending work; where that is the host, which must not wait under the
     /// lock, adds that work to `left`.
     [[nodiscard]] block& take(block& b, block_request const& r, block_user const& user, host_waits& left);
     /// Binds a live or held block to a stream, which stays registered until the block is freed.
-    void keep_stream(block& b, std::uint32_t lane) noexcept;
+    void keep_stream(block& b, std::uint32_t stream_index) noexcept;
     /// Frees a live or held block for reuse after `waits`.
     void give(block& b, wait_set waits) noexcept;
     /// Returns whether the request would raise a peak.
@@ -87,14 +89,14 @@ public:
     // --- pages ---
 
     /// Holds the best window for a request, with at most `most` bytes to map; returns nothing if none exists.
-    [[nodiscard]] std::optional<grow_window> hold(std::size_t size, growth_aim aim, std::size_t most);
+    [[nodiscard]] std::optional<growth_candidate> hold(std::size_t size, growth_aim aim, std::size_t most);
     /// Allocates from a held window that was mapped, like `take`. On a throw, it stays held.
-    [[nodiscard]] block& take_of_grown(grow_window const& window, block_request const& r,
+    [[nodiscard]] block& take_of_grown(growth_candidate const& window, block_request const& r,
                                        block_user const& user, host_waits& left);
     /// Frees a held window that was mapped. On a throw, it stays held.
-    void add_grown(grow_window const& window) { (void)join(window, waits_of(window)); }
+    void add_grown(growth_candidate const& window) { (void)join(window, waits_of(window)); }
     /// Restores a held window after unmapping. Bytes that could not be unmapped count as reserved and stay unusable; returns them.
-    std::size_t give_up(grow_window const& window) noexcept;
+    std::size_t give_up(growth_candidate const& window) noexcept;
 
     // --- release of idle memory ---
 
@@ -110,7 +112,7 @@ public:
 
     // --- figures ---
 
-    /// Leaves `taken_again` at 0.
+    /// Leaves `thread_cache_hits` at 0.
     [[nodiscard]] pool_stats stats() noexcept;
     [[nodiscard]] std::size_t allocated() const noexcept { return allocated_; }
     [[nodiscard]] std::size_t reserved() const noexcept { return reserved_; }
@@ -128,7 +130,8 @@ public:
 
 private:
     void let_stream_go(block& b) noexcept;
-    [[nodiscard]] block* choose(place_needed const& needed, lifespan meant, std::uint32_t lane);
+    [[nodiscard]] block* choose(block_requirements const& needed, lifetime_hint lifetime,
+                                std::uint32_t stream_index);
     void order_before_use(wait_set const& waits, block_user const& user, host_waits& left);
     // Cuts for a step from the opposite end to persistent blocks, so that it leaves one hole.
     [[nodiscard]] block& cut(block& b, block_request const& r);
@@ -137,11 +140,11 @@ private:
     // Compares the size as well, since a new segment may already have been added at the same address.
     void forget(block& whole) noexcept;
     // Includes the waits of adjacent free blocks, with which the window will be merged.
-    [[nodiscard]] static wait_set waits_of(grow_window const& window);
-    [[nodiscard]] block& join(grow_window const& window, wait_set waits) noexcept;
+    [[nodiscard]] static wait_set waits_of(growth_candidate const& window);
+    [[nodiscard]] block& join(growth_candidate const& window, wait_set waits) noexcept;
     void count_reserved(std::size_t bytes) noexcept;
 
-    std::size_t const granule_;
+    std::size_t const granularity_;
     block_index blocks_;
     stream_order order_;
     step_clock steps_;
@@ -164,14 +167,14 @@ private:
 namespace cuota::inline v0::detail {
 
 CUOTA_INLINE std::size_t block_heap::size_of_small(std::size_t bytes) const noexcept {
-    return round_down(bytes + (granule_ - 1), granule_);
+    return round_down(bytes + (granularity_ - 1), granularity_);
 }
 
-CUOTA_INLINE block* block_heap::find(block_request const& r, std::uint32_t lane) {
-    place_needed const exact{size_of(r.bytes), r.alignment};
-    block* const b = choose(exact, r.meant, lane);
-    if (b || r.alignment <= block::granule) return b;
-    return choose(exact.anywhere(), r.meant, lane);
+CUOTA_INLINE block* block_heap::find(block_request const& r, std::uint32_t stream_index) {
+    block_requirements const exact{size_of(r.bytes), r.alignment};
+    block* const b = choose(exact, r.lifetime, stream_index);
+    if (b || r.alignment <= block::granularity) return b;
+    return choose(exact.anywhere(), r.lifetime, stream_index);
 }
 
 CUOTA_INLINE block& block_heap::take(block& b, block_request const& r, block_user const& user,
@@ -180,10 +183,10 @@ CUOTA_INLINE block& block_heap::take(block& b, block_request const& r, block_use
     return cut(b, r);
 }
 
-CUOTA_INLINE void block_heap::keep_stream(block& b, std::uint32_t lane) noexcept {
-    order_.keep(lane);
+CUOTA_INLINE void block_heap::keep_stream(block& b, std::uint32_t stream_index) noexcept {
+    order_.keep(stream_index);
     let_stream_go(b);
-    b.note->lane = lane;
+    b.note->stream_index = stream_index;
     b.keeps_stream(true);
 }
 
@@ -216,14 +219,15 @@ CUOTA_INLINE block& block_heap::take_of_new(segment const& fresh, block_request 
     }
 }
 
-CUOTA_INLINE std::optional<grow_window> block_heap::hold(std::size_t size, growth_aim aim, std::size_t most) {
+CUOTA_INLINE std::optional<growth_candidate> block_heap::hold(std::size_t size, growth_aim aim,
+                                                              std::size_t most) {
     auto window = choose_window(blocks_, size, aim);
     if (!window || window->missing > most) return std::nullopt;
     window->first = &blocks_.hold_window(*window->first, window->at, window->end);
     return window;
 }
 
-CUOTA_INLINE block& block_heap::take_of_grown(grow_window const& window, block_request const& r,
+CUOTA_INLINE block& block_heap::take_of_grown(growth_candidate const& window, block_request const& r,
                                               block_user const& user, host_waits& left) {
     wait_set waits = waits_of(window);
     blocks_.prepare_take();
@@ -231,7 +235,7 @@ CUOTA_INLINE block& block_heap::take_of_grown(grow_window const& window, block_r
     return cut(join(window, std::move(waits)), r);
 }
 
-CUOTA_INLINE std::size_t block_heap::give_up(grow_window const& window) noexcept {
+CUOTA_INLINE std::size_t block_heap::give_up(growth_candidate const& window) noexcept {
     std::size_t const kept = blocks_.undo_window(*window.first, window.end);
     count_reserved(kept);
     return kept;
@@ -285,30 +289,34 @@ CUOTA_INLINE pool_stats block_heap::stats() noexcept {
 
 CUOTA_INLINE void block_heap::let_stream_go(block& b) noexcept {
     if (!b.keeps_stream()) return;
-    order_.let_go(b.note->lane);
+    order_.let_go(b.note->stream_index);
     b.keeps_stream(false);
 }
 
-CUOTA_INLINE block* block_heap::choose(place_needed const& needed, lifespan meant, std::uint32_t lane) {
-    if (meant != lifespan::persistent)
-        return choose_block(blocks_, order_, needed, lane, slack_for(allocated_ + needed.size, reserved_));
+CUOTA_INLINE block* block_heap::choose(block_requirements const& needed, lifetime_hint lifetime,
+                                       std::uint32_t stream_index) {
+    if (lifetime != lifetime_hint::persistent)
+        return choose_block(blocks_, order_, needed, stream_index,
+                            slack_for(allocated_ + needed.size, reserved_));
     block* const b = choose_block_to_keep(blocks_, needed);
-    return !b || is_available(*b, order_, lane) ? b : choose_available_block(blocks_, order_, needed, lane);
+    return !b || is_available(*b, order_, stream_index)
+               ? b
+               : choose_available_block(blocks_, order_, needed, stream_index);
 }
 
 CUOTA_INLINE void block_heap::order_before_use(wait_set const& waits, block_user const& user,
                                                host_waits& left) {
     waits.for_each([&](wait_point point) {
         if (!user.stream) return order_.wait_on_host(point, left);
-        if (order_.is_ordered(point, user.lane) || order_.is_ready(point, user.lane)) return;
-        order_.wait(*user.stream, user.lane, point, left);
+        if (order_.is_ordered(point, user.stream_index) || order_.is_ready(point, user.stream_index)) return;
+        order_.wait(*user.stream, user.stream_index, point, left);
     });
 }
 
 CUOTA_INLINE block& block_heap::cut(block& b, block_request const& r) {
-    auto const from = r.meant == lifespan::step ? block_index::side::high : block_index::side::low;
+    auto const from = r.lifetime == lifetime_hint::step ? block_index::side::high : block_index::side::low;
     block& taken =
-        blocks_.take(b, size_of(r.bytes), r.bytes, r.who, {steps_.now(), r.meant}, from, r.alignment);
+        blocks_.take(b, size_of(r.bytes), r.bytes, r.who, {steps_.now(), r.lifetime}, from, r.alignment);
     requested_ += taken.requested;
     peak_requested_ = std::max(peak_requested_, requested_);
     allocated_ += taken.size;
@@ -331,7 +339,7 @@ CUOTA_INLINE void block_heap::forget(block& whole) noexcept {
     blocks_.remove_segment(whole);
 }
 
-CUOTA_INLINE wait_set block_heap::waits_of(grow_window const& window) {
+CUOTA_INLINE wait_set block_heap::waits_of(growth_candidate const& window) {
     wait_set waits;
     auto const add = [&](block const* b) {
         wait_set also = b ? b->waits.copy() : wait_set{};
@@ -344,7 +352,7 @@ CUOTA_INLINE wait_set block_heap::waits_of(grow_window const& window) {
     return waits;
 }
 
-CUOTA_INLINE block& block_heap::join(grow_window const& window, wait_set waits) noexcept {
+CUOTA_INLINE block& block_heap::join(growth_candidate const& window, wait_set waits) noexcept {
     count_reserved(window.missing);
     return blocks_.join_window(*window.first, window.end, window.sizes, std::move(waits));
 }

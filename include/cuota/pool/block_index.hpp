@@ -134,8 +134,9 @@ public:
     [[nodiscard]] static std::size_t skipped_for(std::size_t alignment, std::byte const* at) noexcept;
 
     /// Makes `size` bytes at one end of a free block live, at an aligned address, which must exist. The rest stays free with the waits.
-    block& take(block& b, std::size_t size, std::size_t requested, label const& who, birth born = {},
-                side from = side::low, std::size_t alignment = block::granule);
+    block& take(block& b, std::size_t size, std::size_t requested, label const& who,
+                allocation_epoch epoch = {}, side from = side::low,
+                std::size_t alignment = block::granularity);
 
     [[nodiscard]] block* find_live(void const* p) const noexcept { return live_.find(p); }
 
@@ -158,7 +159,7 @@ private:
     block& cut_all(block& b) noexcept;
     void reserve_live();
     // Makes a block live that is in no bin. Requires reserve_live().
-    block& enter(block& b, std::size_t requested, label const& who, birth born) noexcept;
+    block& enter(block& b, std::size_t requested, label const& who, allocation_epoch epoch) noexcept;
 
     // Returns false, without a change, if host memory for the waits is not available: the blocks stay unmerged, as a lost wait would be a
     // race.
@@ -211,7 +212,7 @@ CUOTA_INLINE void block_index::remove_segment(block& whole) noexcept {
 
 CUOTA_INLINE void block_index::hold_segment(block& whole) noexcept {
     pull_free(whole);
-    whole.become(block::state::held);
+    whole.become(block::state::in_transition);
 }
 
 CUOTA_INLINE void block_index::add_range(std::byte* at, std::size_t size, std::size_t page) {
@@ -247,7 +248,7 @@ CUOTA_INLINE std::size_t block_index::pages_between(std::byte const* from,
 
 CUOTA_INLINE block& block_index::hold_pages(block& b, std::byte* at, std::size_t bytes) {
     block& pages = cut_out(b, at, bytes);
-    pages.become(block::state::held);
+    pages.become(block::state::in_transition);
     return pages;
 }
 
@@ -270,7 +271,7 @@ CUOTA_INLINE block& block_index::hold_window(block& first, std::byte* at, std::b
         bool const is_last = b->end() >= end;
         if (!b->is_hole()) {
             pull_free(*b);
-            b->become(block::state::held);
+            b->become(block::state::in_transition);
         } else {
             if (b->end() > end) put_hole(split(*b, end));
             pull_hole(*b);
@@ -309,13 +310,13 @@ CUOTA_INLINE std::size_t block_index::skipped_for(std::size_t alignment, std::by
 }
 
 CUOTA_INLINE block& block_index::take(block& b, std::size_t size, std::size_t requested, label const& who,
-                                      birth born, side from, std::size_t alignment) {
+                                      allocation_epoch epoch, side from, std::size_t alignment) {
     reserve_live();
     live_.expect(from == side::low ? b.at() : b.end() - size);
-    block& taken = alignment > block::granule ? cut_aligned(b, size, from, alignment)
-                   : size < b.size            ? cut_off(b, size, from)
-                                              : cut_all(b);
-    return enter(taken, requested, who, born);
+    block& taken = alignment > block::granularity ? cut_aligned(b, size, from, alignment)
+                   : size < b.size                ? cut_off(b, size, from)
+                                                  : cut_all(b);
+    return enter(taken, requested, who, epoch);
 }
 
 CUOTA_INLINE block& block_index::release(block& b, wait_set waits) noexcept {
@@ -381,10 +382,10 @@ CUOTA_INLINE void block_index::reserve_live() {
 }
 
 CUOTA_INLINE block& block_index::enter(block& b, std::size_t requested, label const& who,
-                                       birth born) noexcept {
+                                       allocation_epoch epoch) noexcept {
     b.requested = requested;
     b.note = &store_.make_note();
-    *b.note = {.name = who.name, .where = who.where, .born = born};
+    *b.note = {.name = who.name, .where = who.where, .epoch = epoch};
     b.become(block::state::live);
     live_.insert(b);
     return b;
@@ -416,7 +417,7 @@ CUOTA_INLINE block& block_index::free_again(block& b, wait_set waits) noexcept {
 
 CUOTA_INLINE std::size_t block_index::undo_growing(block& b) noexcept {
     if (b.requested == 0) return become_hole(b), 0;
-    b.become(block::state::held);
+    b.become(block::state::in_transition);
     try {
         if (b.requested != b.size) become_hole(split(b, b.at() + b.requested));
     } catch (std::bad_alloc const&) {}  // all of it stays held

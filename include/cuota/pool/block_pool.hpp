@@ -53,8 +53,9 @@ private:
 /// where not noexcept. On a throw, no block or segment changes, except where noted.
 class block_pool {
 public:
-    /// Block sizes are multiples of `granule`, a power of two of at least 256 bytes.
-    explicit block_pool(tag name, std::size_t granule = block::granule) : name_{name}, heap_{granule} {}
+    /// Block sizes are multiples of `granularity`, a power of two of at least 256 bytes.
+    explicit block_pool(tag name, std::size_t granularity = block::granularity)
+        : name_{name}, heap_{granularity} {}
     block_pool(block_pool const&) = delete;
     block_pool& operator=(block_pool const&) = delete;
 
@@ -62,17 +63,17 @@ public:
 
     /// Allocates from this thread's cache without the lock; null on a miss and for 0 bytes. Arguments are passed by value so that they stay
     /// in registers.
-    [[nodiscard]] void* take_ready(stream_ref s, std::size_t bytes, std::size_t alignment, tag name,
-                                   place where, lifespan meant, bool keeps) noexcept;
+    [[nodiscard]] void* take_cached(stream_ref s, std::size_t bytes, std::size_t alignment, tag name,
+                                    source_location where, lifetime_hint lifetime, bool keeps) noexcept;
     /// Frees into this thread's cache without the lock; false if the block cannot be cached.
-    [[nodiscard, gnu::always_inline]] bool put_ready(stream_ref s, void* p, std::size_t bytes) noexcept {
-        thread_record* const me = this_thread_record();
-        if (!me || bytes > front::largest || !s.is_owned()) return false;
-        return fronts_.of(*me).try_put(*me, p, s.id(), bytes, heap_.size_of_small(bytes));
+    [[nodiscard, gnu::always_inline]] bool put_cached(stream_ref s, void* p, std::size_t bytes) noexcept {
+        thread_slot* const me = this_thread_slot();
+        if (!me || bytes > thread_cache::largest || !s.is_owned()) return false;
+        return thread_caches_.of(*me).try_put(*me, p, s.id(), bytes, heap_.size_of_small(bytes));
     }
 
     /// Allocates from free blocks in the order of s; null if none fits. Where the host has to wait for pending work, it waits without the
-    /// lock. Throws: misuse after close(), and for lifespan::step without an open step.
+    /// lock. Throws: usage_error after close(), and for lifetime_hint::step without an open step.
     [[nodiscard]] void* try_take(stream_ref const* s, block_request const& r);
 
     /// Adds a segment and allocates from it with an alignment of at most 256.
@@ -95,7 +96,7 @@ public:
         if (late.what) give_late(*s, late, while_closed);
     }
 
-    /// Gives a live block to a graph: thread caches will not accept it. Throws: misuse if the block does not exist.
+    /// Gives a live block to a graph: thread caches will not accept it. Throws: usage_error if the block does not exist.
     void keep_for_graph(void* p, std::size_t bytes);
 
     // --- release of idle memory ---
@@ -119,18 +120,18 @@ public:
     void add_range(std::byte* at, std::size_t bytes, std::size_t page);
 
     /// Returns the best window to map for a request, or nothing. It is not held and may change.
-    [[nodiscard]] std::optional<grow_window> could_grow(std::size_t bytes, growth_aim aim) const;
+    [[nodiscard]] std::optional<growth_candidate> could_grow(std::size_t bytes, growth_aim aim) const;
     /// hold, take_of_grown, add_grown and give_up are those of block_heap.
-    [[nodiscard]] std::optional<grow_window> hold(std::size_t bytes, growth_aim aim, std::size_t most);
+    [[nodiscard]] std::optional<growth_candidate> hold(std::size_t bytes, growth_aim aim, std::size_t most);
     /// The host's waits, and those of try_take, are for waited_for.
-    [[nodiscard]] void* take_of_grown(grow_window const& window, stream_ref const* s, block_request const& r,
-                                      host_waits& left);
+    [[nodiscard]] void* take_of_grown(growth_candidate const& window, stream_ref const* s,
+                                      block_request const& r, host_waits& left);
     /// Waits on the host without the lock and returns p, the new block of `bytes`. On a throw, it is free again. Throws: cuda_error.
     [[nodiscard]] void* waited_for(host_waits const& left, void* p, std::size_t bytes) {
         return left.is_empty() ? p : wait_for(left, p, bytes);
     }
-    void add_grown(grow_window const& window);
-    std::size_t give_up(grow_window const& window) noexcept;
+    void add_grown(growth_candidate const& window);
+    std::size_t give_up(growth_candidate const& window) noexcept;
     /// Returns the largest request that `spent` bytes of pages, idle ones included, could serve.
     [[nodiscard]] std::size_t largest_grown(std::size_t spent) const noexcept;
 
@@ -153,9 +154,9 @@ public:
 
     // --- observer ---
 
-    /// Notifies `told` of all events from now on, and disables the thread caches. Throws: misuse if an observer exists.
-    void observe(shared<pool_observer> told);
-    shared<pool_observer> observe_no_more() noexcept;
+    /// Notifies `told` of all events from now on, and disables the thread caches. Throws: usage_error if an observer exists.
+    void observe(intrusive_ptr<pool_observer> told);
+    intrusive_ptr<pool_observer> observe_no_more() noexcept;
 
     // --- figures ---
 
@@ -170,8 +171,8 @@ public:
     }
     [[nodiscard]] std::size_t largest_free() const noexcept;
     [[nodiscard]] std::size_t reserved() const noexcept;
-    /// Returns the idle memory if the live blocks of these holdings were freed.
-    [[nodiscard]] idle_pieces idle_if_released(std::span<holding const> released) const;
+    /// Returns the idle memory if the live blocks of these allocation groups were freed.
+    [[nodiscard]] idle_pieces idle_if_released(std::span<allocation_group const> released) const;
     /// The block size for a request, without bytes skipped for alignment.
     [[nodiscard]] std::size_t size_of(std::size_t bytes) const noexcept { return heap_.size_of(bytes); }
     /// The bytes beyond 1.5 times the peak if `fresh` bytes are added for a request of `bytes`: max(0, reserved - leaving + fresh - 1.5 *
@@ -182,15 +183,15 @@ public:
     [[nodiscard]] std::size_t freed() const noexcept;
 
     /// Appends the live bytes by tag and call site, and the free bytes.
-    void holdings(std::vector<holding>& into) const;
+    void allocation_groups(std::vector<allocation_group>& into) const;
 
     [[nodiscard]] std::vector<tag_stats> stats_by_tag() const;
 
     /// Describes the live blocks; empty if none.
     [[nodiscard]] std::string survivors() const;
 
-    /// Throws: misuse if a step is open.
-    void begin_step(place where);
+    /// Throws: usage_error if a step is open.
+    void begin_step(source_location where);
     /// Ends the step, also on a throw; describes its live blocks.
     [[nodiscard]] std::string end_step();
 
@@ -198,7 +199,8 @@ public:
     [[nodiscard]] std::string title() const;
 
 private:
-    // A claimed block and the reason that its free could not be ordered: the host waits for the stream, without the lock, before it is free.
+    // A claimed block and the reason that its free could not be ordered: the host waits for the stream, without the lock, before it is
+    // free.
     struct late_free {
         block* what = nullptr;
         std::exception_ptr why{};
@@ -221,7 +223,7 @@ private:
         });
     }
 
-    [[nodiscard]] bool is_out_of_step(lifespan meant) const noexcept;
+    [[nodiscard]] bool is_out_of_step(lifetime_hint lifetime) const noexcept;
     [[nodiscard]] void* take_free(stream_ref const* s, block_request const& r, host_waits& left);
     [[nodiscard, gnu::noinline]] void* wait_for(host_waits const& left, void* p, std::size_t bytes) {
         try {
@@ -242,7 +244,7 @@ private:
     // --- closed or observed pool: out of line ---
 
     [[gnu::noinline]] void throw_if_closed(block_request const& r) const {
-        if (closed_) throw_misuse(r.who.where, "{}: allocation after close() or destruction", {title()});
+        if (closed_) throw_usage_error(r.who.where, "{}: allocation after close() or destruction", {title()});
     }
     [[nodiscard, gnu::noinline]] void* found_and_told(block& b, stream_ref const* s,
                                                       block_request const& r) noexcept {
@@ -270,7 +272,7 @@ private:
         return b.at();
     }
 
-    // The live block of that size at p, changed to held. Throws misuse if it does not exist.
+    // The live block of that size at p, changed to held. Throws usage_error if it does not exist.
     [[nodiscard]] block& claim(void* p, std::size_t bytes);
 
     // Frees a held block in the order of s, or caches it. If its order cannot be recorded, the block stays held and is `late`.
@@ -283,7 +285,7 @@ private:
     // Binds a block to its `stream`, and prepares this thread's cache for small ones.
     void expect_back(block& b, stream_ref s) noexcept;
     // Caches a held block that this thread freed in the order of s; false if it cannot.
-    [[nodiscard]] bool keep_ready(block& b, stream_ref s, std::uint32_t lane) noexcept;
+    [[nodiscard]] bool keep_ready(block& b, stream_ref s, std::uint32_t stream_index) noexcept;
     // Evicts a cached block. It waits for all work enqueued on its stream up to now, more than necessary.
     void give_ready(block& b) const noexcept;
     void collect() const noexcept;
@@ -330,13 +332,13 @@ private:
     // Protects the members below. Mutable, since queries revoke the caches.
     mutable object_lock guard_;
     mutable block_heap heap_;
-    mutable fronts fronts_;
+    mutable thread_caches thread_caches_;
     std::size_t gone_ = 0;          // total bytes released
     std::condition_variable left_;  // memory was released or kept
     bool closed_ = false;
-    bool is_special_ = false;            // closed_ || watch_: a single test
-    std::unique_ptr<pool_watch> watch_;  // set while an observer exists
-    std::size_t keepers_ = 0;            // after close(): live blocks that keep the pool alive
+    bool is_special_ = false;               // closed_ || watch_: a single test
+    std::unique_ptr<pool_notifier> watch_;  // set while an observer exists
+    std::size_t keepers_ = 0;               // after close(): live blocks that keep the pool alive
 };
 
 }  // namespace cuota::inline v0::detail
@@ -348,25 +350,27 @@ private:
 
 namespace cuota::inline v0::detail {
 
-CUOTA_INLINE void* block_pool::take_ready(stream_ref s, std::size_t bytes, std::size_t alignment, tag name,
-                                          place where, lifespan meant, bool keeps) noexcept {
-    thread_record* const me = this_thread_record();
-    if (!me || bytes > front::largest || !s.is_owned() || alignment > heap_.granule()) return nullptr;
-    if (meant == lifespan::persistent || is_out_of_step(meant)) return nullptr;
+CUOTA_INLINE void* block_pool::take_cached(stream_ref s, std::size_t bytes, std::size_t alignment, tag name,
+                                           source_location where, lifetime_hint lifetime,
+                                           bool keeps) noexcept {
+    thread_slot* const me = this_thread_slot();
+    if (!me || bytes > thread_cache::largest || !s.is_owned() || alignment > heap_.granularity())
+        return nullptr;
+    if (lifetime == lifetime_hint::persistent || is_out_of_step(lifetime)) return nullptr;
     void* taken = nullptr;
     auto const write = [&](block& b) {
         b.requested = bytes;
-        block_note& note = *b.note;
+        block_metadata& note = *b.note;
         note.name = name;
         // one by one: copied as a whole, they are read before all parts are written
         note.where.file = where.file;
         note.where.line = where.line;
-        note.born = {heap_.steps().now(), meant};
+        note.epoch = {heap_.steps().now(), lifetime};
         note.keeps = keeps;
         taken = b.at();
         b.stand_at(taken, block::state::live);
     };
-    (void)fronts_.of(*me).try_take(*me, s.id(), bytes, heap_.size_of_small(bytes), write);
+    (void)thread_caches_.of(*me).try_take(*me, s.id(), bytes, heap_.size_of_small(bytes), write);
     return taken;
 }
 
@@ -377,16 +381,17 @@ CUOTA_INLINE void* block_pool::try_take(stream_ref const* s, block_request const
 
 CUOTA_INLINE void* block_pool::take_free(stream_ref const* s, block_request const& r, host_waits& left) {
     region_lock const lock{guard_};
-    if (is_out_of_step(r.meant))
-        throw_misuse(r.who.where, "{}: step allocation outside of a step; call begin_step first", {title()});
+    if (is_out_of_step(r.lifetime))
+        throw_usage_error(r.who.where, "{}: step allocation outside of a step; call begin_step first",
+                          {title()});
     bool const is_special = is_special_;
     if (is_special) throw_if_closed(r);
     make_peak_known(r.bytes);
     block_user const user = user_of(s);  // first: registering a new stream merges cached blocks
-    block* b = heap_.find(r, user.lane);
+    block* b = heap_.find(r, user.stream_index);
     if (!b) {
         collect();
-        b = heap_.find(r, user.lane);
+        b = heap_.find(r, user.stream_index);
     }
     if (!b) return nullptr;
     block& taken = heap_.take(*b, r, user, left);
@@ -412,7 +417,7 @@ CUOTA_INLINE void block_pool::add(segment const& fresh) {
 CUOTA_INLINE void block_pool::keep_for_graph(void* p, std::size_t bytes) {
     region_lock const lock{guard_};
     block& b = claim(p, bytes);
-    b.note->stream = block_note::no_stream;
+    b.note->stream = block_metadata::no_stream;
     b.become(block::state::live);
 }
 
@@ -456,38 +461,38 @@ CUOTA_INLINE void block_pool::add_range(std::byte* at, std::size_t bytes, std::s
     heap_.blocks().add_range(at, bytes, page);
 }
 
-CUOTA_INLINE std::optional<grow_window> block_pool::could_grow(std::size_t bytes, growth_aim aim) const {
+CUOTA_INLINE std::optional<growth_candidate> block_pool::could_grow(std::size_t bytes, growth_aim aim) const {
     auto const lock = lock_all();
     return choose_window(heap_.blocks(), heap_.size_of(bytes), aim);
 }
 
-CUOTA_INLINE std::optional<grow_window> block_pool::hold(std::size_t bytes, growth_aim aim,
-                                                         std::size_t most) {
+CUOTA_INLINE std::optional<growth_candidate> block_pool::hold(std::size_t bytes, growth_aim aim,
+                                                              std::size_t most) {
     auto const lock = lock_all();
     return heap_.hold(heap_.size_of(bytes), aim, most);
 }
 
-CUOTA_INLINE void* block_pool::take_of_grown(grow_window const& window, stream_ref const* s,
+CUOTA_INLINE void* block_pool::take_of_grown(growth_candidate const& window, stream_ref const* s,
                                              block_request const& r, host_waits& left) {
     region_lock const lock{guard_};
     make_peak_known(r.bytes);
     block_user const user = user_of(s);  // first: cached blocks may become free next to the window
     if (!watch_) return found(heap_.take_of_grown(window, r, user, left), s, r.keeps);
-    pool_watch::growth const grown{window};
+    pool_notifier::growth const grown{window};
     block& taken = heap_.take_of_grown(window, r, user, left);
     watch_->came(grown, r.who.where);
     return found_and_told(taken, s, r);
 }
 
-CUOTA_INLINE void block_pool::add_grown(grow_window const& window) {
+CUOTA_INLINE void block_pool::add_grown(growth_candidate const& window) {
     region_lock const lock{guard_};
     if (!watch_) return heap_.add_grown(window);
-    pool_watch::growth const grown{window};
+    pool_notifier::growth const grown{window};
     heap_.add_grown(window);
     watch_->came(grown, {});
 }
 
-CUOTA_INLINE std::size_t block_pool::give_up(grow_window const& window) noexcept {
+CUOTA_INLINE std::size_t block_pool::give_up(growth_candidate const& window) noexcept {
     region_lock const lock{guard_};
     return heap_.give_up(window);
 }
@@ -499,7 +504,7 @@ CUOTA_INLINE std::size_t block_pool::largest_grown(std::size_t spent) const noex
 
 CUOTA_INLINE bool block_pool::close() noexcept {
     auto const lock = lock_all();
-    fronts_.end();
+    thread_caches_.end();
     is_special_ = true;
     if (std::exchange(closed_, true)) return false;
     heap_.blocks().for_each_live([this](block const& b) { keepers_ += b.note->keeps; });
@@ -511,24 +516,24 @@ CUOTA_INLINE void block_pool::wait_for_freed() noexcept {
     heap_.wait_for_freed();
 }
 
-CUOTA_INLINE void block_pool::observe(shared<pool_observer> told) {
-    auto fresh = std::make_unique<pool_watch>(std::move(told));
+CUOTA_INLINE void block_pool::observe(intrusive_ptr<pool_observer> told) {
+    auto fresh = std::make_unique<pool_notifier>(std::move(told));
     auto const lock = lock_all();
-    if (watch_) throw_misuse("{}: cannot record: the pool already has a recorder", {title()});
+    if (watch_) throw_usage_error("{}: cannot record: the pool already has a recorder", {title()});
     watch_ = std::move(fresh);
     is_special_ = true;
-    fronts_.end();
+    thread_caches_.end();
     heap_.blocks().for_each_live([this](block const& b) { watch_->found(b); });
 }
 
-CUOTA_INLINE shared<pool_observer> block_pool::observe_no_more() noexcept {
-    std::unique_ptr<pool_watch> before;
+CUOTA_INLINE intrusive_ptr<pool_observer> block_pool::observe_no_more() noexcept {
+    std::unique_ptr<pool_notifier> before;
     region_lock const lock{guard_};
     if (!watch_) return {};
     before = std::move(watch_);
     before->settle(heap_.order());
     is_special_ = closed_;
-    if (!closed_) fronts_.go_on();
+    if (!closed_) thread_caches_.go_on();
     return before->told();
 }
 
@@ -547,7 +552,7 @@ CUOTA_INLINE std::size_t block_pool::reserved() const noexcept {
     return heap_.reserved();
 }
 
-CUOTA_INLINE idle_pieces block_pool::idle_if_released(std::span<holding const> released) const {
+CUOTA_INLINE idle_pieces block_pool::idle_if_released(std::span<allocation_group const> released) const {
     auto const lock = lock_all();
     return idle_if(heap_.blocks(),
                    [&](block const& b) { return is_one_of(released, b.note->name, b.note->where); });
@@ -568,9 +573,9 @@ CUOTA_INLINE std::size_t block_pool::freed() const noexcept {
     return heap_.freed();
 }
 
-CUOTA_INLINE void block_pool::holdings(std::vector<holding>& into) const {
+CUOTA_INLINE void block_pool::allocation_groups(std::vector<allocation_group>& into) const {
     auto const lock = lock_all();
-    append_holdings(heap_.blocks(), into);
+    append_allocation_groups(heap_.blocks(), into);
     if (std::size_t const cached = heap_.reserved() - heap_.allocated(); cached != 0)
         into.push_back({tag::named("cached in " + title()), {}, cached, true});
 }
@@ -585,10 +590,10 @@ CUOTA_INLINE std::string block_pool::survivors() const {
     return survivors_of(heap_.blocks(), heap_.steps().now(), [](block const&) { return true; }).text();
 }
 
-CUOTA_INLINE void block_pool::begin_step(place where) {
+CUOTA_INLINE void block_pool::begin_step(source_location where) {
     region_lock const lock{guard_};
     if (heap_.steps().is_open())
-        throw_misuse(where, "{}: begin_step: a step is already open; end it first", {title()});
+        throw_usage_error(where, "{}: begin_step: a step is already open; end it first", {title()});
     (void)heap_.steps().go_on();
     if (watch_) watch_->step_begun(where, heap_.order());
 }
@@ -597,8 +602,8 @@ CUOTA_INLINE std::string block_pool::end_step() {
     auto const lock = lock_all();
     step_time const now = heap_.steps().go_on();
     if (watch_) watch_->step_ended(heap_.order());
-    birth const in_it{now, lifespan::step};
-    return survivors_of(heap_.blocks(), now, [&](block const& b) { return b.note->born == in_it; }).text();
+    allocation_epoch const in_it{now, lifetime_hint::step};
+    return survivors_of(heap_.blocks(), now, [&](block const& b) { return b.note->epoch == in_it; }).text();
 }
 
 CUOTA_INLINE std::string block_pool::title() const {
@@ -607,15 +612,15 @@ CUOTA_INLINE std::string block_pool::title() const {
 
 CUOTA_INLINE void block_pool::wait_for_stream(stream_ref s) noexcept { rt::drain(s); }
 
-CUOTA_INLINE bool block_pool::is_out_of_step(lifespan meant) const noexcept {
-    return meant == lifespan::step && !heap_.steps().is_open();
+CUOTA_INLINE bool block_pool::is_out_of_step(lifetime_hint lifetime) const noexcept {
+    return lifetime == lifetime_hint::step && !heap_.steps().is_open();
 }
 
 CUOTA_INLINE pool_stats block_pool::stats_now() const noexcept {
     if (watch_) watch_->settle(heap_.order());
     // last: later readers of the blocks use the stream states that it queried
     pool_stats now = heap_.stats();
-    now.taken_again = fronts_.taken();
+    now.thread_cache_hits = thread_caches_.taken();
     return now;
 }
 
@@ -626,11 +631,12 @@ CUOTA_INLINE void block_pool::make_peak_known(std::size_t bytes) noexcept {
 CUOTA_INLINE block& block_pool::claim(void* p, std::size_t bytes) {
     block* const b = heap_.blocks().find_live(p);
     if (!b || !b->claim(p))
-        throw_misuse("{}: deallocate of an unknown pointer (double free, or allocated elsewhere)", {title()});
+        throw_usage_error("{}: deallocate of an unknown pointer (double free, or allocated elsewhere)",
+                          {title()});
     if (b->requested != bytes) {
-        misuse const wrong{title() + ": deallocate with the wrong size: " + bytes_text(bytes) + " of " +
-                               describe(*b),
-                           b->note->where};
+        usage_error const wrong{title() + ": deallocate with the wrong size: " + bytes_text(bytes) + " of " +
+                                    describe(*b),
+                                b->note->where};
         b->become(block::state::live);
         throw wrong;
     }
@@ -639,8 +645,8 @@ CUOTA_INLINE block& block_pool::claim(void* p, std::size_t bytes) {
 
 CUOTA_INLINE void block_pool::put_in_order(block& b, stream_ref s, late_free& late) noexcept {
     try {
-        std::uint32_t const lane = lane_of(s);
-        if (!keep_ready(b, s, lane)) heap_.give(b, wait_set{heap_.order().release_on(lane)});
+        std::uint32_t const stream_index = lane_of(s);
+        if (!keep_ready(b, s, stream_index)) heap_.give(b, wait_set{heap_.order().release_on(stream_index)});
     } catch (...) {
         late.what = &b;
         late.why = std::current_exception();
@@ -648,39 +654,39 @@ CUOTA_INLINE void block_pool::put_in_order(block& b, stream_ref s, late_free& la
 }
 
 CUOTA_INLINE bool block_pool::may_be_ready(block const& b, stream_ref s) const noexcept {
-    return b.size <= front::largest && s.is_owned() && b.size <= heap_.reserved() / 2048;
+    return b.size <= thread_cache::largest && s.is_owned() && b.size <= heap_.reserved() / 2048;
 }
 
 CUOTA_INLINE void block_pool::expect_back(block& b, stream_ref s) noexcept {
-    auto const lane = heap_.order().find(s);
-    if (!lane) return;
-    heap_.keep_stream(b, *lane);
+    auto const stream_index = heap_.order().find(s);
+    if (!stream_index) return;
+    heap_.keep_stream(b, *stream_index);
     if (!may_be_ready(b, s)) return;
-    thread_record* const me = this_thread();
+    thread_slot* const me = this_thread();
     if (!me) return;  // as in a capture, whose blocks belong to the graph
     b.note->stream = s.id();
-    if (!fronts_.of(*me).is_of(*me)) return;
-    front& mine = fronts_.of(*me);
+    if (!thread_caches_.of(*me).is_of(*me)) return;
+    thread_cache& mine = thread_caches_.of(*me);
     mine.remember(b);
-    if (mine.credit() < front::loan) mine.lend(heap_.lend(front::loan));
+    if (mine.credit() < thread_cache::loan) mine.lend(heap_.lend(thread_cache::loan));
 }
 
-CUOTA_INLINE bool block_pool::keep_ready(block& b, stream_ref s, std::uint32_t lane) noexcept {
+CUOTA_INLINE bool block_pool::keep_ready(block& b, stream_ref s, std::uint32_t stream_index) noexcept {
     if (!may_be_ready(b, s)) return false;
-    thread_record* const me = this_thread();
-    front* const mine = me ? fronts_.open_for(*me) : nullptr;
+    thread_slot* const me = this_thread();
+    thread_cache* const mine = me ? thread_caches_.open_for(*me) : nullptr;
     if (!mine) return false;
     b.note->stream = s.id();
-    heap_.keep_stream(b, lane);
+    heap_.keep_stream(b, stream_index);
     return mine->put(b, [this](block& other) { give_ready(other); });
 }
 
 CUOTA_INLINE void block_pool::give_ready(block& b) const noexcept {
-    heap_.give(b, wait_set{heap_.order().release_on_owned(b.note->lane)});
+    heap_.give(b, wait_set{heap_.order().release_on_owned(b.note->stream_index)});
 }
 
 CUOTA_INLINE void block_pool::collect() const noexcept {
-    heap_.take_back(fronts_.collect([this](block& b) { give_ready(b); }));
+    heap_.take_back(thread_caches_.collect([this](block& b) { give_ready(b); }));
 }
 
 CUOTA_INLINE block_user block_pool::user_of(stream_ref const* s) {

@@ -18,7 +18,7 @@ namespace detail {
 class frame_state;
 }
 #if !CUOTA_DEFINE_MEMORY
-extern template class shared<detail::frame_state>;
+extern template class detail::intrusive_ptr<detail::frame_state>;
 #endif
 
 /// A frame as a resource: an eight-byte handle. Its allocations have owners, which free them before the frame is destroyed. The handle
@@ -31,7 +31,7 @@ public:
     /// Refers to the same frame as other.
     frame_resource& operator=(frame_resource const&) noexcept = default;
     ~frame_resource() = default;
-    /// Allocates memory that is valid on s from here on. Throws: as the pool; misuse after the frame's destruction, while this thread
+    /// Allocates memory that is valid on s from here on. Throws: as the pool; usage_error after the frame's destruction, while this thread
     /// captures s, and for a native handle in a foreign capture.
     [[nodiscard]] void* allocate(stream_ref s, std::size_t bytes, std::size_t alignment = default_alignment,
                                  label const& who = {});
@@ -43,15 +43,16 @@ public:
     /// Frees memory that no work uses any more; available to others after the frame.
     void deallocate_sync(void* p, std::size_t bytes, std::size_t = default_alignment) noexcept;
     /// Returns 256 bytes, as the pool.
-    [[nodiscard]] static constexpr std::size_t granule() noexcept { return default_alignment; }
+    [[nodiscard]] static constexpr std::size_t granularity() noexcept { return default_alignment; }
     [[nodiscard]] memory_kind kind() const noexcept;  ///< kind of the pool's source
     /// Compares by frame.
     friend bool operator==(frame_resource const&, frame_resource const&) noexcept = default;
 
 private:
     friend class frame;
-    explicit frame_resource(shared<detail::frame_state> state) noexcept : state_{std::move(state)} {}
-    shared<detail::frame_state> state_;
+    explicit frame_resource(detail::intrusive_ptr<detail::frame_state> state) noexcept
+        : state_{std::move(state)} {}
+    detail::intrusive_ptr<detail::frame_state> state_;
 };
 
 /// A bump allocator, from `scoped_pool::frame` to destruction. It fills chunks of the pool from low to high addresses; the destructor frees
@@ -67,7 +68,7 @@ private:
 /// Units:   bytes; blocks are multiples of 256.
 /// Order:   each stream has its own chunks, freed in its order after the work of all streams that freed parts of them.
 /// Threads: any; destroy it after the last use.
-/// Throws:  as the pool (on a throw, nothing is allocated); misuse after destruction and on a captured stream.
+/// Throws:  as the pool (on a throw, nothing is allocated); usage_error after destruction and on a captured stream.
 /// Cost:    a lock and a few loads; the destructor makes one deallocation per chunk.
 /// Example:
 ///     auto frame = pool.frame();
@@ -85,18 +86,19 @@ public:
 
     /// Allocates memory that is valid on s from here on and freed with the frame. Throws: as the class says.
     [[nodiscard]] void* allocate(stream_ref s, std::size_t bytes, std::size_t alignment = default_alignment,
-                                 tag name = {}, place where = place::here());
+                                 tag name = {}, source_location where = source_location::current());
     /// Frees early, in the order of s; the last block of a chunk can be reused. Null is ignored.
-    void deallocate(stream_ref s, void* p, std::size_t bytes, place where = place::here()) noexcept;
+    void deallocate(stream_ref s, void* p, std::size_t bytes,
+                    source_location where = source_location::current()) noexcept;
 
     /// Begins a frame inside this one. Throws: std::bad_alloc.
-    [[nodiscard]] frame inner(place where = place::here()) const;
+    [[nodiscard]] frame nested(source_location where = source_location::current()) const;
 
 private:
     friend class scoped_pool;
-    frame(shared<detail::pool_state> const& pool, place where);
+    frame(detail::intrusive_ptr<detail::pool_state> const& pool, source_location where);
 
-    shared<detail::frame_state> state_;
+    detail::intrusive_ptr<detail::frame_state> state_;
 };
 
 }  // namespace cuota::inline v0
@@ -107,10 +109,10 @@ private:
 
 namespace cuota::inline v0 {
 
-static_assert(labelled_resource<frame_resource> && sizeof(frame_resource) == 8);
+static_assert(labeled_resource<frame_resource> && sizeof(frame_resource) == 8);
 
-#if CUOTA_SEPARATE
-template class shared<detail::frame_state>;
+#if CUOTA_SEPARATE_COMPILATION
+template class detail::intrusive_ptr<detail::frame_state>;
 #endif
 
 CUOTA_INLINE void* frame_resource::allocate(stream_ref s, std::size_t bytes, std::size_t alignment,
@@ -139,18 +141,19 @@ CUOTA_INLINE frame::~frame() {
 CUOTA_INLINE frame::operator any_resource() const { return resource(); }
 
 CUOTA_INLINE void* frame::allocate(stream_ref s, std::size_t bytes, std::size_t alignment, tag name,
-                                   place where) {
+                                   source_location where) {
     return state_->allocate(&s, bytes, alignment, {name, where}, detail::frame_entry::state::ends_with_frame);
 }
 
-CUOTA_INLINE void frame::deallocate(stream_ref s, void* p, std::size_t bytes, place where) noexcept {
+CUOTA_INLINE void frame::deallocate(stream_ref s, void* p, std::size_t bytes,
+                                    source_location where) noexcept {
     state_->deallocate(&s, p, bytes, where);
 }
 
-CUOTA_INLINE frame frame::inner(place where) const { return frame{state_->pool(), where}; }
+CUOTA_INLINE frame frame::nested(source_location where) const { return frame{state_->pool(), where}; }
 
-CUOTA_INLINE frame::frame(shared<detail::pool_state> const& pool, place where)
-    : state_{shared<detail::frame_state>::make(pool, where)} {}
+CUOTA_INLINE frame::frame(detail::intrusive_ptr<detail::pool_state> const& pool, source_location where)
+    : state_{detail::intrusive_ptr<detail::frame_state>::make(pool, where)} {}
 
 }  // namespace cuota::inline v0
 

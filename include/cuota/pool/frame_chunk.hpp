@@ -23,18 +23,18 @@ namespace cuota::inline v0::detail {
 
 /// An allocation in a chunk, in address order.
 struct frame_entry {
-    /// ends_with_frame: freed with the frame; owned: freed by its owner; over: freed, reusable in the chunk's order; over_elsewhere: freed
+    /// ends_with_frame: freed with the frame; owned: freed by its owner; over: freed, reusable in the chunk's order; over_external: freed
     /// in the order of another stream.
-    enum class state : std::uint8_t { ends_with_frame, owned, over, over_elsewhere };
+    enum class state : std::uint8_t { ends_with_frame, owned, over, over_external };
 
     std::byte* at;
     std::size_t bytes;
     tag name;
-    place where;
+    source_location where;
     state now;
 
     [[nodiscard]] bool is_live() const noexcept;
-    [[nodiscard]] std::string text() const { return survivors::line_of(name, where, bytes); }
+    [[nodiscard]] std::string text() const { return leak_summary::line_of(name, where, bytes); }
 };
 static_assert(std::is_trivially_destructible_v<frame_entry>);  // so that destruction is free
 
@@ -46,7 +46,7 @@ public:
     frame_chunk(void* at, std::size_t size, stream_ref const* home);
 
     /// Returns null if the chunk is full. Strong guarantee. Throws: std::bad_alloc.
-    [[nodiscard]] void* try_take(std::size_t bytes, std::size_t alignment, label const& who, state born);
+    [[nodiscard]] void* try_take(std::size_t bytes, std::size_t alignment, label const& who, state epoch);
 
     [[nodiscard]] bool has(void const* p) const noexcept;
     /// Returns the entry at p, live or freed; null if none starts there or its bytes were reclaimed.
@@ -56,12 +56,12 @@ public:
     void give(frame_entry& e, bool in_order) noexcept;
 
     /// The streams that may use the bytes: the chunk's own, and others that freed parts of it.
-    [[nodiscard]] dynamic_array<stream_share>& users() noexcept { return users_; }
+    [[nodiscard]] dynamic_array<shared_stream>& users() noexcept { return users_; }
     [[nodiscard]] dynamic_array<frame_entry> const& entries() const noexcept { return entries_; }
     [[nodiscard]] bool is_owned() const noexcept { return owned_ != 0; }
     [[nodiscard]] std::byte* at() const noexcept { return at_; }
     [[nodiscard]] std::size_t size() const noexcept { return size_; }
-    [[nodiscard]] std::size_t room() const noexcept { return size_ - used_; }
+    [[nodiscard]] std::size_t available() const noexcept { return size_ - used_; }
 
     /// Frees the entries that end with the frame.
     void end() noexcept;
@@ -72,7 +72,7 @@ private:
     std::size_t used_ = 0;
     std::size_t owned_ = 0;
     dynamic_array<frame_entry> entries_{};
-    dynamic_array<stream_share> users_{};
+    dynamic_array<shared_stream> users_{};
 };
 
 /// Orders later work on `s` after the work on `other`. If the device cannot wait, the host waits and the error is reported.
@@ -96,12 +96,12 @@ CUOTA_INLINE frame_chunk::frame_chunk(void* at, std::size_t size, stream_ref con
 }
 
 CUOTA_INLINE void* frame_chunk::try_take(std::size_t bytes, std::size_t alignment, label const& who,
-                                         state born) {
+                                         state epoch) {
     auto const low = reinterpret_cast<std::uintptr_t>(at_);
     std::size_t const start = round_up(low + used_, alignment) - low;
     if (start > size_ || bytes > size_ - start) return nullptr;
-    entries_.push_back({at_ + start, bytes, who.name, who.where, born});
-    owned_ += born == state::owned;
+    entries_.push_back({at_ + start, bytes, who.name, who.where, epoch});
+    owned_ += epoch == state::owned;
     used_ = start + bytes;
     return at_ + start;
 }
@@ -120,7 +120,7 @@ CUOTA_INLINE frame_entry* frame_chunk::find(void const* p) noexcept {
 
 CUOTA_INLINE void frame_chunk::give(frame_entry& e, bool in_order) noexcept {
     owned_ -= e.now == state::owned;
-    e.now = in_order ? state::over : state::over_elsewhere;
+    e.now = in_order ? state::over : state::over_external;
     while (!entries_.empty() && entries_.back().now == state::over) {
         used_ = static_cast<std::size_t>(entries_.back().at - at_);
         entries_.pop_back();
@@ -129,7 +129,7 @@ CUOTA_INLINE void frame_chunk::give(frame_entry& e, bool in_order) noexcept {
 
 CUOTA_INLINE void frame_chunk::end() noexcept {
     for (frame_entry& e : entries_)
-        if (e.now == state::ends_with_frame) e.now = state::over_elsewhere;
+        if (e.now == state::ends_with_frame) e.now = state::over_external;
 }
 
 CUOTA_INLINE void order_after(stream_ref s, stream_ref other) noexcept {

@@ -28,21 +28,22 @@ class frame_state final : public ref_counted {
 public:
     using state = frame_entry::state;
 
-    frame_state(shared<pool_state> pool, place where) noexcept : pool_{std::move(pool)}, where_{where} {}
+    frame_state(intrusive_ptr<pool_state> pool, source_location where) noexcept
+        : pool_{std::move(pool)}, where_{where} {}
     ~frame_state();
 
-    /// Throws: misuse after end(); as the pool. On a throw, nothing is allocated.
+    /// Throws: usage_error after end(); as the pool. On a throw, nothing is allocated.
     [[nodiscard]] void* allocate(stream_ref const* s, std::size_t bytes, std::size_t alignment,
-                                 label const& who, state born);
+                                 label const& who, state epoch);
 
     /// Reports invalid calls to the error sink and ignores them.
-    void deallocate(stream_ref const* s, void* p, std::size_t bytes, place where) noexcept;
+    void deallocate(stream_ref const* s, void* p, std::size_t bytes, source_location where) noexcept;
 
     /// Frees chunks without owned blocks and reports the owned blocks. Their chunks are freed with the last of them.
     void end() noexcept;
 
     [[nodiscard]] memory_kind kind() const noexcept { return pool_->kind(); }
-    [[nodiscard]] shared<pool_state> const& pool() const noexcept { return pool_; }
+    [[nodiscard]] intrusive_ptr<pool_state> const& pool() const noexcept { return pool_; }
 
 private:
     // The chunks of one stream; the one at `filled` has the most free bytes.
@@ -51,17 +52,17 @@ private:
         dynamic_array<frame_chunk> chunks{};
         std::size_t filled = 0;
 
-        [[nodiscard]] void* try_take(std::size_t bytes, std::size_t alignment, label const& who, state born);
+        [[nodiscard]] void* try_take(std::size_t bytes, std::size_t alignment, label const& who, state epoch);
         void add(frame_chunk&& fresh) noexcept;
         [[nodiscard]] frame_chunk remove(std::size_t i) noexcept;
     };
 
     [[nodiscard]] void* try_take(std::uint64_t id, std::size_t bytes, std::size_t alignment, label const& who,
-                                 state born);
+                                 state epoch);
     [[nodiscard]] void* take_of(frame_chunk& fresh, std::uint64_t id, std::size_t bytes,
-                                std::size_t alignment, label const& who, state born);
+                                std::size_t alignment, label const& who, state epoch);
     void throw_if_ended(label const& who) const;
-    static void refuse_capture_of(stream_ref s, place where);
+    static void refuse_capture_of(stream_ref s, source_location where);
 
     // A chunk as large as all chunks so far, up to 1/16 of the pool, if such a block is free; otherwise of the requested size.
     [[nodiscard]] frame_chunk chunk_for(stream_ref const* s, std::size_t bytes, std::size_t alignment,
@@ -71,8 +72,8 @@ private:
 
     // Returns the chunk if the frame has ended and this was its last owned block.
     [[nodiscard]] std::optional<frame_chunk> give(stream_ref const* s, std::uint64_t id, void* p,
-                                                  std::size_t bytes, place where);
-    [[nodiscard]] frame_entry& checked(frame_entry* e, std::size_t bytes, place where) const;
+                                                  std::size_t bytes, source_location where);
+    [[nodiscard]] frame_entry& checked(frame_entry* e, std::size_t bytes, source_location where) const;
     [[nodiscard]] std::string title() const;
 
     // Records a stream other than the chunk's that freed a block of it. Freeing the chunk waits for its work.
@@ -86,8 +87,8 @@ private:
     [[nodiscard]] std::optional<frame_chunk> take_idle() noexcept;
     [[nodiscard]] std::string end_rest();
 
-    shared<pool_state> const pool_;
-    place const where_;
+    intrusive_ptr<pool_state> const pool_;
+    source_location const where_;
     object_lock guard_;  // protects the members below
     dynamic_array<lane> lanes_;
     std::size_t held_ = 0;
@@ -108,7 +109,7 @@ CUOTA_INLINE frame_state::~frame_state() {
         for (frame_chunk& c : l.chunks) give_back(c);
 }
 
-CUOTA_INLINE void frame_state::refuse_capture_of(stream_ref s, place where) {
+CUOTA_INLINE void frame_state::refuse_capture_of(stream_ref s, source_location where) {
     constexpr char const* what = "frame: cannot allocate";
     constexpr char const* instead = "allocate from its pool, because the graph outlives the frame";
     rt::refuse_own_capture(s, what, instead, where);
@@ -116,20 +117,20 @@ CUOTA_INLINE void frame_state::refuse_capture_of(stream_ref s, place where) {
 }
 
 CUOTA_INLINE void* frame_state::allocate(stream_ref const* s, std::size_t bytes, std::size_t alignment,
-                                         label const& who, state born) {
+                                         label const& who, state epoch) {
     if (pool_->is_of_parent()) [[unlikely]]
         throw_forked();
     check_alignment(alignment, who, pool_state::largest_alignment);
     if (bytes == 0) return nullptr;
     if (s) refuse_capture_of(*s, who.where);
-    if (pool_->alignment() > block::granule) alignment = std::max(alignment, pool_->alignment());
-    std::uint64_t const id = s ? s->id() : block_note::no_stream;
-    if (void* const p = try_take(id, bytes, alignment, who, born)) return p;
+    if (pool_->alignment() > block::granularity) alignment = std::max(alignment, pool_->alignment());
+    std::uint64_t const id = s ? s->id() : block_metadata::no_stream;
+    if (void* const p = try_take(id, bytes, alignment, who, epoch)) return p;
     frame_chunk fresh =
         // without the lock: the pool may ask other holders to release memory
         chunk_for(s, bytes, alignment, who);
     try {
-        return take_of(fresh, id, bytes, alignment, who, born);
+        return take_of(fresh, id, bytes, alignment, who, epoch);
     } catch (...) {
         give_back(fresh);
         throw;
@@ -137,9 +138,9 @@ CUOTA_INLINE void* frame_state::allocate(stream_ref const* s, std::size_t bytes,
 }
 
 CUOTA_INLINE void frame_state::deallocate(stream_ref const* s, void* p, std::size_t bytes,
-                                          place where) noexcept {
+                                          source_location where) noexcept {
     if (!p || is_of_parent()) return;
-    std::uint64_t id = block_note::no_stream;
+    std::uint64_t id = block_metadata::no_stream;
     if (s && !report_failure_of([&] { id = s->id(); })) {
         (void)rt::drain(*s);  // its order cannot be recorded
         s = nullptr;
@@ -166,19 +167,19 @@ CUOTA_INLINE void frame_state::end() noexcept {
     while (auto idle = take_idle()) give_back(*idle);
     report_failure_of([this] {
         if (std::string const alive = end_rest(); !alive.empty())
-            throw_misuse(where_, "frame of {} destroyed while {}", {pool_->title(), alive});
+            throw_usage_error(where_, "frame of {} destroyed while {}", {pool_->title(), alive});
     });
 }
 
 CUOTA_INLINE void* frame_state::lane::try_take(std::size_t bytes, std::size_t alignment, label const& who,
-                                               state born) {
+                                               state epoch) {
     if (chunks.empty()) return nullptr;
-    return chunks[filled].try_take(bytes, alignment, who, born);
+    return chunks[filled].try_take(bytes, alignment, who, epoch);
 }
 
 CUOTA_INLINE void frame_state::lane::add(frame_chunk&& fresh) noexcept {  // capacity was reserved
     chunks.push_back(std::move(fresh));
-    if (chunks.back().room() > chunks[filled].room()) filled = chunks.size() - 1;
+    if (chunks.back().available() > chunks[filled].available()) filled = chunks.size() - 1;
 }
 
 CUOTA_INLINE frame_chunk frame_state::lane::remove(std::size_t i) noexcept {
@@ -190,16 +191,16 @@ CUOTA_INLINE frame_chunk frame_state::lane::remove(std::size_t i) noexcept {
 }
 
 CUOTA_INLINE void* frame_state::try_take(std::uint64_t id, std::size_t bytes, std::size_t alignment,
-                                         label const& who, state born) {
+                                         label const& who, state epoch) {
     region_lock const lock{guard_};
     throw_if_ended(who);
     for (lane& l : lanes_)
-        if (l.id == id) return l.try_take(bytes, alignment, who, born);
+        if (l.id == id) return l.try_take(bytes, alignment, who, epoch);
     return nullptr;
 }
 
 CUOTA_INLINE void* frame_state::take_of(frame_chunk& fresh, std::uint64_t id, std::size_t bytes,
-                                        std::size_t alignment, label const& who, state born) {
+                                        std::size_t alignment, label const& who, state epoch) {
     region_lock const lock{guard_};
     throw_if_ended(who);
     lane* mine = nullptr;
@@ -207,7 +208,7 @@ CUOTA_INLINE void* frame_state::take_of(frame_chunk& fresh, std::uint64_t id, st
         if (l.id == id) mine = &l;
     if (!mine) mine = &lanes_.emplace_back(lane{id});
     if (mine->chunks.size() == mine->chunks.capacity()) mine->chunks.reserve(2 * mine->chunks.size() + 1);
-    void* const p = fresh.try_take(bytes, alignment, who, born);
+    void* const p = fresh.try_take(bytes, alignment, who, epoch);
     held_ += fresh.size();
     mine->add(std::move(fresh));
     return p;
@@ -215,15 +216,15 @@ CUOTA_INLINE void* frame_state::take_of(frame_chunk& fresh, std::uint64_t id, st
 
 CUOTA_INLINE void frame_state::throw_if_ended(label const& who) const {
     if (has_ended_)
-        throw_misuse(who.where, "frame of {}: allocation after its destruction", {pool_->title()});
+        throw_usage_error(who.where, "frame of {}: allocation after its destruction", {pool_->title()});
 }
 
 CUOTA_INLINE frame_chunk frame_state::chunk_for(stream_ref const* s, std::size_t bytes, std::size_t alignment,
                                                 label const& who) {
     constexpr std::size_t least = std::size_t{64} * 1024;
     std::size_t const ample = std::min(std::max(held(), least), pool_->blocks().reserved() / 16);
-    std::size_t const size = round_down(ample, block::granule);
-    std::size_t const skipped = std::max(alignment, block::granule) - block::granule;
+    std::size_t const size = round_down(ample, block::granularity);
+    std::size_t const skipped = std::max(alignment, block::granularity) - block::granularity;
     if (skipped < size && bytes < size - skipped)
         if (void* const p = pool_->try_allocate(s, size, {"frame", where_})) return wrap(p, size, s);
     void* const p =
@@ -247,7 +248,7 @@ CUOTA_INLINE std::size_t frame_state::held() {
 }
 
 CUOTA_INLINE std::optional<frame_chunk> frame_state::give(stream_ref const* s, std::uint64_t id, void* p,
-                                                          std::size_t bytes, place where) {
+                                                          std::size_t bytes, source_location where) {
     region_lock const lock{guard_};
     for (lane& l : lanes_) {
         for (std::size_t i = l.chunks.size(); i-- != 0;) {
@@ -261,22 +262,23 @@ CUOTA_INLINE std::optional<frame_chunk> frame_state::give(stream_ref const* s, s
             return std::nullopt;
         }
     }
-    throw_misuse(where, "{}: deallocate of a pointer that it did not allocate", {title()});
+    throw_usage_error(where, "{}: deallocate of a pointer that it did not allocate", {title()});
 }
 
-CUOTA_INLINE frame_entry& frame_state::checked(frame_entry* e, std::size_t bytes, place where) const {
+CUOTA_INLINE frame_entry& frame_state::checked(frame_entry* e, std::size_t bytes,
+                                               source_location where) const {
     if (!e)
-        throw_misuse(where, "{}: deallocate of an unknown pointer (double free, or inside a block)",
-                     {title()});
-    if (!e->is_live()) throw_misuse(where, "{}: double free: {}", {title(), e->text()});
+        throw_usage_error(where, "{}: deallocate of an unknown pointer (double free, or inside a block)",
+                          {title()});
+    if (!e->is_live()) throw_usage_error(where, "{}: double free: {}", {title(), e->text()});
     if (e->bytes != bytes)
-        throw_misuse(where, "{}: deallocate with the wrong size: {} of {}",
-                     {title(), as_bytes(bytes), e->text()});
+        throw_usage_error(where, "{}: deallocate with the wrong size: {} of {}",
+                          {title(), as_bytes(bytes), e->text()});
     return *e;
 }
 
 CUOTA_INLINE std::string frame_state::title() const {
-    std::string const at = place_text(where_);
+    std::string const at = source_location_text(where_);
     return message("frame{} of {}", {at.empty() ? "" : " (" + at + ')', pool_->title()});
 }
 
@@ -287,7 +289,7 @@ CUOTA_INLINE void frame_state::note_user(frame_chunk& c, stream_ref s) {
 }
 
 CUOTA_INLINE void frame_state::order_unowned(stream_ref s, std::uint64_t id, void const* p) {
-    std::optional<stream_share> home;
+    std::optional<shared_stream> home;
     {
         region_lock const lock{guard_};
         for (lane& l : lanes_)
@@ -320,7 +322,7 @@ CUOTA_INLINE std::string frame_state::end_rest() {
     region_lock const lock{guard_};
     for (lane& l : lanes_)
         for (frame_chunk& c : l.chunks) c.end();
-    survivors alive;
+    leak_summary alive;
     for (lane const& l : lanes_)
         for (frame_chunk const& c : l.chunks)
             for (frame_entry const& e : c.entries())

@@ -17,19 +17,19 @@
 
 namespace cuota::inline v0::detail {
 
-/// Bins of blocks of similar size, with a bitmap of the nonempty ones. Sizes are multiples of block::granule. Not thread-safe.
+/// Bins of blocks of similar size, with a bitmap of the nonempty ones. Sizes are multiples of block::granularity. Not thread-safe.
 ///
 /// Up to 4 MiB, a bin is a LIFO list of one size: the latest record, and perhaps its memory, is still cached. Above, a bin is 1/32 of an
 /// octave and a treap (Aragon and Seidel, 1989) by size, then address: the tightest fit at the lowest address limits fragmentation.
 /// Cost: a few loads to find a bin; expected O(log n) in a bin of large blocks. 142 KiB.
 class free_bins {
     static constexpr std::size_t list_bits = 14;
-    // one per number of granules
+    // one per number of units of the granularity
     static constexpr std::size_t lists = std::size_t{1} << list_bits;
 
 public:
     /// The largest size in bytes whose bin holds a single size.
-    static constexpr std::size_t largest_of_one_size = (lists - 1) * block::granule;
+    static constexpr std::size_t largest_of_one_size = (lists - 1) * block::granularity;
 
     void insert(block& b) noexcept;
 
@@ -66,7 +66,7 @@ private:
 
     [[nodiscard]] static std::size_t bin_of(std::size_t size) noexcept;
     [[nodiscard]] static std::size_t bin_of(block const& b) noexcept;
-    [[nodiscard]] static std::size_t bin_of_granules(std::size_t granules) noexcept;
+    [[nodiscard]] static std::size_t bin_of_units(std::size_t units) noexcept;
     [[nodiscard]] static bool is_list(std::size_t bin) noexcept { return bin < lists; }
 
     void mark(std::size_t bin) noexcept;
@@ -189,17 +189,17 @@ CUOTA_INLINE std::size_t free_bins::largest() const noexcept {
 }
 
 CUOTA_INLINE std::size_t free_bins::bin_of(std::size_t size) noexcept {
-    return bin_of_granules(size / block::granule + (size % block::granule != 0));
+    return bin_of_units(size / block::granularity + (size % block::granularity != 0));
 }
 
 CUOTA_INLINE std::size_t free_bins::bin_of(block const& b) noexcept {
-    return bin_of_granules(b.size / block::granule);
+    return bin_of_units(b.size / block::granularity);
 }
 
-CUOTA_INLINE std::size_t free_bins::bin_of_granules(std::size_t granules) noexcept {
-    if (granules < lists) return granules;
-    auto const octave = static_cast<std::size_t>(std::bit_width(granules)) - 1 - list_bits;
-    return lists + octave * per_octave + (granules >> (octave + list_bits - octave_bits)) % per_octave;
+CUOTA_INLINE std::size_t free_bins::bin_of_units(std::size_t units) noexcept {
+    if (units < lists) return units;
+    auto const octave = static_cast<std::size_t>(std::bit_width(units)) - 1 - list_bits;
+    return lists + octave * per_octave + (units >> (octave + list_bits - octave_bits)) % per_octave;
 }
 
 CUOTA_INLINE void free_bins::mark(std::size_t bin) noexcept {
@@ -266,7 +266,7 @@ CUOTA_INLINE bool free_bins::is_less(block const& a, block const& b) noexcept {
 }
 
 CUOTA_INLINE std::uint64_t free_bins::priority(block const& b) noexcept {
-    return scatter(reinterpret_cast<std::uintptr_t>(b.at()));
+    return mix64(reinterpret_cast<std::uintptr_t>(b.at()));
 }
 
 CUOTA_INLINE void free_bins::sink(block*& root, block& b) noexcept {

@@ -37,7 +37,7 @@ public:
         void* at;
         std::size_t bytes;
         /// stream that freed it after the capture; empty: a captured stream did
-        std::optional<stream_share> on;
+        std::optional<shared_stream> on;
     };
 
     [[nodiscard]] bool is_any() const noexcept { return count_.load(std::memory_order_acquire) != 0; }
@@ -48,7 +48,7 @@ public:
     [[nodiscard]] void* try_take(graph_key graph, std::size_t bytes, std::size_t alignment,
                                  std::uint64_t stream) noexcept;
     /// Frees a block, by a captured stream, or after the capture in the order of s or by the host (null). False if no graph uses it. Strong
-    /// guarantee. Throws: misuse for a double free or a wrong size.
+    /// guarantee. Throws: usage_error for a double free or a wrong size.
     [[nodiscard]] bool give(void* p, std::size_t bytes, stream_ref const* s, bool is_in_capture,
                             std::string const& title);
     /// Called when the graph was destroyed: live blocks stay with their owners. Returns the others one by one, and finally nothing.
@@ -64,7 +64,7 @@ private:
         std::size_t bytes;
         std::uint64_t stream;  // the captured stream that used it last
         bool is_live;
-        std::optional<stream_share> given_on;
+        std::optional<shared_stream> given_on;
     };
     template <class Which>
     [[nodiscard]] std::optional<given> release_one(Which which) noexcept;
@@ -82,14 +82,14 @@ void wait_for_launches(stream_ref s) noexcept;
 template <class Pool>
 class pool_in_graph final : public graph_use {
 public:
-    explicit pool_in_graph(Pool& pool) : pool_{shared<Pool>::of(pool)} {}
+    explicit pool_in_graph(Pool& pool) : pool_{intrusive_ptr<Pool>::of(pool)} {}
     ~pool_in_graph() override {
         if (last_) wait_for_launches(*last_);
         pool_->end_of_graph(*this);
     }
     void about_to_end() override {}
     void ended() noexcept override {}
-    void begin_launch(stream_ref, place) override {}
+    void begin_launch(stream_ref, source_location) override {}
     void end_launch(stream_ref s, bool is_enqueued) noexcept override {
         if (is_enqueued)
             // a failed launch is not ordered after the previous one
@@ -97,8 +97,8 @@ public:
     }
 
 private:
-    shared<Pool> const pool_;
-    std::optional<stream_share> last_;  // of the last launch
+    intrusive_ptr<Pool> const pool_;
+    std::optional<shared_stream> last_;  // of the last launch
 };
 
 }  // namespace cuota::inline v0::detail
@@ -134,13 +134,13 @@ CUOTA_INLINE bool graph_blocks::give(void* p, std::size_t bytes, stream_ref cons
     auto const found = blocks_.find(p);
     if (found == blocks_.end()) return false;
     entry& b = found->second;
-    if (!b.is_live) throw_misuse("{}: double free of a block that a graph uses", {title});
+    if (!b.is_live) throw_usage_error("{}: double free of a block that a graph uses", {title});
     if (b.bytes != bytes)
-        throw_misuse("{}: deallocate with the wrong size: {} of {} that a graph uses",
-                     {title, as_bytes(bytes), as_bytes(b.bytes)});
+        throw_usage_error("{}: deallocate with the wrong size: {} of {} that a graph uses",
+                          {title, as_bytes(bytes), as_bytes(b.bytes)});
     b.is_live = false;
     if (is_in_capture) b.stream = s->id();
-    else if (s) b.given_on = stream_share{*s};
+    else if (s) b.given_on = shared_stream{*s};
     return true;
 }
 

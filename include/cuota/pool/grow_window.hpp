@@ -17,7 +17,7 @@
 namespace cuota::inline v0::detail {
 
 /// Adjacent free blocks and holes; the parts in holes are whole pages.
-struct grow_window {
+struct growth_candidate {
     block* first = nullptr;  ///< the block or hole that contains `at`
     std::byte* at = nullptr;
     std::byte* end = nullptr;
@@ -29,22 +29,22 @@ struct grow_window {
 /// The cost to minimize: `missing`; or `missing + idle` when pages must be unmapped elsewhere, which leaves the fewest pages in use.
 enum class growth_aim { least_missing, least_in_all };
 
-[[nodiscard]] constexpr std::size_t cost_of(grow_window const& g, growth_aim aim) noexcept {
+[[nodiscard]] constexpr std::size_t cost_of(growth_candidate const& g, growth_aim aim) noexcept {
     return aim == growth_aim::least_missing ? g.missing : g.missing + g.idle;
 }
 
 /// Returns the window of `size` bytes from the start of `first`; nothing if a block in it is in use.
-[[nodiscard]] std::optional<grow_window> window_from(block_index const& blocks, block& first,
-                                                     std::size_t size);
+[[nodiscard]] std::optional<growth_candidate> window_from(block_index const& blocks, block& first,
+                                                          std::size_t size);
 
 /// Returns the window of `size` bytes up to the end of `last`, which must not be the last one of the range.
-[[nodiscard]] std::optional<grow_window> window_up_to(block_index const& blocks, block& last,
-                                                      std::size_t size);
+[[nodiscard]] std::optional<growth_candidate> window_up_to(block_index const& blocks, block& last,
+                                                           std::size_t size);
 
 /// Returns the cheapest window of at least `size` bytes, at the lowest address; nothing if none exists. Windows that begin or end with a
 /// free block or lie in one hole are sufficient: no other costs less. Cost: O(holes * holes per window).
-[[nodiscard]] std::optional<grow_window> choose_window(block_index const& blocks, std::size_t size,
-                                                       growth_aim aim);
+[[nodiscard]] std::optional<growth_candidate> choose_window(block_index const& blocks, std::size_t size,
+                                                            growth_aim aim);
 
 /// Returns the length of the longest window from the start of `first` with at most `spent` bytes of pages, free ones included.
 [[nodiscard]] std::size_t longest_from(block_index const& blocks, block const& first, std::size_t spent);
@@ -61,9 +61,9 @@ enum class growth_aim { least_missing, least_in_all };
 
 namespace cuota::inline v0::detail {
 
-CUOTA_INLINE std::optional<grow_window> window_from(block_index const& blocks, block& first,
-                                                    std::size_t size) {
-    grow_window g{&first, first.at(), first.at(), 0, 0};
+CUOTA_INLINE std::optional<growth_candidate> window_from(block_index const& blocks, block& first,
+                                                         std::size_t size) {
+    growth_candidate g{&first, first.at(), first.at(), 0, 0};
     for (block* b = &first; b; b = b->after) {
         std::size_t had = 0;
         if (b->is_hole()) {
@@ -83,9 +83,9 @@ CUOTA_INLINE std::optional<grow_window> window_from(block_index const& blocks, b
     return std::nullopt;
 }
 
-CUOTA_INLINE std::optional<grow_window> window_up_to(block_index const& blocks, block& last,
-                                                     std::size_t size) {
-    grow_window g{&last, last.end(), last.end(), 0, 0};
+CUOTA_INLINE std::optional<growth_candidate> window_up_to(block_index const& blocks, block& last,
+                                                          std::size_t size) {
+    growth_candidate g{&last, last.end(), last.end(), 0, 0};
     for (block* b = &last; b; b = b->before) {
         std::size_t had = 0;
         if (b->is_hole()) {
@@ -105,10 +105,10 @@ CUOTA_INLINE std::optional<grow_window> window_up_to(block_index const& blocks, 
     return std::nullopt;
 }
 
-CUOTA_INLINE std::optional<grow_window> choose_window(block_index const& blocks, std::size_t size,
-                                                      growth_aim aim) {
-    std::optional<grow_window> best;
-    auto const consider = [&](std::optional<grow_window> const& g) {
+CUOTA_INLINE std::optional<growth_candidate> choose_window(block_index const& blocks, std::size_t size,
+                                                           growth_aim aim) {
+    std::optional<growth_candidate> best;
+    auto const consider = [&](std::optional<growth_candidate> const& g) {
         if (!g) return;
         std::size_t const cost = cost_of(*g, aim);
         if (best && (cost > cost_of(*best, aim) || (cost == cost_of(*best, aim) && g->at > best->at))) return;

@@ -23,16 +23,16 @@
 namespace cuota::inline v0::detail {
 
 /// An address range for mappings of one or more pages, which the caller tracks. Threads: any, on different pages.
-class page_range {
+class mapped_range {
 public:
-    virtual ~page_range() = default;
+    virtual ~mapped_range() = default;
 
     [[nodiscard]] virtual std::byte* at() const noexcept = 0;
     [[nodiscard]] virtual std::size_t bytes() const noexcept = 0;  ///< whole pages
     [[nodiscard]] virtual std::size_t page() const noexcept = 0;   ///< bytes; a power of two
 
-    /// The sizes of new mappings while the account has `room` bytes available.
-    [[nodiscard]] CUOTA_INLINE_IN_PLACE virtual mapping_sizes sizes(std::size_t room) const noexcept;
+    /// The sizes of new mappings while the account has `available` bytes available.
+    [[nodiscard]] CUOTA_INLINE_IN_PLACE virtual mapping_sizes sizes(std::size_t available) const noexcept;
 
     /// Maps whole pages by mappings of these sizes, which it advances. Returns false if memory does not suffice. In that case, and on a
     /// throw, the caller must unmap the first `done` bytes unused.
@@ -55,16 +55,17 @@ inline constexpr std::size_t parts_for_a_mapping = 1024;
 inline constexpr std::size_t addresses_per_byte = 4;
 
 /// Pages of a device's memory, counted as this process's on the device.
-class device_pages final : public page_range {
+class device_pages final : public mapped_range {
 public:
     /// Reserves a range for at most `most` bytes, accessible to kernels of the device and its peers. Returns null if that is less than a
     /// page, or if virtual memory or addresses are not available. Throws: cuda_error, std::bad_alloc.
-    [[nodiscard]] static sole<page_range> make(device where, std::size_t most, device_set peers = {});
+    [[nodiscard]] static light_unique_ptr<mapped_range> make(device where, std::size_t most,
+                                                             device_set peers = {});
 
     [[nodiscard]] std::byte* at() const noexcept override { return range_.at(); }
     [[nodiscard]] std::size_t bytes() const noexcept override { return range_.bytes(); }
     [[nodiscard]] std::size_t page() const noexcept override { return page_; }
-    [[nodiscard]] CUOTA_INLINE_IN_PLACE mapping_sizes sizes(std::size_t room) const noexcept override;
+    [[nodiscard]] CUOTA_INLINE_IN_PLACE mapping_sizes sizes(std::size_t available) const noexcept override;
 
     [[nodiscard]] CUOTA_INLINE_IN_PLACE bool map(std::byte* at, std::size_t bytes, mapping_sizes& sizes,
                                                  label const& who, std::size_t& done) override;
@@ -88,10 +89,10 @@ private:
 };
 
 /// Addresses without memory, in pages of the usual 2 MiB.
-class address_pages final : public page_range {
+class address_pages final : public mapped_range {
 public:
     /// Reserves a range for at most `most` bytes; null if that is less than a page. Throws: out_of_memory if no addresses are left.
-    [[nodiscard]] static sole<page_range> make(addresses_only source, std::size_t most);
+    [[nodiscard]] static light_unique_ptr<mapped_range> make(dry_run_memory source, std::size_t most);
 
     [[nodiscard]] std::byte* at() const noexcept override { return at_; }
     [[nodiscard]] std::size_t bytes() const noexcept override { return bytes_; }
@@ -105,7 +106,7 @@ private:
     // a source has addresses for 500 such pools
     static constexpr std::size_t most_bytes = std::size_t{16} << 40;
 
-    address_pages(addresses_only& source, std::size_t bytes);
+    address_pages(dry_run_memory& source, std::size_t bytes);
 
     std::byte* at_;
     std::size_t bytes_;
@@ -117,7 +118,8 @@ private:
 
 namespace cuota::inline v0::detail {
 
-CUOTA_INLINE sole<page_range> device_pages::make(device where, std::size_t most, device_set peers) {
+CUOTA_INLINE light_unique_ptr<mapped_range> device_pages::make(device where, std::size_t most,
+                                                               device_set peers) {
     if (!rt::supports_virtual_memory(where)) return nullptr;
     std::size_t const page = rt::page_size(where);
     if (most < page) return nullptr;
@@ -126,17 +128,17 @@ CUOTA_INLINE sole<page_range> device_pages::make(device where, std::size_t most,
     rt::address_range range{where, full * addresses_per_byte + page};
     if (range.bytes() == 0) return nullptr;
     peers.add(where);
-    return sole<page_range>{
+    return light_unique_ptr<mapped_range>{
         new device_pages{rt::physical_memory_of(where), peers, std::move(range), page, total}};
 }
 
-CUOTA_INLINE_IN_PLACE mapping_sizes device_pages::sizes(std::size_t room) const noexcept {
+CUOTA_INLINE_IN_PLACE mapping_sizes device_pages::sizes(std::size_t available) const noexcept {
     std::size_t const most = most_;
-    return page_range::sizes(std::min(room, most - std::min(most, taken_on(where()).load())));
+    return mapped_range::sizes(std::min(available, most - std::min(most, taken_on(where()).load())));
 }
 
-CUOTA_INLINE_IN_PLACE mapping_sizes page_range::sizes(std::size_t room) const noexcept {
-    return {page(), largest_mapping, parts_for_a_mapping, room};
+CUOTA_INLINE_IN_PLACE mapping_sizes mapped_range::sizes(std::size_t available) const noexcept {
+    return {page(), largest_mapping, parts_for_a_mapping, available};
 }
 
 CUOTA_INLINE_IN_PLACE bool device_pages::map(std::byte* at, std::size_t bytes, mapping_sizes& sizes,
@@ -165,7 +167,7 @@ CUOTA_INLINE bool device_pages::map_one(std::byte* at, std::size_t bytes, label 
     count_taken(where(), bytes);
     bool mapped = false;
     try {
-        rt::on_behalf_of(who.where, who.name);
+        rt::set_call_site(who.where, who.name);
         mapped = rt::map_memory(memory_, at, bytes);
     } catch (...) {
         count_given_back(where(), bytes);
@@ -177,10 +179,10 @@ CUOTA_INLINE bool device_pages::map_one(std::byte* at, std::size_t bytes, label 
     return false;
 }
 
-CUOTA_INLINE sole<page_range> address_pages::make(addresses_only source, std::size_t most) {
+CUOTA_INLINE light_unique_ptr<mapped_range> address_pages::make(dry_run_memory source, std::size_t most) {
     if (most < page_bytes) return nullptr;
     std::size_t const full = round_up(std::min(most, most_bytes), page_bytes);
-    return sole<page_range>{new address_pages{source, full * addresses_per_byte + page_bytes}};
+    return light_unique_ptr<mapped_range>{new address_pages{source, full * addresses_per_byte + page_bytes}};
 }
 
 CUOTA_INLINE_IN_PLACE bool address_pages::map(std::byte*, std::size_t bytes, mapping_sizes& sizes,
@@ -189,7 +191,7 @@ CUOTA_INLINE_IN_PLACE bool address_pages::map(std::byte*, std::size_t bytes, map
     return true;
 }
 
-CUOTA_INLINE address_pages::address_pages(addresses_only& source, std::size_t bytes)
+CUOTA_INLINE address_pages::address_pages(dry_run_memory& source, std::size_t bytes)
     : at_{std::bit_cast<std::byte*>(
           round_up(std::bit_cast<std::uintptr_t>(source.allocate_sync(bytes + page_bytes)), page_bytes))},
       bytes_{bytes} {}

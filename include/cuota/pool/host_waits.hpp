@@ -27,7 +27,9 @@ class host_waits {
 public:
     [[nodiscard]] bool is_empty() const noexcept { return waits_.empty(); }
     /// Adds an event, which was recorded after all work before a point. Throws: std::bad_alloc.
-    void add(shared<stream_mark> mark, wait_point covers) { waits_.push_back({std::move(mark), covers}); }
+    void add(intrusive_ptr<stream_mark> mark, wait_point covers) {
+        waits_.push_back({std::move(mark), covers});
+    }
     /// Waits for all. Throws: cuda_error.
     void wait() const;
     /// Waits for all by rt::drain, after `wait` has failed.
@@ -39,7 +41,7 @@ public:
 
 private:
     struct one {
-        shared<stream_mark> mark;
+        intrusive_ptr<stream_mark> mark;
         wait_point covers;
     };
     dynamic_array<one> waits_;

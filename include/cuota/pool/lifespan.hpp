@@ -12,7 +12,7 @@
 namespace cuota::inline v0 {
 
 /// The expected lifetime of an allocation. Example: tests/pool/pool_step.cpp
-enum class lifespan {
+enum class lifetime_hint {
     scratch,    ///< allocated and freed at any time
     step,       ///< freed before its step ends (`scoped_pool::begin_step`)
     persistent  ///< outlives steps: weights, optimizer states
@@ -24,20 +24,22 @@ namespace detail {
 using step_time = std::uint32_t;
 
 /// The allocation epoch (in steps) and lifetime hint of a block, in four bytes. Correct for 5e8 steps.
-class birth {
+class allocation_epoch {
 public:
-    constexpr birth() noexcept = default;
-    constexpr birth(step_time now, lifespan meant) noexcept
-        : bits_{now << 2 | static_cast<std::uint32_t>(meant)} {}
+    constexpr allocation_epoch() noexcept = default;
+    constexpr allocation_epoch(step_time now, lifetime_hint lifetime) noexcept
+        : bits_{now << 2 | static_cast<std::uint32_t>(lifetime)} {}
 
-    [[nodiscard]] constexpr lifespan meant() const noexcept { return static_cast<lifespan>(bits_ & 3); }
+    [[nodiscard]] constexpr lifetime_hint lifetime() const noexcept {
+        return static_cast<lifetime_hint>(bits_ & 3);
+    }
     /// Returns the number of steps begun since the allocation.
     [[nodiscard]] constexpr std::uint32_t age(step_time now) const noexcept {
         std::uint32_t const begun = (now + 1) >> 1;
         std::uint32_t const begun_then = ((bits_ >> 2) + 1) >> 1;
         return (begun - begun_then) & (~std::uint32_t{0} >> 3);
     }
-    friend bool operator==(birth, birth) noexcept = default;
+    friend bool operator==(allocation_epoch, allocation_epoch) noexcept = default;
 
 private:
     std::uint32_t bits_ = 0;

@@ -35,9 +35,9 @@ namespace detail {
 [[nodiscard]] std::string lifetime_text(lifetime const& l);
 
 /// Rounds the sizes up to multiples of `alignment`.
-/// Throws: misuse that names the row, if a lifetime is empty or reversed or the sum overflows.
+/// Throws: usage_error that names the row, if a lifetime is empty or reversed or the sum overflows.
 [[nodiscard]] std::vector<std::size_t> checked_sizes(std::span<lifetime const> blocks, std::size_t alignment,
-                                                     place where);
+                                                     source_location where);
 
 /// A block in a problem with time divided into sections: it lives in [first, last).
 struct sectioned_block {
@@ -91,22 +91,22 @@ CUOTA_INLINE std::string lifetime_text(lifetime const& l) {
 }
 
 CUOTA_INLINE std::vector<std::size_t> checked_sizes(std::span<lifetime const> blocks, std::size_t alignment,
-                                                    place where) {
+                                                    source_location where) {
     if (!is_power_of_two(alignment))
-        throw_misuse(where, "an alignment of {} B is not a power of two", {alignment});
+        throw_usage_error(where, "an alignment of {} B is not a power of two", {alignment});
     std::vector<std::size_t> sizes;
     sizes.reserve(blocks.size());
     std::size_t total = 0;
     for (std::size_t row = 0; row != blocks.size(); ++row) {
         lifetime const& block = blocks[row];
         if (block.from >= block.until)
-            throw_misuse(where, "row {}: the lifetime {} is {}",
-                         {row, lifetime_text(block), block.from == block.until ? "empty" : "reversed"});
+            throw_usage_error(where, "row {}: the lifetime {} is {}",
+                              {row, lifetime_text(block), block.from == block.until ? "empty" : "reversed"});
         auto const rounded = checked_round_up(block.size, alignment);
         auto const sum = rounded ? checked_add(total, *rounded) : std::nullopt;
         if (!sum)
-            throw_misuse(where, "row {}, lifetime {}: the total size exceeds the range of std::size_t",
-                         {row, lifetime_text(block)});
+            throw_usage_error(where, "row {}, lifetime {}: the total size exceeds the range of std::size_t",
+                              {row, lifetime_text(block)});
         total = *sum;
         sizes.push_back(*rounded);
     }
@@ -144,7 +144,7 @@ CUOTA_INLINE std::vector<lifetime_part> independent_parts(std::span<lifetime con
                                                           std::span<std::size_t const> sizes) {
     std::vector<lifetime_part> parts;
     std::vector<std::size_t> place_of(blocks.size());
-    std::size_t alive = 0, alive_bytes = 0;
+    std::size_t alive = 0, live_bytes = 0;
     bool grew =
         // since the last section: the live blocks are a maximal set when one of them ends
         false;
@@ -157,15 +157,15 @@ CUOTA_INLINE std::vector<lifetime_part> independent_parts(std::span<lifetime con
             part.blocks.push_back(
                 {part.sections, 0, sizes[edge.row], static_cast<double>(block.until - block.from), edge.row});
             ++alive;
-            alive_bytes += sizes[edge.row];
-            part.most_alive = std::max(part.most_alive, alive_bytes);
+            live_bytes += sizes[edge.row];
+            part.most_alive = std::max(part.most_alive, live_bytes);
             grew = true;
             continue;
         }
         if (std::exchange(grew, false)) ++part.sections;
         part.blocks[place_of[edge.row]].last = part.sections;
         --alive;
-        alive_bytes -= sizes[edge.row];
+        live_bytes -= sizes[edge.row];
     }
     return parts;
 }

@@ -29,7 +29,7 @@ namespace cuota::inline v0::detail {
 [[nodiscard]] std::string describe(block const& b);
 
 /// Appends the live bytes by tag and call site. Throws: std::bad_alloc.
-void append_holdings(block_index const& blocks, std::vector<holding>& into);
+void append_allocation_groups(block_index const& blocks, std::vector<allocation_group>& into);
 
 /// Returns one entry per tag, most bytes first. Throws: std::bad_alloc.
 [[nodiscard]] std::vector<tag_stats> stats_by_tag(block_index const& blocks, step_time now);
@@ -40,10 +40,10 @@ void append_holdings(block_index const& blocks, std::vector<holding>& into);
 
 /// The live blocks for which is_meant(block) is true. Throws: std::bad_alloc.
 template <class Which>
-[[nodiscard]] survivors survivors_of(block_index const& blocks, step_time now, Which is_meant) {
-    survivors alive;
+[[nodiscard]] leak_summary survivors_of(block_index const& blocks, step_time now, Which is_meant) {
+    leak_summary alive;
     blocks.for_each_live([&](block const& b) {
-        if (is_meant(b)) alive.add(b.note->name, b.note->where, b.requested, b.note->born.age(now));
+        if (is_meant(b)) alive.add(b.note->name, b.note->where, b.requested, b.note->epoch.age(now));
     });
     return alive;
 }
@@ -55,13 +55,13 @@ template <class Which>
 namespace cuota::inline v0::detail {
 
 CUOTA_INLINE std::string describe(block const& b) {
-    return survivors::line_of(b.note->name, b.note->where, b.requested);
+    return leak_summary::line_of(b.note->name, b.note->where, b.requested);
 }
 
-CUOTA_INLINE void append_holdings(block_index const& blocks, std::vector<holding>& into) {
-    std::vector<holding> sums;
+CUOTA_INLINE void append_allocation_groups(block_index const& blocks, std::vector<allocation_group>& into) {
+    std::vector<allocation_group> sums;
     blocks.for_each_live([&](block const& b) { add_up(sums, {b.note->name, b.note->where, b.size, false}); });
-    for (holding const& h : sums) into.push_back(h);
+    for (allocation_group const& h : sums) into.push_back(h);
 }
 
 CUOTA_INLINE std::vector<tag_stats> stats_by_tag(block_index const& blocks, step_time now) {
@@ -76,7 +76,7 @@ CUOTA_INLINE std::vector<tag_stats> stats_by_tag(block_index const& blocks, step
         ++t.live_blocks;
         t.requested += b.requested;
         t.allocated += b.size;
-        t.oldest = std::max<std::size_t>(t.oldest, b.note->born.age(now));
+        t.oldest = std::max<std::size_t>(t.oldest, b.note->epoch.age(now));
     });
     std::vector<tag_stats> most_first;
     most_first.reserve(by_tag.size());

@@ -50,7 +50,7 @@ private:
         [[nodiscard]] bool is_empty() const noexcept { return number == 0; }
     };
 
-    // The address in granules, modulo 2^32: unique within a terabyte.
+    // The address in units of the granularity, modulo 2^32: unique within a terabyte.
     [[nodiscard]] static std::uint32_t key_of(void const* at) noexcept;
     [[nodiscard]] std::size_t home_of(std::uint32_t key) const noexcept;
     [[nodiscard]] std::size_t next(std::size_t i) const noexcept { return (i + 1) & (size_ - 1); }
@@ -109,7 +109,7 @@ CUOTA_INLINE void live_table::erase(block const& b) noexcept {
 }
 
 CUOTA_INLINE std::uint32_t live_table::key_of(void const* at) noexcept {
-    return static_cast<std::uint32_t>(reinterpret_cast<std::uintptr_t>(at) / block::granule);
+    return static_cast<std::uint32_t>(reinterpret_cast<std::uintptr_t>(at) / block::granularity);
 }
 
 CUOTA_INLINE std::size_t live_table::home_of(std::uint32_t key) const noexcept {

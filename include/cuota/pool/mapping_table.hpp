@@ -19,10 +19,10 @@ namespace cuota::inline v0::detail {
 /// be unmapped as a whole: one live block keeps all of it. So a mapping is a small fraction of the available memory: large while there is
 /// plenty, one page when memory is short.
 struct mapping_sizes {
-    std::size_t page = 0;     ///< minimum; bytes, a power of two
-    std::size_t largest = 0;  ///< maximum; bytes, whole pages
-    std::size_t parts = 1;    ///< a mapping is at most room / parts
-    std::size_t room = 0;     ///< bytes still available, including those for the holes
+    std::size_t page = 0;       ///< minimum; bytes, a power of two
+    std::size_t largest = 0;    ///< maximum; bytes, whole pages
+    std::size_t parts = 1;      ///< a mapping is at most room / parts
+    std::size_t available = 0;  ///< bytes still available, including those for the holes
 
     /// The bytes of the next mapping in a hole that lacks `missing` bytes; whole pages, at least one.
     [[nodiscard]] std::size_t next(std::size_t missing) noexcept;
@@ -65,8 +65,8 @@ namespace cuota::inline v0::detail {
 
 CUOTA_INLINE std::size_t mapping_sizes::next(std::size_t missing) noexcept {
     std::size_t const size =
-        std::min(missing, std::clamp(round_down(room / parts, page), page, std::max(page, largest)));
-    room -= std::min(room, size);
+        std::min(missing, std::clamp(round_down(available / parts, page), page, std::max(page, largest)));
+    available -= std::min(available, size);
     return size;
 }
 

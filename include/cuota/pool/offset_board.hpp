@@ -21,7 +21,7 @@ namespace cuota::inline v0::detail {
 /// Each section has a floor, the lowest offset for its next block, and the bytes of its waiting blocks. If floor + waiting > capacity, the
 /// plan cannot be completed. Placing a block raises floors, also to the lowest offset possible for any waiting block of a section; the gap
 /// below is lost. The cause of a floor is a range of sections outside of which nothing affects it.
-class offset_board {
+class packing_skyline {
 public:
     using index = std::uint32_t;
     static constexpr index nobody = std::numeric_limits<index>::max();
@@ -54,7 +54,7 @@ public:
 
     /// Starts cleared, with the fullest section's bytes as capacity. The sizes must add up to less than 2^62. Cost: memory for each
     /// overlapping pair, at most n^2.
-    explicit offset_board(lifetime_part const& part);
+    explicit packing_skyline(lifetime_part const& part);
 
     /// Removes all blocks.
     void clear(std::uint64_t capacity);
@@ -144,20 +144,20 @@ private:
 
 namespace cuota::inline v0::detail {
 
-CUOTA_INLINE void offset_board::stretch::add(stretch other) noexcept {
+CUOTA_INLINE void packing_skyline::stretch::add(stretch other) noexcept {
     first = std::min(first, other.first);
     last = std::max(last, other.last);
 }
 
-CUOTA_INLINE bool offset_board::stretch::meets(stretch other) const noexcept {
+CUOTA_INLINE bool packing_skyline::stretch::meets(stretch other) const noexcept {
     return first <= other.last && other.first <= last;
 }
 
-CUOTA_INLINE bool offset_board::block::is_equal_to(block const& other) const noexcept {
+CUOTA_INLINE bool packing_skyline::block::is_equal_to(block const& other) const noexcept {
     return first == other.first && last == other.last && size == other.size;
 }
 
-CUOTA_INLINE offset_board::offset_board(lifetime_part const& part)
+CUOTA_INLINE packing_skyline::packing_skyline(lifetime_part const& part)
     : sections_(part.sections), floors_(part.sections), waiting_(part.sections), causes_(part.sections) {
     for (sectioned_block const& from : part.blocks)
         blocks_.push_back({from.first, from.last, false, from.size, 0});
@@ -166,7 +166,7 @@ CUOTA_INLINE offset_board::offset_board(lifetime_part const& part)
     clear(part.most_alive);
 }
 
-CUOTA_INLINE void offset_board::clear(std::uint64_t capacity) {
+CUOTA_INLINE void packing_skyline::clear(std::uint64_t capacity) {
     capacity_ = capacity;
     std::fill(sections_.begin(), sections_.end(), section{});
     std::fill(floors_.begin(), floors_.end(), 0U);
@@ -181,7 +181,7 @@ CUOTA_INLINE void offset_board::clear(std::uint64_t capacity) {
     placed_ = 0;
 }
 
-CUOTA_INLINE auto offset_board::place(index i) -> placement {
+CUOTA_INLINE auto packing_skyline::place(index i) -> placement {
     block& b = blocks_[i];
     blame_support(b);
     b.is_placed = true;
@@ -202,7 +202,8 @@ CUOTA_INLINE auto offset_board::place(index i) -> placement {
     return result;
 }
 
-CUOTA_INLINE auto offset_board::raise_floors(stretch within, stretch changed, std::uint64_t bottom) -> index {
+CUOTA_INLINE auto packing_skyline::raise_floors(stretch within, stretch changed, std::uint64_t bottom)
+    -> index {
     index const last = std::min(within.last, changed.last);
     for (index s = std::max(within.first, changed.first); s <= last; ++s)
         if (has_waiting(s) && !has_witness(s, bottom)) find_witness(s, bottom);
@@ -211,7 +212,7 @@ CUOTA_INLINE auto offset_board::raise_floors(stretch within, stretch changed, st
     return nobody;
 }
 
-CUOTA_INLINE void offset_board::undo_to(std::size_t mark) {
+CUOTA_INLINE void packing_skyline::undo_to(std::size_t mark) {
     for (; undo_.size() > mark; undo_.pop_back()) {
         auto const [what, where, value] = undo_.back();
         if (what == change::floor) floors_[where] = value;
@@ -227,7 +228,7 @@ CUOTA_INLINE void offset_board::undo_to(std::size_t mark) {
     }
 }
 
-CUOTA_INLINE void offset_board::find_members() {
+CUOTA_INLINE void packing_skyline::find_members() {
     std::vector<index> counts(sections_.size() + 1, 0);
     for (block const& b : blocks_)
         for (index s = b.first; s != b.last; ++s) ++counts[s + 1];
@@ -238,7 +239,7 @@ CUOTA_INLINE void offset_board::find_members() {
         for (index s = blocks_[i].first; s != blocks_[i].last; ++s) members_[counts[s]++] = i;
 }
 
-CUOTA_INLINE void offset_board::find_neighbours() {
+CUOTA_INLINE void packing_skyline::find_neighbours() {
     for (index i = 0; i != blocks_.size(); ++i) {
         neighbours_begin_.push_back(neighbours_.size());
         for (index other = 0; other != blocks_.size(); ++other)
@@ -247,7 +248,7 @@ CUOTA_INLINE void offset_board::find_neighbours() {
     neighbours_begin_.push_back(neighbours_.size());
 }
 
-CUOTA_INLINE void offset_board::add_waiting(block const& b) {
+CUOTA_INLINE void packing_skyline::add_waiting(block const& b) {
     for (index s = b.first; s != b.last; ++s) {
         waiting_[s] += b.size;
         ++sections_[s].count;
@@ -255,7 +256,7 @@ CUOTA_INLINE void offset_board::add_waiting(block const& b) {
     }
 }
 
-CUOTA_INLINE bool offset_board::take_waiting(block const& b) {
+CUOTA_INLINE bool packing_skyline::take_waiting(block const& b) {
     bool splits = false;
     for (index s = b.first; s != b.last; ++s) {
         waiting_[s] -= b.size;
@@ -266,19 +267,19 @@ CUOTA_INLINE bool offset_board::take_waiting(block const& b) {
     return splits;
 }
 
-CUOTA_INLINE void offset_board::set_floor(index s, std::uint64_t floor) {
+CUOTA_INLINE void packing_skyline::set_floor(index s, std::uint64_t floor) {
     undo_.push_back({change::floor, s, floors_[s]});
     floors_[s] = floor;
 }
 
-CUOTA_INLINE void offset_board::add_cause(index s, stretch more) {
+CUOTA_INLINE void packing_skyline::add_cause(index s, stretch more) {
     stretch& cause = causes_[s];
     if (more.first >= cause.first && more.last <= cause.last) return;
     undo_.push_back({change::cause, s, std::uint64_t{cause.first} << 32 | cause.last});
     cause.add(more);
 }
 
-CUOTA_INLINE void offset_board::blame_support(block const& b) {
+CUOTA_INLINE void packing_skyline::blame_support(block const& b) {
     index support = b.first;
     while (support + 1 != b.last && floors_[support] < b.lowest) ++support;
     for (index s = b.first; s != b.last; ++s)
@@ -286,19 +287,19 @@ CUOTA_INLINE void offset_board::blame_support(block const& b) {
         else add_cause(s, reach(s, support));
 }
 
-CUOTA_INLINE auto offset_board::reach(index s, index wall) const -> stretch {
+CUOTA_INLINE auto packing_skyline::reach(index s, index wall) const -> stretch {
     stretch all = causes_[wall];
     all.add({std::min(s, wall), std::max(s, wall)});
     return all;
 }
 
-CUOTA_INLINE bool offset_board::has_witness(index s, std::uint64_t bottom) const {
+CUOTA_INLINE bool packing_skyline::has_witness(index s, std::uint64_t bottom) const {
     if (sections_[s].witness == nobody) return false;
     block const& b = blocks_[sections_[s].witness];
     return !b.is_placed && b.lowest <= std::max(floors_[s], bottom);
 }
 
-CUOTA_INLINE void offset_board::find_witness(index s, std::uint64_t bottom) {
+CUOTA_INLINE void packing_skyline::find_witness(index s, std::uint64_t bottom) {
     std::uint64_t const floor = std::max(floors_[s], bottom);
     std::uint64_t lowest = std::numeric_limits<std::uint64_t>::max();
     undo_.push_back({change::witness, s, sections_[s].witness});
@@ -314,7 +315,7 @@ CUOTA_INLINE void offset_board::find_witness(index s, std::uint64_t bottom) {
     set_floor(s, lowest);
 }
 
-CUOTA_INLINE void offset_board::blame_walls(index s, std::uint64_t height) {
+CUOTA_INLINE void packing_skyline::blame_walls(index s, std::uint64_t height) {
     stretch all{s, s};
     any_member(s, [&](index i) {
         if (!blocks_[i].is_placed) all.add(nearest_wall(s, blocks_[i], height));
@@ -323,7 +324,8 @@ CUOTA_INLINE void offset_board::blame_walls(index s, std::uint64_t height) {
     add_cause(s, all);
 }
 
-CUOTA_INLINE auto offset_board::nearest_wall(index s, block const& b, std::uint64_t height) const -> stretch {
+CUOTA_INLINE auto packing_skyline::nearest_wall(index s, block const& b, std::uint64_t height) const
+    -> stretch {
     for (index away = 1; away < b.last - b.first; ++away) {
         if (s >= b.first + away && floors_[s - away] >= height) return reach(s, s - away);
         if (s + away < b.last && floors_[s + away] >= height) return reach(s, s + away);

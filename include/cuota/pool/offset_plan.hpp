@@ -62,21 +62,21 @@ struct offset_conflict {
 /// possible or time is over. The result is deterministic and independent of the row order, unless time or a cancellation ended the search.
 ///
 /// Threads: any; no shared state. The input is only read.
-/// Throws:  misuse that names the row, if a lifetime is empty or reversed or the sum of sizes overflows; misuse if the alignment is not a
-///          power of two. A plan above the capacity is not an error: check `fits`.
+/// Throws:  usage_error that names the row, if a lifetime is empty or reversed or the sum of sizes overflows; usage_error if the alignment
+///          is not a power of two. A plan above the capacity is not an error: check `fits`.
 /// Cost:    at least one greedy placement, O(n log n) plus a step per overlapping pair; at most about `time_limit`.
 /// Example: examples/plan_trace.cpp
 [[nodiscard]] offset_plan plan_offsets(std::span<lifetime const> blocks, plan_options const& options = {},
-                                       place where = place::here());
+                                       source_location where = source_location::current());
 
 /// Checks a plan by a sweep over time that shares only the sorted edges of lifetimes.hpp with the planner. Returns the first conflict: two
 /// rows that overlap in time and bytes; or a row twice, if its offset is not aligned or its end is above the peak.
-/// Throws: misuse if the number of rows differs, or for lifetimes that plan_offsets rejects.
+/// Throws: usage_error if the number of rows differs, or for lifetimes that plan_offsets rejects.
 /// Cost:   O(n log n).
 /// Example: examples/plan_trace.cpp
-[[nodiscard]] std::optional<offset_conflict> check_offsets(std::span<lifetime const> blocks,
-                                                           offset_plan const& plan,
-                                                           place where = place::here());
+[[nodiscard]] std::optional<offset_conflict> check_offsets(
+    std::span<lifetime const> blocks, offset_plan const& plan,
+    source_location where = source_location::current());
 
 }  // namespace cuota::inline v0
 
@@ -136,7 +136,7 @@ public:
 private:
     [[nodiscard]] bool is_searchable() const;
 
-    search_result try_peak(offset_search& search, std::size_t peak, plan_deadline const& deadline);
+    search_result try_peak(packing_search& search, std::size_t peak, plan_deadline const& deadline);
 
     lifetime_part part_;
     part_offsets best_;
@@ -180,13 +180,13 @@ CUOTA_INLINE void part_planner::place_simply(std::size_t enough, plan_deadline c
 
 CUOTA_INLINE void part_planner::reach(std::size_t enough, plan_deadline const& deadline) {
     if (best_.peak <= enough || !is_searchable()) return;
-    offset_search search{part_};
+    packing_search search{part_};
     try_peak(search, enough, deadline);
 }
 
 CUOTA_INLINE void part_planner::lower(std::size_t enough, plan_deadline const& deadline) {
     if (best_.peak <= enough || !is_searchable()) return;
-    offset_search search{part_};
+    packing_search search{part_};
     if (try_peak(search, enough, deadline.share(2)) == search_result::found) return;
     // An attempt that gives up counts as a failure.
     for (std::size_t no = enough; best_.peak - no > 1 && !deadline.is_over();) {
@@ -201,7 +201,7 @@ CUOTA_INLINE bool part_planner::is_searchable() const {
     return part_.blocks.size() <= 2048 && total < std::size_t{1} << 62;
 }
 
-CUOTA_INLINE search_result part_planner::try_peak(offset_search& search, std::size_t peak,
+CUOTA_INLINE search_result part_planner::try_peak(packing_search& search, std::size_t peak,
                                                   plan_deadline const& deadline) {
     search_result const result = search.run(peak, [&] { return deadline.is_over(); });
     if (result == search_result::none) least_ = peak + 1;
@@ -251,7 +251,7 @@ CUOTA_INLINE std::optional<std::size_t> layout_sweep::add(std::size_t row) {
 namespace cuota::inline v0 {
 
 CUOTA_INLINE offset_plan plan_offsets(std::span<lifetime const> blocks, plan_options const& options,
-                                      place where) {
+                                      source_location where) {
     detail::plan_deadline const deadline{options.time_limit, options.stop};
     std::vector<std::size_t> sizes = detail::checked_sizes(blocks, options.alignment, where);
     std::size_t const unit = detail::common_unit(sizes, options.alignment);
@@ -279,10 +279,10 @@ CUOTA_INLINE offset_plan plan_offsets(std::span<lifetime const> blocks, plan_opt
 }
 
 CUOTA_INLINE std::optional<offset_conflict> check_offsets(std::span<lifetime const> blocks,
-                                                          offset_plan const& plan, place where) {
+                                                          offset_plan const& plan, source_location where) {
     if (plan.offsets.size() != blocks.size())
-        detail::throw_misuse(where, "check_offsets: the plan has {} offsets for {} blocks",
-                             {detail::as_count(plan.offsets.size()), detail::as_count(blocks.size())});
+        detail::throw_usage_error(where, "check_offsets: the plan has {} offsets for {} blocks",
+                                  {detail::as_count(plan.offsets.size()), detail::as_count(blocks.size())});
     static_cast<void>(detail::checked_sizes(blocks, plan.alignment, where));
     for (std::size_t row = 0; row != blocks.size(); ++row) {
         bool const aligned = plan.offsets[row] % plan.alignment == 0;

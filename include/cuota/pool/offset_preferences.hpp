@@ -22,7 +22,7 @@ namespace cuota::inline v0::detail {
 /// Pseudo-random numbers, the same on every platform.
 class repeatable_numbers {
 public:
-    [[nodiscard]] std::uint64_t next() noexcept { return scatter(state_ += 0x9e37'79b9'7f4a'7c15u); }
+    [[nodiscard]] std::uint64_t next() noexcept { return mix64(state_ += 0x9e37'79b9'7f4a'7c15u); }
     /// Returns a number in [0, 1).
     [[nodiscard]] double fraction() noexcept { return static_cast<double>(next() >> 11) * 0x1p-53; }
 
@@ -35,11 +35,11 @@ private:
 ///
 /// Ranks follow from keys: powers of size, duration and the load or failures of the sections, plus noise. Half of the attempts reuse the
 /// keys that placed the most blocks, with little noise.
-class offset_preferences {
+class search_order {
 public:
     using index = std::uint32_t;
 
-    explicit offset_preferences(lifetime_part const& part);
+    explicit search_order(lifetime_part const& part);
 
     [[nodiscard]] index rank(index block) const noexcept { return ranks_[block]; }
 
@@ -83,7 +83,7 @@ private:
 
 namespace cuota::inline v0::detail {
 
-CUOTA_INLINE offset_preferences::offset_preferences(lifetime_part const& part)
+CUOTA_INLINE search_order::search_order(lifetime_part const& part)
     : broke_(part.sections, 1), keys_(part.blocks.size(), 0), ranks_(part.blocks.size(), 0) {
     std::vector<std::size_t> const alive = part.alive();
     for (sectioned_block const& b : part.blocks) {
@@ -94,7 +94,7 @@ CUOTA_INLINE offset_preferences::offset_preferences(lifetime_part const& part)
     }
 }
 
-CUOTA_INLINE void offset_preferences::begin(std::uint64_t attempt) {
+CUOTA_INLINE void search_order::begin(std::uint64_t attempt) {
     std::vector<index> all(ranks_.size());
     std::iota(all.begin(), all.end(), 0U);
     if (attempt > 1 && furthest_ >= far_) {
@@ -108,27 +108,26 @@ CUOTA_INLINE void offset_preferences::begin(std::uint64_t attempt) {
     rank_by_keys(all);
 }
 
-CUOTA_INLINE void offset_preferences::draw(std::span<index const> blocks) {
+CUOTA_INLINE void search_order::draw(std::span<index const> blocks) {
     draw_keys(blocks);
     rank_by_keys(blocks);
 }
 
-CUOTA_INLINE auto offset_preferences::ranks(std::span<index const> blocks) const -> std::vector<index> {
+CUOTA_INLINE auto search_order::ranks(std::span<index const> blocks) const -> std::vector<index> {
     std::vector<index> all;
     for (index const i : blocks) all.push_back(ranks_[i]);
     return all;
 }
 
-CUOTA_INLINE void offset_preferences::restore(std::span<index const> blocks,
-                                              std::vector<index> const& ranks) {
+CUOTA_INLINE void search_order::restore(std::span<index const> blocks, std::vector<index> const& ranks) {
     for (std::size_t at = 0; at != blocks.size(); ++at) ranks_[blocks[at]] = ranks[at];
 }
 
-CUOTA_INLINE void offset_preferences::note_placed(std::size_t blocks) noexcept {
+CUOTA_INLINE void search_order::note_placed(std::size_t blocks) noexcept {
     furthest_ = std::max(furthest_, static_cast<double>(blocks));
 }
 
-CUOTA_INLINE void offset_preferences::draw_keys(std::span<index const> blocks) {
+CUOTA_INLINE void search_order::draw_keys(std::span<index const> blocks) {
     double const size = numbers_.fraction(), duration = numbers_.fraction();
     double const noise = 0.3 * numbers_.fraction();
     bool const by_steps = numbers_.next() % 2 == 0;
@@ -146,19 +145,19 @@ CUOTA_INLINE void offset_preferences::draw_keys(std::span<index const> blocks) {
     for (index const i : blocks) keys_[i] = (keys_[i] - lowest) / (highest - lowest + 1e-9);
 }
 
-CUOTA_INLINE void offset_preferences::repeat_far_keys() {
+CUOTA_INLINE void search_order::repeat_far_keys() {
     double const noise = 0.2 * std::pow(numbers_.fraction(), 3);
     for (std::size_t i = 0; i != keys_.size(); ++i) keys_[i] = far_keys_[i] + noise * numbers_.fraction();
 }
 
-CUOTA_INLINE void offset_preferences::rank_by_keys(std::span<index const> blocks) {
+CUOTA_INLINE void search_order::rank_by_keys(std::span<index const> blocks) {
     std::vector<index> order(blocks.begin(), blocks.end());
     std::sort(order.begin(), order.end(),
               [&](index a, index b) { return keys_[a] != keys_[b] ? keys_[a] < keys_[b] : a < b; });
     for (index at = 0; at != order.size(); ++at) ranks_[order[at]] = at;
 }
 
-CUOTA_INLINE double offset_preferences::troubles(traits const& of) const {
+CUOTA_INLINE double search_order::troubles(traits const& of) const {
     return *std::max_element(broke_.begin() + of.first, broke_.begin() + of.last);
 }
 

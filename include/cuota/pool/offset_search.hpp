@@ -41,10 +41,10 @@ enum class search_result { found, none, gave_up };
 /// If no waiting block extends from one section to the next, both sides are searched independently. The search stores the range of sections
 /// that explains a failure, and backjumps to the last step that touches it. Attempts are cut short and restarted with new preferences, as a
 /// problem that is hard under one is often easy under another. Only attempts that skip nothing may return `none`.
-class offset_search {
+class packing_search {
 public:
     /// The sizes must add up to less than 2^62. Cost: memory for each overlapping pair, at most n^2.
-    explicit offset_search(lifetime_part const& part)
+    explicit packing_search(lifetime_part const& part)
         : board_{part}, preferences_{part}, blocks_{static_cast<index>(part.blocks.size())} {}
 
     /// Searches for a peak of at most `capacity`. Polls is_over(), which ends the search.
@@ -66,10 +66,10 @@ public:
     [[nodiscard]] std::vector<std::size_t> offsets() const;
 
 private:
-    using index = offset_board::index;
-    using block = offset_board::block;
-    using stretch = offset_board::stretch;
-    static constexpr index nobody = offset_board::nobody;
+    using index = packing_skyline::index;
+    using block = packing_skyline::block;
+    using stretch = packing_skyline::stretch;
+    static constexpr index nobody = packing_skyline::nobody;
 
     // A subproblem: the waiting blocks among items_[begin, end), in the sections [first, last).
     struct piece {
@@ -148,7 +148,7 @@ private:
                 why.add(b.span());
                 continue;
             }
-            offset_board::placement const done = board_.place(c.block);
+            packing_skyline::placement const done = board_.place(c.block);
             preferences_.note_placed(board_.placed());
             step const last_step{c.offset, c.rank, c.block, done.changed};
             if (done.splits ? split(p, last_step, is_over) : descend(p, last_step, is_over)) return true;
@@ -229,8 +229,8 @@ private:
     static constexpr std::uint64_t first_steps = 500;
     static constexpr std::size_t smallest_piece = 12;
 
-    offset_board board_;
-    offset_preferences preferences_;
+    packing_skyline board_;
+    search_order preferences_;
     index blocks_;
     std::vector<index> items_;  // stacks, by depth
     std::vector<candidate> candidates_;
@@ -250,13 +250,13 @@ private:
 
 namespace cuota::inline v0::detail {
 
-CUOTA_INLINE std::vector<std::size_t> offset_search::offsets() const {
+CUOTA_INLINE std::vector<std::size_t> packing_search::offsets() const {
     std::vector<std::size_t> all;
     for (block const& b : board_.blocks()) all.push_back(b.lowest);
     return all;
 }
 
-CUOTA_INLINE void offset_search::begin(std::uint64_t attempt) {
+CUOTA_INLINE void packing_search::begin(std::uint64_t attempt) {
     board_.clear(capacity_);
     preferences_.begin(attempt);
     items_.resize(blocks_);
@@ -270,17 +270,17 @@ CUOTA_INLINE void offset_search::begin(std::uint64_t attempt) {
     steps_left_ = first_steps * luby((attempt + 3) / 4) * (is_complete_ ? attempt : most_depth_ == 0 ? 1 : 6);
 }
 
-CUOTA_INLINE auto offset_search::items_of(piece const& p) const noexcept -> std::span<index const> {
+CUOTA_INLINE auto packing_search::items_of(piece const& p) const noexcept -> std::span<index const> {
     return {items_.data() + p.begin, p.end - p.begin};
 }
 
-CUOTA_INLINE void offset_search::blame(index broken, step const& before) {
+CUOTA_INLINE void packing_search::blame(index broken, step const& before) {
     cause_ = board_.cause(broken);
     if (before.offset > board_.floor(broken) && before.block != nobody)
         cause_.add(board_[before.block].span());
 }
 
-CUOTA_INLINE auto offset_search::collect_candidates(piece const& p, step const& before) -> piece {
+CUOTA_INLINE auto packing_search::collect_candidates(piece const& p, step const& before) -> piece {
     piece left{p.first, p.last, items_.size(), items_.size()};
     items_.resize(left.end + (p.end - p.begin));
     std::uint64_t ceiling = std::numeric_limits<std::uint64_t>::max();
@@ -301,14 +301,14 @@ CUOTA_INLINE auto offset_search::collect_candidates(piece const& p, step const& 
     return left;
 }
 
-CUOTA_INLINE bool offset_search::repeats(std::size_t first, std::size_t at) const {
+CUOTA_INLINE bool packing_search::repeats(std::size_t first, std::size_t at) const {
     block const& b = board_[candidates_[at].block];
     return std::any_of(candidates_.begin() + static_cast<std::ptrdiff_t>(first),
                        candidates_.begin() + static_cast<std::ptrdiff_t>(at),
                        [&](candidate const& c) { return board_[c.block].is_equal_to(b); });
 }
 
-CUOTA_INLINE bool offset_search::lies_on_its_equal(candidate const& c) const {
+CUOTA_INLINE bool packing_search::lies_on_its_equal(candidate const& c) const {
     block const& b = board_[c.block];
     return board_.any_member(b.first, [&](index i) {
         block const& o = board_[i];
@@ -317,7 +317,7 @@ CUOTA_INLINE bool offset_search::lies_on_its_equal(candidate const& c) const {
     });
 }
 
-CUOTA_INLINE void offset_search::find_pieces(piece const& p) {
+CUOTA_INLINE void packing_search::find_pieces(piece const& p) {
     std::size_t const mark = pieces_.size();
     for (index s = p.first; s != p.last;) {
         index const first = s;

@@ -57,7 +57,7 @@ CUOTA_INLINE std::uint32_t offset_users::enter(std::size_t offset) noexcept {
 
 CUOTA_INLINE std::size_t offset_users::find(std::size_t offset) const noexcept {
     std::size_t const mask = spots_.size() - 1;
-    std::size_t at = (offset / block::granule * 0x9e37'79b9'7f4a'7c15U >> 32) & mask;
+    std::size_t at = (offset / block::granularity * 0x9e37'79b9'7f4a'7c15U >> 32) & mask;
     while (spots_[at].offset != offset && spots_[at].offset != unlimited) at = (at + 1) & mask;
     return at;
 }

@@ -174,7 +174,7 @@ CUOTA_INLINE void plan_parser::read_request(planned_step& step) {
     if (r.live.size == 0) fail("size is 0");
     if (id != 0 && r.live.from <= step.requests.back().live.from)
         fail("lower must be above that of the previous request");
-    auto const rounded = checked_round_up(r.live.size, block::granule);
+    auto const rounded = checked_round_up(r.live.size, block::granularity);
     auto const sum = rounded ? checked_add(total_, *rounded) : std::nullopt;
     if (!sum) fail("the total size exceeds the range of std::size_t");
     total_ = *sum;
@@ -183,20 +183,20 @@ CUOTA_INLINE void plan_parser::read_request(planned_step& step) {
 
 CUOTA_INLINE void plan_parser::check(planned_step const& step) const {
     auto const blocks = planned_lifetimes(step);
-    offset_plan plan{{}, step.peak, step.lower_bound, block::granule, false};
+    offset_plan plan{{}, step.peak, step.lower_bound, block::granularity, false};
     std::size_t bound = 0;
-    for (lifetime_part const& part : independent_parts(blocks, checked_sizes(blocks, block::granule, {})))
+    for (lifetime_part const& part : independent_parts(blocks, checked_sizes(blocks, block::granularity, {})))
         bound = std::max(bound, part.most_alive);
     if (bound != step.lower_bound)
         fail("lower_bound is " + std::to_string(step.lower_bound) + ", expected " + std::to_string(bound));
     std::vector<lifetime> rounded = blocks;
-    for (lifetime& l : rounded) l.size = round_up(l.size, block::granule);
+    for (lifetime& l : rounded) l.size = round_up(l.size, block::granularity);
     for (planned_request const& r : step.requests) plan.offsets.push_back(r.offset);
     auto const wrong = check_offsets(rounded, plan);
     if (!wrong) return check_peak(step);
     std::string const first = "request " + std::to_string(wrong->first);
     if (wrong->first == wrong->second)
-        fail(first + ": the offset is not a multiple of " + std::to_string(block::granule) +
+        fail(first + ": the offset is not a multiple of " + std::to_string(block::granularity) +
              ", or the end exceeds the peak");
     fail(first + " and request " + std::to_string(wrong->second) + " overlap");
 }
@@ -204,7 +204,7 @@ CUOTA_INLINE void plan_parser::check(planned_step const& step) const {
 CUOTA_INLINE void plan_parser::check_peak(planned_step const& step) const {
     std::size_t end = 0;
     for (planned_request const& r : step.requests)
-        if (r.is_planned) end = std::max(end, r.offset + round_up(r.live.size, block::granule));
+        if (r.is_planned) end = std::max(end, r.offset + round_up(r.live.size, block::granularity));
     if (end != step.peak) fail("peak is " + std::to_string(step.peak) + ", expected " + std::to_string(end));
 }
 

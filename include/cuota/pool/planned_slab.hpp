@@ -25,10 +25,10 @@ namespace cuota::inline v0::detail {
 /// The result of a request.
 enum class plan_answer {
     served,
-    unplanned,   // this request is outside the slab
-    other_size,  // no upcoming request has that size
-    too_many,    // the sequence has ended
-    in_use       // its bytes are in use
+    not_plannable,       // this request is outside the slab
+    missed_size,         // no upcoming request has that size
+    missed_beyond_plan,  // the sequence has ended
+    missed_busy          // its bytes are in use
 };
 
 /// How many requests in a row a step may leave out: how far a size is searched for.
@@ -64,26 +64,26 @@ public:
         plan_answer answer;
         void* at = nullptr;
     };
-    /// Serves the next request in the order of s, of index `lane`. Adds to `left` the work that the host has to wait for, without a lock. On a
-    /// throw, nothing changes but waits. Throws: cuda_error, std::bad_alloc.
-    [[nodiscard]] result try_take(stream_order& order, stream_ref s, std::uint32_t lane, std::size_t bytes,
-                                  label const& who, host_waits& left);
+    /// Serves the next request in the order of s, of index `stream_index`. Adds to `left` the work that the host has to wait for, without a
+    /// lock. On a throw, nothing changes but waits. Throws: cuda_error, std::bad_alloc.
+    [[nodiscard]] result try_take(stream_order& order, stream_ref s, std::uint32_t stream_index,
+                                  std::size_t bytes, label const& who, host_waits& left);
 
-    /// The live request at p, for give_back. Throws: misuse if none of that size exists.
+    /// The live request at p, for give_back. Throws: usage_error if none of that size exists.
     [[nodiscard]] std::uint32_t find_live(void const* p, std::size_t bytes) const;
     /// Frees for reuse after `after`: a point of a stream from expect(), or none.
     void give_back(std::uint32_t i, wait_point after) noexcept;
     /// Prepares for frees in the order of that lane. Strong guarantee. Throws: std::bad_alloc.
-    void expect(std::uint32_t lane);
+    void expect(std::uint32_t stream_index);
     /// Visits the last free on each stream.
     template <class Visit>
     void for_each_latest(Visit visit) const {
-        for (std::uint32_t lane = 0; lane != latest_.size(); ++lane)
-            if (latest_[lane] != 0) visit(wait_point{lane, latest_[lane]});
+        for (std::uint32_t stream_index = 0; stream_index != latest_.size(); ++stream_index)
+            if (latest_[stream_index] != 0) visit(wait_point{stream_index, latest_[stream_index]});
     }
 
     /// Appends live requests of earlier steps, or also of this one, in order.
-    void holdings(std::vector<holding>& into, bool of_this_step) const;
+    void allocation_groups(std::vector<allocation_group>& into, bool of_this_step) const;
 
     // --- graphs that use the slab ---
 
@@ -92,9 +92,10 @@ public:
     void let_go_of_graph() noexcept { --graphs_; }
     /// Called when a capture that used it has ended. Returns the last turn in which it may have allocated.
     [[nodiscard]] std::uint64_t end_capture() noexcept;
-    /// Lets work on s use all of it: requests up to turn `until` are the capture's. Adds to `left` like try_take. Throws: misuse if a later
-    /// one is live; cuda_error, std::bad_alloc.
-    void begin_launch(stream_order& order, stream_ref s, std::uint64_t until, place where, host_waits& left);
+    /// Lets work on s use all of it: requests up to turn `until` are the capture's. Adds to `left` like try_take. Throws: usage_error if a
+    /// later one is live; cuda_error, std::bad_alloc.
+    void begin_launch(stream_order& order, stream_ref s, std::uint64_t until, source_location where,
+                      host_waits& left);
     /// The launch on s is the last use of all bytes: later requests wait for the last frees on all streams. Throws: cuda_error,
     /// std::bad_alloc.
     void end_launch(stream_order& order, stream_ref s);
@@ -103,7 +104,7 @@ private:
     using index = std::uint32_t;
     static constexpr index nobody = offset_users::nobody;
     // ready: freed on the requesting stream; by_plan: free by the plan; by_look: free by a check of live requests
-    enum class freedom { ready, by_plan, by_look, taken };
+    enum class freedom { ready, by_plan, checked, taken };
 
     static constexpr std::uint64_t is_live = 1;
     static constexpr std::uint64_t step_length = 2;
@@ -119,7 +120,7 @@ private:
     };
     struct user_label {
         tag name{};
-        place where{};
+        source_location where{};
     };
 
     [[noreturn]] void throw_other_size(index i, std::size_t bytes) const;
@@ -139,11 +140,11 @@ private:
     [[nodiscard]] index find(std::size_t bytes) const noexcept;
     result pass(index i, plan_answer answer, void* at = nullptr) noexcept;
 
-    [[nodiscard]] freedom look_at(index i, std::uint32_t lane) const noexcept;
+    [[nodiscard]] freedom look_at(index i, std::uint32_t stream_index) const noexcept;
     [[nodiscard]] bool is_taken(index i) const noexcept;
-    void wait_for_last_users(stream_order& order, stream_ref s, std::uint32_t lane, index i,
+    void wait_for_last_users(stream_order& order, stream_ref s, std::uint32_t stream_index, index i,
                              host_waits& left) const;
-    void wait_for_all(stream_order& order, stream_ref s, std::uint32_t lane, host_waits& left) const;
+    void wait_for_all(stream_order& order, stream_ref s, std::uint32_t stream_index, host_waits& left) const;
 
     std::byte* at_;
     std::size_t bytes_;
@@ -202,18 +203,18 @@ CUOTA_INLINE void planned_slab::go_back(std::uint32_t before, std::uint32_t afte
     next_ = before;
 }
 
-CUOTA_INLINE auto planned_slab::try_take(stream_order& order, stream_ref s, std::uint32_t lane,
+CUOTA_INLINE auto planned_slab::try_take(stream_order& order, stream_ref s, std::uint32_t stream_index,
                                          std::size_t bytes, label const& who, host_waits& left) -> result {
-    if (next_ == count_) return {plan_answer::too_many};
+    if (next_ == count_) return {plan_answer::missed_beyond_plan};
     index const i = find(bytes);
-    if (i == nobody) return {plan_answer::other_size};
+    if (i == nobody) return {plan_answer::missed_size};
     request& r = requests_[i];
-    if (!r.is_planned) return pass(i, plan_answer::unplanned);
-    switch (look_at(i, lane)) {
+    if (!r.is_planned) return pass(i, plan_answer::not_plannable);
+    switch (look_at(i, stream_index)) {
         case freedom::ready: break;
-        case freedom::by_plan: wait_for_last_users(order, s, lane, i, left); break;
-        case freedom::by_look: wait_for_all(order, s, lane, left); break;
-        case freedom::taken: return pass(i, plan_answer::in_use);
+        case freedom::by_plan: wait_for_last_users(order, s, stream_index, i, left); break;
+        case freedom::checked: wait_for_all(order, s, stream_index, left); break;
+        case freedom::taken: return pass(i, plan_answer::missed_busy);
     }
     r.turn = now_ | is_live;
     users_.set(r.spot, i);
@@ -227,7 +228,8 @@ CUOTA_INLINE std::uint32_t planned_slab::find_live(void const* p, std::size_t by
     auto const offset = static_cast<std::size_t>(static_cast<std::byte const*>(p) - at_);
     index const i = users_.of(offset);
     if (i == nobody) [[unlikely]]
-        throw_misuse("step_plan: deallocate of an unknown pointer (double free, or allocated elsewhere)");
+        throw_usage_error(
+            "step_plan: deallocate of an unknown pointer (double free, or allocated elsewhere)");
     if (requests_[i].bytes != bytes) [[unlikely]]
         throw_other_size(i, bytes);
     return i;
@@ -243,12 +245,13 @@ CUOTA_INLINE void planned_slab::give_back(std::uint32_t i, wait_point after) noe
     if (after.ticket != 0) latest_[after.stream] = after.ticket;
 }
 
-CUOTA_INLINE void planned_slab::expect(std::uint32_t lane) {
-    if (latest_.size() <= lane) [[unlikely]]
-        latest_.resize(lane + 1, 0);
+CUOTA_INLINE void planned_slab::expect(std::uint32_t stream_index) {
+    if (latest_.size() <= stream_index) [[unlikely]]
+        latest_.resize(stream_index + 1, 0);
 }
 
-CUOTA_INLINE void planned_slab::holdings(std::vector<holding>& into, bool of_this_step) const {
+CUOTA_INLINE void planned_slab::allocation_groups(std::vector<allocation_group>& into,
+                                                  bool of_this_step) const {
     for_each_live([&](index i) {
         if (of_this_step || (requests_[i].turn & ~is_live) != now_)
             into.push_back({labels_[i].name, labels_[i].where, requests_[i].bytes});
@@ -262,32 +265,32 @@ CUOTA_INLINE std::uint64_t planned_slab::end_capture() noexcept {
 }
 
 CUOTA_INLINE void planned_slab::begin_launch(stream_order& order, stream_ref s, std::uint64_t until,
-                                             place where, host_waits& left) {
+                                             source_location where, host_waits& left) {
     for_each_live([&](index i) {
         if ((requests_[i].turn & ~is_live) <= until) return;
-        throw_misuse(where,
-                     "graph_exec::launch: {} of the graph's step_plan slab are in use by a later step{}{}",
-                     {as_bytes(requests_[i].bytes),
-                      labels_[i].name.is_empty() ? "" : std::string{": "} + labels_[i].name.text(),
-                      labels_[i].where.line == 0 ? "" : " (" + place_text(labels_[i].where) + ')'});
+        throw_usage_error(
+            where, "graph_exec::launch: {} of the graph's step_plan slab are in use by a later step{}{}",
+            {as_bytes(requests_[i].bytes),
+             labels_[i].name.is_empty() ? "" : std::string{": "} + labels_[i].name.text(),
+             labels_[i].where.line == 0 ? "" : " (" + source_location_text(labels_[i].where) + ')'});
     });
-    std::uint32_t const lane = order.index_of(s);
-    expect(lane);
-    wait_for_all(order, s, lane, left);
+    std::uint32_t const stream_index = order.index_of(s);
+    expect(stream_index);
+    wait_for_all(order, s, stream_index, left);
 }
 
 CUOTA_INLINE void planned_slab::end_launch(stream_order& order, stream_ref s) {
-    std::uint32_t const lane = order.index_of(s);
-    expect(lane);
-    latest_[lane] = order.release_on(lane).ticket;
+    std::uint32_t const stream_index = order.index_of(s);
+    expect(stream_index);
+    latest_[stream_index] = order.release_on(stream_index).ticket;
     begin_another_turn();
 }
 
 CUOTA_INLINE void planned_slab::throw_other_size(index i, std::size_t bytes) const {
     tag const name = labels_[i].name;
-    throw_misuse(labels_[i].where, "step_plan: deallocate with the wrong size: {} of {}{}",
-                 {as_bytes(bytes), as_bytes(requests_[i].bytes),
-                  name.is_empty() ? "" : std::string{" "} + name.text()});
+    throw_usage_error(labels_[i].where, "step_plan: deallocate with the wrong size: {} of {}{}",
+                      {as_bytes(bytes), as_bytes(requests_[i].bytes),
+                       name.is_empty() ? "" : std::string{" "} + name.text()});
 }
 
 CUOTA_INLINE auto planned_slab::find(std::size_t bytes) const noexcept -> index {
@@ -305,13 +308,13 @@ CUOTA_INLINE auto planned_slab::pass(index i, plan_answer answer, void* at) noex
     return {answer, at};
 }
 
-CUOTA_INLINE auto planned_slab::look_at(index i, std::uint32_t lane) const noexcept -> freedom {
+CUOTA_INLINE auto planned_slab::look_at(index i, std::uint32_t stream_index) const noexcept -> freedom {
     bool is_ready = true;
     for (index const k : last_users_.of(i)) {
         request const& last = requests_[k];
         if (last.turn != (k < i ? now_ : now_ - step_length)) [[unlikely]]
-            return (last.turn & is_live) != 0 || is_taken(i) ? freedom::taken : freedom::by_look;
-        is_ready &= last.released.stream == lane;
+            return (last.turn & is_live) != 0 || is_taken(i) ? freedom::taken : freedom::checked;
+        is_ready &= last.released.stream == stream_index;
     }
     return is_ready ? freedom::ready : freedom::by_plan;
 }
@@ -326,16 +329,18 @@ CUOTA_INLINE bool planned_slab::is_taken(index i) const noexcept {
     return is_met;
 }
 
-CUOTA_INLINE void planned_slab::wait_for_last_users(stream_order& order, stream_ref s, std::uint32_t lane,
-                                                    index i, host_waits& left) const {
+CUOTA_INLINE void planned_slab::wait_for_last_users(stream_order& order, stream_ref s,
+                                                    std::uint32_t stream_index, index i,
+                                                    host_waits& left) const {
     for (index const k : last_users_.of(i))
-        if (!order.is_ready(requests_[k].released, lane)) order.wait(s, lane, requests_[k].released, left);
+        if (!order.is_ready(requests_[k].released, stream_index))
+            order.wait(s, stream_index, requests_[k].released, left);
 }
 
-CUOTA_INLINE void planned_slab::wait_for_all(stream_order& order, stream_ref s, std::uint32_t lane,
+CUOTA_INLINE void planned_slab::wait_for_all(stream_order& order, stream_ref s, std::uint32_t stream_index,
                                              host_waits& left) const {
     for_each_latest([&](wait_point point) {
-        if (!order.is_ready(point, lane)) order.wait(s, lane, point, left);
+        if (!order.is_ready(point, stream_index)) order.wait(s, stream_index, point, left);
     });
 }
 

@@ -53,7 +53,7 @@ public:
     void give_back(planned_slab& slab, std::uint32_t request, stream_ref s);
 
     /// Appends live requests of all slabs; of the current step only if of_this_step.
-    void holdings(std::vector<holding>& into, bool of_this_step) const;
+    void allocation_groups(std::vector<allocation_group>& into, bool of_this_step) const;
     void count(step_plan_stats& stats) const noexcept;
 
 private:
@@ -116,14 +116,15 @@ CUOTA_INLINE planned_slab* planned_slabs::find(void const* p) noexcept {
 }
 
 CUOTA_INLINE void planned_slabs::give_back(planned_slab& slab, std::uint32_t request, stream_ref s) {
-    std::uint32_t const lane = order_.index_of(s);
-    slab.expect(lane);
-    slab.give_back(request, order_.release_on(lane));
+    std::uint32_t const stream_index = order_.index_of(s);
+    slab.expect(stream_index);
+    slab.give_back(request, order_.release_on(stream_index));
 }
 
-CUOTA_INLINE void planned_slabs::holdings(std::vector<holding>& into, bool of_this_step) const {
-    for (auto const& slab : retired_) slab->holdings(into, true);
-    if (now_) now_->holdings(into, of_this_step);
+CUOTA_INLINE void planned_slabs::allocation_groups(std::vector<allocation_group>& into,
+                                                   bool of_this_step) const {
+    for (auto const& slab : retired_) slab->allocation_groups(into, true);
+    if (now_) now_->allocation_groups(into, of_this_step);
 }
 
 CUOTA_INLINE void planned_slabs::count(step_plan_stats& stats) const noexcept {

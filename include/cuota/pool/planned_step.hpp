@@ -47,7 +47,7 @@ namespace detail {
 /// Plans offsets and slab. Strong guarantee. Throws: as plan_offsets.
 void place_requests(planned_step& step, plan_options options);
 
-[[noreturn]] void refuse_request_order(std::size_t row, place where);
+[[noreturn]] void refuse_request_order(std::size_t row, source_location where);
 
 /// Lists, for each request of a repeated step, the requests that used its bytes last: of this step before it, otherwise of the previous
 /// step. Usually one or two, on average at most three.
@@ -66,10 +66,10 @@ private:
 
 /// Plans a step with known requests, in their order, each from its allocation to its free in allocations and frees counted from 0, or any
 /// other increasing count.
-/// Throws: misuse that names the row, if the requests are not in order; as plan_offsets.
+/// Throws: usage_error that names the row, if the requests are not in order; as plan_offsets.
 /// Cost:   as plan_offsets. Example: as step_plan::expect, tests/pool/step_plan.cpp
 [[nodiscard]] planned_step plan_requests(std::span<lifetime const> requests, plan_options const& options = {},
-                                         place where = place::here());
+                                         source_location where = source_location::current());
 
 }  // namespace cuota::inline v0
 
@@ -111,18 +111,19 @@ CUOTA_INLINE std::vector<lifetime> planned_lifetimes(planned_step const& step) {
 }
 
 CUOTA_INLINE void place_requests(planned_step& step, plan_options options) {
-    options.alignment = block::granule;
+    options.alignment = block::granularity;
     offset_plan const found = plan_offsets(planned_lifetimes(step), options);
     for (std::size_t i = 0; i != step.requests.size(); ++i) step.requests[i].offset = found.offsets[i];
     step.peak = found.peak;
     step.lower_bound = found.lower_bound;
 }
 
-CUOTA_INLINE void refuse_request_order(std::size_t row, place where) {
-    throw_misuse(where,
-                 "planned_step: request {} does not come after the previous one; list requests in the order "
-                 "of allocation",
-                 {row});
+CUOTA_INLINE void refuse_request_order(std::size_t row, source_location where) {
+    throw_usage_error(
+        where,
+        "planned_step: request {} does not come after the previous one; list requests in the order "
+        "of allocation",
+        {row});
 }
 
 /// The last user of each byte.
@@ -150,7 +151,7 @@ CUOTA_INLINE last_users::last_users(planned_step const& step) {
             if (!is_first_step) begins_.push_back(static_cast<std::uint32_t>(all_.size()));
             planned_request const& r = step.requests[i];
             if (!r.is_planned || r.live.size == 0) continue;
-            std::size_t const end = r.offset + round_up(r.live.size, block::granule);
+            std::size_t const end = r.offset + round_up(r.live.size, block::granularity);
             if (!is_first_step) users.note(r.offset, end, all_);
             users.put(r.offset, end, i);
         }
@@ -191,7 +192,7 @@ CUOTA_INLINE void users_by_byte::cut(std::size_t where) {
 namespace cuota::inline v0 {
 
 CUOTA_INLINE planned_step plan_requests(std::span<lifetime const> requests, plan_options const& options,
-                                        place where) {
+                                        source_location where) {
     planned_step step;
     for (lifetime const& live : requests) {
         std::size_t const row = step.requests.size();

@@ -25,36 +25,36 @@ struct taking {
     host_waits& left;  // for block_pool::waited_for
 
     [[nodiscard]] void* operator()(segment const& fresh) const { return blocks.take_of_new(fresh, s, r); }
-    [[nodiscard]] void* operator()(grow_window const& window) const;
+    [[nodiscard]] void* operator()(growth_candidate const& window) const;
 };
 /// Adds new memory as a free block.
 struct adding {
     block_pool& blocks;
 
     void* operator()(segment const& fresh) const;
-    void* operator()(grow_window const& window) const;
+    void* operator()(growth_candidate const& window) const;
 };
 
 /// Charges and acquires memory and adds it by `taking` or `adding`. Holds no lock, as the budget may ask other pools to release memory, and
 /// those this one. Threads: any.
-class pool_growth {
+class pool_grower {
 public:
-    pool_growth(pool_memory& memory, pool_release& release) noexcept : memory_{memory}, release_{release} {}
+    pool_grower(pool_memory& memory, pool_release& release) noexcept : memory_{memory}, release_{release} {}
 
-    /// Acquires `bytes` for a request of `asked` bytes and its alignment. On a throw, nothing was acquired. Throws: out_of_memory;
-    /// budget_exceeded if the budget refuses; cuda_error, std::bad_alloc, misuse.
+    /// Acquires `bytes` for a request of `requested` bytes and its alignment. On a throw, nothing was acquired. Throws: out_of_memory;
+    /// budget_exceeded if the budget refuses; cuda_error, std::bad_alloc, usage_error.
     template <class Enter>
-    void* grow(std::size_t bytes, std::size_t asked, label const& who, Enter enter) {
+    void* grow(std::size_t bytes, std::size_t requested, label const& who, Enter enter) {
         reclaim_record record;
         if (memory_.page() != 0)
             if (void* const p = by_pages(bytes, who, record, enter)) return p;
-        return by_segment(bytes, asked, who, record, enter);
+        return by_segment(bytes, requested, who, record, enter);
     }
     /// Acquires exactly `bytes`, as the budget may have been sized for them.
     void reserve(std::size_t bytes, label const& who);
 
 private:
-    static constexpr std::size_t granule = pool_memory::granule;
+    static constexpr std::size_t granularity = pool_memory::granularity;
 
     [[nodiscard]] ledger& node() const noexcept { return memory_.node(); }
 
@@ -68,7 +68,7 @@ private:
         if (ample != bytes)
             if (void* const p = map(ample, who, growth_aim::least_missing, nullptr, enter)) return p;
         if (void* const p = map(bytes, who, growth_aim::least_missing, nullptr, enter)) return p;
-        std::size_t const exact = round_up(round_up(bytes, granule), memory_.segment_granule());
+        std::size_t const exact = round_up(round_up(bytes, granularity), memory_.segment_granularity());
         if (node().try_charge_coming(exact))
             if (auto const fresh = memory_.take_segment(exact, nullptr)) return use(*fresh, enter);
         if (void* const p = map(bytes, who, growth_aim::least_missing, &record, enter)) return p;
@@ -102,14 +102,15 @@ private:
         }
     }
     // Holds a window for the charged bytes; refunds the excess, or all if none exists.
-    [[nodiscard]] std::optional<grow_window> hold(std::size_t bytes, growth_aim aim, std::size_t charged);
+    [[nodiscard]] std::optional<growth_candidate> hold(std::size_t bytes, growth_aim aim,
+                                                       std::size_t charged);
 
     // --- segments ---
 
     template <class Enter>
-    void* by_segment(std::size_t bytes, std::size_t asked, label const& who, reclaim_record& record,
+    void* by_segment(std::size_t bytes, std::size_t requested, label const& who, reclaim_record& record,
                      Enter enter) {
-        return use(take_segment(round_up(bytes, granule), asked, who, record), enter);
+        return use(take_segment(round_up(bytes, granularity), requested, who, record), enter);
     }
     // On a throw, releases the segment.
     template <class Enter>
@@ -128,7 +129,7 @@ private:
     //
     // Growing requests leave idle segments that no longer fit. They are released first, as far as the pool would exceed 1.5 times its peak;
     // the new segment gets 1/8 in reserve, so that not every growing request becomes a call.
-    [[nodiscard]] segment take_segment(std::size_t size, std::size_t asked, label const& who,
+    [[nodiscard]] segment take_segment(std::size_t size, std::size_t requested, label const& who,
                                        reclaim_record& record);
 
     // --- refusals ---
@@ -147,7 +148,7 @@ private:
         this_pool(block_pool const& blocks, std::size_t bytes) noexcept : blocks_{blocks}, bytes_{bytes} {}
         [[nodiscard]] std::size_t largest_free() const noexcept override { return blocks_.largest_free(); }
         [[nodiscard]] CUOTA_INLINE_IN_PLACE bool could_serve_if(
-            std::span<holding const> released) const override;
+            std::span<allocation_group const> released) const override;
 
     private:
         block_pool const& blocks_;
@@ -165,7 +166,7 @@ private:
 
 namespace cuota::inline v0::detail {
 
-CUOTA_INLINE void* taking::operator()(grow_window const& window) const {
+CUOTA_INLINE void* taking::operator()(growth_candidate const& window) const {
     return blocks.take_of_grown(window, s, r, left);
 }
 
@@ -174,12 +175,12 @@ CUOTA_INLINE void* adding::operator()(segment const& fresh) const {
     return fresh.at;
 }
 
-CUOTA_INLINE void* adding::operator()(grow_window const& window) const {
+CUOTA_INLINE void* adding::operator()(growth_candidate const& window) const {
     blocks.add_grown(window);
     return window.at;
 }
 
-CUOTA_INLINE void pool_growth::reserve(std::size_t bytes, label const& who) {
+CUOTA_INLINE void pool_grower::reserve(std::size_t bytes, label const& who) {
     adding const enter{memory_.blocks()};
     bool const is_whole_pages = memory_.page() != 0 && bytes % memory_.page() == 0;
     if (is_whole_pages && map(bytes, who, growth_aim::least_missing, nullptr, enter)) return;
@@ -193,14 +194,14 @@ CUOTA_INLINE void pool_growth::reserve(std::size_t bytes, label const& who) {
     }
 }
 
-CUOTA_INLINE bool pool_growth::try_charge(std::size_t bytes, reclaim_record* record) {
+CUOTA_INLINE bool pool_grower::try_charge(std::size_t bytes, reclaim_record* record) {
     if (!record) return node().try_charge_coming(bytes);
     return try_charge_by([&] { return node().charge_coming_or_say(bytes); }, node(), bytes, *record);
 }
 
-CUOTA_INLINE std::optional<grow_window> pool_growth::hold(std::size_t bytes, growth_aim aim,
-                                                          std::size_t charged) {
-    std::optional<grow_window> window;
+CUOTA_INLINE std::optional<growth_candidate> pool_grower::hold(std::size_t bytes, growth_aim aim,
+                                                               std::size_t charged) {
+    std::optional<growth_candidate> window;
     try {
         window = memory_.blocks().hold(bytes, aim, charged);
     } catch (...) {
@@ -212,15 +213,15 @@ CUOTA_INLINE std::optional<grow_window> pool_growth::hold(std::size_t bytes, gro
     return window;
 }
 
-CUOTA_INLINE segment pool_growth::take_segment(std::size_t size, std::size_t asked, label const& who,
+CUOTA_INLINE segment pool_grower::take_segment(std::size_t size, std::size_t requested, label const& who,
                                                reclaim_record& record) {
-    std::size_t const step = memory_.segment_granule();
+    std::size_t const step = memory_.segment_granularity();
     std::size_t const exact = round_up(size, step);
     std::size_t const ample = ample_segment(size, exact);
     if (ample > exact && node().try_charge_coming(ample))
         if (auto const s = memory_.take_segment(ample, nullptr)) return *s;
 
-    charge_request const request{asked, std::max(step, granule), who, memory_.on()};
+    charge_request const request{requested, std::max(step, granularity), who, memory_.on()};
     charge_or_explain(exact, request, record);
     if (auto const s = memory_.take_segment(exact, &record.told)) return *s;
     // The device has less than the budget allows. Idle memory of this pool may cover the shortfall.
@@ -233,8 +234,8 @@ CUOTA_INLINE segment pool_growth::take_segment(std::size_t size, std::size_t ask
     refuse(exact, request, record);
 }
 
-CUOTA_INLINE std::size_t pool_growth::ample_segment(std::size_t size, std::size_t exact) noexcept {
-    std::size_t const step = memory_.segment_granule();
+CUOTA_INLINE std::size_t pool_grower::ample_segment(std::size_t size, std::size_t exact) noexcept {
+    std::size_t const step = memory_.segment_granularity();
     std::size_t const usual = std::max(exact, round_up(memory_.blocks().reserved() / 8 / size * size, step));
     if (memory_.page() != 0) return usual;  // pages are released one by one
     std::size_t const for_growth = saturating_add(exact, round_down(exact / 8, step));
@@ -243,44 +244,45 @@ CUOTA_INLINE std::size_t pool_growth::ample_segment(std::size_t size, std::size_
     return hoard != 0 && release_.shrink_by(hoard) != 0 ? std::max(usual, for_growth) : usual;
 }
 
-CUOTA_INLINE void pool_growth::charge_or_explain(std::size_t bytes, charge_request const& request,
+CUOTA_INLINE void pool_grower::charge_or_explain(std::size_t bytes, charge_request const& request,
                                                  reclaim_record& record) {
     this_pool const pool{memory_.blocks(), bytes};
     charge_coming(
         node(), bytes, request, record,
         [&](refusal& facts) {
-            facts.would_fit = std::max({facts.would_fit, facts.largest_free, largest_grown(facts.would_fit)});
-            facts.would_fit -= std::min(facts.would_fit, skipped_of(bytes, request));
+            facts.max_fit = std::max({facts.max_fit, facts.largest_free, largest_grown(facts.max_fit)});
+            facts.max_fit -= std::min(facts.max_fit, skipped_of(bytes, request));
         },
         &pool);
 }
 
-CUOTA_INLINE_IN_PLACE bool pool_growth::this_pool::could_serve_if(std::span<holding const> released) const {
+CUOTA_INLINE_IN_PLACE bool pool_grower::this_pool::could_serve_if(
+    std::span<allocation_group const> released) const {
     return blocks_.idle_if_released(released).largest >= blocks_.size_of(bytes_);
 }
 
-CUOTA_INLINE void pool_growth::refuse(std::size_t exact, charge_request const& request,
+CUOTA_INLINE void pool_grower::refuse(std::size_t exact, charge_request const& request,
                                       reclaim_record& record) {
     this_pool const pool{memory_.blocks(), exact};
     refusal r = facts_of(node(), exact, request, record, &pool);
     note_given(r, record.told);
     r.cause = "within budget, but the upstream resource of " + memory_.blocks().title() + " is out of memory";
-    r.would_fit = r.largest_free;
+    r.max_fit = r.largest_free;
     if (r.device) {
-        std::size_t const left = std::min(r.device->free, node().room());
-        r.would_fit = std::max({r.would_fit, round_down(left, request.granule), largest_grown(left)});
+        std::size_t const left = std::min(r.device->free, node().available());
+        r.max_fit = std::max({r.max_fit, round_down(left, request.granularity), largest_grown(left)});
     }
-    r.would_fit -= std::min(r.would_fit, skipped_of(exact, request));
+    r.max_fit -= std::min(r.max_fit, skipped_of(exact, request));
     out_of_memory const refused{std::move(r)};
     node().tell_observers([&](budget_observer& o) { o.refused(node(), refused); });
     throw refused;
 }
 
-CUOTA_INLINE std::size_t pool_growth::skipped_of(std::size_t exact, charge_request const& request) noexcept {
-    return exact - std::min(exact, round_up(request.asked, request.granule));
+CUOTA_INLINE std::size_t pool_grower::skipped_of(std::size_t exact, charge_request const& request) noexcept {
+    return exact - std::min(exact, round_up(request.requested, request.granularity));
 }
 
-CUOTA_INLINE std::size_t pool_growth::largest_grown(std::size_t spent) const noexcept {
+CUOTA_INLINE std::size_t pool_grower::largest_grown(std::size_t spent) const noexcept {
     return memory_.page() != 0 ? memory_.blocks().largest_grown(spent) : 0;
 }
 

@@ -26,12 +26,12 @@ namespace cuota::inline v0::detail {
 /// Acquires and releases memory when pool_growth and pool_release decide; charges and refunds the account. Threads: any.
 class pool_memory {
 public:
-    static constexpr std::size_t granule = block::granule;
+    static constexpr std::size_t granularity = block::granularity;
 
     /// Uses `pages` if given, and segments of the source. Block sizes are multiples of `alignment`. Kernels of the peers may access
     /// segments, too.
     pool_memory(budget account, any_resource source, std::optional<device> where, tag name,
-                sole<page_range> pages, std::size_t alignment, device_set peers = {});
+                light_unique_ptr<mapped_range> pages, std::size_t alignment, device_set peers = {});
     pool_memory(pool_memory const&) = delete;
     pool_memory& operator=(pool_memory const&) = delete;
     ~pool_memory();
@@ -39,14 +39,14 @@ public:
     // --- acquisition, charged by the caller (ledger::charge_coming_or_say) ---
 
     /// Allocates a segment; returns nothing if the source has too little. Appends the holders that the source asked to `told`; if that is
-    /// null, none is asked. Without a segment, the charge is refunded. Throws: misuse for a misaligned segment; as the source.
-    [[nodiscard]] std::optional<segment> take_segment(std::size_t bytes, std::vector<reclaimer_facts>* told);
+    /// null, none is asked. Without a segment, the charge is refunded. Throws: usage_error for a misaligned segment; as the source.
+    [[nodiscard]] std::optional<segment> take_segment(std::size_t bytes, std::vector<reclaimer_info>* told);
 
     /// Maps the holes of a held window and calls enter(window). Returns null if the device has too little. Then, and on a throw, the charge
     /// is refunded and the window no longer held; memory that cannot be unmapped is reported, and charged until destruction. Throws:
     /// cuda_error; as `enter`.
     template <class Enter>
-    [[nodiscard]] void* map(grow_window window, label const& who, Enter enter) {
+    [[nodiscard]] void* map(growth_candidate window, label const& who, Enter enter) {
         window.sizes = sizes_for(window);
         bool has_come = false;
         try {
@@ -82,14 +82,14 @@ public:
     [[nodiscard]] budget const& account() const noexcept { return account_; }
     [[nodiscard]] ledger& node() const noexcept { return budget_access::node(account_); }
     [[nodiscard]] std::optional<device> on() const noexcept { return device_; }
-    /// Throws: misuse if kernels of the stream's device cannot access the memory; cuda_error. Cost: two loads with one device or an owned
-    /// stream.
+    /// Throws: usage_error if kernels of the stream's device cannot access the memory; cuda_error. Cost: two loads with one device or an
+    /// owned stream.
     void refuse_out_of_reach(stream_ref s, label const& who) const {
         if (has_peers_) refuse_other_devices(s, who);
     }
     [[nodiscard]] memory_kind kind() const noexcept { return kind_; }
     /// The granularity of segments in bytes.
-    [[nodiscard]] std::size_t segment_granule() const noexcept { return source_.granule(); }
+    [[nodiscard]] std::size_t segment_granularity() const noexcept { return source_.granularity(); }
     /// The bytes to map for a request, so that requests do not become driver calls each: 1/64 of the pool more, at most one mapping, and
     /// nothing more if account or device have little left.
     [[nodiscard]] std::size_t ample(std::size_t bytes) const noexcept;
@@ -99,13 +99,13 @@ public:
 private:
     void refuse_other_devices(stream_ref s, label const& who) const;
     // The window's missing bytes are already charged.
-    [[nodiscard]] mapping_sizes sizes_for(grow_window const& window) const noexcept;
-    [[nodiscard]] bool map_holes(grow_window const& window, label const& who);
+    [[nodiscard]] mapping_sizes sizes_for(growth_candidate const& window) const noexcept;
+    [[nodiscard]] bool map_holes(growth_candidate const& window, label const& who);
     // Unmaps unused pages. Those that cannot be unmapped stay charged and unusable until destruction.
-    void give_up(grow_window const& window, bool has_come) noexcept;
+    void give_up(growth_candidate const& window, bool has_come) noexcept;
     // The growing parts of a held window.
     template <class Visit>
-    static void for_each_hole(grow_window const& window, Visit visit) {
+    static void for_each_hole(growth_candidate const& window, Visit visit) {
         block_index::for_each_part(*window.first, window.end, [&](block& part) {
             if (part.has_state(block::state::growing)) visit(part);
         });
@@ -121,7 +121,7 @@ private:
     device_set const peers_;
     bool const has_peers_;  // has a device, and others exist
     tag const name_;
-    sole<page_range> const pages_;
+    light_unique_ptr<mapped_range> const pages_;
     block_pool blocks_;
     std::atomic<int> refunding_ = 0;  // threads between release and refund
 };
@@ -137,7 +137,7 @@ private:
 namespace cuota::inline v0::detail {
 
 CUOTA_INLINE pool_memory::pool_memory(budget account, any_resource source, std::optional<device> where,
-                                      tag name, sole<page_range> pages, std::size_t alignment,
+                                      tag name, light_unique_ptr<mapped_range> pages, std::size_t alignment,
                                       device_set peers)
     : account_{std::move(account)},
       source_{std::move(source)},
@@ -156,13 +156,13 @@ CUOTA_INLINE pool_memory::~pool_memory() {
     if (blocks_.stats().live_blocks != 0)
         // leaked memory may be in use, and no source promises to wait
         wait_for_device();
-    shared<pool_observer> const told = blocks_.observe_no_more();
+    intrusive_ptr<pool_observer> const told = blocks_.observe_no_more();
     blocks_.for_each_segment([&](segment const& s) {
-        if (told) told->segment_returned(s.at, s.bytes);
+        if (told) told->segment_freed(s.at, s.bytes);
         give_back(s);
     });
     blocks_.for_each_mapped([&](std::byte* at, std::size_t bytes) {
-        if (told) told->segment_returned(at, bytes);
+        if (told) told->segment_freed(at, bytes);
         pages_->unmap(at, bytes);
         account_.refund(bytes);
     });
@@ -173,10 +173,11 @@ CUOTA_INLINE void pool_memory::refuse_other_devices(stream_ref s, label const& w
     device const other = s.device();
     if (other == *device_ || peers_.has(other)) return;
     std::string const named = std::to_string(other.ordinal());
-    throw_misuse(who.where,
-                 "{} of device {}: cannot allocate on a stream of device {}, whose kernels cannot access the "
-                 "memory; add device{{}} to the pool's `peers`",
-                 {blocks_.title(), device_->ordinal(), named, named});
+    throw_usage_error(
+        who.where,
+        "{} of device {}: cannot allocate on a stream of device {}, whose kernels cannot access the "
+        "memory; add device{{}} to the pool's `peers`",
+        {blocks_.title(), device_->ordinal(), named, named});
 }
 
 CUOTA_INLINE void pool_memory::wait_for_device() noexcept {
@@ -190,34 +191,34 @@ CUOTA_INLINE void pool_memory::wait_for_device() noexcept {
 }
 
 CUOTA_INLINE std::optional<segment> pool_memory::take_segment(std::size_t bytes,
-                                                              std::vector<reclaimer_facts>* told) {
+                                                              std::vector<reclaimer_info>* told) {
     std::optional<reclaiming> asks_nobody;
     if (!told) asks_nobody.emplace();
     void* p = nullptr;
     try {
         peers_.for_each([&](device peer) { rt::allow_reach(peer, *device_); });
-        p = source_.allocate_sync(bytes, granule, label{name_, {}});
+        p = source_.allocate_sync(bytes, granularity, label{name_, {}});
     } catch (out_of_memory const& refused) {
         did_not_come(bytes);
-        if (told && refused.facts().reclaimers)
-            for (reclaimer_facts const& one : *refused.facts().reclaimers)
-                if (one.asked != 0) told->push_back(one);
+        if (told && refused.info().reclaimers)
+            for (reclaimer_info const& one : *refused.info().reclaimers)
+                if (one.requested != 0) told->push_back(one);
         return std::nullopt;
     } catch (...) {
         did_not_come(bytes);
         throw;
     }
     node().arrived(bytes);
-    if (reinterpret_cast<std::uintptr_t>(p) % granule != 0) {
+    if (reinterpret_cast<std::uintptr_t>(p) % granularity != 0) {
         give_back(segment{p, bytes});
-        throw_misuse("{}: the source did not align memory to the requested {} bytes",
-                     {blocks_.title(), granule});
+        throw_usage_error("{}: the source did not align memory to the requested {} bytes",
+                          {blocks_.title(), granularity});
     }
     return segment{p, bytes};
 }
 
 CUOTA_INLINE void pool_memory::give_back(segment const& s) noexcept {
-    source_.deallocate_sync(s.at, s.bytes, granule);
+    source_.deallocate_sync(s.at, s.bytes, granularity);
     account_.refund(s.bytes);
 }
 
@@ -225,7 +226,7 @@ CUOTA_INLINE std::size_t pool_memory::give_back(idle_memory const& out) noexcept
     giving_back const here;
     bool is_gone = true;
     if (out.is_paged) is_gone = pages_->unmap(out.at, out.bytes);
-    else source_.deallocate_sync(out.at, out.bytes, granule);
+    else source_.deallocate_sync(out.at, out.bytes, granularity);
     ++refunding_;
     blocks_.gone(out, is_gone);
     if (is_gone) account_.refund(out.bytes);
@@ -237,21 +238,21 @@ CUOTA_INLINE void pool_memory::wait_for_refunds() const noexcept {
     for (int i = 0; refunding_.load() != 0 && i != 10'000; ++i) std::this_thread::yield();
 }
 
-CUOTA_INLINE mapping_sizes pool_memory::sizes_for(grow_window const& window) const noexcept {
-    return pages_->sizes(saturating_add(node().room(), window.missing));
+CUOTA_INLINE mapping_sizes pool_memory::sizes_for(growth_candidate const& window) const noexcept {
+    return pages_->sizes(saturating_add(node().available(), window.missing));
 }
 
 CUOTA_INLINE std::size_t pool_memory::ample(std::size_t bytes) const noexcept {
     constexpr std::size_t parts = 64;
     std::size_t const part = round_down(blocks_.reserved() / parts, pages_->page());
     if (part == 0) return bytes;
-    mapping_sizes const sizes = pages_->sizes(node().room());
+    mapping_sizes const sizes = pages_->sizes(node().available());
     std::size_t const more =
-        std::min({part, round_down(sizes.room / sizes.parts, sizes.page), sizes.largest});
+        std::min({part, round_down(sizes.available / sizes.parts, sizes.page), sizes.largest});
     return saturating_add(bytes, more);
 }
 
-CUOTA_INLINE bool pool_memory::map_holes(grow_window const& window, label const& who) {
+CUOTA_INLINE bool pool_memory::map_holes(growth_candidate const& window, label const& who) {
     bool all = true;
     mapping_sizes sizes = window.sizes;
     for_each_hole(window, [&](block& hole) {
@@ -260,7 +261,7 @@ CUOTA_INLINE bool pool_memory::map_holes(grow_window const& window, label const&
     return all;
 }
 
-CUOTA_INLINE void pool_memory::give_up(grow_window const& window, bool has_come) noexcept {
+CUOTA_INLINE void pool_memory::give_up(growth_candidate const& window, bool has_come) noexcept {
     for_each_hole(window, [&](block& hole) {
         if (hole.requested != 0 && pages_->unmap(hole.at(), hole.requested)) hole.requested = 0;
     });

@@ -20,7 +20,7 @@ struct observed_block {
     std::size_t bytes = 0;  ///< requested bytes
     std::size_t size = 0;   ///< rounded up by the pool
     tag name{};
-    place where{};
+    source_location where{};
     std::uint64_t stream = no_stream;  ///< id of the allocating or freeing stream
 };
 
@@ -34,9 +34,9 @@ public:
     virtual void free_requested(observed_block const& b) noexcept = 0;
     /// The pool detected that no work uses the block any more.
     virtual void free_completed(observed_block const& b) noexcept = 0;
-    virtual void segment_taken(void const* at, std::size_t bytes, place where) noexcept = 0;
-    virtual void segment_returned(void const* at, std::size_t bytes) noexcept = 0;
-    virtual void step_begun(place where) noexcept = 0;
+    virtual void segment_allocated(void const* at, std::size_t bytes, source_location where) noexcept = 0;
+    virtual void segment_freed(void const* at, std::size_t bytes) noexcept = 0;
+    virtual void step_begun(source_location where) noexcept = 0;
     virtual void step_ended() noexcept = 0;
     /// The pool was destroyed; the last call, without its lock.
     virtual void ended() noexcept = 0;

@@ -18,25 +18,25 @@ namespace detail {
 class pool_state;
 }
 #if !CUOTA_DEFINE_MEMORY
-extern template class shared<detail::pool_state>;
+extern template class detail::intrusive_ptr<detail::pool_state>;
 #endif
 
 /// A pool as a resource: an eight-byte handle that keeps the memory valid, but does not extend the pool's scope.
 /// Meant: the lifetime hint of its allocations. A block may be freed through any handle of the pool.
 /// Order, threads, throws, cost: as `scoped_pool`. Example: tests/pool/pool_resource.cpp
-template <lifespan Meant>
+template <lifetime_hint Lifetime>
 class pool_resource_for {
 public:
-    /// Blocks that a captured stream frees stay with the graph; see `keeps_for_graphs`.
-    static constexpr bool keeps_for_graphs = true;
+    /// Blocks that a captured stream frees stay with the graph; see `graph_aware_resource`.
+    static constexpr bool graph_aware_resource = true;
     /// Refers to the same pool. A move copies, so a moved-from handle stays valid.
     pool_resource_for(pool_resource_for const&) noexcept = default;
     /// Refers to the same pool as other.
     pool_resource_for& operator=(pool_resource_for const&) noexcept = default;
     ~pool_resource_for() = default;
 
-    /// Allocates memory that is valid on s from here on. Throws: as scoped_pool; misuse after its destruction or, for lifespan::step,
-    /// without an open step.
+    /// Allocates memory that is valid on s from here on. Throws: as scoped_pool; usage_error after its destruction or, for
+    /// lifetime_hint::step, without an open step.
     [[nodiscard]] void* allocate(stream_ref s, std::size_t bytes, std::size_t alignment = default_alignment,
                                  label const& who = {});
     /// Frees in the order of s. Null is ignored.
@@ -47,40 +47,42 @@ public:
     /// Frees memory that no work uses any more. Null is ignored.
     void deallocate_sync(void* p, std::size_t bytes, std::size_t = default_alignment) noexcept;
     /// Returns 256 bytes. The pool itself allocates pages or segments.
-    [[nodiscard]] static constexpr std::size_t granule() noexcept { return default_alignment; }
+    [[nodiscard]] static constexpr std::size_t granularity() noexcept { return default_alignment; }
     [[nodiscard]] memory_kind kind() const noexcept;  ///< kind of the source
     /// Compares by pool.
     friend bool operator==(pool_resource_for const&, pool_resource_for const&) noexcept = default;
 
-    /// Allocates a block that keeps the pool alive, for owners without a reference to it: kept_by_blocks. Throws: as allocate.
-    [[nodiscard]] void* allocate_keeping(stream_ref s, std::size_t bytes, std::size_t alignment,
-                                         label const& who);
-    /// Returns a copy without a reference count, which must not be destroyed: kept_by_blocks.
-    [[nodiscard]] pool_resource_for uncounted() const noexcept { return uncounted(*state_); }
+    /// Allocates a block that keeps the pool alive, for owners without a reference to it: block_owned_resource. Throws: as allocate.
+    [[nodiscard]] void* allocate_retaining(stream_ref s, std::size_t bytes, std::size_t alignment,
+                                           label const& who);
+    /// Returns a copy without a reference count, which must not be destroyed: block_owned_resource.
+    [[nodiscard]] pool_resource_for unowned() const noexcept { return unowned(*state_); }
 
-    /// allocate_keeping from this thread's cache; null on a miss. Arguments are passed by value so that they stay in registers.
-    CUOTA_ALWAYS_INLINE [[nodiscard]] void* take_ready(stream_ref s, std::size_t bytes, tag name,
-                                                       place where) const noexcept;
+    /// allocate_retaining from this thread's cache; null on a miss. Arguments are passed by value so that they stay in registers.
+    CUOTA_ALWAYS_INLINE [[nodiscard]] void* take_cached(stream_ref s, std::size_t bytes, tag name,
+                                                        source_location where) const noexcept;
     /// deallocate into this thread's cache; false if it cannot be cached.
-    CUOTA_ALWAYS_INLINE [[nodiscard]] bool put_ready(stream_ref s, void* p, std::size_t bytes) const noexcept;
+    CUOTA_ALWAYS_INLINE [[nodiscard]] bool put_cached(stream_ref s, void* p,
+                                                      std::size_t bytes) const noexcept;
 
 private:
     friend class scoped_pool;
     friend class pool_step;
-    explicit pool_resource_for(shared<detail::pool_state> state) noexcept : state_{std::move(state)} {}
-    [[nodiscard]] static pool_resource_for uncounted(detail::pool_state& state) noexcept {
-        return pool_resource_for{shared<detail::pool_state>::adopt(&state)};
+    explicit pool_resource_for(detail::intrusive_ptr<detail::pool_state> state) noexcept
+        : state_{std::move(state)} {}
+    [[nodiscard]] static pool_resource_for unowned(detail::pool_state& state) noexcept {
+        return pool_resource_for{detail::intrusive_ptr<detail::pool_state>::adopt(&state)};
     }
-    shared<detail::pool_state> state_;
+    detail::intrusive_ptr<detail::pool_state> state_;
 };
 
 /// A pool without a lifetime hint. `scoped_pool::resource()`.
-using pool_resource = pool_resource_for<lifespan::scratch>;
+using pool_resource = pool_resource_for<lifetime_hint::scratch>;
 
 #if !CUOTA_DEFINE_MEMORY
-extern template class pool_resource_for<lifespan::scratch>;
-extern template class pool_resource_for<lifespan::step>;
-extern template class pool_resource_for<lifespan::persistent>;
+extern template class pool_resource_for<lifetime_hint::scratch>;
+extern template class pool_resource_for<lifetime_hint::step>;
+extern template class pool_resource_for<lifetime_hint::persistent>;
 #endif
 
 }  // namespace cuota::inline v0
@@ -91,62 +93,62 @@ extern template class pool_resource_for<lifespan::persistent>;
 
 namespace cuota::inline v0 {
 
-static_assert(pool_resource::granule() == detail::pool_state::granule);
+static_assert(pool_resource::granularity() == detail::pool_state::granularity);
 
-static_assert(labelled_resource<pool_resource> && kept_by_blocks<pool_resource>);
+static_assert(labeled_resource<pool_resource> && block_owned_resource<pool_resource>);
 
-template <lifespan Meant>
-CUOTA_INLINE void* pool_resource_for<Meant>::allocate(stream_ref s, std::size_t bytes, std::size_t alignment,
-                                                      label const& who) {
-    return state_->allocate(s, bytes, alignment, who, Meant);
+template <lifetime_hint Lifetime>
+CUOTA_INLINE void* pool_resource_for<Lifetime>::allocate(stream_ref s, std::size_t bytes,
+                                                         std::size_t alignment, label const& who) {
+    return state_->allocate(s, bytes, alignment, who, Lifetime);
 }
 
-template <lifespan Meant>
-CUOTA_INLINE void pool_resource_for<Meant>::deallocate(stream_ref s, void* p, std::size_t bytes,
-                                                       std::size_t) noexcept {
+template <lifetime_hint Lifetime>
+CUOTA_INLINE void pool_resource_for<Lifetime>::deallocate(stream_ref s, void* p, std::size_t bytes,
+                                                          std::size_t) noexcept {
     state_->deallocate(s, p, bytes);
 }
 
-template <lifespan Meant>
-CUOTA_INLINE void* pool_resource_for<Meant>::allocate_sync(std::size_t bytes, std::size_t alignment,
-                                                           label const& who) {
-    return state_->allocate_sync(bytes, alignment, who, Meant);
+template <lifetime_hint Lifetime>
+CUOTA_INLINE void* pool_resource_for<Lifetime>::allocate_sync(std::size_t bytes, std::size_t alignment,
+                                                              label const& who) {
+    return state_->allocate_sync(bytes, alignment, who, Lifetime);
 }
 
-template <lifespan Meant>
-CUOTA_INLINE void pool_resource_for<Meant>::deallocate_sync(void* p, std::size_t bytes,
-                                                            std::size_t) noexcept {
+template <lifetime_hint Lifetime>
+CUOTA_INLINE void pool_resource_for<Lifetime>::deallocate_sync(void* p, std::size_t bytes,
+                                                               std::size_t) noexcept {
     state_->deallocate_sync(p, bytes);
 }
 
-template <lifespan Meant>
-CUOTA_INLINE memory_kind pool_resource_for<Meant>::kind() const noexcept {
+template <lifetime_hint Lifetime>
+CUOTA_INLINE memory_kind pool_resource_for<Lifetime>::kind() const noexcept {
     return state_->kind();
 }
 
-template <lifespan Meant>
-CUOTA_INLINE void* pool_resource_for<Meant>::allocate_keeping(stream_ref s, std::size_t bytes,
-                                                              std::size_t alignment, label const& who) {
-    return state_->allocate(s, bytes, alignment, who, Meant, true);
+template <lifetime_hint Lifetime>
+CUOTA_INLINE void* pool_resource_for<Lifetime>::allocate_retaining(stream_ref s, std::size_t bytes,
+                                                                   std::size_t alignment, label const& who) {
+    return state_->allocate(s, bytes, alignment, who, Lifetime, true);
 }
 
-template <lifespan Meant>
-CUOTA_INLINE void* pool_resource_for<Meant>::take_ready(stream_ref s, std::size_t bytes, tag name,
-                                                        place where) const noexcept {
-    return state_->blocks().take_ready(s, bytes, default_alignment, name, where, Meant, true);
+template <lifetime_hint Lifetime>
+CUOTA_INLINE void* pool_resource_for<Lifetime>::take_cached(stream_ref s, std::size_t bytes, tag name,
+                                                            source_location where) const noexcept {
+    return state_->blocks().take_cached(s, bytes, default_alignment, name, where, Lifetime, true);
 }
 
-template <lifespan Meant>
-CUOTA_INLINE bool pool_resource_for<Meant>::put_ready(stream_ref s, void* p,
-                                                      std::size_t bytes) const noexcept {
-    return state_->blocks().put_ready(s, p, bytes);
+template <lifetime_hint Lifetime>
+CUOTA_INLINE bool pool_resource_for<Lifetime>::put_cached(stream_ref s, void* p,
+                                                          std::size_t bytes) const noexcept {
+    return state_->blocks().put_cached(s, p, bytes);
 }
 
-#if CUOTA_SEPARATE
-template class shared<detail::pool_state>;
-template class pool_resource_for<lifespan::scratch>;
-template class pool_resource_for<lifespan::step>;
-template class pool_resource_for<lifespan::persistent>;
+#if CUOTA_SEPARATE_COMPILATION
+template class detail::intrusive_ptr<detail::pool_state>;
+template class pool_resource_for<lifetime_hint::scratch>;
+template class pool_resource_for<lifetime_hint::step>;
+template class pool_resource_for<lifetime_hint::persistent>;
 #endif
 
 }  // namespace cuota::inline v0

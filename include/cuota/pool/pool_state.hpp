@@ -22,23 +22,24 @@
 
 namespace cuota::inline v0::detail {
 
-class CUOTA_PROCESS_TYPE pool_state final : public stakeholder {
+class CUOTA_PROCESS_TYPE pool_state final : public reclaimable_holder {
 public:
-    static constexpr std::size_t granule = pool_memory::granule;
+    static constexpr std::size_t granularity = pool_memory::granularity;
     static constexpr std::size_t largest_alignment = std::size_t{2} << 20;  ///< usually one page
 
     /// Grows by `pages` if given, and by segments of the source where pages do not suffice. Block addresses and sizes are multiples of
     /// `alignment`, a power of two. Kernels of the peers may access the memory.
     pool_state(budget account, any_resource source, std::optional<device> where, tag name, int priority = 0,
-               sole<page_range> pages = {}, std::size_t alignment = granule, device_set peers = {});
+               light_unique_ptr<mapped_range> pages = {}, std::size_t alignment = granularity,
+               device_set peers = {});
     CUOTA_INLINE_IN_PLACE ~pool_state() override;
 
     /// keeps: the block keeps the pool alive, so it stays valid without any other reference to the pool.
     [[nodiscard]] void* allocate(stream_ref s, std::size_t bytes, std::size_t alignment, label const& who,
-                                 lifespan meant = lifespan::scratch, bool keeps = false);
+                                 lifetime_hint lifetime = lifetime_hint::scratch, bool keeps = false);
     /// Waits on the host for work that may still use the bytes.
     [[nodiscard]] void* allocate_sync(std::size_t bytes, std::size_t alignment, label const& who,
-                                      lifespan meant = lifespan::scratch);
+                                      lifetime_hint lifetime = lifetime_hint::scratch);
     /// Allocates from free blocks only; null if none fits.
     [[nodiscard]] void* try_allocate(stream_ref const* s, std::size_t bytes, label const& who);
     void deallocate(stream_ref s, void* p, std::size_t bytes) noexcept;
@@ -61,12 +62,14 @@ public:
 
     std::size_t reclaim(std::size_t wanted) noexcept override { return release_.reclaim(wanted); }
     [[nodiscard]] CUOTA_INLINE_IN_PLACE std::size_t reclaimable(std::size_t wanted) const noexcept override;
-    [[nodiscard]] std::size_t reclaimable_if(std::span<holding const> released) const override {
+    [[nodiscard]] std::size_t reclaimable_if(std::span<allocation_group const> released) const override {
         return blocks().idle_if_released(released).whole;
     }
     [[nodiscard]] std::size_t freed() const noexcept override { return blocks().freed(); }
     [[nodiscard]] int priority() const noexcept override { return priority_; }
-    void holdings(std::vector<holding>& into) const override { blocks().holdings(into); }
+    void allocation_groups(std::vector<allocation_group>& into) const override {
+        blocks().allocation_groups(into);
+    }
     [[nodiscard]] std::size_t largest_free() const noexcept override {
         if (is_of_parent()) return report_forked(), 0;
         return blocks().largest_free();
@@ -92,12 +95,12 @@ public:
 private:
     // Paths with the lock, out of line. Arguments are passed by value, so that the fast paths need no copies in memory.
     [[nodiscard, gnu::noinline]] void* take_in_order(stream_ref s, std::size_t bytes, std::size_t alignment,
-                                                     label who, lifespan meant, bool keeps) {
+                                                     label who, lifetime_hint lifetime, bool keeps) {
         if (is_of_parent()) [[unlikely]]
             throw_forked();
         if (captured_streams::are_any() || !s.is_owned()) [[unlikely]]
-            return take_beside_captures(s, {bytes, who, meant, std::max(alignment, alignment_), keeps});
-        return take(&s, {bytes, who, meant, std::max(alignment, alignment_), keeps});
+            return take_beside_captures(s, {bytes, who, lifetime, std::max(alignment, alignment_), keeps});
+        return take(&s, {bytes, who, lifetime, std::max(alignment, alignment_), keeps});
     }
     [[gnu::noinline]] void give_in_order(stream_ref s, void* p, std::size_t bytes) noexcept {
         give(&s, p, bytes);
@@ -105,14 +108,14 @@ private:
     // In a closed pool, the block may be the last reference to the pool, or another thread may free the last one meanwhile.
     void give(stream_ref const* s, void* p, std::size_t bytes) noexcept;
     [[nodiscard]] void* take(stream_ref const* s, block_request const& r);
-    // Grows by size + alignment - granule, and retries, as another thread may take the new memory first.
+    // Grows by size + alignment - granularity, and retries, as another thread may take the new memory first.
     [[nodiscard]] void* take_aligned(stream_ref const* s, block_request const& r);
 
     // --- in a capture ---
 
     [[nodiscard]] pool_in_graph<pool_state>& graph_of(capture_scope& scope);
     [[nodiscard, gnu::noinline]] void* take_beside_captures(stream_ref s, block_request const& r) {
-        s.refuse_elsewhere(r.who.where);
+        s.check_reachable(r.who.where);
         if (is_captured(s)) return take_for_graph(s, r);
         std::uint64_t const foreign = s.is_owned() ? 0 : foreign_capture_of(s);
         return foreign == 0 ? take(&s, r) : take_for_foreign_graph(s, foreign, r);
@@ -137,7 +140,7 @@ private:
             graphs_.enter(scope ? graph_key{.graph = &graph_of(*scope)} : graph_key{.foreign = foreign}, p,
                           bytes, s->id(), false);
             return true;
-        } catch (misuse const& wrong) { report_error(wrong); } catch (...) {
+        } catch (usage_error const& wrong) { report_error(wrong); } catch (...) {
             if (scope)
                 // the capture failed, so no graph will use the block
                 scope->fail(std::current_exception());
@@ -152,7 +155,7 @@ private:
     graph_blocks graphs_;
     pool_memory memory_;
     pool_release release_{memory_};
-    pool_growth growth_{memory_, release_};
+    pool_grower growth_{memory_, release_};
 };
 
 }  // namespace cuota::inline v0::detail
@@ -162,15 +165,15 @@ private:
 namespace cuota::inline v0::detail {
 
 CUOTA_INLINE pool_state::pool_state(budget account, any_resource source, std::optional<device> where,
-                                    tag name, int priority, sole<page_range> pages, std::size_t alignment,
-                                    device_set peers)
-    : priority_{priority}, alignment_{std::max(alignment, granule)}, memory_{std::move(account),
-                                                                             std::move(source),
-                                                                             where,
-                                                                             name,
-                                                                             std::move(pages),
-                                                                             alignment_,
-                                                                             peers} {
+                                    tag name, int priority, light_unique_ptr<mapped_range> pages,
+                                    std::size_t alignment, device_set peers)
+    : priority_{priority}, alignment_{std::max(alignment, granularity)}, memory_{std::move(account),
+                                                                                 std::move(source),
+                                                                                 where,
+                                                                                 name,
+                                                                                 std::move(pages),
+                                                                                 alignment_,
+                                                                                 peers} {
     memory_.node().join(*this);
     try {
         if (where) idle_registry::join(*where, *this);
@@ -187,30 +190,31 @@ CUOTA_INLINE_IN_PLACE pool_state::~pool_state() {
 }
 
 CUOTA_INLINE void* pool_state::allocate(stream_ref s, std::size_t bytes, std::size_t alignment,
-                                        label const& who, lifespan meant, bool keeps) {
+                                        label const& who, lifetime_hint lifetime, bool keeps) {
     check_alignment(alignment, who, largest_alignment);
-    if (void* const p = blocks().take_ready(s, bytes, alignment, who.name, who.where, meant, keeps)) return p;
-    return take_in_order(s, bytes, alignment, who, meant, keeps);
+    if (void* const p = blocks().take_cached(s, bytes, alignment, who.name, who.where, lifetime, keeps))
+        return p;
+    return take_in_order(s, bytes, alignment, who, lifetime, keeps);
 }
 
 CUOTA_INLINE void* pool_state::allocate_sync(std::size_t bytes, std::size_t alignment, label const& who,
-                                             lifespan meant) {
+                                             lifetime_hint lifetime) {
     check_alignment(alignment, who, largest_alignment);
-    return take(nullptr, {bytes, who, meant, std::max(alignment, alignment_)});
+    return take(nullptr, {bytes, who, lifetime, std::max(alignment, alignment_)});
 }
 
 CUOTA_INLINE void* pool_state::try_allocate(stream_ref const* s, std::size_t bytes, label const& who) {
     if (s) {
-        if (void* const p =
-                blocks().take_ready(*s, bytes, granule, who.name, who.where, lifespan::scratch, false))
+        if (void* const p = blocks().take_cached(*s, bytes, granularity, who.name, who.where,
+                                                 lifetime_hint::scratch, false))
             return p;
         memory_.refuse_out_of_reach(*s, who);
     }
-    return blocks().try_take(s, {bytes, who, lifespan::scratch, alignment_});
+    return blocks().try_take(s, {bytes, who, lifetime_hint::scratch, alignment_});
 }
 
 CUOTA_INLINE void pool_state::deallocate(stream_ref s, void* p, std::size_t bytes) noexcept {
-    if (!blocks().put_ready(s, p, bytes)) give_in_order(s, p, bytes);
+    if (!blocks().put_cached(s, p, bytes)) give_in_order(s, p, bytes);
 }
 
 CUOTA_INLINE void pool_state::end_of_graph(pool_in_graph<pool_state> const& graph) noexcept {
@@ -230,7 +234,7 @@ CUOTA_INLINE_IN_PLACE std::size_t pool_state::reclaimable(std::size_t wanted) co
 }
 
 CUOTA_INLINE void pool_state::close_to_requests() noexcept {
-    if (blocks().close()) add_owner();
+    if (blocks().close()) add_ref();
 }
 
 CUOTA_INLINE void pool_state::give(stream_ref const* s, void* p, std::size_t bytes) noexcept {
@@ -239,11 +243,11 @@ CUOTA_INLINE void pool_state::give(stream_ref const* s, void* p, std::size_t byt
     std::uint64_t const foreign = p ? foreign_capture_to_give_in(s) : 0;
     if ((graphs_.is_any() || capture_scope::here() || foreign != 0) && p) [[unlikely]]
         if (give_to_graph(s, foreign, p, bytes)) return;
-    shared<pool_state> closed;
-    shared<pool_state> kept;
+    intrusive_ptr<pool_state> closed;
+    intrusive_ptr<pool_state> kept;
     blocks().give(s, p, bytes, [&](bool is_last) {
-        closed = shared<pool_state>::of(*this);
-        if (is_last) kept = shared<pool_state>::adopt(this);
+        closed = intrusive_ptr<pool_state>::of(*this);
+        if (is_last) kept = intrusive_ptr<pool_state>::adopt(this);
     });
     if (closed) trim(0);
 }
@@ -253,33 +257,34 @@ CUOTA_INLINE void* pool_state::take(stream_ref const* s, block_request const& r)
     memory_.node().refuse_other_state(r.who.where);
     if (s) memory_.refuse_out_of_reach(*s, r.who);
     if (void* const p = blocks().try_take(s, r)) return p;
-    if (r.alignment > granule) return take_aligned(s, r);
+    if (r.alignment > granularity) return take_aligned(s, r);
     host_waits left;
     void* const p = growth_.grow(r.bytes, r.bytes, r.who, taking{blocks(), s, r, left});
     return blocks().waited_for(left, p, r.bytes);
 }
 
 CUOTA_INLINE void* pool_state::take_aligned(stream_ref const* s, block_request const& r) {
-    std::size_t const skipped = r.alignment - granule;
-    std::size_t const room = checked_add(round_up(r.bytes, alignment_), skipped).value_or(unlimited);
+    std::size_t const skipped = r.alignment - granularity;
+    std::size_t const available = checked_add(round_up(r.bytes, alignment_), skipped).value_or(unlimited);
     for (;;) {
-        (void)growth_.grow(room, r.bytes, r.who, adding{blocks()});
+        (void)growth_.grow(available, r.bytes, r.who, adding{blocks()});
         if (void* const p = blocks().try_take(s, r)) return p;
     }
 }
 
 CUOTA_INLINE pool_in_graph<pool_state>& pool_state::graph_of(capture_scope& scope) {
     return scope.use_of<pool_in_graph<pool_state>>(this, [this] {
-        return shared<pool_in_graph<pool_state>>::adopt(new pool_in_graph<pool_state>{*this});
+        return intrusive_ptr<pool_in_graph<pool_state>>::adopt(new pool_in_graph<pool_state>{*this});
     });
 }
 
 CUOTA_INLINE void* pool_state::take_for_graph(stream_ref s, block_request const& r) {
     capture_scope* const scope = capture_of(s);
     if (!scope)
-        throw_misuse(r.who.where,
-                     "{}: cannot allocate on a stream that another thread captures; allocate in that thread",
-                     {title()});
+        throw_usage_error(
+            r.who.where,
+            "{}: cannot allocate on a stream that another thread captures; allocate in that thread",
+            {title()});
     if (r.bytes == 0) return nullptr;
     graph_key const graph{.graph = &graph_of(*scope)};
     if (void* const again = graphs_.try_take(graph, r.bytes, r.alignment, s.id())) return again;

@@ -21,13 +21,13 @@ struct pool_stats {
     std::size_t peak_allocated = 0;  ///< peak of allocated
     /// Peak of active as sampled by stats(), and never below peak_allocated. The other peaks are exact.
     std::size_t peak_active = 0;
-    std::size_t peak_reserved = 0;  ///< peak of reserved
-    std::size_t live_blocks = 0;    ///< number of live blocks
-    std::size_t free_blocks = 0;    ///< number of free blocks; a measure of fragmentation
-    std::size_t largest_free = 0;   ///< largest free block
-    std::size_t segments = 0;       ///< segments of a source plus runs of adjacent pages
-    std::size_t taken_again = 0;    ///< thread cache hits: allocations served without a lock
-    std::size_t stream_waits = 0;   ///< waits enqueued on streams to reuse memory across streams
+    std::size_t peak_reserved = 0;      ///< peak of reserved
+    std::size_t live_blocks = 0;        ///< number of live blocks
+    std::size_t free_blocks = 0;        ///< number of free blocks; a measure of fragmentation
+    std::size_t largest_free = 0;       ///< largest free block
+    std::size_t segments = 0;           ///< segments of a source plus runs of adjacent pages
+    std::size_t thread_cache_hits = 0;  ///< thread cache hits: allocations served without a lock
+    std::size_t stream_waits = 0;       ///< waits enqueued on streams to reuse memory across streams
 };
 
 /// Live blocks of a pool with one tag. Example: tests/pool/pool_step.cpp

@@ -27,7 +27,7 @@ namespace cuota::inline v0 {
 /// Units:   as scoped_pool.
 /// Order:   as the pool. The destructor waits only if it trims.
 /// Threads: any may allocate and free; destroy the step after the last allocation.
-/// Throws:  as the pool; misuse for an allocation through resource() while no step is open.
+/// Throws:  as the pool; usage_error for an allocation through resource() while no step is open.
 /// Cost:    the destructor visits each live block.
 /// Example:
 ///     for (cuota::batch b : loader.epoch(0)) {
@@ -41,25 +41,26 @@ public:
     pool_step& operator=(pool_step const&) = delete;
     ~pool_step();
 
-    /// Returns the step as a resource, which may outlive it; allocating while no step is open throws misuse.
-    [[nodiscard]] pool_resource_for<lifespan::step> resource() const noexcept;
+    /// Returns the step as a resource, which may outlive it; allocating while no step is open throws usage_error.
+    [[nodiscard]] pool_resource_for<lifetime_hint::step> resource() const noexcept;
     operator any_resource() const;  ///< same as resource()
     /// Converts to a non-owning reference for the duration of a call.
     operator resource_ref() const noexcept;
 
     /// Allocates for this step; see scoped_pool::allocate. Free before the step ends.
     [[nodiscard]] void* allocate(stream_ref s, std::size_t bytes, std::size_t alignment = default_alignment,
-                                 tag name = {}, place where = place::here()) const;
+                                 tag name = {}, source_location where = source_location::current()) const;
     /// See scoped_pool::deallocate.
     void deallocate(stream_ref s, void* p, std::size_t bytes) const noexcept;
 
 private:
     friend class scoped_pool;
-    pool_step(shared<detail::pool_state> state, std::size_t release_threshold, place where);
+    pool_step(detail::intrusive_ptr<detail::pool_state> state, std::size_t release_threshold,
+              source_location where);
 
-    shared<detail::pool_state> state_;
+    detail::intrusive_ptr<detail::pool_state> state_;
     std::size_t const release_threshold_;
-    place const where_;
+    source_location const where_;
 };
 
 }  // namespace cuota::inline v0
@@ -74,33 +75,33 @@ CUOTA_INLINE pool_step::~pool_step() {
     if (state_->is_of_parent()) return;
     report_failure_of([this] {
         if (std::string const alive = state_->blocks().end_step(); !alive.empty())
-            detail::throw_misuse(where_, "a step of {} ended while {}", {state_->title(), alive});
+            detail::throw_usage_error(where_, "a step of {} ended while {}", {state_->title(), alive});
     });
     if (release_threshold_ != unlimited) state_->trim(release_threshold_);
 }
 
-CUOTA_INLINE pool_resource_for<lifespan::step> pool_step::resource() const noexcept {
-    return pool_resource_for<lifespan::step>{state_};
+CUOTA_INLINE pool_resource_for<lifetime_hint::step> pool_step::resource() const noexcept {
+    return pool_resource_for<lifetime_hint::step>{state_};
 }
 
 CUOTA_INLINE pool_step::operator any_resource() const { return resource(); }
 
 CUOTA_INLINE pool_step::operator resource_ref() const noexcept {
-    return resource_ref::of_uncounted(
-        [this]() noexcept { return pool_resource_for<lifespan::step>::uncounted(*state_); });
+    return resource_ref::of_unowned(
+        [this]() noexcept { return pool_resource_for<lifetime_hint::step>::unowned(*state_); });
 }
 
 CUOTA_INLINE void* pool_step::allocate(stream_ref s, std::size_t bytes, std::size_t alignment, tag name,
-                                       place where) const {
-    return state_->allocate(s, bytes, alignment, {name, where}, lifespan::step);
+                                       source_location where) const {
+    return state_->allocate(s, bytes, alignment, {name, where}, lifetime_hint::step);
 }
 
 CUOTA_INLINE void pool_step::deallocate(stream_ref s, void* p, std::size_t bytes) const noexcept {
     state_->deallocate(s, p, bytes);
 }
 
-CUOTA_INLINE pool_step::pool_step(shared<detail::pool_state> state, std::size_t release_threshold,
-                                  place where)
+CUOTA_INLINE pool_step::pool_step(detail::intrusive_ptr<detail::pool_state> state,
+                                  std::size_t release_threshold, source_location where)
     : state_{std::move(state)}, release_threshold_{release_threshold}, where_{where} {
     state_->blocks().begin_step(where);
 }

@@ -27,7 +27,7 @@
 namespace cuota::inline v0 {
 
 namespace detail {
-class page_range;
+class mapped_range;
 struct pool_on_pages;  // makes a pool on other pages; not defined in the library
 }
 
@@ -42,9 +42,9 @@ enum class pool_growth {
 
 /// Options of a pool. Example: tests/pool/scoped_pool.cpp
 struct pool_options {
-    tag name{};                   ///< name in messages
-    std::size_t initial = 0;      ///< bytes to reserve in the constructor, which throws if refused
-    std::size_t cap = unlimited;  ///< maximum bytes of pages and segments (inclusive)
+    tag name{};                        ///< name in messages
+    std::size_t initial_size = 0;      ///< bytes to reserve in the constructor, which throws if refused
+    std::size_t max_size = unlimited;  ///< maximum bytes of pages and segments (inclusive)
     std::size_t release_threshold = unlimited;  ///< bytes that the pool is trimmed to after a step
     /// When a budget is short, holders of higher priority release memory first; see `reclaimer`.
     int reclaim_priority = 0;
@@ -81,7 +81,7 @@ struct pool_options {
 /// must keep it as long as the graph is launched. A `stream` captured by CUDA's own calls is not detected where the pool makes no CUDA
 /// call: use `capture`, or the native handle from `stream::get`.
 /// Threads: any.
-/// Throws:  budget_exceeded, out_of_memory, misuse (an alignment that is not a power of two or is above 2 MiB; an allocation after
+/// Throws:  budget_exceeded, out_of_memory, usage_error (an alignment that is not a power of two or is above 2 MiB; an allocation after
 ///          destruction; a stream of a device that is neither the pool's nor one of its `peers`), cuda_error. On a throw, nothing is
 ///          allocated. A deallocation of a wrong size or a foreign pointer and a double free are reported to the error sink as misuse and
 ///          ignored.
@@ -100,27 +100,29 @@ public:
     /// Throws: cuda_error, std::bad_alloc.
     explicit scoped_pool(budget const& account) : scoped_pool{account, options{}} {}
     /// Constructs a pool with options.
-    /// Throws: cuda_error, std::bad_alloc; budget_exceeded or out_of_memory for `initial`; misuse for an invalid alignment or an
+    /// Throws: cuda_error, std::bad_alloc; budget_exceeded or out_of_memory for `initial`; usage_error for an invalid alignment or an
     /// unreachable peer.
-    scoped_pool(budget const& account, options wanted, place where = place::here());
+    scoped_pool(budget const& account, options wanted, source_location where = source_location::current());
 
-    /// Constructs a pool of another source's memory. Throws: as above; misuse for `peers`, which require device memory.
-    scoped_pool(budget const& account, any_resource source, options wanted = {}, place where = place::here());
+    /// Constructs a pool of another source's memory. Throws: as above; usage_error for `peers`, which require device memory.
+    scoped_pool(budget const& account, any_resource source, options wanted = {},
+                source_location where = source_location::current());
 
     /// Constructs a pool of addresses without memory that grows like device memory, for dry runs.
     /// Throws: as above; out_of_memory if no addresses are left for a range of pages.
-    scoped_pool(budget const& account, addresses_only source, options wanted = {},
-                place where = place::here());
+    scoped_pool(budget const& account, dry_run_memory source, options wanted = {},
+                source_location where = source_location::current());
 
     /// Constructs a pool of another source's memory without a budget, for a source with its own accounting.
-    explicit scoped_pool(any_resource source, options wanted = {}, place where = place::here());
+    explicit scoped_pool(any_resource source, options wanted = {},
+                         source_location where = source_location::current());
 
     scoped_pool(scoped_pool const&) = delete;  // not copyable: pass resource() instead
     scoped_pool& operator=(scoped_pool const&) = delete;
 
     ~scoped_pool();
 
-    /// Closes the pool. Throws: misuse that names the live blocks; the pool stays open.
+    /// Closes the pool. Throws: usage_error that names the live blocks; the pool stays open.
     void close();
 
     /// Frees the blocks that were freed in foreign captures; returns their requested bytes.
@@ -132,22 +134,24 @@ public:
     /// Example: tests/pool/graph_blocks.sim.cpp
     std::size_t release_foreign_graphs() noexcept;
 
-    /// Returns the pool as a resource, which may outlive the scope; allocating afterwards throws misuse.
+    /// Returns the pool as a resource, which may outlive the scope; allocating afterwards throws usage_error.
     [[nodiscard]] pool_resource resource() const noexcept { return pool_resource{state_}; }
     operator any_resource() const;  ///< same as resource()
     /// Converts to a non-owning reference for the duration of a call.
     operator resource_ref() const noexcept;
 
     /// Returns the pool for memory that outlives steps. It is kept together, so that a step leaves one hole and not many.
-    [[nodiscard]] pool_resource_for<lifespan::persistent> persistent() const noexcept;
-    /// Begins a step, which ends with the returned object. Throws: misuse if a step is open.
-    [[nodiscard]] pool_step begin_step(place where = place::here());
+    [[nodiscard]] pool_resource_for<lifetime_hint::persistent> persistent() const noexcept;
+    /// Begins a step, which ends with the returned object. Throws: usage_error if a step is open.
+    [[nodiscard]] pool_step begin_step(source_location where = source_location::current());
     /// Begins a frame, a bump allocator that frees its allocations together. Throws: std::bad_alloc.
-    [[nodiscard]] cuota::frame frame(place where = place::here()) { return cuota::frame{state_, where}; }
+    [[nodiscard]] cuota::frame frame(source_location where = source_location::current()) {
+        return cuota::frame{state_, where};
+    }
 
     /// Allocates memory that is valid on s from here on. Free it with the same `bytes`; buffers do so. Throws: as the class says.
     [[nodiscard]] void* allocate(stream_ref s, std::size_t bytes, std::size_t alignment = default_alignment,
-                                 tag name = {}, place where = place::here());
+                                 tag name = {}, source_location where = source_location::current());
     /// Frees in the order of s: work enqueued on s before may still use the memory. Null is ignored.
     void deallocate(stream_ref s, void* p, std::size_t bytes) noexcept;
 
@@ -169,17 +173,17 @@ private:
     friend struct detail::pool_on_pages;
     friend struct pool_access;
     scoped_pool(budget const& account, any_resource source, std::optional<device> on, options wanted,
-                place where, sole<detail::page_range> pages);
+                source_location where, detail::light_unique_ptr<detail::mapped_range> pages);
 
     static std::size_t checked(std::size_t alignment, label const& who);
-    // Returns the peers other than `on`; throws misuse if one cannot access the memory of `on`.
-    static device_set peers_of(device on, options const& wanted, place where);
-    static options const& without_peers(options const& wanted, place where);
+    // Returns the peers other than `on`; throws usage_error if one cannot access the memory of `on`.
+    static device_set peers_of(device on, options const& wanted, source_location where);
+    static options const& without_peers(options const& wanted, source_location where);
     static std::string title(options const& wanted);
 
     void throw_if_alive(char const* what) const;
 
-    shared<detail::pool_state> state_;
+    detail::intrusive_ptr<detail::pool_state> state_;
     std::size_t const release_threshold_;
 };
 
@@ -198,31 +202,33 @@ struct pool_access {
 
 namespace cuota::inline v0 {
 
-CUOTA_INLINE scoped_pool::scoped_pool(budget const& account, options wanted, place where)
+CUOTA_INLINE scoped_pool::scoped_pool(budget const& account, options wanted, source_location where)
     : scoped_pool{account,
                   device_memory{},
                   device::current(),
                   wanted,
                   where,
                   wanted.growth == pool_growth::automatic
-                      ? detail::device_pages::make(device::current(), wanted.cap,
+                      ? detail::device_pages::make(device::current(), wanted.max_size,
                                                    peers_of(device::current(), wanted, where))
                       : nullptr} {}
 
-CUOTA_INLINE scoped_pool::scoped_pool(budget const& account, any_resource source, options wanted, place where)
+CUOTA_INLINE scoped_pool::scoped_pool(budget const& account, any_resource source, options wanted,
+                                      source_location where)
     : scoped_pool{account, std::move(source), std::nullopt, without_peers(wanted, where), where, nullptr} {}
 
-CUOTA_INLINE scoped_pool::scoped_pool(budget const& account, addresses_only source, options wanted,
-                                      place where)
+CUOTA_INLINE scoped_pool::scoped_pool(budget const& account, dry_run_memory source, options wanted,
+                                      source_location where)
     : scoped_pool{account,
                   source,
                   std::nullopt,
                   wanted,
                   where,
-                  wanted.growth == pool_growth::automatic ? detail::address_pages::make(source, wanted.cap)
-                                                          : nullptr} {}
+                  wanted.growth == pool_growth::automatic
+                      ? detail::address_pages::make(source, wanted.max_size)
+                      : nullptr} {}
 
-CUOTA_INLINE scoped_pool::scoped_pool(any_resource source, options wanted, place where)
+CUOTA_INLINE scoped_pool::scoped_pool(any_resource source, options wanted, source_location where)
     : scoped_pool{budget{title(wanted), unlimited}, std::move(source), wanted, where} {}
 
 CUOTA_INLINE scoped_pool::~scoped_pool() {
@@ -249,19 +255,19 @@ CUOTA_INLINE void scoped_pool::close() {
 CUOTA_INLINE scoped_pool::operator any_resource() const { return resource(); }
 
 CUOTA_INLINE scoped_pool::operator resource_ref() const noexcept {
-    return resource_ref::of_uncounted([this]() noexcept { return pool_resource::uncounted(*state_); });
+    return resource_ref::of_unowned([this]() noexcept { return pool_resource::unowned(*state_); });
 }
 
-CUOTA_INLINE pool_resource_for<lifespan::persistent> scoped_pool::persistent() const noexcept {
-    return pool_resource_for<lifespan::persistent>{state_};
+CUOTA_INLINE pool_resource_for<lifetime_hint::persistent> scoped_pool::persistent() const noexcept {
+    return pool_resource_for<lifetime_hint::persistent>{state_};
 }
 
-CUOTA_INLINE pool_step scoped_pool::begin_step(place where) {
+CUOTA_INLINE pool_step scoped_pool::begin_step(source_location where) {
     return pool_step{state_, release_threshold_, where};
 }
 
 CUOTA_INLINE void* scoped_pool::allocate(stream_ref s, std::size_t bytes, std::size_t alignment, tag name,
-                                         place where) {
+                                         source_location where) {
     return state_->allocate(s, bytes, alignment, {name, where});
 }
 
@@ -285,13 +291,14 @@ CUOTA_INLINE std::vector<tag_stats> scoped_pool::stats_by_tag() const {
 CUOTA_INLINE budget const& scoped_pool::account() const noexcept { return state_->account(); }
 
 CUOTA_INLINE scoped_pool::scoped_pool(budget const& account, any_resource source, std::optional<device> on,
-                                      options wanted, place where, sole<detail::page_range> pages)
-    : state_{shared<detail::pool_state>::make(
-          wanted.cap == unlimited ? account : budget{title(wanted), wanted.cap, account}, std::move(source),
-          on, wanted.name, wanted.reclaim_priority, std::move(pages),
+                                      options wanted, source_location where,
+                                      detail::light_unique_ptr<detail::mapped_range> pages)
+    : state_{detail::intrusive_ptr<detail::pool_state>::make(
+          wanted.max_size == unlimited ? account : budget{title(wanted), wanted.max_size, account},
+          std::move(source), on, wanted.name, wanted.reclaim_priority, std::move(pages),
           checked(wanted.alignment, {wanted.name, where}), on ? peers_of(*on, wanted, where) : device_set{})},
       release_threshold_{wanted.release_threshold} {
-    state_->reserve(wanted.initial, {wanted.name, where});
+    state_->reserve(wanted.initial_size, {wanted.name, where});
 }
 
 CUOTA_INLINE std::size_t scoped_pool::checked(std::size_t alignment, label const& who) {
@@ -299,23 +306,24 @@ CUOTA_INLINE std::size_t scoped_pool::checked(std::size_t alignment, label const
     return alignment;
 }
 
-CUOTA_INLINE device_set scoped_pool::peers_of(device on, options const& wanted, place where) {
+CUOTA_INLINE device_set scoped_pool::peers_of(device on, options const& wanted, source_location where) {
     device_set const peers = wanted.peers.without(on);
     peers.for_each([&](device peer) {
         if (!rt::can_reach(peer, on))
-            detail::throw_misuse(where,
-                                 "pool {} of device {}: cannot have device {} in `peers`: it has no peer "
-                                 "access to the pool's device",
-                                 {title(wanted), on.ordinal(), peer.ordinal()});
+            detail::throw_usage_error(
+                where,
+                "pool {} of device {}: cannot have device {} in `peers`: it has no peer "
+                "access to the pool's device",
+                {title(wanted), on.ordinal(), peer.ordinal()});
     });
     return peers;
 }
 
-CUOTA_INLINE auto scoped_pool::without_peers(options const& wanted, place where) -> options const& {
+CUOTA_INLINE auto scoped_pool::without_peers(options const& wanted, source_location where) -> options const& {
     if (wanted.peers.is_empty()) return wanted;
-    detail::throw_misuse(where,
-                         "pool {}: cannot have `peers`: they require the default source of device memory",
-                         {title(wanted)});
+    detail::throw_usage_error(
+        where, "pool {}: cannot have `peers`: they require the default source of device memory",
+        {title(wanted)});
 }
 
 CUOTA_INLINE std::string scoped_pool::title(options const& wanted) {
@@ -324,9 +332,10 @@ CUOTA_INLINE std::string scoped_pool::title(options const& wanted) {
 
 CUOTA_INLINE void scoped_pool::throw_if_alive(char const* what) const {
     if (std::string const alive = state_->survivors(); !alive.empty())
-        detail::throw_misuse("{}{} while {}{}", {state_->title(), what, alive,
-                                                 alive.starts_with("1 ") ? "; free it before its pool"
-                                                                         : "; free them before their pool"});
+        detail::throw_usage_error(
+            "{}{} while {}{}",
+            {state_->title(), what, alive,
+             alive.starts_with("1 ") ? "; free it before its pool" : "; free them before their pool"});
 }
 
 }  // namespace cuota::inline v0

@@ -25,8 +25,8 @@ namespace cuota::inline v0::detail {
 template <class State>
 class step_in_graph final : public graph_use {
 public:
-    /// Throws: misuse while another capture uses the plan; std::bad_alloc.
-    step_in_graph(State& of, std::span<std::uint64_t const> streams) : of_{shared<State>::of(of)} {
+    /// Throws: usage_error while another capture uses the plan; std::bad_alloc.
+    step_in_graph(State& of, std::span<std::uint64_t const> streams) : of_{intrusive_ptr<State>::of(of)} {
         of_->server().with_router([&](step_router& r) { r.slabs().order().begin_capture(streams); });
     }
     ~step_in_graph() override {
@@ -53,7 +53,7 @@ public:
             for (used& u : slabs_) u.until = u.slab->end_capture();
         });
     }
-    void begin_launch(stream_ref s, place where) override {
+    void begin_launch(stream_ref s, source_location where) override {
         host_waits left;
         of_->server().with_router([&](step_router& r) {
             for (used const& u : slabs_) u.slab->begin_launch(r.slabs().order(), s, u.until, where, left);
@@ -74,7 +74,7 @@ private:
         planned_slab* slab;
         std::uint64_t until;  // last turn in which the capture may have allocated
     };
-    shared<State> const of_;
+    intrusive_ptr<State> const of_;
     std::vector<used> slabs_;
 };
 

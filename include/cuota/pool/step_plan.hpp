@@ -22,15 +22,15 @@ namespace detail {
 class step_state;
 }
 #if !CUOTA_DEFINE_MEMORY
-extern template class shared<detail::step_state>;
+extern template class detail::intrusive_ptr<detail::step_state>;
 #endif
 
 /// A step plan as a resource: an eight-byte handle that keeps the slab valid, but does not extend the plan's scope.
 /// Order, threads, throws, cost: as `step_plan`. Example: tests/pool/step_plan.cpp
 class step_resource {
 public:
-    /// Blocks that a captured stream frees stay with the graph; see `keeps_for_graphs`.
-    static constexpr bool keeps_for_graphs = true;
+    /// Blocks that a captured stream frees stay with the graph; see `graph_aware_resource`.
+    static constexpr bool graph_aware_resource = true;
     /// Refers to the same plan. A move copies, so a moved-from handle stays valid.
     step_resource(step_resource const&) noexcept = default;
     step_resource& operator=(step_resource const&) noexcept = default;  ///< same plan as other
@@ -48,7 +48,7 @@ public:
     /// Frees memory that no work uses any more.
     void deallocate_sync(void* p, std::size_t bytes, std::size_t alignment = default_alignment) noexcept;
     /// Returns 256 bytes.
-    [[nodiscard]] static constexpr std::size_t granule() noexcept { return default_alignment; }
+    [[nodiscard]] static constexpr std::size_t granularity() noexcept { return default_alignment; }
     /// kind of the upstream resource
     [[nodiscard]] memory_kind kind() const noexcept;
     /// Compares by plan.
@@ -56,8 +56,9 @@ public:
 
 private:
     friend class step_plan;
-    explicit step_resource(shared<detail::step_state> state) noexcept : state_{std::move(state)} {}
-    shared<detail::step_state> state_;
+    explicit step_resource(detail::intrusive_ptr<detail::step_state> state) noexcept
+        : state_{std::move(state)} {}
+    detail::intrusive_ptr<detail::step_state> state_;
 };
 
 /// A step of a program, from `step_plan::begin` to destruction. Move-only; empty if moved from. Threads: one at a time. Throws: nothing;
@@ -75,9 +76,10 @@ public:
 
 private:
     friend class step_plan;
-    explicit step_scope(shared<detail::step_state> state) noexcept : state_{std::move(state)} {}
+    explicit step_scope(detail::intrusive_ptr<detail::step_state> state) noexcept
+        : state_{std::move(state)} {}
     void end() noexcept;
-    shared<detail::step_state> state_;
+    detail::intrusive_ptr<detail::step_state> state_;
 };
 
 /// Static memory planning for programs that repeat their allocations, as training does: one step is recorded, each of its requests gets an
@@ -95,11 +97,11 @@ private:
 /// Order:   memory is valid on the allocating stream and is freed in the order of the stream passed to deallocate. Reuse on another stream,
 ///          also in a later step, waits by events; the host does not wait.
 /// In a `capture`, a planned step on one stream has its planned addresses. The graph uses them as long as it exists: launches and steps
-/// wait for each other. A request that deviates throws misuse there, as does any request of a planned step on a native stream in a foreign
-/// capture.
+/// wait for each other. A request that deviates throws usage_error there, as does any request of a planned step on a native stream in a
+/// foreign capture.
 /// Threads: any may allocate and free; one step at a time. The order of requests matters, so steps that threads share seldom repeat.
-/// Throws:  as upstream; misuse for an allocation after destruction. A deallocation of a wrong size or of a pointer that is not live and a
-///          double free are reported to the error sink as misuse and ignored.
+/// Throws:  as upstream; usage_error for an allocation after destruction. A deallocation of a wrong size or of a pointer that is not live
+///          and a double free are reported to the error sink as misuse and ignored.
 /// Requests with an alignment above 256 are outside the plan: the upstream resource serves or refuses them.
 /// The destructor reports live blocks in the slab by tag, size and call site; they stay valid until their last owner is destroyed.
 /// Cost:    no CUDA call and no lock for requests of one thread on one stream. The slab has exactly the plan's peak.
@@ -118,26 +120,26 @@ public:
 
     /// Begins a step, which ends with the returned object. The first is recorded; the next plans it and allocates the slab. A recording
     /// that an exception ends is discarded, and the next step is recorded.
-    /// Throws: misuse if a step is open; cuda_error; std::bad_alloc. No step has begun.
-    [[nodiscard]] step_scope begin(place where = place::here());
-    /// Discards the plan; the next step is recorded. Throws: misuse in a step.
-    void record_again(place where = place::here());
+    /// Throws: usage_error if a step is open; cuda_error; std::bad_alloc. No step has begun.
+    [[nodiscard]] step_scope begin(source_location where = source_location::current());
+    /// Discards the plan; the next step is recorded. Throws: usage_error in a step.
+    void rerecord(source_location where = source_location::current());
     /// Plans the recorded step and allocates the slab, unless done; otherwise `begin` does so. The recorded step is kept on a throw.
-    /// Throws: out_of_memory if the slab is refused; misuse in a step or without a recorded one; cuda_error.
-    void prepare(place where = place::here());
+    /// Throws: out_of_memory if the slab is refused; usage_error in a step or without a recorded one; cuda_error.
+    void prepare(source_location where = source_location::current());
 
     /// Returns a copy of the planned step; empty if none. Throws: std::bad_alloc.
     [[nodiscard]] planned_step planned() const;
-    /// Saves the planned step. Throws: misuse without a planned step; data_error if the file cannot be written.
-    void save(std::string const& path, place where = place::here()) const;
-    /// Uses a saved plan instead of a recorded step. Strong guarantee. Throws: data_error with line and reason; misuse in a step.
-    void load(std::string const& path, place where = place::here());
+    /// Saves the planned step. Throws: usage_error without a planned step; data_error if the file cannot be written.
+    void save(std::string const& path, source_location where = source_location::current()) const;
+    /// Uses a saved plan instead of a recorded step. Strong guarantee. Throws: data_error with line and reason; usage_error in a step.
+    void load(std::string const& path, source_location where = source_location::current());
     /// Uses a step of known requests, planned by `plan_requests`, instead of a recorded one: even the first step needs only the slab.
-    /// Strong guarantee. Throws: as plan_requests; misuse in a step.
-    void expect(std::span<lifetime const> requests, plan_options const& how = {},
-                place where = place::here());
+    /// Strong guarantee. Throws: as plan_requests; usage_error in a step.
+    void set_plan(std::span<lifetime const> requests, plan_options const& how = {},
+                  source_location where = source_location::current());
 
-    /// Returns the plan as a resource, which may outlive the scope; allocating afterwards throws misuse.
+    /// Returns the plan as a resource, which may outlive the scope; allocating afterwards throws usage_error.
     [[nodiscard]] step_resource resource() const noexcept { return step_resource{state_}; }
     operator any_resource() const;  ///< same as resource()
 
@@ -145,10 +147,10 @@ public:
     [[nodiscard]] step_plan_stats stats() const;
     /// Returns live blocks of earlier steps: those in the slab now, and those that the recorded step left at its end. Throws:
     /// std::bad_alloc.
-    [[nodiscard]] std::vector<holding> survivors() const;
+    [[nodiscard]] std::vector<allocation_group> outlived() const;
 
 private:
-    shared<detail::step_state> state_;
+    detail::intrusive_ptr<detail::step_state> state_;
 };
 
 }  // namespace cuota::inline v0
@@ -159,10 +161,10 @@ private:
 
 namespace cuota::inline v0 {
 
-static_assert(labelled_resource<step_resource> && sizeof(step_resource) == 8);
+static_assert(labeled_resource<step_resource> && sizeof(step_resource) == 8);
 
-#if CUOTA_SEPARATE
-template class shared<detail::step_state>;
+#if CUOTA_SEPARATE_COMPILATION
+template class detail::intrusive_ptr<detail::step_state>;
 #endif
 
 CUOTA_INLINE void* step_resource::allocate(stream_ref s, std::size_t bytes, std::size_t alignment,
@@ -202,33 +204,33 @@ CUOTA_INLINE void step_scope::end() noexcept {
 }
 
 CUOTA_INLINE step_plan::step_plan(any_resource upstream, options wanted)
-    : state_{shared<detail::step_state>::make(std::move(upstream), wanted)} {}
+    : state_{detail::intrusive_ptr<detail::step_state>::make(std::move(upstream), wanted)} {}
 
 CUOTA_INLINE step_plan::~step_plan() {
     if (!state_->is_of_parent()) state_->close();
 }
 
-CUOTA_INLINE step_scope step_plan::begin(place where) {
+CUOTA_INLINE step_scope step_plan::begin(source_location where) {
     state_->begin_step(where);
     return step_scope{state_};
 }
 
-CUOTA_INLINE void step_plan::record_again(place where) { state_->record_again(where); }
+CUOTA_INLINE void step_plan::rerecord(source_location where) { state_->rerecord(where); }
 
-CUOTA_INLINE void step_plan::prepare(place where) { state_->prepare(where); }
+CUOTA_INLINE void step_plan::prepare(source_location where) { state_->prepare(where); }
 
 CUOTA_INLINE planned_step step_plan::planned() const { return state_->planned(); }
 
-CUOTA_INLINE void step_plan::save(std::string const& path, place where) const {
+CUOTA_INLINE void step_plan::save(std::string const& path, source_location where) const {
     save_plan(state_->planned_or_throw(where), path);
 }
 
-CUOTA_INLINE void step_plan::load(std::string const& path, place where) {
+CUOTA_INLINE void step_plan::load(std::string const& path, source_location where) {
     state_->use(load_plan(path), where);
 }
 
-CUOTA_INLINE void step_plan::expect(std::span<lifetime const> requests, plan_options const& how,
-                                    place where) {
+CUOTA_INLINE void step_plan::set_plan(std::span<lifetime const> requests, plan_options const& how,
+                                      source_location where) {
     state_->use(plan_requests(requests, how, where), where);
 }
 
@@ -236,7 +238,7 @@ CUOTA_INLINE step_plan::operator any_resource() const { return resource(); }
 
 CUOTA_INLINE step_plan_stats step_plan::stats() const { return state_->stats(); }
 
-CUOTA_INLINE std::vector<holding> step_plan::survivors() const { return state_->survivors(); }
+CUOTA_INLINE std::vector<allocation_group> step_plan::outlived() const { return state_->outlived(); }
 
 }  // namespace cuota::inline v0
 

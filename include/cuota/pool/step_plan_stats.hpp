@@ -26,13 +26,13 @@ struct step_plan_stats {
     std::size_t recorded = 0;  ///< requests of recorded steps
     std::size_t served = 0;    ///< requests served from the slab
 
-    std::size_t unplanned = 0;     ///< miss: live when the recorded step ended
-    std::size_t other_size = 0;    ///< miss: no upcoming request has that size
-    std::size_t too_many = 0;      ///< miss: after the recorded step's last request
-    std::size_t in_use = 0;        ///< miss: its bytes are in use
-    std::size_t without_slab = 0;  ///< miss: the slab was refused
-    std::size_t outside = 0;       ///< allocate_sync, between steps, or alignment above 256
-    std::size_t skipped = 0;       ///< planned requests left out
+    std::size_t not_plannable = 0;       ///< miss: live when the recorded step ended
+    std::size_t missed_size = 0;         ///< miss: no upcoming request has that size
+    std::size_t missed_beyond_plan = 0;  ///< miss: after the recorded step's last request
+    std::size_t missed_busy = 0;         ///< miss: its bytes are in use
+    std::size_t missed_no_slab = 0;      ///< miss: the slab was refused
+    std::size_t outside = 0;             ///< allocate_sync, between steps, or alignment above 256
+    std::size_t skipped = 0;             ///< planned requests left out
 
     std::size_t requests = 0;      ///< requests of the planned step
     std::size_t peak = 0;          ///< bytes of its slab
@@ -42,7 +42,7 @@ struct step_plan_stats {
     bool has_slab = false;         ///< whether the slab is allocated
 
     /// Returns the misses: requests of planned steps that were passed upstream, those that it refused included.
-    [[nodiscard]] std::size_t fell_back() const noexcept;
+    [[nodiscard]] std::size_t fallbacks() const noexcept;
     /// Returns peak / lower_bound; 1 for an empty plan.
     [[nodiscard]] double ratio() const noexcept;
 };
@@ -53,8 +53,8 @@ struct step_plan_stats {
 
 namespace cuota::inline v0 {
 
-CUOTA_INLINE std::size_t step_plan_stats::fell_back() const noexcept {
-    return unplanned + other_size + too_many + in_use + without_slab;
+CUOTA_INLINE std::size_t step_plan_stats::fallbacks() const noexcept {
+    return not_plannable + missed_size + missed_beyond_plan + missed_busy + missed_no_slab;
 }
 
 CUOTA_INLINE double step_plan_stats::ratio() const noexcept {

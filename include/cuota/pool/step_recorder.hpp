@@ -28,13 +28,13 @@ public:
     /// The step without offsets; live blocks are not planned.
     [[nodiscard]] planned_step end();
     /// Live blocks, in order.
-    [[nodiscard]] std::vector<holding> survivors() const;
+    [[nodiscard]] std::vector<allocation_group> outlived() const;
 
 private:
     [[nodiscard]] static bool is_live(planned_request const& r) noexcept { return r.live.until == 0; }
 
     std::vector<planned_request> requests_;
-    std::vector<holding> labels_;
+    std::vector<allocation_group> labels_;
     std::unordered_map<void const*, std::size_t> live_;  // latest request by address
     std::uint64_t now_ = 0;
 };
@@ -74,8 +74,8 @@ CUOTA_INLINE planned_step step_recorder::end() {
     return {std::move(requests_)};
 }
 
-CUOTA_INLINE std::vector<holding> step_recorder::survivors() const {
-    std::vector<holding> all;
+CUOTA_INLINE std::vector<allocation_group> step_recorder::outlived() const {
+    std::vector<allocation_group> all;
     for (std::size_t i = 0; i != requests_.size(); ++i)
         if (is_live(requests_[i])) all.push_back(labels_[i]);
     return all;

@@ -35,12 +35,13 @@ public:
     [[nodiscard]] std::optional<step_recorder> end_step() noexcept;
     /// Rejects further requests.
     void close() noexcept { phase_ = phase::closed; }
-    /// Throws: misuse after close.
-    void check_open(place where) const;
+    /// Throws: usage_error after close.
+    void check_open(source_location where) const;
 
     // --- requests ---
 
-    /// Returns memory from the slab, or null if upstream must serve the request. Throws: misuse after close; as planned_slab::try_take.
+    /// Returns memory from the slab, or null if upstream must serve the request. Throws: usage_error after close; as
+    /// planned_slab::try_take.
     [[nodiscard]] void* try_take(stream_ref s, std::size_t bytes, label const& who, host_waits& left);
     /// A position in the plan within one step.
     struct position {
@@ -52,17 +53,17 @@ public:
     void note_refused(position before, position after) noexcept;
     /// Records a request served upstream. Strong guarantee. Throws: std::bad_alloc.
     void note_taken(void const* p, std::size_t bytes, label const& who);
-    /// Counts a request outside the plan. Throws: misuse after close.
+    /// Counts a request outside the plan. Throws: usage_error after close.
     void note_outside(label const& who);
 
-    /// Frees p in the order of s, or at once if s is null; false if upstream owns it. Strong guarantee. Throws: misuse for an invalid call;
-    /// cuda_error or std::bad_alloc if the order cannot be recorded.
+    /// Frees p in the order of s, or at once if s is null; false if upstream owns it. Strong guarantee. Throws: usage_error for an invalid
+    /// call; cuda_error or std::bad_alloc if the order cannot be recorded.
     [[nodiscard]] bool try_give(stream_ref const* s, void const* p, std::size_t bytes);
 
     [[nodiscard]] step_plan_stats stats() const noexcept;
 
 private:
-    enum class phase { between, recording, served, without_slab, closed };
+    enum class phase { between, recording, served, missed_no_slab, closed };
 
     phase phase_ = phase::between;
     planned_slabs slabs_;
@@ -70,7 +71,7 @@ private:
     std::array<std::size_t, 5> answers_{};  // by plan_answer
     std::size_t steps_ = 0;
     std::size_t recorded_ = 0;
-    std::size_t without_slab_ = 0;
+    std::size_t missed_no_slab_ = 0;
     std::size_t outside_ = 0;
 };
 
@@ -88,7 +89,7 @@ CUOTA_INLINE void step_router::begin_recorded_step() {
 
 CUOTA_INLINE void step_router::begin_planned_step() noexcept {
     if (slabs_.has_slab()) slabs_.begin_step();
-    phase_ = slabs_.has_slab() ? phase::served : phase::without_slab;
+    phase_ = slabs_.has_slab() ? phase::served : phase::missed_no_slab;
     ++steps_;
 }
 
@@ -98,8 +99,8 @@ CUOTA_INLINE std::optional<step_recorder> step_router::end_step() noexcept {
     return std::exchange(recorder_, std::nullopt);
 }
 
-CUOTA_INLINE void step_router::check_open(place where) const {
-    if (phase_ == phase::closed) throw_misuse(where, "step_plan: allocation after its destruction");
+CUOTA_INLINE void step_router::check_open(source_location where) const {
+    if (phase_ == phase::closed) throw_usage_error(where, "step_plan: allocation after its destruction");
 }
 
 CUOTA_INLINE void* step_router::try_take(stream_ref s, std::size_t bytes, label const& who,
@@ -110,7 +111,7 @@ CUOTA_INLINE void* step_router::try_take(stream_ref s, std::size_t bytes, label 
         return found.at;
     }
     check_open(who.where);
-    if (phase_ == phase::without_slab) ++without_slab_;
+    if (phase_ == phase::missed_no_slab) ++missed_no_slab_;
     if (phase_ == phase::between) ++outside_;
     return nullptr;
 }
@@ -152,11 +153,11 @@ CUOTA_INLINE step_plan_stats step_router::stats() const noexcept {
     now.steps = steps_;
     now.recorded = recorded_;
     now.served = answered(plan_answer::served);
-    now.unplanned = answered(plan_answer::unplanned);
-    now.other_size = answered(plan_answer::other_size);
-    now.too_many = answered(plan_answer::too_many);
-    now.in_use = answered(plan_answer::in_use);
-    now.without_slab = without_slab_;
+    now.not_plannable = answered(plan_answer::not_plannable);
+    now.missed_size = answered(plan_answer::missed_size);
+    now.missed_beyond_plan = answered(plan_answer::missed_beyond_plan);
+    now.missed_busy = answered(plan_answer::missed_busy);
+    now.missed_no_slab = missed_no_slab_;
     now.outside = outside_;
     slabs_.count(now);
     return now;

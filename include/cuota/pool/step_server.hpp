@@ -68,7 +68,7 @@ private:
     void give_back(planned_slab const& slab) noexcept;
 
     any_resource upstream_;
-    mutable tenured_lock lock_;
+    mutable biased_lock lock_;
     step_router router_;
 };
 
@@ -92,9 +92,9 @@ CUOTA_INLINE step_server::~step_server() {
 
 CUOTA_INLINE void* step_server::allocate(stream_ref s, std::size_t bytes, std::size_t alignment,
                                          label const& who) {
-    if (alignment != block::granule) [[unlikely]] {
+    if (alignment != block::granularity) [[unlikely]] {
         check_alignment(alignment, who, unlimited);
-        if (alignment > block::granule) return allocate_outside(s, bytes, alignment, who);
+        if (alignment > block::granularity) return allocate_outside(s, bytes, alignment, who);
     }
     if (bytes == 0) return nullptr;
     if (!s.is_owned()) [[unlikely]]
@@ -126,7 +126,7 @@ CUOTA_INLINE void step_server::deallocate(stream_ref s, void* p, std::size_t byt
     if (!p || lock_.is_of_parent()) return;
     try {
         if (give(&s, p, bytes)) return;
-    } catch (misuse const& error) { return report_error(error); } catch (std::exception const& error) {
+    } catch (usage_error const& error) { return report_error(error); } catch (std::exception const& error) {
         report_error(error);
         rt::drain(s);
         return deallocate_sync(p, bytes, alignment);
@@ -150,12 +150,12 @@ CUOTA_INLINE void step_server::deallocate_sync(void* p, std::size_t bytes, std::
 }
 
 CUOTA_INLINE void step_server::take_slab(planned_step const& step, tag name) {
-    void* const at = upstream_.allocate_sync(step.peak, block::granule, label{name, {}});
+    void* const at = upstream_.allocate_sync(step.peak, block::granularity, label{name, {}});
     try {
         auto fresh = std::make_unique<planned_slab>(step, at);
         with_router([&](step_router& r) { r.slabs().put(std::move(fresh)); });
     } catch (...) {
-        upstream_.deallocate_sync(at, step.peak, block::granule);
+        upstream_.deallocate_sync(at, step.peak, block::granularity);
         throw;
     }
 }
@@ -176,17 +176,19 @@ CUOTA_INLINE void step_server::give_back_idle() noexcept {
 
 CUOTA_INLINE void step_server::refuse_deviation(stream_ref s, std::size_t bytes, label const& who) {
     if (!capture_of(s) || !with_router([](step_router const& r) { return r.is_served(); })) return;
-    throw_misuse(who.where,
-                 "step_plan: during capture, the request of {}{} deviates from the recorded step; capture "
-                 "the same step, or record this one",
-                 {as_bytes(bytes), who.name.is_empty() ? "" : std::string{" "} + who.name.text()});
+    throw_usage_error(
+        who.where,
+        "step_plan: during capture, the request of {}{} deviates from the recorded step; capture "
+        "the same step, or record this one",
+        {as_bytes(bytes), who.name.is_empty() ? "" : std::string{" "} + who.name.text()});
 }
 
 CUOTA_INLINE void step_server::refuse_foreign_capture(stream_ref s, label const& who) {
     if (foreign_capture_of(s) == 0 || !with_router([](step_router const& r) { return r.is_served(); }))
         return;
-    throw_misuse(who.where, "step_plan: cannot allocate on a stream that is captured outside cuota::capture; "
-                            "capture the step with cuota::capture");
+    throw_usage_error(who.where,
+                      "step_plan: cannot allocate on a stream that is captured outside cuota::capture; "
+                      "capture the step with cuota::capture");
 }
 
 CUOTA_INLINE void* step_server::allocate_unplanned(stream_ref s, std::size_t bytes, std::size_t alignment,
@@ -211,7 +213,7 @@ CUOTA_INLINE void* step_server::wait_for(host_waits const& left, void* p, std::s
         return p;
     } catch (...) {
         left.drain();
-        deallocate_sync(p, bytes, block::granule);
+        deallocate_sync(p, bytes, block::granularity);
         throw;
     }
 }
@@ -221,7 +223,7 @@ CUOTA_INLINE bool step_server::give(stream_ref const* s, void const* p, std::siz
 }
 
 CUOTA_INLINE void step_server::give_back(planned_slab const& slab) noexcept {
-    upstream_.deallocate_sync(slab.at(), slab.bytes(), block::granule);
+    upstream_.deallocate_sync(slab.at(), slab.bytes(), block::granularity);
 }
 
 }  // namespace cuota::inline v0::detail

@@ -28,28 +28,28 @@ public:
 
     [[nodiscard]] step_server& server() noexcept { return server_; }
 
-    /// Prepares for a request on s: in a capture, registers the slab with the graph. Throws: misuse if another active capture uses it;
+    /// Prepares for a request on s: in a capture, registers the slab with the graph. Throws: usage_error if another active capture uses it;
     /// cuda_error, std::bad_alloc. Cost: a load, as a capturing thread has no thread record.
     void look_for_capture(stream_ref s);
     /// Does the same for a free; an error fails the capture.
     void look_for_capture_of_end(stream_ref s) noexcept;
 
-    void begin_step(place where);
+    void begin_step(source_location where);
     void end_step() noexcept;
     [[nodiscard]] bool is_recording() const noexcept;
 
-    void record_again(place where);
-    void use(planned_step step, place where);
-    void prepare(place where);
+    void rerecord(source_location where);
+    void use(planned_step step, source_location where);
+    void prepare(source_location where);
 
     /// Rejects further requests and reports live blocks in slabs.
     void close() noexcept;
 
     /// Returns an empty step if none is planned.
     [[nodiscard]] planned_step planned() const;
-    [[nodiscard]] planned_step planned_or_throw(place where) const;
+    [[nodiscard]] planned_step planned_or_throw(source_location where) const;
     [[nodiscard]] step_plan_stats stats() const;
-    [[nodiscard]] std::vector<holding> survivors() const;
+    [[nodiscard]] std::vector<allocation_group> outlived() const;
 
 private:
     [[gnu::noinline]] void enter_capture(stream_ref s) { keep_slab_for_capture(s); }
@@ -57,11 +57,11 @@ private:
 
     // Calls f while no step can begin; then next(router), together with allowing steps again.
     template <class F, class G>
-    void between_steps(F f, place where, G next) {
+    void between_steps(F f, source_location where, G next) {
         server_.with_router([&](step_router& r) {
             r.check_open(where);
             if (is_open_)
-                throw_misuse(where, "step_plan: not allowed while a step is open; end the step first");
+                throw_usage_error(where, "step_plan: not allowed while a step is open; end the step first");
             is_open_ = true;
         });
         try {
@@ -96,9 +96,9 @@ private:
     std::optional<planned_step> step_;
     bool is_placed_ = false;  // all requests have offsets
     bool has_slab_ = false;
-    bool was_refused_ = false;        // the slab
-    std::vector<holding> unplanned_;  // blocks that the recorded step left live
-    int exceptions_ = 0;              // uncaught exceptions when the step began
+    bool was_refused_ = false;                 // the slab
+    std::vector<allocation_group> unplanned_;  // blocks that the recorded step left live
+    int exceptions_ = 0;                       // uncaught exceptions when the step began
 };
 
 }  // namespace cuota::inline v0::detail
@@ -110,12 +110,12 @@ namespace cuota::inline v0::detail {
 CUOTA_INLINE step_state::~step_state() = default;
 
 CUOTA_INLINE void step_state::look_for_capture(stream_ref s) {
-    if (!this_thread_record()) [[unlikely]]
+    if (!this_thread_slot()) [[unlikely]]
         enter_capture(s);
 }
 
 CUOTA_INLINE void step_state::look_for_capture_of_end(stream_ref s) noexcept {
-    if (!this_thread_record()) [[unlikely]]
+    if (!this_thread_slot()) [[unlikely]]
         try {
             enter_capture(s);
         } catch (...) {
@@ -123,7 +123,7 @@ CUOTA_INLINE void step_state::look_for_capture_of_end(stream_ref s) noexcept {
         }
 }
 
-CUOTA_INLINE void step_state::begin_step(place where) {
+CUOTA_INLINE void step_state::begin_step(source_location where) {
     between_steps(
         [&] {
             if (step_) make_ready();
@@ -151,11 +151,11 @@ CUOTA_INLINE bool step_state::is_recording() const noexcept {
     return server_.with_router([](step_router const& r) { return r.is_recording(); });
 }
 
-CUOTA_INLINE void step_state::record_again(place where) {
+CUOTA_INLINE void step_state::rerecord(source_location where) {
     between_steps([&] { forget(); }, where, [](step_router&) {});
 }
 
-CUOTA_INLINE void step_state::use(planned_step step, place where) {
+CUOTA_INLINE void step_state::use(planned_step step, source_location where) {
     between_steps([&] { forget(); }, where,
                   [&](step_router&) {
                       step_ = std::move(step);
@@ -163,10 +163,10 @@ CUOTA_INLINE void step_state::use(planned_step step, place where) {
                   });
 }
 
-CUOTA_INLINE void step_state::prepare(place where) {
+CUOTA_INLINE void step_state::prepare(source_location where) {
     between_steps(
         [&] {
-            if (!step_) throw_misuse(where, "step_plan: cannot prepare: no step has been recorded");
+            if (!step_) throw_usage_error(where, "step_plan: cannot prepare: no step has been recorded");
             place_all();
             take_slab();
         },
@@ -175,15 +175,15 @@ CUOTA_INLINE void step_state::prepare(place where) {
 
 CUOTA_INLINE void step_state::close() noexcept {
     report_failure_of([&] {
-        detail::survivors left;
-        for (holding const& h : server_.with_router([](step_router& r) {
+        detail::leak_summary left;
+        for (allocation_group const& h : server_.with_router([](step_router& r) {
                  r.close();
-                 std::vector<holding> all;
-                 r.slabs().holdings(all, true);
+                 std::vector<allocation_group> all;
+                 r.slabs().allocation_groups(all, true);
                  return all;
              }))
             left.add(h.name, h.where, h.bytes);
-        if (left.count() != 0) throw_misuse("step_plan destroyed while {}", {left.text()});
+        if (left.count() != 0) throw_usage_error("step_plan destroyed while {}", {left.text()});
     });
     report_failure_of([&] {
         server_.with_router([&](step_router& r) {
@@ -197,9 +197,9 @@ CUOTA_INLINE planned_step step_state::planned() const {
     return server_.with_router([&](step_router const&) { return is_placed_ ? *step_ : planned_step{}; });
 }
 
-CUOTA_INLINE planned_step step_state::planned_or_throw(place where) const {
+CUOTA_INLINE planned_step step_state::planned_or_throw(source_location where) const {
     return server_.with_router([&](step_router const&) {
-        if (!is_placed_) throw_misuse(where, "step_plan: cannot save: it has no plan yet");
+        if (!is_placed_) throw_usage_error(where, "step_plan: cannot save: it has no plan yet");
         return *step_;
     });
 }
@@ -216,10 +216,10 @@ CUOTA_INLINE step_plan_stats step_state::stats() const {
     });
 }
 
-CUOTA_INLINE std::vector<holding> step_state::survivors() const {
+CUOTA_INLINE std::vector<allocation_group> step_state::outlived() const {
     return server_.with_router([&](step_router const& r) {
-        std::vector<holding> all = unplanned_;
-        r.slabs().holdings(all, !is_open_);
+        std::vector<allocation_group> all = unplanned_;
+        r.slabs().allocation_groups(all, !is_open_);
         return all;
     });
 }
@@ -228,10 +228,11 @@ CUOTA_INLINE void step_state::keep_slab_for_capture(stream_ref s) {
     capture_scope* const scope = capture_of(s);
     if (!scope) return;
     using in_graph = step_in_graph<step_state>;
-    scope->use_of<in_graph>(this,
-                            [&] {
-                                return shared<in_graph>::adopt(new in_graph{*this, scope->ids()});
-                            })
+    scope
+        ->use_of<in_graph>(this,
+                           [&] {
+                               return intrusive_ptr<in_graph>::adopt(new in_graph{*this, scope->ids()});
+                           })
         .look_at_slab();
 }
 
@@ -269,7 +270,7 @@ CUOTA_INLINE void step_state::forget() {
 }
 
 CUOTA_INLINE void step_state::keep(step_recorder& ended) {
-    std::vector<holding> alive = ended.survivors();
+    std::vector<allocation_group> alive = ended.outlived();
     planned_step step = ended.end();
     if (step.requests.empty()) return;
     step_ = std::move(step);

@@ -45,7 +45,7 @@ public:
     [[nodiscard]] wait_point release_on(std::uint32_t stream);
 
     /// The last free on the stream of the previous query.
-    [[nodiscard]] wait_point last_release() const noexcept { return {last_, lanes_[last_].ticket}; }
+    [[nodiscard]] wait_point last_release() const noexcept { return {last_, slots_[last_].ticket}; }
 
     /// release_on for a stream kept alive by its owner; makes no CUDA call.
     [[nodiscard]] wait_point release_on_owned(std::uint32_t stream) noexcept;
@@ -55,8 +55,8 @@ public:
     [[nodiscard]] bool is_ordered(wait_point point, std::uint32_t stream) const noexcept;
 
     /// Count the references to an index. While one exists, the index is not reused and its stream is kept alive.
-    void keep(std::uint32_t stream) noexcept { ++lanes_[stream].keepers; }
-    void let_go(std::uint32_t stream) noexcept { --lanes_[stream].keepers; }
+    void keep(std::uint32_t stream) noexcept { ++slots_[stream].keepers; }
+    void let_go(std::uint32_t stream) noexcept { --slots_[stream].keepers; }
 
     /// is_ordered, or a recorded event has completed.
     [[nodiscard]] bool is_ready(wait_point point, std::uint32_t stream);
@@ -67,7 +67,7 @@ public:
 
     /// Makes later work on s, of index `stream`, wait for a point, and thereby for all that the point's stream had waited for when its
     /// event was recorded. For a captured stream, which cannot wait for work outside its capture, adds the event to `left`.
-    /// Throws: misuse for a point of captured work, or one that cannot be waited for.
+    /// Throws: usage_error for a point of captured work, or one that cannot be waited for.
     void wait(stream_ref s, std::uint32_t stream, wait_point point, host_waits& left);
 
     /// Queries which streams have pending work of earlier frees; true if none has. Leaves the points for waits unchanged. A captured stream
@@ -87,26 +87,26 @@ public:
 
     // --- captures: frees on captured streams cannot be waited for, and are void afterwards ---
 
-    /// Treats frees on these streams as captured until end_capture. Throws: misuse during another capture.
+    /// Treats frees on these streams as captured until end_capture. Throws: usage_error during another capture.
     void begin_capture(std::span<std::uint64_t const> ids);
     void end_capture() noexcept;
 
     [[nodiscard]] std::size_t waits() const noexcept { return waits_; }  ///< enqueued on streams so far
-    [[nodiscard]] std::size_t streams() const noexcept { return lanes_.size(); }
+    [[nodiscard]] std::size_t streams() const noexcept { return slots_.size(); }
 
 private:
     static constexpr std::uint64_t none_captured = ~std::uint64_t{0};
 
-    struct lane {
+    struct stream_slot {
         std::uint64_t id;
-        stream_share stream;
+        shared_stream stream;
         std::uint64_t ticket = 0;    // frees
         std::uint64_t recorded = 0;  // the ticket that mark covers
         std::uint64_t done = 0;      // frees known to be complete
         std::size_t keepers = 0;
         std::uint64_t captured_above = none_captured;  // tickets above are captured
         bool is_busy = false;                          // at the last look
-        shared<stream_mark> mark{};
+        intrusive_ptr<stream_mark> mark{};
         // Vector clocks (Fidge, 1988; Mattern, 1989) by stream: `seen`, the last ticket that future work here comes after; `mark_saw`,
         // `seen` when mark was recorded.
         std::vector<std::uint64_t> seen{};
@@ -120,7 +120,7 @@ private:
 
     [[nodiscard]] wait_point release_on_native(std::uint32_t stream);
 
-    [[nodiscard]] static bool has_run(lane const& l);
+    [[nodiscard]] static bool has_run(stream_slot const& l);
 
     // Returns null if the point has completed, as all work before a capture has.
     [[nodiscard]] event const* mark_of(wait_point point);
@@ -131,9 +131,9 @@ private:
 
     [[nodiscard]] bool is_of_capture(std::uint64_t id) const noexcept;
     [[nodiscard]] std::uint32_t enter(stream_ref s, std::uint64_t id);
-    [[nodiscard]] std::uint32_t enter_lane(stream_ref s, std::uint64_t id);
+    [[nodiscard]] std::uint32_t enter_stream(stream_ref s, std::uint64_t id);
 
-    dynamic_array<lane> lanes_;
+    dynamic_array<stream_slot> slots_;
     std::vector<std::uint64_t> captured_;  // ids of streams in the current capture
     std::uint32_t last_ = 0;
     std::size_t waits_ = 0;
@@ -150,8 +150,8 @@ namespace cuota::inline v0::detail {
 CUOTA_INLINE std::optional<std::uint32_t> stream_order::find(stream_ref s) {
     std::uint64_t const id = s.id();
     if (is_last(id)) return last_;
-    for (std::uint32_t i = 0; i != lanes_.size(); ++i)
-        if (lanes_[i].id == id) return last_ = i;
+    for (std::uint32_t i = 0; i != slots_.size(); ++i)
+        if (slots_[i].id == id) return last_ = i;
     return std::nullopt;
 }
 
@@ -162,40 +162,40 @@ CUOTA_INLINE std::uint32_t stream_order::index_of(stream_ref s) {
 }
 
 CUOTA_INLINE wait_point stream_order::release_on(std::uint32_t stream) {
-    if (lanes_[stream].stream.is_owned()) [[likely]]
+    if (slots_[stream].stream.is_owned()) [[likely]]
         return release_on_owned(stream);
     return release_on_native(stream);
 }
 
 CUOTA_INLINE wait_point stream_order::release_on_owned(std::uint32_t stream) noexcept {
-    return {stream, ++lanes_[stream].ticket};
+    return {stream, ++slots_[stream].ticket};
 }
 
 CUOTA_INLINE bool stream_order::is_ordered(wait_point point, std::uint32_t stream) const noexcept {
-    return point.stream == stream || point.ticket <= lanes_[point.stream].done ||
-           (stream < lanes_.size() && lanes_[stream].has_seen(point));
+    return point.stream == stream || point.ticket <= slots_[point.stream].done ||
+           (stream < slots_.size() && slots_[stream].has_seen(point));
 }
 
 CUOTA_INLINE bool stream_order::is_ready(wait_point point, std::uint32_t stream) {
-    lane& from = lanes_[point.stream];
+    stream_slot& from = slots_[point.stream];
     if (is_ordered(point, stream)) return true;
     if (from.recorded >= point.ticket && from.mark->is_done()) from.done = from.recorded;
     return point.ticket <= from.done;
 }
 
 CUOTA_INLINE bool stream_order::can_be_waited_for(wait_point point) const {
-    lane const& from = lanes_[point.stream];
+    stream_slot const& from = slots_[point.stream];
     return std::max(from.recorded, from.done) >= point.ticket || foreign_capture_of(from.stream) == 0;
 }
 
 CUOTA_INLINE void stream_order::wait(stream_ref s, std::uint32_t stream, wait_point point, host_waits& left) {
     if (is_captured(s)) [[unlikely]]
         return wait_on_host(point, left);
-    lane& to = lanes_[stream];
-    to.seen.resize(lanes_.size());
+    stream_slot& to = slots_[stream];
+    to.seen.resize(slots_.size());
     event const* const mark = mark_of(point);
     if (!mark) return;
-    lane const& from = lanes_[point.stream];
+    stream_slot const& from = slots_[point.stream];
     if (!try_order_after(s, *mark)) [[unlikely]]
         return left.add(from.mark, {point.stream, from.recorded});
     ++waits_;
@@ -205,30 +205,30 @@ CUOTA_INLINE void stream_order::wait(stream_ref s, std::uint32_t stream, wait_po
 }
 
 CUOTA_INLINE bool stream_order::look() {
-    for (lane& l : lanes_) l.is_busy = l.done != l.ticket;  // pessimistic until queried
-    for (lane& l : lanes_) l.is_busy = l.is_busy && !has_run(l);
-    return lanes_.find_if([](lane const& l) { return l.is_busy; }) == lanes_.end();
+    for (stream_slot& l : slots_) l.is_busy = l.done != l.ticket;  // pessimistic until queried
+    for (stream_slot& l : slots_) l.is_busy = l.is_busy && !has_run(l);
+    return slots_.find_if([](stream_slot const& l) { return l.is_busy; }) == slots_.end();
 }
 
 CUOTA_INLINE bool stream_order::was_over(wait_point point) const noexcept {
-    return !lanes_[point.stream].is_busy || is_ordered(point, nobody);
+    return !slots_[point.stream].is_busy || is_ordered(point, nobody);
 }
 
 CUOTA_INLINE void stream_order::wait_on_host(wait_point point, host_waits& left) {
     if (is_ready(point, nobody) || !mark_of(point)) return;
-    lane const& from = lanes_[point.stream];
+    stream_slot const& from = slots_[point.stream];
     left.add(from.mark, {point.stream, from.recorded});
 }
 
 CUOTA_INLINE void stream_order::note_done(host_waits const& over) noexcept {
     over.for_each_point([this](wait_point point) {
-        lane& from = lanes_[point.stream];  // tickets go on in the next stream of an index
+        stream_slot& from = slots_[point.stream];  // tickets go on in the next stream of an index
         from.done = std::max(from.done, point.ticket);
     });
 }
 
 CUOTA_INLINE void stream_order::wait_now(wait_point point) {
-    lane& from = lanes_[point.stream];
+    stream_slot& from = slots_[point.stream];
     if (point.ticket <= from.done) return;
     event const* const mark = mark_of(point);
     if (!mark) return;
@@ -237,32 +237,33 @@ CUOTA_INLINE void stream_order::wait_now(wait_point point) {
 }
 
 CUOTA_INLINE void stream_order::drain(wait_point point) noexcept {
-    lane& from = lanes_[point.stream];
+    stream_slot& from = slots_[point.stream];
     if (point.ticket > from.done && rt::drain(from.stream))
         from.done = std::min(from.ticket, from.captured_above);
 }
 
 CUOTA_INLINE void stream_order::begin_capture(std::span<std::uint64_t const> ids) {
     if (!captured_.empty())
-        throw_misuse("step_plan: cannot allocate in a capture while another capture uses it; capture one "
-                     "step at a time");
+        throw_usage_error(
+            "step_plan: cannot allocate in a capture while another capture uses it; capture one "
+            "step at a time");
     captured_.assign(ids.begin(), ids.end());
-    for (lane& l : lanes_)
+    for (stream_slot& l : slots_)
         if (is_of_capture(l.id)) l.captured_above = l.ticket;
 }
 
 CUOTA_INLINE void stream_order::end_capture() noexcept {
     captured_.clear();
-    for (lane& l : lanes_)
+    for (stream_slot& l : slots_)
         if (std::exchange(l.captured_above, none_captured) != none_captured) l.done = l.ticket;
 }
 
-CUOTA_INLINE bool stream_order::lane::has_seen(wait_point point) const noexcept {
+CUOTA_INLINE bool stream_order::stream_slot::has_seen(wait_point point) const noexcept {
     return point.stream < seen.size() && point.ticket <= seen[point.stream];
 }
 
 CUOTA_INLINE bool stream_order::is_last(std::uint64_t id) const noexcept {
-    return !lanes_.empty() && lanes_[last_].id == id;
+    return !slots_.empty() && slots_[last_].id == id;
 }
 
 CUOTA_INLINE std::uint32_t stream_order::look_up(stream_ref s) {
@@ -275,31 +276,32 @@ CUOTA_INLINE wait_point stream_order::release_on_native(std::uint32_t stream) {
     try {
         (void)mark_of(point);
     } catch (...) {
-        --lanes_[stream].ticket;  // undone: mark covers all recorded frees
+        --slots_[stream].ticket;  // undone: mark covers all recorded frees
         throw;
     }
     return point;
 }
 
-CUOTA_INLINE bool stream_order::has_run(lane const& l) {
+CUOTA_INLINE bool stream_order::has_run(stream_slot const& l) {
     stream_ref const s = l.stream;
     if (!s.is_owned()) return l.mark && l.mark->is_done();  // recorded at each free
     return !s.is_capturing() && s.is_idle();
 }
 
 CUOTA_INLINE event const* stream_order::mark_of(wait_point point) {
-    lane& from = lanes_[point.stream];
+    stream_slot& from = slots_[point.stream];
     if (from.recorded >= point.ticket) return from.mark.get();
     if (point.ticket > from.captured_above)
-        throw_misuse(
+        throw_usage_error(
             "capture: memory freed on one captured stream cannot be reused on another; use a single stream");
     from.mark_saw.reserve(from.seen.size());
     if (foreign_capture_of(from.stream) != 0)
-        throw_misuse("cannot reuse memory on another stream than the one that freed it while that one is "
-                     "captured outside cuota::capture; end the capture first");
+        throw_usage_error(
+            "cannot reuse memory on another stream than the one that freed it while that one is "
+            "captured outside cuota::capture; end the capture first");
     bool const is_marked = mark_outside_capture(from.stream, [&from] {
         if (from.mark) from.mark->record_in(from.stream, 0);
-        else from.mark = shared<stream_mark>::make(from.stream);
+        else from.mark = intrusive_ptr<stream_mark>::make(from.stream);
     });
     if (!is_marked) {
         from.done = std::min(from.ticket, from.captured_above);
@@ -311,8 +313,8 @@ CUOTA_INLINE event const* stream_order::mark_of(wait_point point) {
 }
 
 CUOTA_INLINE bool stream_order::is_vacant(std::uint32_t i) {
-    lane& l = lanes_[i];
-    if (l.keepers != 0 || l.captured_above != none_captured || (l.stream.is_owned() && !l.stream.is_last()))
+    stream_slot& l = slots_[i];
+    if (l.keepers != 0 || l.captured_above != none_captured || (l.stream.is_owned() && !l.stream.is_unique()))
         return false;
     if (l.done < l.ticket && l.recorded < l.ticket && l.stream.is_owned()) {
         if (!can_be_waited_for({i, l.ticket})) return false;
@@ -328,15 +330,15 @@ CUOTA_INLINE bool stream_order::is_of_capture(std::uint64_t id) const noexcept {
 }
 
 CUOTA_INLINE std::uint32_t stream_order::enter(stream_ref s, std::uint64_t id) {
-    std::uint32_t const entered = enter_lane(s, id);
-    if (is_of_capture(id)) lanes_[entered].captured_above = lanes_[entered].ticket;
+    std::uint32_t const entered = enter_stream(s, id);
+    if (is_of_capture(id)) slots_[entered].captured_above = slots_[entered].ticket;
     return entered;
 }
 
-CUOTA_INLINE std::uint32_t stream_order::enter_lane(stream_ref s, std::uint64_t id) {
-    for (std::uint32_t i = 0; i != lanes_.size(); ++i) {
+CUOTA_INLINE std::uint32_t stream_order::enter_stream(stream_ref s, std::uint64_t id) {
+    for (std::uint32_t i = 0; i != slots_.size(); ++i) {
         if (!is_vacant(i)) continue;
-        lane& l = lanes_[i];
+        stream_slot& l = slots_[i];
         l.mark = {};  // possibly of another device
         l.id = id;
         l.stream = s;
@@ -345,8 +347,8 @@ CUOTA_INLINE std::uint32_t stream_order::enter_lane(stream_ref s, std::uint64_t 
         l.mark_saw.clear();
         return i;
     }
-    lanes_.push_back({id, stream_share{s}});
-    return static_cast<std::uint32_t>(lanes_.size() - 1);
+    slots_.push_back({id, shared_stream{s}});
+    return static_cast<std::uint32_t>(slots_.size() - 1);
 }
 
 }  // namespace cuota::inline v0::detail

@@ -71,7 +71,7 @@ CUOTA_INLINE void tag_peaks::add(tag name, std::size_t bytes) noexcept {
 
 CUOTA_INLINE auto tag_peaks::row_of(tag name) noexcept -> row& {
     char const* const text = name.text();
-    std::size_t i = scatter(reinterpret_cast<std::uintptr_t>(text)) % slots;
+    std::size_t i = mix64(reinterpret_cast<std::uintptr_t>(text)) % slots;
     for (; slots_[i].text; i = (i + 1) % slots)
         if (slots_[i].text == text) return rows_[slots_[i].row];
     std::uint32_t const found = enter(name);

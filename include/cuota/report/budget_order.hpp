@@ -43,11 +43,11 @@ CUOTA_INLINE std::optional<std::size_t> parent_of(memory_snapshot const& all, st
 CUOTA_INLINE std::vector<std::size_t> rooms_of(memory_snapshot const& all) {
     std::vector<std::size_t> rooms;
     for (std::size_t i = 0; i != all.budgets.size(); ++i) {
-        budget_facts const& b = all.budgets[i].facts;
+        budget_info const& b = all.budgets[i].facts;
         std::size_t room = b.limit == unlimited ? unlimited : b.free();
         auto const parent = parent_of(all, i);
-        if (parent && !b.is_prepaid) room = std::min(room, rooms[*parent]);
-        rooms.push_back(b.has_ended ? 0 : room);
+        if (parent && !b.is_reservation) room = std::min(room, rooms[*parent]);
+        rooms.push_back(b.is_released ? 0 : room);
     }
     return rooms;
 }
@@ -59,8 +59,8 @@ CUOTA_INLINE std::vector<std::size_t> budgets_in_order(memory_snapshot const& al
         children[parent_of(all, i).value_or(all.budgets.size())].push_back(i);
     for (auto& siblings : children)
         sort_stably(siblings, [&](std::size_t a, std::size_t b) {
-            budget_facts const& x = all.budgets[a].facts;
-            budget_facts const& y = all.budgets[b].facts;
+            budget_info const& x = all.budgets[a].facts;
+            budget_info const& y = all.budgets[b].facts;
             return x.held != y.held ? x.held < y.held : x.name > y.name;
         });  // in reverse: `open` is consumed from its back
     std::vector<std::size_t> order;

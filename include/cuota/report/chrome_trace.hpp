@@ -32,8 +32,8 @@ namespace cuota::inline v0 {
 
 /// Options of write_chrome_trace.
 struct chrome_trace_options {
-    levels_by by = levels_by::tag;  ///< grouping of the live counters
-    std::size_t most = 12;          ///< live counters, by highest peak; the rest is summed in one
+    group_by by = group_by::tag;  ///< grouping of the live counters
+    std::size_t max_groups = 12;  ///< live counters, by highest peak; the rest is summed in one
     /// Indices of the sources with blocks, segments and steps to show. Empty: all.
     std::vector<std::uint16_t> sources{};
     std::size_t blocks = 0;  ///< number of the largest blocks shown as slices
@@ -61,11 +61,11 @@ private:
     void name(std::size_t process, std::string_view text);
 
     void add_counter(std::size_t process, std::string_view name, std::uint64_t at, std::size_t bytes);
-    void add_curve(std::string const& name, level_curve const& curve);
-    void add_levels();
+    void add_curve(std::string const& name, usage_curve const& curve);
+    void add_usage();
     void add_limits();
 
-    // Writes steps, instants and reserved bytes in event order; timestamps are made monotonic as in levels.
+    // Writes steps, instants and reserved bytes in event order; timestamps are made monotonic as in usage_series.
     void add_happenings();
     void add_happening(memory_event const& e, std::uint64_t at);
     void add_reserved(memory_event const& e, std::uint64_t at, std::size_t bytes);
@@ -75,13 +75,13 @@ private:
     [[nodiscard]] event_site site_of(std::uint32_t site) const;
 
     void add_blocks();
-    void add_block(block_life const& b, std::size_t id);
+    void add_block(block_lifetime const& b, std::size_t id);
 
     trace_stream to_;
     recording const& all_;
     chrome_trace_options const& options_;
-    levels const levels_;
-    lives const lives_;
+    usage_series const levels_;
+    memory_lifetimes const lives_;
     std::vector<bool> chosen_;                       // by source
     std::map<std::size_t, std::size_t> reserved_{};  // by source
     std::map<std::size_t, steps> steps_{};           // by source
@@ -91,15 +91,15 @@ private:
 
 /// Writes Chrome's trace event format (JSON), for ui.perfetto.dev and chrome://tracing: counters of live bytes (total, and by tag),
 /// reserved bytes of each pool, and budget limits; a slice per step; an instant with numbers per refusal, reclaim and note; slices for the
-/// `blocks` largest blocks. One process shows the totals, and each source has its own. Times are since recording::began, exact to the
+/// `blocks` largest blocks. One process shows the totals, and each source has its own. Times are since recording::start_time, exact to the
 /// nanosecond. Refusals, reclaims, notes and limits are written for all sources.
 ///
-/// Counters have each point of `levels_of`; of points with equal times, the last one counts.
-/// Throws: misuse for a source that the recording does not have, before anything is written; data_error if the stream fails;
+/// Counters have each point of `usage_over_time`; of points with equal times, the last one counts.
+/// Throws: usage_error for a source that the recording does not have, before anything is written; data_error if the stream fails;
 /// std::bad_alloc. Cost: O(n log n) in the events; buffers at most 64 KiB of text.
 /// Threads: any, one per stream. Example: examples/look.cpp
 void write_chrome_trace(std::ostream& to, recording const& r, chrome_trace_options const& options = {},
-                        place where = place::here());
+                        source_location where = source_location::current());
 
 }  // namespace cuota::inline v0
 
@@ -112,8 +112,8 @@ CUOTA_INLINE trace_maker::trace_maker(std::ostream& to, recording const& r,
     : to_{to},
       all_{r},
       options_{options},
-      levels_{levels_of(r, {options.by, options.most, options.sources})},
-      lives_{replay(r)},
+      levels_{usage_over_time(r, {options.by, options.max_groups, options.sources})},
+      lives_{lifetimes_of(r)},
       chosen_(r.sources.size(), options.sources.empty()) {
     for (std::uint16_t const s : options.sources) chosen_[s] = true;
 }
@@ -121,7 +121,7 @@ CUOTA_INLINE trace_maker::trace_maker(std::ostream& to, recording const& r,
 CUOTA_INLINE void trace_maker::run() {
     to_.put("{\"displayTimeUnit\":\"ns\",\"otherData\":" + about() + ",\"traceEvents\":[");
     add_names();
-    add_levels();
+    add_usage();
     add_limits();
     add_happenings();
     for (std::size_t s = 0; s != chosen_.size(); ++s)
@@ -132,7 +132,8 @@ CUOTA_INLINE void trace_maker::run() {
 }
 
 CUOTA_INLINE std::string trace_maker::about() const {
-    auto const began = std::chrono::duration_cast<std::chrono::milliseconds>(all_.began.time_since_epoch());
+    auto const began =
+        std::chrono::duration_cast<std::chrono::milliseconds>(all_.start_time.time_since_epoch());
     return json_object{}
         .add("format", "cuota memory trace 1")
         .add_json("began_unix_ms", std::to_string(began.count()))
@@ -171,15 +172,15 @@ CUOTA_INLINE void trace_maker::add_counter(std::size_t process, std::string_view
                 .add_json("args", json_object{}.add_json("bytes", std::to_string(bytes)).text()));
 }
 
-CUOTA_INLINE void trace_maker::add_curve(std::string const& name, level_curve const& curve) {
-    for (level_point const p : curve.points) add_counter(1, name, p.at, p.bytes);
+CUOTA_INLINE void trace_maker::add_curve(std::string const& name, usage_curve const& curve) {
+    for (usage_point const p : curve.points) add_counter(1, name, p.at, p.bytes);
 }
 
-CUOTA_INLINE void trace_maker::add_levels() {
+CUOTA_INLINE void trace_maker::add_usage() {
     add_curve("live", levels_.total);
     add_curve("reserved", levels_.reserved);
     std::map<std::string, std::size_t> seen;  // readers merge counters of equal name
-    for (level_curve const& part : levels_.parts) {
+    for (usage_curve const& part : levels_.parts) {
         std::string name = "live: " + part.name;
         if (part.merged != 0) name = "live, others: " + std::to_string(part.merged);
         while (seen[json_string(name)]++ != 0) name += " #" + std::to_string(seen[json_string(name)]);
@@ -191,7 +192,7 @@ CUOTA_INLINE void trace_maker::add_limits() {
     for (std::size_t i = 0; i != all_.sources.size(); ++i)
         if (all_.sources[i].kind == source_kind::budget && all_.sources[i].limit != unlimited)
             add_counter(process_of(i), "limit", levels_.from, all_.sources[i].limit);
-    for (segment_life const& s : lives_.segments)
+    for (segment_lifetime const& s : lives_.segments)
         if (!s.from) reserved_[s.source] += s.bytes;
     for (std::size_t i = 0; i != all_.sources.size(); ++i)
         if (all_.sources[i].kind == source_kind::pool && chosen_[i])
@@ -208,8 +209,8 @@ CUOTA_INLINE void trace_maker::add_happenings() {
 
 CUOTA_INLINE void trace_maker::add_happening(memory_event const& e, std::uint64_t at) {
     switch (e.kind) {
-        case event_kind::segment_taken: return add_reserved(e, at, reserved_[e.source] + e.bytes);
-        case event_kind::segment_returned: return add_reserved(e, at, reserved_[e.source] - e.bytes);
+        case event_kind::segment_allocated: return add_reserved(e, at, reserved_[e.source] + e.bytes);
+        case event_kind::segment_freed: return add_reserved(e, at, reserved_[e.source] - e.bytes);
         case event_kind::step_begun:
             if (steps_[e.source].begun) add_step(e.source, at, false);
             steps_[e.source].begun = at;
@@ -217,7 +218,7 @@ CUOTA_INLINE void trace_maker::add_happening(memory_event const& e, std::uint64_
         case event_kind::step_ended: return add_step(e.source, at, true);
         case event_kind::refused:
         case event_kind::reclaimed:
-        case event_kind::noted: return add_instant(e, at);
+        case event_kind::marker: return add_instant(e, at);
         default: return;
     }
 }
@@ -243,14 +244,14 @@ CUOTA_INLINE void trace_maker::add_instant(memory_event const& e, std::uint64_t 
     std::string const who = site.name.is_empty() ? "untagged" : site.name.text();
     json_object facts;
     std::string name = who;
-    if (e.kind != event_kind::noted) {
+    if (e.kind != event_kind::marker) {
         bool const is_refused = e.kind == event_kind::refused;
         name = (is_refused ? "refused " : "reclaimed ") + bytes_text(e.bytes) +
                (is_refused ? " for " : " of ") + who;
         facts.add("bytes", e.bytes).add("tag", site.name.text());
         if (is_refused) facts.add("held", e.size).add("limit", all_.sources[e.source].limit);
     }
-    facts.add("place", place_text(site.where));
+    facts.add("location", source_location_text(site.where));
     to_.add(trace_event("i", process_of(e.source), name, at).add("s", "p").add_json("args", facts.text()));
 }
 
@@ -259,20 +260,20 @@ CUOTA_INLINE event_site trace_maker::site_of(std::uint32_t site) const {
 }
 
 CUOTA_INLINE void trace_maker::add_blocks() {
-    std::vector<block_life const*> order;
-    for (block_life const& b : lives_.blocks)
+    std::vector<block_lifetime const*> order;
+    for (block_lifetime const& b : lives_.blocks)
         if (chosen_[b.source]) order.push_back(&b);
-    sort_stably(order, std::greater{}, [](block_life const* b) { return b->size; });
+    sort_stably(order, std::greater{}, [](block_lifetime const* b) { return b->size; });
     if (order.size() > options_.blocks) order.resize(options_.blocks);
     for (std::size_t i = 0; i != order.size(); ++i) add_block(*order[i], i);
 }
 
-CUOTA_INLINE void trace_maker::add_block(block_life const& b, std::size_t id) {
+CUOTA_INLINE void trace_maker::add_block(block_lifetime const& b, std::size_t id) {
     event_site const site = site_of(b.site);
     std::string const name = site.name.is_empty() ? "untagged" : site.name.text();
     std::uint64_t const from = std::max(b.from.value_or(levels_.from), levels_.from);
     json_object facts;
-    facts.add("bytes", b.bytes).add("size", b.size).add("place", place_text(site.where));
+    facts.add("bytes", b.bytes).add("size", b.size).add("location", source_location_text(site.where));
     facts.add("address", std::to_string(b.address));  // a JSON number would be rounded
     facts.add("from_before", !b.from).add("live_at_end", !b.until);
     if (b.stream != memory_event::no_stream) facts.add("stream", std::to_string(b.stream));
@@ -289,11 +290,11 @@ CUOTA_INLINE void trace_maker::add_block(block_life const& b, std::size_t id) {
 namespace cuota::inline v0 {
 
 CUOTA_INLINE void write_chrome_trace(std::ostream& to, recording const& r,
-                                     chrome_trace_options const& options, place where) {
+                                     chrome_trace_options const& options, source_location where) {
     for (std::uint16_t const s : options.sources)
         if (s >= r.sources.size())
-            detail::throw_misuse(where, "source index {} is out of range: the recording has {} sources",
-                                 {s, r.sources.size()});
+            detail::throw_usage_error(where, "source index {} is out of range: the recording has {} sources",
+                                      {s, r.sources.size()});
     detail::trace_maker{to, r, options}.run();
 }
 

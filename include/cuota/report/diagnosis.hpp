@@ -36,17 +36,18 @@ void find_in(memory_snapshot const& s, recording const* before, diagnosis_option
 /// Diagnoses one moment: fragmentation and its causes, budgets that are nearly full, memory outside cuota, the cost of rounding and
 /// pinning, pending and untagged memory. Sorted by severity, then by bytes. Fragmentation, and the streams of pending memory, require the
 /// blocks of pools; a recording identifies more of these streams.
-/// Throws: misuse for invalid options; std::bad_alloc. Cost: O(n log n) in blocks, tags and budgets. Threads: any.
+/// Throws: usage_error for invalid options; std::bad_alloc. Cost: O(n log n) in blocks, tags and budgets. Threads: any.
 /// Example: std::puts(cuota::diagnosis_text(cuota::diagnose(cuota::snapshot_of(budget))).c_str());
 [[nodiscard]] std::vector<finding> diagnose(memory_snapshot const& s, diagnosis_options const& options = {},
-                                            place where = place::here());
+                                            source_location where = source_location::current());
 
 /// Diagnoses a recording: its final snapshot as above, refusals, peaks, and per step leaks, churn and idle memory, which require steps
 /// (`scoped_pool::begin_step`). Dropped events do not cause findings.
-/// Throws: misuse for invalid options; std::bad_alloc. Cost: O(n log n) in events and blocks, about 0.1 s for 100'000 events. Threads: any.
+/// Throws: usage_error for invalid options; std::bad_alloc. Cost: O(n log n) in events and blocks, about 0.1 s for 100'000 events. Threads:
+/// any.
 /// Example: examples/look.cpp
 [[nodiscard]] std::vector<finding> diagnose(recording const& r, diagnosis_options const& options = {},
-                                            place where = place::here());
+                                            source_location where = source_location::current());
 
 /// Formats a line with the number of findings by severity, then a line per finding; "nothing found" for an empty list.
 ///
@@ -65,9 +66,9 @@ namespace cuota::inline v0::detail::diagnosis {
 CUOTA_INLINE void find_in(memory_snapshot const& s, recording const* before, diagnosis_options const& o,
                           std::vector<finding>& to) {
     find_full_budgets(s, o, to);
-    for (device_facts const& d : s.devices) find_elsewhere(d, o, to);
+    for (device_info const& d : s.devices) find_elsewhere(d, o, to);
     for (std::size_t i = 0; i != s.pools.size(); ++i) {
-        pool_facts const& p = s.pools[i];
+        pool_info const& p = s.pools[i];
         find_fragmentation(p, o, to);
         find_pinned(p, o, to);
         find_rounding(p, o, to);
@@ -81,7 +82,7 @@ CUOTA_INLINE void find_in(memory_snapshot const& s, recording const* before, dia
 namespace cuota::inline v0 {
 
 CUOTA_INLINE std::vector<finding> diagnose(memory_snapshot const& s, diagnosis_options const& options,
-                                           place where) {
+                                           source_location where) {
     detail::diagnosis::check(options, where);
     std::vector<finding> found;
     detail::diagnosis::find_in(s, nullptr, options, found);
@@ -90,10 +91,10 @@ CUOTA_INLINE std::vector<finding> diagnose(memory_snapshot const& s, diagnosis_o
 }
 
 CUOTA_INLINE std::vector<finding> diagnose(recording const& r, diagnosis_options const& options,
-                                           place where) {
+                                           source_location where) {
     detail::diagnosis::check(options, where);
     std::vector<finding> found;
-    detail::diagnosis::find_in(r.at_end, &r, options, found);
+    detail::diagnosis::find_in(r.final_snapshot, &r, options, found);
     detail::diagnosis::find_refusals(r, found);
     detail::diagnosis::find_in_peaks(r, options, found);
     detail::diagnosis::step_account const steps{r};

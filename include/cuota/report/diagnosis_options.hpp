@@ -20,7 +20,7 @@ struct diagnosis_options {
     std::size_t fragmentation_bytes = 64_MiB;  ///< free bytes beside live blocks
     double fragmentation_largest = 0.25;       ///< largest free piece / these bytes, at most
     /// The named blocks have at most this share of the free bytes that they separate.
-    double fragmentation_price = 0.25;
+    double fragmentation_max_cost = 0.25;
 
     // leak: of one tag and call site in one pool
     /// Steps in a row, up to the last, in each of which it grew; from twice that on, a problem.
@@ -49,9 +49,9 @@ struct diagnosis_options {
 
     double budget_share = 0.95;  ///< bytes in use / limit; free bytes of pools and caches are not in use
 
-    std::size_t elsewhere_growth = 256_MiB;  ///< growth of memory outside cuota since the baseline
-    std::size_t elsewhere_bytes = 1_GiB;     ///< memory outside cuota, without such growth
-    double elsewhere_ratio = 1;  ///< memory outside cuota / cuota's bytes there, without such growth
+    std::size_t external_growth = 256_MiB;  ///< growth of memory outside cuota since the baseline
+    std::size_t external_bytes = 1_GiB;     ///< memory outside cuota, without such growth
+    double external_ratio = 1;  ///< memory outside cuota / cuota's bytes there, without such growth
 
     std::size_t untagged_bytes = 16_MiB;  ///< live bytes without a tag
     double untagged_share = 0.5;          ///< untagged bytes / live bytes of the pool
@@ -61,8 +61,8 @@ struct diagnosis_options {
 
 namespace detail::diagnosis {
 
-/// Throws: misuse for 0 steps, or a negative or NaN share or ratio.
-void check(diagnosis_options const& o, place where);
+/// Throws: usage_error for 0 steps, or a negative or NaN share or ratio.
+void check(diagnosis_options const& o, source_location where);
 
 }  // namespace detail::diagnosis
 
@@ -72,26 +72,27 @@ void check(diagnosis_options const& o, place where);
 
 namespace cuota::inline v0::detail::diagnosis {
 
-CUOTA_INLINE void check(diagnosis_options const& o, place where) {
+CUOTA_INLINE void check(diagnosis_options const& o, source_location where) {
     auto const is_some = [&](std::size_t count, char const* name) {
-        if (count == 0) detail::throw_misuse(where, "diagnosis_options::{} must be at least 1", {name});
+        if (count == 0) detail::throw_usage_error(where, "diagnosis_options::{} must be at least 1", {name});
     };
     auto const is_positive = [&](double share, char const* name) {
         if (!(share >= 0))
-            detail::throw_misuse(where, "diagnosis_options::{} must not be negative, got {}", {name, share});
+            detail::throw_usage_error(where, "diagnosis_options::{} must not be negative, got {}",
+                                      {name, share});
     };
     is_some(o.leak_steps, "leak_steps");
     is_some(o.churn_steps, "churn_steps");
     is_some(o.idle_steps, "idle_steps");
     is_positive(o.fragmentation_largest, "fragmentation_largest");
-    is_positive(o.fragmentation_price, "fragmentation_price");
+    is_positive(o.fragmentation_max_cost, "fragmentation_max_cost");
     is_positive(o.churn_reuse, "churn_reuse");
     is_positive(o.pinned_ratio, "pinned_ratio");
     is_positive(o.rounding_ratio, "rounding_ratio");
     is_positive(o.idle_share, "idle_share");
     is_positive(o.pending_share, "pending_share");
     is_positive(o.budget_share, "budget_share");
-    is_positive(o.elsewhere_ratio, "elsewhere_ratio");
+    is_positive(o.external_ratio, "external_ratio");
     is_positive(o.untagged_share, "untagged_share");
     is_positive(o.peak_share, "peak_share");
 }

@@ -47,8 +47,8 @@ class event_ring {
 public:
     static constexpr std::size_t most = std::size_t{1} << 32;
 
-    /// Rounds `capacity` up to a power of two. Throws: misuse if it is 0 or exceeds `most`; std::bad_alloc.
-    explicit event_ring(std::size_t capacity, place where = place::here());
+    /// Rounds `capacity` up to a power of two. Throws: usage_error if it is 0 or exceeds `most`; std::bad_alloc.
+    explicit event_ring(std::size_t capacity, source_location where = source_location::current());
 
     [[nodiscard]] std::size_t capacity() const noexcept { return capacity_; }
     /// Returns the next ticket, which is the number of events so far.
@@ -82,7 +82,7 @@ private:
     static_assert(sizeof(slot) == 64 && word::is_always_lock_free);
     enum class found_as { there, being_written, gone };
 
-    [[nodiscard]] static std::size_t checked(std::size_t capacity, place where);
+    [[nodiscard]] static std::size_t checked(std::size_t capacity, source_location where);
     [[nodiscard]] static constexpr std::uint64_t being_written(std::uint64_t ticket) noexcept {
         return 2 * ticket + 1;
     }
@@ -113,7 +113,7 @@ private:
 
 namespace cuota::inline v0::detail {
 
-CUOTA_INLINE event_ring::event_ring(std::size_t capacity, place where)
+CUOTA_INLINE event_ring::event_ring(std::size_t capacity, source_location where)
     : capacity_{checked(capacity, where)}, slots_{std::make_unique<slot[]>(capacity_)} {}
 
 CUOTA_INLINE void event_ring::put(memory_event const& e) noexcept {
@@ -168,10 +168,10 @@ CUOTA_INLINE ring_reading event_ring::read(std::uint64_t from, std::uint64_t up_
     return found;
 }
 
-CUOTA_INLINE std::size_t event_ring::checked(std::size_t capacity, place where) {
+CUOTA_INLINE std::size_t event_ring::checked(std::size_t capacity, source_location where) {
     if (capacity == 0 || capacity > most)
-        throw_misuse(where, "recorder: the number of events must be from 1 to {}, got {}",
-                     {as_count(most), as_count(capacity)});
+        throw_usage_error(where, "recorder: the number of events must be from 1 to {}, got {}",
+                          {as_count(most), as_count(capacity)});
     return std::bit_ceil(capacity);
 }
 

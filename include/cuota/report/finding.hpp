@@ -15,18 +15,18 @@
 
 namespace cuota::inline v0 {
 
-/// Kinds of findings. In parentheses: the meaning of `bytes`, `of` and `count`.
+/// Kinds of findings. In parentheses: the meaning of `bytes`, `reference_bytes` and `count`.
 enum class finding_kind {
     /// Requests were refused (largest shortfall, or largest request if none is known; largest request; refusals).
     refusals,
     /// Memory grows in each of `steps` (growth; in the last step; blocks that stayed).
     leak,
-    /// Free memory is in pieces (free; largest piece; live blocks that separate `in_one_piece`, or those in the segment with most free).
+    /// Free memory is in pieces (free; largest piece; live blocks that separate `coalesced_bytes`, or those in the segment with most free).
     fragmentation,
     /// A limit is nearly reached (in use; limit; 0).
     budget_full,
     /// Device memory is used outside cuota (growth, or all of it; cuota's bytes; 0).
-    elsewhere,
+    external,
     /// Pinned memory exceeds the request (excess; requested; 0).
     pinned,
     /// Blocks are rounded up by much (excess; requested; blocks).
@@ -45,9 +45,8 @@ enum class finding_kind {
 
 /// Returns the name of the kind: "leak".
 [[nodiscard]] constexpr char const* name_of(finding_kind kind) noexcept {
-    constexpr char const* names[] = {"refusals",  "leak",   "fragmentation", "budget_full",
-                                     "elsewhere", "pinned", "rounding",      "idle",
-                                     "pending",   "churn",  "untagged",      "peak"};
+    constexpr char const* names[] = {"refusals", "leak", "fragmentation", "budget_full", "external", "pinned",
+                                     "rounding", "idle", "pending",       "churn",       "untagged", "peak"};
     return names[static_cast<std::size_t>(kind)];
 }
 
@@ -72,12 +71,12 @@ struct finding {
     std::size_t bytes = 0;            ///< bytes at stake
     std::string whose{};              ///< name of the pool, resource, budget or device
     tag name{};                       ///< tag of most of the bytes, if known
-    place where{};                    ///< call site, if known
-    std::size_t of = 0;               ///< reference for `bytes`
+    source_location where{};          ///< call site, if known
+    std::size_t reference_bytes = 0;  ///< reference for `bytes`
     std::size_t count = 0;            ///< see finding_kind
     std::size_t steps = 0;            ///< steps observed; 0 for one moment
     /// Fragmentation: the contiguous piece that would exist without `count` blocks, if they are small beside it; else 0.
-    std::size_t in_one_piece = 0;
+    std::size_t coalesced_bytes = 0;
 };
 
 /// Sorts by descending severity, then by descending bytes; stable. Throws: std::bad_alloc; on failure, nothing has changed.

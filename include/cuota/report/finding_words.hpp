@@ -23,7 +23,7 @@ namespace cuota::inline v0::detail::diagnosis {
 [[nodiscard]] std::string words_for(tag name);
 
 /// Formats "log (train.cpp:17)".
-[[nodiscard]] std::string words_for(tag name, place where);
+[[nodiscard]] std::string words_for(tag name, source_location where);
 
 /// Formats "pool work".
 [[nodiscard]] std::string words_for(char const* what, std::string const& name);
@@ -31,8 +31,8 @@ namespace cuota::inline v0::detail::diagnosis {
 /// Formats "71 %", rounded down, so that only the whole is 100 %.
 [[nodiscard]] std::string percent_text(std::size_t part, std::size_t whole);
 
-/// Formats "1.9 x". `asked` must not be 0.
-[[nodiscard]] std::string ratio_text(std::size_t bytes, std::size_t asked);
+/// Formats "1.9 x". `requested` must not be 0.
+[[nodiscard]] std::string ratio_text(std::size_t bytes, std::size_t requested);
 
 /// Returns whether part >= share * whole and part > 0.
 [[nodiscard]] bool is_share(std::size_t part, double share, std::size_t whole) noexcept;
@@ -56,7 +56,7 @@ CUOTA_INLINE std::string words_for(tag name) {
     return name.is_empty() ? "untagged memory" : shown(name.text(), 40);
 }
 
-CUOTA_INLINE std::string words_for(tag name, place where) {
+CUOTA_INLINE std::string words_for(tag name, source_location where) {
     std::string const at = shown(where, 40);
     return words_for(name) + (at.empty() ? "" : " (" + at + ')');
 }
@@ -70,9 +70,9 @@ CUOTA_INLINE std::string percent_text(std::size_t part, std::size_t whole) {
     return std::to_string(static_cast<int>(share * 100 + 1e-9)) + " %";
 }
 
-CUOTA_INLINE std::string ratio_text(std::size_t bytes, std::size_t asked) {
+CUOTA_INLINE std::string ratio_text(std::size_t bytes, std::size_t requested) {
     char text[48];
-    std::snprintf(text, sizeof text, "%.1f x", static_cast<double>(bytes) / static_cast<double>(asked));
+    std::snprintf(text, sizeof text, "%.1f x", static_cast<double>(bytes) / static_cast<double>(requested));
     return text;
 }
 

@@ -23,11 +23,11 @@
 namespace cuota::inline v0::detail::diagnosis {
 
 // Pending blocks count as free, because they become free without action of the program.
-[[nodiscard]] bool will_be_free(block_facts const& b) noexcept;
+[[nodiscard]] bool will_be_free(block_info const& b) noexcept;
 
 /// Blocks [first, last) of a segment: one free piece, if the live ones were freed.
 struct free_window {
-    segment_facts const* segment = nullptr;
+    segment_info const* segment = nullptr;
     std::size_t first = 0;
     std::size_t last = 0;
     std::size_t free = 0;  ///< bytes already free in it
@@ -46,7 +46,7 @@ struct free_window {
 /// finds it, so the cost is O(n log n) in the blocks.
 class window_search {
 public:
-    window_search(segment_facts const& s, double price) : segment_{s}, price_{price} {}
+    window_search(segment_info const& s, double price) : segment_{s}, price_{price} {}
 
     /// Returns nothing if no block is free.
     [[nodiscard]] std::optional<free_window> run();
@@ -62,7 +62,7 @@ private:
     void add_live(std::size_t size);
     void add_free(std::size_t i, std::size_t size);
 
-    segment_facts const& segment_;
+    segment_info const& segment_;
     double const price_;
     border now_{};
     std::vector<border> begins_{};  // in descending order of sum
@@ -76,25 +76,25 @@ struct free_pieces {
     free_window best{};
     free_window fullest{};  ///< the segment with most of `stuck`, from its first free piece to its last
 
-    explicit free_pieces(pool_facts const& p, double price);
+    explicit free_pieces(pool_info const& p, double price);
 
 private:
-    void add(segment_facts const& s, double price);
-    free_window measure(segment_facts const& s);
+    void add(segment_info const& s, double price);
+    free_window measure(segment_info const& s);
 };
 
 /// The live blocks of a window by tag and call site, in descending number.
-struct window_holders {
+struct window_blocks {
     struct group {
         tag name{};
-        place where{};
+        source_location where{};
         std::size_t blocks = 0;
         std::size_t bytes = 0;
         std::size_t strayed = 0;  // scratch blocks that outlived their step
     };
     std::vector<group> groups{};
 
-    explicit window_holders(free_window const& w);
+    explicit window_blocks(free_window const& w);
     [[nodiscard]] std::size_t strayed() const noexcept;
 
 private:
@@ -105,14 +105,14 @@ private:
 };
 
 // Formats "3 blocks of log (train.cpp:17)," or "3 blocks, most of them of log (train.cpp:17),".
-[[nodiscard]] std::string words_for(free_window const& w, window_holders const& who);
+[[nodiscard]] std::string words_for(free_window const& w, window_blocks const& who);
 
 /// Reports free memory that large requests cannot use because live blocks separate it: at least `fragmentation_bytes` in segments with live
 /// blocks, and no free piece of the pool larger than `fragmentation_largest` of that. Paged segments do not count, because they release
 /// single pages.
-/// Names the live blocks of the best window if they are within `fragmentation_price` and the window is at least twice the largest free
+/// Names the live blocks of the best window if they are within `fragmentation_max_cost` and the window is at least twice the largest free
 /// piece; otherwise those of the segment with most free bytes.
-void find_fragmentation(pool_facts const& p, diagnosis_options const& o, std::vector<finding>& to);
+void find_fragmentation(pool_info const& p, diagnosis_options const& o, std::vector<finding>& to);
 
 }  // namespace cuota::inline v0::detail::diagnosis
 
@@ -120,7 +120,7 @@ void find_fragmentation(pool_facts const& p, diagnosis_options const& o, std::ve
 
 namespace cuota::inline v0::detail::diagnosis {
 
-CUOTA_INLINE bool will_be_free(block_facts const& b) noexcept {
+CUOTA_INLINE bool will_be_free(block_info const& b) noexcept {
     return b.use == block_use::free || b.use == block_use::pending;
 }
 
@@ -131,8 +131,8 @@ CUOTA_INLINE bool free_window::is_better_than(free_window const& other) const no
 
 CUOTA_INLINE std::optional<free_window> window_search::run() {
     for (std::size_t i = 0; i != segment_.blocks.size(); ++i) {
-        block_facts const& b = segment_.blocks[i];
-        if (b.use == block_use::leaving) begin_again();
+        block_info const& b = segment_.blocks[i];
+        if (b.use == block_use::releasing) begin_again();
         else if (will_be_free(b)) add_free(i, b.size);
         else add_live(b.size);
     }
@@ -167,13 +167,13 @@ CUOTA_INLINE void window_search::add_free(std::size_t i, std::size_t size) {
     if (!best_ || found.is_better_than(*best_)) best_ = found;
 }
 
-CUOTA_INLINE free_pieces::free_pieces(pool_facts const& p, double price) {
-    for (segment_facts const& s : p.segments)
+CUOTA_INLINE free_pieces::free_pieces(pool_info const& p, double price) {
+    for (segment_info const& s : p.segments)
         if (!s.is_paged) add(s, price);
         else measure(s);  // free pages are released individually
 }
 
-CUOTA_INLINE void free_pieces::add(segment_facts const& s, double price) {
+CUOTA_INLINE void free_pieces::add(segment_info const& s, double price) {
     free_window const all = measure(s);
     if (all.free == 0 || all.free == s.size) return;
     stuck += all.free;
@@ -181,12 +181,12 @@ CUOTA_INLINE void free_pieces::add(segment_facts const& s, double price) {
     if (auto const found = window_search{s, price}.run(); found && found->is_better_than(best)) best = *found;
 }
 
-CUOTA_INLINE free_window free_pieces::measure(segment_facts const& s) {
+CUOTA_INLINE free_window free_pieces::measure(segment_info const& s) {
     free_window all{&s, 0, 0, 0, 0, 0};
     std::size_t run = 0;
     std::size_t live = 0, blocks = 0;  // since the last free piece
     for (std::size_t i = 0; i != s.blocks.size(); ++i) {
-        block_facts const& b = s.blocks[i];
+        block_info const& b = s.blocks[i];
         if (!will_be_free(b)) {
             run = 0;
             if (b.use == block_use::live && all.free != 0) live += b.size, ++blocks;
@@ -203,10 +203,10 @@ CUOTA_INLINE free_window free_pieces::measure(segment_facts const& s) {
     return all;
 }
 
-CUOTA_INLINE window_holders::window_holders(free_window const& w) {
+CUOTA_INLINE window_blocks::window_blocks(free_window const& w) {
     for (std::size_t i = w.first; i != w.last; ++i)
-        if (block_facts const& b = w.segment->blocks[i]; b.use == block_use::live) {
-            bool const strayed = b.meant == lifespan::scratch && b.age != 0;
+        if (block_info const& b = w.segment->blocks[i]; b.use == block_use::live) {
+            bool const strayed = b.lifetime == lifetime_hint::scratch && b.age != 0;
             groups.push_back({b.name, b.where, 1, b.size, strayed});
         }
     merge();
@@ -215,13 +215,13 @@ CUOTA_INLINE window_holders::window_holders(free_window const& w) {
     });
 }
 
-CUOTA_INLINE std::size_t window_holders::strayed() const noexcept {
+CUOTA_INLINE std::size_t window_blocks::strayed() const noexcept {
     std::size_t count = 0;
     for (group const& g : groups) count += g.strayed;
     return count;
 }
 
-CUOTA_INLINE void window_holders::merge() {
+CUOTA_INLINE void window_blocks::merge() {
     sort_stably(groups, [](group const& a, group const& b) { return key(a) < key(b); });
     std::size_t kept = 0;
     for (std::size_t i = 1; i < groups.size(); ++i) {
@@ -236,15 +236,15 @@ CUOTA_INLINE void window_holders::merge() {
     if (!groups.empty()) groups.resize(kept + 1);
 }
 
-CUOTA_INLINE std::string words_for(free_window const& w, window_holders const& who) {
-    window_holders::group const& most = who.groups.front();
+CUOTA_INLINE std::string words_for(free_window const& w, window_blocks const& who) {
+    window_blocks::group const& most = who.groups.front();
     return counted(w.blocks, "block") + (who.groups.size() == 1 ? " of " : ", most of them of ") +
            words_for(most.name, most.where) + ',';
 }
 
-CUOTA_INLINE void find_fragmentation(pool_facts const& p, diagnosis_options const& o,
+CUOTA_INLINE void find_fragmentation(pool_info const& p, diagnosis_options const& o,
                                      std::vector<finding>& to) {
-    free_pieces const free{p, o.fragmentation_price};
+    free_pieces const free{p, o.fragmentation_max_cost};
     if (free.stuck < o.fragmentation_bytes) return;
     if (static_cast<double>(free.largest) > o.fragmentation_largest * static_cast<double>(free.stuck)) return;
     bool const is_cheap = free.best.blocks != 0 && free.best.piece() >= 2 * free.largest;
@@ -253,7 +253,7 @@ CUOTA_INLINE void find_fragmentation(pool_facts const& p, diagnosis_options cons
     f.text = "fragmentation of " + words_for("pool", p.name) + ": " + bytes_text(free.stuck) +
              " are free, the largest piece is " + bytes_text(free.largest);
     if (shown_one.blocks != 0) {
-        window_holders const who{shown_one};
+        window_blocks const who{shown_one};
         f.name = who.groups.front().name;
         f.where = who.groups.front().where;
         f.text += is_cheap
@@ -266,9 +266,9 @@ CUOTA_INLINE void find_fragmentation(pool_facts const& p, diagnosis_options cons
     }
     f.bytes = free.stuck;
     f.whose = p.name;
-    f.of = free.largest;
+    f.reference_bytes = free.largest;
     f.count = shown_one.blocks;
-    f.in_one_piece = is_cheap ? shown_one.piece() : 0;
+    f.coalesced_bytes = is_cheap ? shown_one.piece() : 0;
     to.push_back(std::move(f));
 }
 

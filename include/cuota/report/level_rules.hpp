@@ -25,7 +25,7 @@ namespace cuota::inline v0::detail::diagnosis {
 
 /// Live and reserved bytes of a pool, event by event; computed backwards from the end, so that earlier history is not needed. A destroyed
 /// pool ends with 0.
-struct pool_level {
+struct pool_usage {
     std::int64_t live = 0;  ///< bytes, rounded up
     std::int64_t reserved = 0;
 
@@ -33,11 +33,11 @@ struct pool_level {
     void apply(memory_event const& e, std::int64_t sign = 1) noexcept;
 };
 
-/// Returns the levels of all sources before the first event.
-[[nodiscard]] std::vector<pool_level> first_levels(recording const& r);
+/// Returns the usage of all sources before the first event.
+[[nodiscard]] std::vector<pool_usage> first_usage(recording const& r);
 
 /// The most live and the least reserved bytes of each pool since its last `window` steps began, if it has more steps than that.
-class idle_watch {
+class idle_tracker {
 public:
     struct extent {
         std::size_t source = 0;
@@ -45,14 +45,14 @@ public:
         std::int64_t least_reserved = 0;
     };
 
-    idle_watch(recording const& r, step_account const& steps, std::size_t window);
+    idle_tracker(recording const& r, step_account const& steps, std::size_t window);
 
     [[nodiscard]] std::vector<extent> extents() const;
 
 private:
     void apply(memory_event const& e);
 
-    std::vector<pool_level> levels_;
+    std::vector<pool_usage> levels_;
     std::vector<extent> seen_;
     std::vector<std::size_t> begins_;  // by clock: number of step ends before the window
     std::vector<std::size_t> ends_;    // by source: number of step ends so far
@@ -90,39 +90,40 @@ void find_refusals(recording const& r, std::vector<finding>& to);
 
 namespace cuota::inline v0::detail::diagnosis {
 
-CUOTA_INLINE std::size_t pool_level::free() const noexcept {
+CUOTA_INLINE std::size_t pool_usage::free() const noexcept {
     return reserved > live ? static_cast<std::size_t>(reserved - std::max<std::int64_t>(live, 0)) : 0;
 }
 
-CUOTA_INLINE void pool_level::apply(memory_event const& e, std::int64_t sign) noexcept {
+CUOTA_INLINE void pool_usage::apply(memory_event const& e, std::int64_t sign) noexcept {
     auto const by = [&](std::size_t bytes) { return sign * static_cast<std::int64_t>(bytes); };
     switch (e.kind) {
         case event_kind::allocated: live += by(e.size); break;
         case event_kind::free_requested: live -= by(e.size); break;
-        case event_kind::segment_taken: reserved += by(e.bytes); break;
-        case event_kind::segment_returned: reserved -= by(e.bytes); break;
+        case event_kind::segment_allocated: reserved += by(e.bytes); break;
+        case event_kind::segment_freed: reserved -= by(e.bytes); break;
         default: break;
     }
 }
 
-CUOTA_INLINE std::vector<pool_level> first_levels(recording const& r) {
-    std::vector<pool_level> levels(r.sources.size());
+CUOTA_INLINE std::vector<pool_usage> first_usage(recording const& r) {
+    std::vector<pool_usage> levels(r.sources.size());
     for (std::size_t i = 0; i != levels.size(); ++i)
-        if (auto const pool = r.sources[i].pool; pool && *pool < r.at_end.pools.size()) {
-            levels[i].live = static_cast<std::int64_t>(r.at_end.pools[*pool].stats.allocated);
-            levels[i].reserved = static_cast<std::int64_t>(r.at_end.pools[*pool].stats.reserved);
+        if (auto const pool = r.sources[i].pool; pool && *pool < r.final_snapshot.pools.size()) {
+            levels[i].live = static_cast<std::int64_t>(r.final_snapshot.pools[*pool].stats.allocated);
+            levels[i].reserved = static_cast<std::int64_t>(r.final_snapshot.pools[*pool].stats.reserved);
         }
     for (memory_event const& e : r.events)
         if (e.source < levels.size()) levels[e.source].apply(e, -1);
     return levels;
 }
 
-CUOTA_INLINE idle_watch::idle_watch(recording const& r, step_account const& steps, std::size_t window)
-    : levels_{first_levels(r)}, seen_(levels_.size()), begins_(levels_.size()), ends_(levels_.size()) {
+CUOTA_INLINE idle_tracker::idle_tracker(recording const& r, step_account const& steps, std::size_t window)
+    : levels_{first_usage(r)}, seen_(levels_.size()), begins_(levels_.size()), ends_(levels_.size()) {
     for (std::size_t i = 0; i != levels_.size(); ++i) {
         auto const source = static_cast<std::uint16_t>(i);
         std::size_t const all = steps.steps_of(source);
-        if (!r.sources[i].pool || *r.sources[i].pool >= r.at_end.pools.size() || all <= window) continue;
+        if (!r.sources[i].pool || *r.sources[i].pool >= r.final_snapshot.pools.size() || all <= window)
+            continue;
         begins_[steps.clock_of(source)] = all - window;
         followers_[steps.clock_of(source)].push_back(i);
     }
@@ -130,15 +131,15 @@ CUOTA_INLINE idle_watch::idle_watch(recording const& r, step_account const& step
         if (e.source < levels_.size()) apply(e);
 }
 
-CUOTA_INLINE auto idle_watch::extents() const -> std::vector<extent> {
+CUOTA_INLINE auto idle_tracker::extents() const -> std::vector<extent> {
     std::vector<extent> some;
     for (auto const& [clock, who] : followers_)
         for (std::size_t const i : who) some.push_back(seen_[i]);
     return some;
 }
 
-CUOTA_INLINE void idle_watch::apply(memory_event const& e) {
-    pool_level& level = levels_[e.source];
+CUOTA_INLINE void idle_tracker::apply(memory_event const& e) {
+    pool_usage& level = levels_[e.source];
     level.apply(e);
     extent& s = seen_[e.source];
     s.most_live = std::max(s.most_live, level.live);
@@ -149,9 +150,9 @@ CUOTA_INLINE void idle_watch::apply(memory_event const& e) {
 
 CUOTA_INLINE void find_idle(recording const& r, step_account const& steps, diagnosis_options const& o,
                             std::vector<finding>& to) {
-    for (idle_watch::extent const& seen : idle_watch{r, steps, o.idle_steps}.extents()) {
+    for (idle_tracker::extent const& seen : idle_tracker{r, steps, o.idle_steps}.extents()) {
         event_source const& source = r.sources[seen.source];
-        std::size_t const reserved = r.at_end.pools[*source.pool].stats.reserved;
+        std::size_t const reserved = r.final_snapshot.pools[*source.pool].stats.reserved;
         std::int64_t const used = std::max<std::int64_t>(seen.most_live, 0);
         if (seen.least_reserved <= used) continue;
         auto const idle = static_cast<std::size_t>(seen.least_reserved - used);
@@ -163,7 +164,7 @@ CUOTA_INLINE void find_idle(recording const& r, step_account const& steps, diagn
                  " in use): trim it or set a release_threshold";
         f.bytes = idle;
         f.whose = source.name;
-        f.of = reserved;
+        f.reference_bytes = reserved;
         f.steps = o.idle_steps;
         to.push_back(std::move(f));
     }
@@ -196,7 +197,7 @@ CUOTA_INLINE std::string words_for(refused_requests const& seen, std::string con
 }
 
 CUOTA_INLINE void find_refusals(recording const& r, std::vector<finding>& to) {
-    std::vector<pool_level> levels = first_levels(r);
+    std::vector<pool_usage> levels = first_usage(r);
     std::vector<std::vector<std::size_t>> above(levels.size());  // ancestors of each pool, up to the root
     std::vector<std::size_t> free_below(levels.size());
     for (std::size_t i = 0; i != levels.size(); ++i)
@@ -227,7 +228,7 @@ CUOTA_INLINE void find_refusals(recording const& r, std::vector<finding>& to) {
         f.whose = s.name;
         f.name = site.name;
         f.where = site.where;
-        f.of = seen.most_asked;
+        f.reference_bytes = seen.most_asked;
         f.count = seen.count;
         to.push_back(std::move(f));
     }

@@ -29,7 +29,7 @@ namespace cuota::inline v0 {
 /// Units of lifetimes.
 enum class lifetimes_by {
     event,  ///< one per event of the recording, of any kind
-    /// Nanoseconds since recording::began; an event with the time of its predecessor gets 1 more than that.
+    /// Nanoseconds since recording::start_time; an event with the time of its predecessor gets 1 more than that.
     time,
 };
 
@@ -56,7 +56,7 @@ struct recorded_lifetime {
 /// recording's peak.
 class lifetime_finder {
 public:
-    lifetime_finder(recording const& r, lifetimes_csv_options const& options, place where)
+    lifetime_finder(recording const& r, lifetimes_csv_options const& options, source_location where)
         : all_{r}, options_{options}, where_{where} {}
 
     [[nodiscard]] std::vector<recorded_lifetime> run();
@@ -76,7 +76,7 @@ private:
 
     recording const& all_;
     lifetimes_csv_options const& options_;
-    place where_;
+    source_location where_;
     std::vector<recorded_lifetime> found_;
     std::map<std::pair<std::uint16_t, std::uint64_t>, std::size_t> open_;  // indices in found_
     std::optional<std::uint64_t> begun_{};                                 // beginning of the open step
@@ -100,11 +100,11 @@ private:
 /// that lived in it, cut to the step, which begins at 0. Lines are sorted by `lower`; ids count from 0. Device and host memory do not share
 /// a slab: choose one source if there are both. Without blocks, only the header is written.
 ///
-/// Throws: misuse for a source or step that the recording does not have, or for a step without a source, before anything is written;
+/// Throws: usage_error for a source or step that the recording does not have, or for a step without a source, before anything is written;
 /// data_error if the stream fails; std::bad_alloc. Cost: O(n log n) in the events.
 /// Threads: any, one per stream. Example: examples/look.cpp
 void write_lifetimes_csv(std::ostream& to, recording const& r, lifetimes_csv_options const& options = {},
-                         place where = place::here());
+                         source_location where = source_location::current());
 
 }  // namespace cuota::inline v0
 
@@ -119,7 +119,7 @@ CUOTA_INLINE std::vector<recorded_lifetime> lifetime_finder::run() {
         now = options_.by == lifetimes_by::event ? now + 1 : std::max(e.at, now + 1);
         if (!options_.source || e.source == *options_.source) apply(e, now);
     }
-    for (block_life const& b : replay(all_).blocks)
+    for (block_lifetime const& b : lifetimes_of(all_).blocks)
         if (!b.from && !b.until && (!options_.source || b.source == *options_.source))
             found_.push_back({{0, still_live, b.size}, b.bytes, b.source, b.site});
     for (recorded_lifetime& l : found_) l.life.until = std::min(l.life.until, now + 1);
@@ -130,10 +130,11 @@ CUOTA_INLINE std::vector<recorded_lifetime> lifetime_finder::run() {
 
 CUOTA_INLINE void lifetime_finder::check_source() const {
     if (options_.step && !options_.source)
-        throw_misuse(where_, "lifetimes of step {}: the source is not set; name the pool", {*options_.step});
+        throw_usage_error(where_, "lifetimes of step {}: the source is not set; name the pool",
+                          {*options_.step});
     if (options_.source && *options_.source >= all_.sources.size())
-        throw_misuse(where_, "source index {} is out of range: the recording has {} sources",
-                     {*options_.source, all_.sources.size()});
+        throw_usage_error(where_, "source index {} is out of range: the recording has {} sources",
+                          {*options_.source, all_.sources.size()});
 }
 
 CUOTA_INLINE void lifetime_finder::apply(memory_event const& e, std::uint64_t now) {
@@ -154,7 +155,7 @@ CUOTA_INLINE void lifetime_finder::apply(memory_event const& e, std::uint64_t no
 
 CUOTA_INLINE void lifetime_finder::end(memory_event const& e, std::uint64_t now) {
     auto const open = open_.find({e.source, e.address});
-    if (open == open_.end()) {  // as in replay, described by its free event
+    if (open == open_.end()) {  // as in lifetimes_of, described by its free event
         found_.push_back({{0, now, e.size}, e.bytes, e.source, e.site});
         return;
     }
@@ -164,8 +165,8 @@ CUOTA_INLINE void lifetime_finder::end(memory_event const& e, std::uint64_t now)
 
 CUOTA_INLINE auto lifetime_finder::chosen_step() const -> span {
     if (*options_.step >= steps_.size())
-        throw_misuse(where_, "step index {} of {} is out of range: the recording has {} complete steps",
-                     {*options_.step, all_.sources[*options_.source].name, steps_.size()});
+        throw_usage_error(where_, "step index {} of {} is out of range: the recording has {} complete steps",
+                          {*options_.step, all_.sources[*options_.source].name, steps_.size()});
     return steps_[*options_.step];
 }
 
@@ -200,7 +201,7 @@ CUOTA_INLINE std::string csv_line(recording const& r, recorded_lifetime const& l
     if (!with_facts) return line + '\n';
     event_site const site = l.site < r.sites.size() ? r.sites[l.site] : event_site{};
     return line + ',' + std::to_string(l.bytes) + ',' + csv_field(r.sources[l.source].name) + ',' +
-           csv_field(site.name.text()) + ',' + csv_field(place_text(site.where)) + '\n';
+           csv_field(site.name.text()) + ',' + csv_field(source_location_text(site.where)) + '\n';
 }
 
 }  // namespace cuota::inline v0::detail
@@ -208,9 +209,9 @@ CUOTA_INLINE std::string csv_line(recording const& r, recorded_lifetime const& l
 namespace cuota::inline v0 {
 
 CUOTA_INLINE void write_lifetimes_csv(std::ostream& to, recording const& r,
-                                      lifetimes_csv_options const& options, place where) {
+                                      lifetimes_csv_options const& options, source_location where) {
     std::string csv =
-        options.with_facts ? "id,lower,upper,size,bytes,source,tag,place\n" : "id,lower,upper,size\n";
+        options.with_facts ? "id,lower,upper,size,bytes,source,tag,location\n" : "id,lower,upper,size\n";
     std::size_t id = 0;
     for (detail::recorded_lifetime const& l : detail::lifetime_finder{r, options, where}.run())
         csv += detail::csv_line(r, l, id++, options.with_facts);

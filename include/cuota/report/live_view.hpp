@@ -37,7 +37,7 @@ struct live_view_options {
     summary_options summary{};  ///< options of each summary
     /// Without a terminal: whether summaries are written as text, one after the other.
     bool plain = false;
-    std::size_t looks = 60;                                        ///< recent values per curve; 0: no curves
+    std::size_t history = 60;                                      ///< recent values per curve; 0: no curves
     std::chrono::milliseconds interval = std::chrono::seconds{1};  ///< interval of a view with a thread
 };
 
@@ -72,7 +72,7 @@ private:
 /// `plain` is set.
 ///
 /// Threads: any; one draws at a time. The callback runs outside all locks; its exceptions go to the error sink, and it is called again.
-/// Throws: misuse for an empty callback or an interval <= 0; std::system_error if no thread can be started.
+/// Throws: usage_error for an empty callback or an interval <= 0; std::system_error if no thread can be started.
 /// Cost:   a snapshot and a summary per drawing; nothing without a terminal.
 /// Example: examples/look.cpp
 class live_view {
@@ -83,16 +83,20 @@ public:
     explicit live_view(std::FILE* to, live_view_options how = {})
         : to_{to}, is_terminal_{to != nullptr && ::isatty(::fileno(to)) == 1}, how_{how} {}
     /// Also starts a thread that draws at once and then every interval, unless nothing would be written.
-    live_view(std::FILE* to, snapshots take, live_view_options how = {}, place where = place::here());
+    live_view(std::FILE* to, snapshots take, live_view_options how = {},
+              source_location where = source_location::current());
     live_view(live_view const&) = delete;  // its thread uses its address
     live_view& operator=(live_view const&) = delete;
     /// Waits for a running callback.
     ~live_view();
 
     /// Returns true if nothing is ever written.
-    [[nodiscard]] bool is_quiet() const noexcept { return !is_terminal_ && (to_ == nullptr || !how_.plain); }
+    [[nodiscard]] bool is_disabled() const noexcept {
+        return !is_terminal_ && (to_ == nullptr || !how_.plain);
+    }
 
-    /// Replaces the last summary; waits while another thread draws. Ignores write errors. Throws: misuse in a forked child; std::bad_alloc.
+    /// Replaces the last summary; waits while another thread draws. Ignores write errors. Throws: usage_error in a forked child;
+    /// std::bad_alloc.
     void draw(memory_snapshot const& all);
 
 private:
@@ -114,7 +118,8 @@ private:
     bool is_drawn_ = false;
     std::vector<root> roots_;
     detail::object_lock guard_;  // guards is_over_
-    sole<std::condition_variable> over_ = sole<std::condition_variable>::make();
+    detail::light_unique_ptr<std::condition_variable> over_ =
+        detail::light_unique_ptr<std::condition_variable>::make();
     bool is_over_ = false;
     std::thread thread_;  // last, because it uses all members above
 };
@@ -147,12 +152,12 @@ CUOTA_INLINE std::string curve::text(std::size_t whole, bool utf8) const {
 CUOTA_INLINE std::string line_cut(std::string_view line, std::size_t columns) {
     std::string result;
     for (std::size_t at = 0, used = 0; at != line.size();) {
-        bool const is_colour = line[at] == '\x1b';
-        std::size_t const end = is_colour ? std::min(line.find('m', at), line.size() - 1) + 1
-                                          : at + std::max<std::size_t>(utf8_length(line, at), 1);
+        bool const is_color = line[at] == '\x1b';
+        std::size_t const end = is_color ? std::min(line.find('m', at), line.size() - 1) + 1
+                                         : at + std::max<std::size_t>(utf8_length(line, at), 1);
         std::string_view const next = line.substr(at, end - at);
-        if (!is_colour) used += columns_of(next);
-        if (is_colour || used <= columns) result += next;
+        if (!is_color) used += columns_of(next);
+        if (is_color || used <= columns) result += next;
         at = end;
     }
     return result;
@@ -178,11 +183,12 @@ CUOTA_INLINE std::string frame(std::string_view text, std::size_t rows, std::siz
 
 namespace cuota::inline v0 {
 
-CUOTA_INLINE live_view::live_view(std::FILE* to, snapshots take, live_view_options how, place where)
+CUOTA_INLINE live_view::live_view(std::FILE* to, snapshots take, live_view_options how, source_location where)
     : live_view{to, how} {
-    if (!take) detail::throw_misuse(where, "live_view: the callback that takes snapshots is empty");
-    if (how.interval.count() <= 0) detail::throw_misuse(where, "live_view: the interval must be positive");
-    if (!is_quiet()) thread_ = std::thread{[this, ask = std::move(take)] { run(ask); }};
+    if (!take) detail::throw_usage_error(where, "live_view: the callback that takes snapshots is empty");
+    if (how.interval.count() <= 0)
+        detail::throw_usage_error(where, "live_view: the interval must be positive");
+    if (!is_disabled()) thread_ = std::thread{[this, ask = std::move(take)] { run(ask); }};
 }
 
 CUOTA_INLINE live_view::~live_view() {
@@ -202,7 +208,7 @@ CUOTA_INLINE live_view::~live_view() {
 }
 
 CUOTA_INLINE void live_view::draw(memory_snapshot const& all) {
-    if (is_quiet()) return;
+    if (is_disabled()) return;
     std::string text = summary(all, how_.summary);
     detail::region_lock const lock{drawing_};
     if (!is_terminal_) return write(text + "\n\n");
@@ -230,13 +236,13 @@ CUOTA_INLINE void live_view::run(snapshots const& ask) {
 CUOTA_INLINE std::string live_view::curves(memory_snapshot const& all) {
     std::string text;
     std::size_t seen = 0;
-    for (std::size_t i = 0; i != all.budgets.size() && how_.looks != 0; ++i) {
+    for (std::size_t i = 0; i != all.budgets.size() && how_.history != 0; ++i) {
         if (detail::screen::parent_of(all, i)) continue;
-        budget_facts const& b = all.budgets[i].facts;
+        budget_info const& b = all.budgets[i].facts;
         if (seen == roots_.size()) roots_.push_back({b.name});
         root& r = roots_[seen++];
         if (r.name != b.name) r = {b.name};  // another budget tree took its position
-        r.held.add(b.held, how_.looks);
+        r.held.add(b.held, how_.history);
         text += '\n' + detail::screen::left(detail::screen::fitted(b.name, 29), 30) + '[' +
                 r.held.text(b.limit, how_.summary.utf8) + ']';
     }

@@ -17,27 +17,27 @@ namespace cuota::inline v0 {
 
 /// Kinds of events. A block is what the program allocates; a segment is what its pool allocates from the device.
 enum class event_kind {
-    allocated,         ///< a block became live
-    free_requested,    ///< a block was freed; work enqueued before may still use it
-    free_completed,    ///< the pool observed that no work uses the freed block any more
-    segment_taken,     ///< a pool allocated pages or a segment
-    segment_returned,  ///< a pool released pages or a segment; pages may be a part of one segment_taken
-    refused,           ///< a budget, or the device, refused a request
-    reclaimed,         ///< a cache released unused memory because a budget was short
-    step_begun,        ///< a pool began a step
-    step_ended,        ///< a pool ended a step
-    noted,             ///< the program recorded a note (recorder::note)
+    allocated,          ///< a block became live
+    free_requested,     ///< a block was freed; work enqueued before may still use it
+    free_completed,     ///< the pool observed that no work uses the freed block any more
+    segment_allocated,  ///< a pool allocated pages or a segment
+    segment_freed,      ///< a pool released pages or a segment; pages may be a part of one segment_allocated
+    refused,            ///< a budget, or the device, refused a request
+    reclaimed,          ///< a cache released unused memory because a budget was short
+    step_begun,         ///< a pool began a step
+    step_ended,         ///< a pool ended a step
+    marker,             ///< the program recorded a note (recorder::mark)
 };
 
 /// One event. Numbers that its kind does not use are 0.
 struct memory_event {
     static constexpr std::uint64_t no_stream = ~std::uint64_t{0};  ///< the value of `stream` without a stream
 
-    event_kind kind = event_kind::noted;  ///< kind of event
-    std::uint16_t source = 0;             ///< index of the source in recording::sources
-    std::uint32_t site = 0;               ///< index of the tag and call site in recording::sites
-    std::uint64_t at = 0;                 ///< nanoseconds since recording::began
-    std::uint64_t address = 0;            ///< blocks and segments: their first byte
+    event_kind kind = event_kind::marker;  ///< kind of event
+    std::uint16_t source = 0;              ///< index of the source in recording::sources
+    std::uint32_t site = 0;                ///< index of the tag and call site in recording::sites
+    std::uint64_t at = 0;                  ///< nanoseconds since recording::start_time
+    std::uint64_t address = 0;             ///< blocks and segments: their first byte
     /// Bytes. Blocks: requested. Other events: taken, returned, refused or reclaimed.
     std::size_t bytes = 0;
     /// Bytes. Blocks: rounded up. Refusals: held by the budget. Reclaims: requested from the cache.
@@ -49,10 +49,10 @@ struct memory_event {
     friend bool operator==(memory_event const&, memory_event const&) noexcept = default;
 };
 
-/// A tag and a call site, stored once. For `noted`, the tag is the text; for `reclaimed`, the name of the cache.
+/// A tag and a call site, stored once. For `marker`, the tag is the text; for `reclaimed`, the name of the cache.
 struct event_site {
-    tag name{};     ///< empty: unknown
-    place where{};  ///< empty: unknown
+    tag name{};               ///< empty: unknown
+    source_location where{};  ///< empty: unknown
 };
 
 /// Kinds of event sources.

@@ -27,7 +27,7 @@ struct memory_viz_plan {
     std::size_t devices = 0;  ///< highest device + 1
     /// Indexed by device: segments are written as pages (segment_map, segment_unmap).
     std::vector<bool> has_pages{};
-    lives all{};
+    memory_lifetimes all{};
 
     [[nodiscard]] bool shows(std::uint16_t source, std::size_t device) const;
 };
@@ -55,7 +55,7 @@ struct memory_viz_block {
 };
 
 /// Returns a source's pool in the final snapshot; null without one, or without the segments of its live blocks.
-[[nodiscard]] pool_facts const* memory_viz_pool(recording const& r, std::size_t source);
+[[nodiscard]] pool_info const* memory_viz_pool(recording const& r, std::size_t source);
 
 /// Makes the entries of one device in event order. A freed block ends at once (free_requested and free_completed adjacent), because its
 /// pool may reuse the address before it observes the completion. If the free of a block was missed (the recorder was paused), the block
@@ -69,7 +69,7 @@ public:
 
     void run() {
         if (std::ranges::find(plan_.device_of, device_) == plan_.device_of.end()) return;
-        for (segment_life const& s : plan_.all.segments)
+        for (segment_lifetime const& s : plan_.all.segments)
             if (!s.from && plan_.shows(s.source, device_)) runs_[{s.source, s.address}] = s.bytes;
         for (memory_event const& e : all_.events) {
             last_ = std::max(last_, e.at);
@@ -92,11 +92,11 @@ private:
         switch (e.kind) {
             case event_kind::allocated: return begin(e);
             case event_kind::free_requested: return end(e);
-            case event_kind::segment_taken:
+            case event_kind::segment_allocated:
                 give_back(e.source, e.site, e.address, e.address + e.bytes, e.at);
                 runs_[{e.source, e.address}] = e.bytes;
                 return put(taken(), e);
-            case event_kind::segment_returned:
+            case event_kind::segment_freed:
                 return give_back(e.source, e.site, e.address, e.address + e.bytes, e.at);
             case event_kind::refused: return refuse(e);
             default: return;
@@ -179,7 +179,7 @@ private:
         on_entry_(memory_viz_entry{"oom", e.source, e.site, e.at, 0, e.bytes, e.stream, free});
     }
     [[nodiscard]] std::size_t driver_free() const {
-        for (device_facts const& d : all_.at_end.devices)
+        for (device_info const& d : all_.final_snapshot.devices)
             if (d.ordinal == static_cast<int>(device_)) return d.free;
         return 0;
     }
@@ -188,8 +188,8 @@ private:
         std::vector<key> live;
         for (std::size_t i = 0; i != all_.sources.size(); ++i)
             if (auto const* const pool = memory_viz_pool(all_, i))
-                for (segment_facts const& s : pool->segments)
-                    for (block_facts const& b : s.blocks)
+                for (segment_info const& s : pool->segments)
+                    for (block_info const& b : s.blocks)
                         if (b.use == block_use::live)
                             live.emplace_back(static_cast<std::uint16_t>(i), b.address);
         std::ranges::sort(live);
@@ -201,9 +201,9 @@ private:
             if (auto const* const pool = memory_viz_pool(all_, where.first))
                 keep_only(*pool, where, where.second + bytes);
     }
-    void keep_only(pool_facts const& pool, key where, std::uint64_t stop) {
+    void keep_only(pool_info const& pool, key where, std::uint64_t stop) {
         std::uint64_t known = where.second;
-        for (segment_facts const& s : pool.segments) {
+        for (segment_info const& s : pool.segments) {
             if (s.address + s.size <= known || s.address >= stop) continue;
             if (known < s.address) give_back(where.first, 0, known, s.address, last_);
             known = s.address + s.size;
@@ -239,10 +239,10 @@ CUOTA_INLINE bool memory_viz_plan::shows(std::uint16_t source, std::size_t devic
     return source < device_of.size() && device_of[source] == device;
 }
 
-CUOTA_INLINE pool_facts const* memory_viz_pool(recording const& r, std::size_t source) {
+CUOTA_INLINE pool_info const* memory_viz_pool(recording const& r, std::size_t source) {
     auto const& index = r.sources[source].pool;
-    if (!index || *index >= r.at_end.pools.size()) return nullptr;
-    pool_facts const& pool = r.at_end.pools[*index];
+    if (!index || *index >= r.final_snapshot.pools.size()) return nullptr;
+    pool_info const& pool = r.final_snapshot.pools[*index];
     return pool.segments.empty() && pool.stats.live_blocks != 0 ? nullptr : &pool;
 }
 

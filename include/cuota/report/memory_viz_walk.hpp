@@ -42,11 +42,12 @@ private:
 
 /// Writes all that the viewer reads, in the same order for all encoders.
 template <class Encoder>
-class memory_viz_walk {
+class memory_viz_writer {
 public:
-    memory_viz_walk(recording const& r, memory_viz_plan const& plan, Encoder& to)
+    memory_viz_writer(recording const& r, memory_viz_plan const& plan, Encoder& to)
         : all_{r}, plan_{plan}, to_{to} {
-        auto const began = std::chrono::duration_cast<std::chrono::microseconds>(r.began.time_since_epoch());
+        auto const began =
+            std::chrono::duration_cast<std::chrono::microseconds>(r.start_time.time_since_epoch());
         if (began.count() > 0) began_us_ = static_cast<std::uint64_t>(began.count());
     }
 
@@ -61,7 +62,7 @@ public:
         to_.begin_list();
         for (std::size_t i = 0; i != all_.sources.size(); ++i)
             if (auto const* const pool = plan_.device_of[i] ? memory_viz_pool(all_, i) : nullptr)
-                for (segment_facts const& s : pool->segments) segment(i, s);
+                for (segment_info const& s : pool->segments) segment(i, s);
         for (memory_viz_block const& b : pieces_) segment(b);
         to_.end_list();
         to_.end_object();
@@ -82,7 +83,7 @@ private:
         return stream == memory_event::no_stream ? 0 : stream;
     }
 
-    void frames(tag name, place where) {
+    void frames(tag name, source_location where) {
         to_.key("frames");
         to_.begin_list();
         if (!name.is_empty() || *where.file != '\0') {
@@ -148,7 +149,7 @@ private:
         frames({}, {});
     }
     void block(std::uint64_t address, std::size_t size, std::size_t requested, char const* state, tag name,
-               place where) {
+               source_location where) {
         to_.begin_object();
         add("address", address);
         add("size", std::uint64_t{size});
@@ -162,9 +163,9 @@ private:
         if (from < until) block(from, until - from, 0, "inactive", {}, {});
     }
 
-    void segment(std::size_t source, segment_facts const& s) {
+    void segment(std::size_t source, segment_info const& s) {
         totals sums;
-        for (block_facts const& b : s.blocks) {
+        for (block_info const& b : s.blocks) {
             if (b.use == block_use::live || b.use == block_use::pending) sums.active += b.size;
             if (b.use != block_use::live) continue;
             sums.allocated += b.size;
@@ -175,7 +176,7 @@ private:
         to_.key("blocks");
         to_.begin_list();
         std::uint64_t end = s.address;
-        for (block_facts const& b : s.blocks) {
+        for (block_info const& b : s.blocks) {
             gap(end, b.address);
             bool const is_live = b.use == block_use::live;
             char const* const state = is_live                       ? "active_allocated"
@@ -223,7 +224,7 @@ CUOTA_INLINE memory_viz_planner::memory_viz_planner(recording const& r,
 
 CUOTA_INLINE memory_viz_plan memory_viz_planner::plan() {
     memory_viz_plan p{
-        std::vector<std::optional<std::size_t>>(all_.sources.size()), pages(), 1, {}, replay(all_)};
+        std::vector<std::optional<std::size_t>>(all_.sources.size()), pages(), 1, {}, lifetimes_of(all_)};
     for (std::size_t i = 0; i != all_.sources.size(); ++i) {
         if (!is_chosen_[i]) continue;
         p.device_of[i] = device_of(i);
@@ -258,11 +259,11 @@ CUOTA_INLINE std::vector<bool> memory_viz_planner::pages() const {
     std::vector<bool> found(all_.sources.size());
     for (std::size_t i = 0; i != found.size(); ++i)
         if (auto const* const pool = memory_viz_pool(all_, i))
-            found[i] = std::ranges::any_of(pool->segments, &segment_facts::is_paged);
+            found[i] = std::ranges::any_of(pool->segments, &segment_info::is_paged);
     std::map<std::pair<std::uint16_t, std::uint64_t>, std::uint64_t> taken;
     for (memory_event const& e : all_.events) {
-        if (e.kind == event_kind::segment_taken) taken[{e.source, e.address}] = e.bytes;
-        if (e.kind != event_kind::segment_returned) continue;
+        if (e.kind == event_kind::segment_allocated) taken[{e.source, e.address}] = e.bytes;
+        if (e.kind != event_kind::segment_freed) continue;
         auto at = taken.lower_bound({e.source, e.address + e.bytes});
         if (at == taken.begin() || (--at)->first.first != e.source) continue;
         bool const is_same = at->first.second == e.address && at->second == e.bytes;

@@ -108,29 +108,30 @@ private:
 };
 
 /// A range that may end on any thread and in any order, such as the lifetime of an allocation.
-/// Example: nvtx_life life{tag{"batch"}, bytes};  // until destroyed or moved from
+/// Example: nvtx_unique_range life{tag{"batch"}, bytes};  // until destroyed or moved from
 /// Move-only. Threads: as any value. Throws: nothing. Cost: a load and a branch without a tool.
-class nvtx_life {
+class nvtx_unique_range {
 public:
-    nvtx_life() noexcept = default;  ///< no range
+    nvtx_unique_range() noexcept = default;  ///< no range
     /// Begins the range, with `bytes` as payload.
-    explicit nvtx_life(tag name, std::size_t bytes = 0) noexcept {
+    explicit nvtx_unique_range(tag name, std::size_t bytes = 0) noexcept {
         if (!is_nvtx_traced()) return;
         nvtxEventAttributes_t const a = detail::nvtx_attributes(name, bytes);
         id_ = nvtxDomainRangeStartEx(detail::nvtx_domain(), &a);
         is_live_ = true;
     }
     /// Moves the range; `other` has none afterwards.
-    nvtx_life(nvtx_life&& other) noexcept : id_{other.id_}, is_live_{std::exchange(other.is_live_, false)} {}
+    nvtx_unique_range(nvtx_unique_range&& other) noexcept
+        : id_{other.id_}, is_live_{std::exchange(other.is_live_, false)} {}
     /// Ends its own range, then moves as above.
-    nvtx_life& operator=(nvtx_life&& other) noexcept {
+    nvtx_unique_range& operator=(nvtx_unique_range&& other) noexcept {
         if (this == &other) return *this;
         end();
         id_ = other.id_;
         is_live_ = std::exchange(other.is_live_, false);
         return *this;
     }
-    ~nvtx_life() { end(); }
+    ~nvtx_unique_range() { end(); }
 
     /// Ends the range, if not ended yet.
     void end() noexcept {
@@ -158,9 +159,9 @@ inline void nvtx_mark(refusal const& r) noexcept {
     std::string text;
     try {
         text = r.request.name.is_empty() ? "refused" : std::string{"refused "} + r.request.name.text();
-        if (budget_facts const* const by = r.refuser()) text += " of " + by->name;
+        if (budget_info const* const by = r.refusing_budget()) text += " of " + by->name;
     } catch (std::exception const&) { text.clear(); }
-    nvtxEventAttributes_t a = detail::nvtx_attributes(text.empty() ? "refused" : text.c_str(), r.asked);
+    nvtxEventAttributes_t a = detail::nvtx_attributes(text.empty() ? "refused" : text.c_str(), r.requested);
     a.colorType = NVTX_COLOR_ARGB;
     a.color = 0xFFD62728;
     nvtxDomainMarkEx(detail::nvtx_domain(), &a);
@@ -168,7 +169,7 @@ inline void nvtx_mark(refusal const& r) noexcept {
 
 /// Marks a caught refusal.
 /// Throws: nothing. Example: catch (out_of_memory const& e) { nvtx_mark(e); }
-inline void nvtx_mark(out_of_memory const& e) noexcept { nvtx_mark(e.facts()); }
+inline void nvtx_mark(out_of_memory const& e) noexcept { nvtx_mark(e.info()); }
 
 /// A counter of bytes, such as those held by a budget, sampled by the program and drawn as a curve by tools.
 ///

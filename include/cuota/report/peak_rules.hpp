@@ -29,21 +29,21 @@ namespace cuota::inline v0::detail::diagnosis {
 struct recorded_peak {
     std::size_t size = 0;             ///< bytes, rounded up
     std::size_t bytes = 0;            ///< bytes, as requested
-    std::vector<std::size_t> blocks;  ///< indices in lives::blocks
+    std::vector<std::size_t> blocks;  ///< indices in memory_lifetimes::blocks
 };
 
 /// An allocation or a free.
 struct block_change {
     std::uint64_t at = 0;  ///< 0: before the recording; else nanoseconds + 1
     bool is_taken = false;
-    std::size_t block = 0;  ///< index in lives::blocks
+    std::size_t block = 0;  ///< index in memory_lifetimes::blocks
 };
 
 /// Sorts by time; at equal times, frees precede allocations.
-[[nodiscard]] std::vector<block_change> changes_of(recording const& r, lives const& all);
+[[nodiscard]] std::vector<block_change> changes_of(recording const& r, memory_lifetimes const& all);
 
 /// Returns the peaks by source.
-[[nodiscard]] std::vector<recorded_peak> peaks_of(recording const& r, lives const& all);
+[[nodiscard]] std::vector<recorded_peak> peaks_of(recording const& r, memory_lifetimes const& all);
 
 /// The part of a peak that one tag has.
 struct peak_share_of_tag {
@@ -52,12 +52,12 @@ struct peak_share_of_tag {
     std::size_t blocks = 0;
     bool is_one_place = true;
 
-    void add(block_life const& b, place where);
+    void add(block_lifetime const& b, source_location where);
 };
 
 /// Reports the largest tag of a source's peak if it has `peak_share` of it and `peak_bytes`, and if another tag has a part.
-void find_peak(recording const& r, lives const& all, std::uint16_t source, recorded_peak const& peak,
-               diagnosis_options const& o, std::vector<finding>& to);
+void find_peak(recording const& r, memory_lifetimes const& all, std::uint16_t source,
+               recorded_peak const& peak, diagnosis_options const& o, std::vector<finding>& to);
 
 /// Applies the rules to each source. For pinned memory, only to resources; pinned pools are checked in the snapshot.
 void find_in_peaks(recording const& r, diagnosis_options const& o, std::vector<finding>& to);
@@ -68,10 +68,10 @@ void find_in_peaks(recording const& r, diagnosis_options const& o, std::vector<f
 
 namespace cuota::inline v0::detail::diagnosis {
 
-CUOTA_INLINE std::vector<block_change> changes_of(recording const& r, lives const& all) {
+CUOTA_INLINE std::vector<block_change> changes_of(recording const& r, memory_lifetimes const& all) {
     std::vector<block_change> changes;
     for (std::size_t i = 0; i != all.blocks.size(); ++i) {
-        block_life const& b = all.blocks[i];
+        block_lifetime const& b = all.blocks[i];
         if (b.source >= r.sources.size()) continue;
         if (b.from && b.until && *b.until <= *b.from) continue;  // freed within the same clock tick
         changes.push_back({b.from ? *b.from + 1 : 0, true, i});
@@ -83,14 +83,14 @@ CUOTA_INLINE std::vector<block_change> changes_of(recording const& r, lives cons
     return changes;
 }
 
-CUOTA_INLINE std::vector<recorded_peak> peaks_of(recording const& r, lives const& all) {
+CUOTA_INLINE std::vector<recorded_peak> peaks_of(recording const& r, memory_lifetimes const& all) {
     std::vector<block_change> const changes = changes_of(r, all);
     std::vector<std::size_t> now(r.sources.size());
     std::vector<std::size_t> peak_after(r.sources.size());  // in number of changes
     std::vector<recorded_peak> peaks(r.sources.size());
     std::vector<std::size_t> ends(all.blocks.size(), changes.size());
     for (std::size_t i = 0; i != changes.size(); ++i) {
-        block_life const& b = all.blocks[changes[i].block];
+        block_lifetime const& b = all.blocks[changes[i].block];
         std::size_t& level = now[b.source];
         level = changes[i].is_taken ? saturating_add(level, b.size) : beyond(level, b.size);
         if (!changes[i].is_taken) ends[changes[i].block] = i;
@@ -99,7 +99,7 @@ CUOTA_INLINE std::vector<recorded_peak> peaks_of(recording const& r, lives const
         peak_after[b.source] = i + 1;
     }
     for (std::size_t i = 0; i != changes.size(); ++i) {
-        block_life const& b = all.blocks[changes[i].block];
+        block_lifetime const& b = all.blocks[changes[i].block];
         std::size_t const after = peak_after[b.source];
         if (!changes[i].is_taken || i >= after || ends[changes[i].block] < after) continue;
         peaks[b.source].bytes = saturating_add(peaks[b.source].bytes, b.bytes);
@@ -108,17 +108,17 @@ CUOTA_INLINE std::vector<recorded_peak> peaks_of(recording const& r, lives const
     return peaks;
 }
 
-CUOTA_INLINE void peak_share_of_tag::add(block_life const& b, place where) {
+CUOTA_INLINE void peak_share_of_tag::add(block_lifetime const& b, source_location where) {
     size = saturating_add(size, b.size);
     ++blocks;
     is_one_place &= std::string_view{first.where.file} == where.file && first.where.line == where.line;
 }
 
-CUOTA_INLINE void find_peak(recording const& r, lives const& all, std::uint16_t source,
+CUOTA_INLINE void find_peak(recording const& r, memory_lifetimes const& all, std::uint16_t source,
                             recorded_peak const& peak, diagnosis_options const& o, std::vector<finding>& to) {
     std::map<std::string_view, peak_share_of_tag> by_tag;
     for (std::size_t const i : peak.blocks) {
-        block_life const& b = all.blocks[i];
+        block_lifetime const& b = all.blocks[i];
         event_site const site = b.site < r.sites.size() ? r.sites[b.site] : event_site{};
         by_tag.try_emplace(site.name.text(), peak_share_of_tag{site}).first->second.add(b, site.where);
     }
@@ -128,7 +128,7 @@ CUOTA_INLINE void find_peak(recording const& r, lives const& all, std::uint16_t 
     peak_share_of_tag const& s = most->second;
     if (s.first.name.is_empty() || s.size < o.peak_bytes || !is_share(s.size, o.peak_share, peak.size))
         return;
-    place const where = s.is_one_place ? s.first.where : place{};
+    source_location const where = s.is_one_place ? s.first.where : source_location{};
     finding f{finding_kind::peak, severity::note};
     f.text = words_for(r.sources[source]) + ": at its peak of " + bytes_text(peak.size) + ", " +
              percent_text(s.size, peak.size) + " was " + words_for(s.first.name, where) + ": " +
@@ -137,13 +137,13 @@ CUOTA_INLINE void find_peak(recording const& r, lives const& all, std::uint16_t 
     f.whose = r.sources[source].name;
     f.name = s.first.name;
     f.where = where;
-    f.of = peak.size;
+    f.reference_bytes = peak.size;
     f.count = s.blocks;
     to.push_back(std::move(f));
 }
 
 CUOTA_INLINE void find_in_peaks(recording const& r, diagnosis_options const& o, std::vector<finding>& to) {
-    lives const all = replay(r);
+    memory_lifetimes const all = lifetimes_of(r);
     std::vector<recorded_peak> const peaks = peaks_of(r, all);
     for (std::size_t i = 0; i != peaks.size(); ++i) {
         event_source const& source = r.sources[i];

@@ -26,19 +26,19 @@ public:
     heap_view(block_heap& heap, tag_peaks const* peaks) : heap_{heap}, peaks_{peaks} {}
 
     /// Returns the tags by descending bytes. Throws: std::bad_alloc.
-    [[nodiscard]] std::vector<tag_facts> tags() const;
+    [[nodiscard]] std::vector<tag_info> tags() const;
 
     /// Returns the segments by address. Throws: std::bad_alloc.
-    [[nodiscard]] std::vector<segment_facts> segments() const;
+    [[nodiscard]] std::vector<segment_info> segments() const;
 
 private:
     // Adds runs of contiguous mapped pages, without those being mapped.
-    void add_range(std::vector<segment_facts>& all) const;
-    void add_segments(std::vector<segment_facts>& all) const;
+    void add_range(std::vector<segment_info>& all) const;
+    void add_segments(std::vector<segment_info>& all) const;
     // Sums up the sizes of a segment's blocks, from its first. Bytes.
     [[nodiscard]] static std::size_t size_from(block const* first) noexcept;
-    void append(segment_facts& to, block const& b) const;
-    [[nodiscard]] block_facts facts_of(block const& b) const;
+    void append(segment_info& to, block const& b) const;
+    [[nodiscard]] block_info facts_of(block const& b) const;
     [[nodiscard]] block_use use_of(block const& b) const;
     [[nodiscard]] static std::uint64_t address(block const& b) noexcept;
 
@@ -48,8 +48,8 @@ private:
 
 /// Reads a pool except its budget, and calls at_that_instant() under the pool's lock. Throws: std::bad_alloc.
 template <class AtThatInstant>
-[[nodiscard]] pool_facts view_of(pool_state const& pool, bool with_blocks, AtThatInstant at_that_instant) {
-    pool_facts facts;
+[[nodiscard]] pool_info view_of(pool_state const& pool, bool with_blocks, AtThatInstant at_that_instant) {
+    pool_info facts;
     facts.name = pool.blocks().name().is_empty() ? "pool" : pool.blocks().name().text();
     if (auto const on = pool.on()) facts.device = on->ordinal();
     facts.memory = pool.kind();
@@ -73,32 +73,32 @@ template <class AtThatInstant>
 
 namespace cuota::inline v0::detail {
 
-CUOTA_INLINE std::vector<tag_facts> heap_view::tags() const {
-    std::map<std::string_view, tag_facts> by_name;
+CUOTA_INLINE std::vector<tag_info> heap_view::tags() const {
+    std::map<std::string_view, tag_info> by_name;
     for (tag_stats const& t : stats_by_tag(heap_.blocks(), heap_.steps().now()))
         by_name[t.name.text()] = {t.name, t.live_blocks, t.requested, t.allocated, t.oldest, {}};
     if (peaks_)
         peaks_->for_each([&](tag name, std::size_t peak) {
-            tag_facts& t = by_name[name.text()];
+            tag_info& t = by_name[name.text()];
             t.name = name;
             t.peak = std::max(t.peak.value_or(0), peak);
         });
-    std::vector<tag_facts> most_first;
+    std::vector<tag_info> most_first;
     most_first.reserve(by_name.size());
     for (auto const& [name, t] : by_name) most_first.push_back(t);
-    sort_stably(most_first, std::greater<>{}, &tag_facts::allocated);
+    sort_stably(most_first, std::greater<>{}, &tag_info::allocated);
     return most_first;
 }
 
-CUOTA_INLINE std::vector<segment_facts> heap_view::segments() const {
-    std::vector<segment_facts> all;
+CUOTA_INLINE std::vector<segment_info> heap_view::segments() const {
+    std::vector<segment_info> all;
     add_range(all);
     add_segments(all);
-    std::ranges::sort(all, {}, &segment_facts::address);
+    std::ranges::sort(all, {}, &segment_info::address);
     return all;
 }
 
-CUOTA_INLINE void heap_view::add_range(std::vector<segment_facts>& all) const {
+CUOTA_INLINE void heap_view::add_range(std::vector<segment_info>& all) const {
     bool is_in_run = false;
     heap_.blocks().for_each_in_range([&](block const& b) {
         bool const has_memory = !b.is_hole() && !b.has_state(block::state::growing);
@@ -108,7 +108,7 @@ CUOTA_INLINE void heap_view::add_range(std::vector<segment_facts>& all) const {
     });
 }
 
-CUOTA_INLINE void heap_view::add_segments(std::vector<segment_facts>& all) const {
+CUOTA_INLINE void heap_view::add_segments(std::vector<segment_info>& all) const {
     std::map<std::uint64_t, block const*> first;  // of each segment, by address
     auto const note_first = [&](block const& b) {
         if (!b.before) first.emplace(address(b), &b);
@@ -116,7 +116,7 @@ CUOTA_INLINE void heap_view::add_segments(std::vector<segment_facts>& all) const
     heap_.blocks().for_each_live(note_first);
     heap_.blocks().for_each_free(note_first);
     heap_.for_each_segment([&](segment const& s) {
-        segment_facts facts{reinterpret_cast<std::uintptr_t>(s.at), 0, false, {}};
+        segment_info facts{reinterpret_cast<std::uintptr_t>(s.at), 0, false, {}};
         auto const found = first.find(facts.address);
         // A segment that is being returned to the driver has no blocks here. A new segment may have the same address.
         if (found != first.end() && size_from(found->second) == s.bytes) {
@@ -124,10 +124,10 @@ CUOTA_INLINE void heap_view::add_segments(std::vector<segment_facts>& all) const
             first.erase(found);
         }
         if (facts.blocks.empty()) {  // the whole segment is being returned
-            block_facts whole;
+            block_info whole;
             whole.address = facts.address;
             whole.size = facts.size = s.bytes;
-            whole.use = block_use::leaving;
+            whole.use = block_use::releasing;
             facts.blocks.push_back(whole);
         }
         all.push_back(std::move(facts));
@@ -140,13 +140,13 @@ CUOTA_INLINE std::size_t heap_view::size_from(block const* first) noexcept {
     return all;
 }
 
-CUOTA_INLINE void heap_view::append(segment_facts& to, block const& b) const {
+CUOTA_INLINE void heap_view::append(segment_info& to, block const& b) const {
     to.size += b.size;
     to.blocks.push_back(facts_of(b));
 }
 
-CUOTA_INLINE block_facts heap_view::facts_of(block const& b) const {
-    block_facts facts;
+CUOTA_INLINE block_info heap_view::facts_of(block const& b) const {
+    block_info facts;
     facts.address = address(b);
     facts.size = b.size;
     facts.use = use_of(b);
@@ -154,15 +154,15 @@ CUOTA_INLINE block_facts heap_view::facts_of(block const& b) const {
     facts.requested = b.requested;
     facts.name = b.note->name;
     facts.where = b.note->where;
-    facts.meant = b.note->born.meant();
-    facts.age = b.note->born.age(heap_.steps().now());
-    if (b.note->stream != block_note::no_stream) facts.stream = b.note->stream;
+    facts.lifetime = b.note->epoch.lifetime();
+    facts.age = b.note->epoch.age(heap_.steps().now());
+    if (b.note->stream != block_metadata::no_stream) facts.stream = b.note->stream;
     return facts;
 }
 
 CUOTA_INLINE block_use heap_view::use_of(block const& b) const {
     if (b.has_state(block::state::live)) return block_use::live;
-    if (!b.may_merge()) return block_use::leaving;
+    if (!b.may_merge()) return block_use::releasing;
     bool in_use = false;
     b.waits.for_each([&](wait_point point) { in_use |= !heap_.order().was_over(point); });
     return in_use ? block_use::pending : block_use::free;

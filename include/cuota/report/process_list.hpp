@@ -22,16 +22,16 @@ namespace detail {
 
 }  // namespace detail
 
-/// Lists the first `most` processes, without this one: "other programs 3.1 GiB: python3 (4711) 2.9 GiB, Xorg (812) 204.0 MiB". The total is
-/// "at least" if the driver reports no bytes for some. Otherwise "no other program uses it", or "other programs not known: why". Throws:
-/// std::bad_alloc.
-[[nodiscard]] std::string other_programs_text(nvml_answer<std::vector<nvml_process>> const& all,
-                                              std::size_t most = 4);
+/// Lists the first `max_processes` processes, without this one: "other programs 3.1 GiB: python3 (4711) 2.9 GiB, Xorg (812) 204.0 MiB". The
+/// total is "at least" if the driver reports no bytes for some. Otherwise "no other program uses it", or "other programs not known: why".
+/// Throws: std::bad_alloc.
+[[nodiscard]] std::string other_programs_text(nvml_result<std::vector<nvml_process>> const& all,
+                                              std::size_t max_processes = 4);
 
 /// Queries a device now. Throws: cuda_error if it does not exist; std::bad_alloc. Cost: an NVML query. Threads: any.
 /// Example: std::puts(cuota::other_programs_text(cuota::device::current()).c_str());
-[[nodiscard]] std::string other_programs_text(device d, nvml const& management = nvml::of_this_machine(),
-                                              std::size_t most = 4);
+[[nodiscard]] std::string other_programs_text(device d, nvml const& management = nvml::system(),
+                                              std::size_t max_processes = 4);
 
 }  // namespace cuota::inline v0
 
@@ -48,28 +48,29 @@ CUOTA_INLINE std::string process_text(nvml_process const& p) {
 
 namespace cuota::inline v0 {
 
-CUOTA_INLINE std::string other_programs_text(nvml_answer<std::vector<nvml_process>> const& all,
-                                             std::size_t most) {
-    if (!all) return "other programs unknown: " + detail::printable(all.why_not());
+CUOTA_INLINE std::string other_programs_text(nvml_result<std::vector<nvml_process>> const& all,
+                                             std::size_t max_processes) {
+    if (!all) return "other programs unknown: " + detail::printable(all.error());
     std::string list;
     std::size_t sum = 0, others = 0;
     bool is_whole = true;
     for (nvml_process const& p : *all) {
-        if (p.is_this) continue;
-        if (others++ < most) list += (list.empty() ? "" : ", ") + detail::process_text(p);
+        if (p.is_current) continue;
+        if (others++ < max_processes) list += (list.empty() ? "" : ", ") + detail::process_text(p);
         sum = detail::saturating_add(sum, p.bytes.value_or(0));
         is_whole = is_whole && p.bytes;
     }
     if (others == 0) return "no other program uses it";
-    if (others > most) list += (list.empty() ? "" : " and ") + count_text(others - most) + " more";
+    if (others > max_processes)
+        list += (list.empty() ? "" : " and ") + count_text(others - max_processes) + " more";
     std::string const held = is_whole   ? bytes_text(sum) + ": "
                              : sum != 0 ? "at least " + bytes_text(sum) + ": "
                                         : "";
     return "other programs " + held + list;
 }
 
-CUOTA_INLINE std::string other_programs_text(device d, nvml const& management, std::size_t most) {
-    return other_programs_text(management.processes(pci_bus_id(d)), most);
+CUOTA_INLINE std::string other_programs_text(device d, nvml const& management, std::size_t max_processes) {
+    return other_programs_text(management.processes(pci_bus_id(d)), max_processes);
 }
 
 }  // namespace cuota::inline v0

@@ -76,7 +76,7 @@ struct pool_metric {
 };
 inline constexpr std::array<pool_metric, 12> pool_gauges{{
     {"requested_bytes", "Live bytes, as requested.", &pool_stats::requested},
-    {"allocated_bytes", "Live bytes, rounded up to the granule of the pool.", &pool_stats::allocated},
+    {"allocated_bytes", "Live bytes, rounded up to the granularity of the pool.", &pool_stats::allocated},
     {"active_bytes", "Live bytes, and freed bytes that enqueued work may still use.", &pool_stats::active},
     {"reserved_bytes", "Bytes of pages and segments allocated from the device.", &pool_stats::reserved},
     {"requested_peak_bytes", "Peak of requested bytes.", &pool_stats::peak_requested},
@@ -89,7 +89,8 @@ inline constexpr std::array<pool_metric, 12> pool_gauges{{
     {"free_blocks", "Free blocks.", &pool_stats::free_blocks},
 }};
 inline constexpr std::array<pool_metric, 2> pool_counters{{
-    {"taken_again", "Allocations served from the thread's cache, without a lock.", &pool_stats::taken_again},
+    {"thread_cache_hits", "Allocations served from the thread's cache, without a lock.",
+     &pool_stats::thread_cache_hits},
     {"stream_waits", "Waits inserted into streams before memory is reused on another stream.",
      &pool_stats::stream_waits},
 }};
@@ -105,7 +106,7 @@ public:
 private:
     using all_series = std::vector<prometheus_writer::series>;
 
-    // Formats the common labels; throws misuse for a name that is invalid, a duplicate, or used by a series.
+    // Formats the common labels; throws usage_error for a name that is invalid, a duplicate, or used by a series.
     [[nodiscard]] static std::string checked_labels(prometheus_options const& how);
     [[nodiscard]] static bool is_label_name(std::string_view name) noexcept;
     [[nodiscard]] static std::string name_or(std::string_view name, char const* other);
@@ -134,9 +135,9 @@ private:
 /// Budgets are named by their path, so names may repeat in other branches. If two series would still be equal (two pools of one name,
 /// budget and device), the later one in the snapshot is "name#2", so names are stable while the order is. Bytes of holders are summed over
 /// call sites. `unlimited` is +Inf. Names may be any bytes: they are escaped, and invalid UTF-8 becomes U+FFFD.
-/// cuota_pool_taken_again_total and cuota_pool_stream_waits_total are counters; all others are gauges.
+/// cuota_pool_thread_cache_hits_total and cuota_pool_stream_waits_total are counters; all others are gauges.
 ///
-/// Throws: misuse if a label name in `how` is invalid, a duplicate, or used by a series; std::bad_alloc.
+/// Throws: usage_error if a label name in `how` is invalid, a duplicate, or used by a series; std::bad_alloc.
 /// Cost:   O(n log n) in budgets, pools and tags; blocks are not read.
 /// Threads: any.
 /// Example: examples/look.cpp
@@ -236,10 +237,11 @@ CUOTA_INLINE std::string prometheus_text_of::checked_labels(prometheus_options c
     std::string labels;
     for (auto const& [name, value] : how.labels) {
         if (!is_label_name(name))
-            throw_misuse("\"{}\" is not a valid Prometheus label name: use letters, digits and _, and do not "
-                         "start with a digit or __",
-                         {printable(name)});
-        if (!taken.insert(name).second) throw_misuse("duplicate Prometheus label name \"{}\"", {name});
+            throw_usage_error(
+                "\"{}\" is not a valid Prometheus label name: use letters, digits and _, and do not "
+                "start with a digit or __",
+                {printable(name)});
+        if (!taken.insert(name).second) throw_usage_error("duplicate Prometheus label name \"{}\"", {name});
         labels = with_label(std::move(labels), name, prometheus_value(value));
     }
     return labels;
@@ -271,23 +273,23 @@ CUOTA_INLINE std::string prometheus_text_of::in_budget(std::size_t index) const 
 }
 
 CUOTA_INLINE void prometheus_text_of::write_budgets() {
-    using fact = std::size_t budget_facts::*;
+    using fact = std::size_t budget_info::*;
     auto const write = [this](char const* name, char const* help, fact figure) {
         all_series found;
         for (std::size_t i = 0; i != all_.budgets.size(); ++i)
             found.push_back({in_budget(i), all_.budgets[i].facts.*figure});
         to_.gauge(name, help, found);
     };
-    write("cuota_budget_limit_bytes", "Limit of a budget.", &budget_facts::limit);
+    write("cuota_budget_limit_bytes", "Limit of a budget.", &budget_info::limit);
     write("cuota_budget_held_bytes", "Bytes charged to a budget and to those nested in it.",
-          &budget_facts::held);
-    write("cuota_budget_peak_bytes", "Peak of the bytes charged to a budget.", &budget_facts::peak);
+          &budget_info::held);
+    write("cuota_budget_peak_bytes", "Peak of the bytes charged to a budget.", &budget_info::peak);
 }
 
 CUOTA_INLINE void prometheus_text_of::write_holders() {
     std::map<std::string, std::size_t> sums;
-    for (holder_facts const& h : all_.holders)
-        for (holding const& held : h.holdings) {
+    for (holder_info const& h : all_.holders)
+        for (allocation_group const& held : h.allocation_groups) {
             std::string labels = with_label(in_budget(h.budget), "holder", name_or(h.name, "unnamed"));
             labels = with_label(std::move(labels), "tag", name_or(held.name.text(), "untagged"));
             labels = with_label(std::move(labels), "cached", held.is_cached ? "true" : "false");
@@ -300,7 +302,7 @@ CUOTA_INLINE void prometheus_text_of::write_holders() {
 
 CUOTA_INLINE void prometheus_text_of::write_pools() {
     prometheus_names names;
-    for (pool_facts const& p : all_.pools) {
+    for (pool_info const& p : all_.pools) {
         std::string labels = in_budget(p.budget);
         if (p.device) labels = with_label(std::move(labels), "device", std::to_string(*p.device));
         labels = with_label(std::move(labels), "memory", memory_name(p.memory));
@@ -323,7 +325,7 @@ CUOTA_INLINE void prometheus_text_of::write_tags() {
     all_series requested, allocated, peaks, blocks;
     for (std::size_t i = 0; i != pools_.size(); ++i) {
         prometheus_names names;
-        for (tag_facts const& t : all_.pools[i].tags) {
+        for (tag_info const& t : all_.pools[i].tags) {
             std::string const labels =
                 with_label(pools_[i], "tag", names.fresh("", name_or(t.name.text(), "untagged")));
             requested.push_back({labels, t.requested});
@@ -341,18 +343,18 @@ CUOTA_INLINE void prometheus_text_of::write_tags() {
 CUOTA_INLINE void prometheus_text_of::write_devices() {
     prometheus_names names;
     std::array<all_series, 5> found;
-    for (device_facts const& d : all_.devices) {
+    for (device_info const& d : all_.devices) {
         std::string labels = with_label(common_, "model", name_or(d.name, "unnamed"));
         labels = with_label(labels, "device", names.fresh(labels, std::to_string(d.ordinal)));
-        std::array<std::size_t, 5> const figures{d.total, d.free, d.ours, d.elsewhere(), d.overhead};
+        std::array<std::size_t, 5> const figures{d.total, d.free, d.own, d.external(), d.baseline};
         for (std::size_t i = 0; i != figures.size(); ++i) found[i].push_back({labels, figures[i]});
     }
     to_.gauge("cuota_device_total_bytes", "Total memory of a device.", found[0]);
     to_.gauge("cuota_device_free_bytes", "Free memory of a device, as reported by the driver.", found[1]);
-    to_.gauge("cuota_device_ours_bytes", "Device memory held through cuota by this process.", found[2]);
-    to_.gauge("cuota_device_elsewhere_bytes",
+    to_.gauge("cuota_device_own_bytes", "Device memory held through cuota by this process.", found[2]);
+    to_.gauge("cuota_device_external_bytes",
               "Device memory used outside cuota: other programs, the CUDA context, libraries.", found[3]);
-    to_.gauge("cuota_device_overhead_bytes", "Device memory used outside cuota at the start.", found[4]);
+    to_.gauge("cuota_device_baseline_bytes", "Device memory used outside cuota at the start.", found[4]);
 }
 
 }  // namespace cuota::inline v0::detail

@@ -38,7 +38,7 @@ template <resource R>
 template <resource Upstream>
 class recorded_state final : public ref_counted {
 public:
-    recorded_state(Upstream upstream, shared<recorder_state> to, tag name, place where)
+    recorded_state(Upstream upstream, intrusive_ptr<recorder_state> to, tag name, source_location where)
         : upstream_{std::move(upstream)},
           to_{std::move(to)},
           source_{to_->add_source(source_of(upstream_, name), where)} {}
@@ -54,7 +54,7 @@ public:
         try {
             p = order.take(upstream_, bytes, alignment, who);
         } catch (out_of_memory const& refused) {
-            budget_facts const* const by = refused.facts().refuser();
+            budget_info const* const by = refused.info().refusing_budget();
             to_->put(event_kind::refused, source_, who.name, who.where, 0, bytes, by ? by->held : 0, stream);
             throw;
         }
@@ -79,13 +79,13 @@ private:
         return order.stream() ? order.stream()->id() : memory_event::no_stream;
     }
     void put(event_kind kind, label const& who, void* p, std::size_t bytes, std::uint64_t stream) noexcept {
-        std::size_t const size = checked_round_up(bytes, upstream_.granule()).value_or(unlimited);
+        std::size_t const size = checked_round_up(bytes, upstream_.granularity()).value_or(unlimited);
         to_->put(kind, source_, who.name, who.where, reinterpret_cast<std::uintptr_t>(p), bytes, size,
                  stream);
     }
 
     Upstream upstream_;
-    shared<recorder_state> to_;
+    intrusive_ptr<recorder_state> to_;
     std::uint16_t source_;
 };
 
@@ -105,17 +105,19 @@ private:
 ///          native stream handle. Negligible while the recorder is paused.
 /// Example: cuota::pinned_buffer<float> host{n, cuota::recorded{cuota::pinned_memory{}, recorder, "pinned"}};  // named "pinned"
 template <resource Upstream = device_memory>
-class recorded : public detail::accounted<Upstream, detail::recorded_state<Upstream>> {
+class recorded : public detail::resource_adaptor_base<Upstream, detail::recorded_state<Upstream>> {
 public:
-    /// Throws: misuse if the recorder has 65,535 sources already; std::bad_alloc.
-    explicit recorded(recorder const& to, tag name = {},
-                      place where = place::here()) requires std::default_initializable<Upstream>
+    /// Throws: usage_error if the recorder has 65,535 sources already; std::bad_alloc.
+    explicit recorded(
+        recorder const& to, tag name = {},
+        source_location where = source_location::current()) requires std::default_initializable<Upstream>
         : recorded{Upstream{}, to, name, where} {}
     // Accepts only Upstream itself: otherwise a recorded<any_resource> could be converted to its own upstream.
-    /// Copies or moves `upstream` in. Throws: misuse if the recorder has 65,535 sources already; std::bad_alloc.
+    /// Copies or moves `upstream` in. Throws: usage_error if the recorder has 65,535 sources already; std::bad_alloc.
     template <std::same_as<Upstream> U>
-    recorded(U upstream, recorder const& to, tag name = {}, place where = place::here())
-        : recorded::accounted{shared<detail::recorded_state<Upstream>>::make(
+    recorded(U upstream, recorder const& to, tag name = {},
+             source_location where = source_location::current())
+        : recorded::resource_adaptor_base{detail::intrusive_ptr<detail::recorded_state<Upstream>>::make(
               std::move(upstream), detail::recorder_access::state(to), name, where)} {}
 
     /// Returns the upstream resource.
@@ -129,7 +131,8 @@ recorded(Upstream, recorder const&) -> recorded<Upstream>;
 template <resource Upstream>
 recorded(Upstream, recorder const&, tag) -> recorded<Upstream>;
 
-static_assert(labelled_resource<recorded<device_memory>> && device_resource<recorded<device_memory>>);
-static_assert(!host_resource<recorded<device_memory>> && sizeof(recorded<device_memory>) == 8);
+static_assert(labeled_resource<recorded<device_memory>> &&
+              device_accessible_resource<recorded<device_memory>>);
+static_assert(!host_accessible_resource<recorded<device_memory>> && sizeof(recorded<device_memory>) == 8);
 
 }  // namespace cuota::inline v0

@@ -26,17 +26,17 @@ namespace detail {
 struct recorder_access;
 
 /// State shared by the handles of a recorder. Destroying it ends all observation.
-class recorder_hold final : public ref_counted {
+class recorder_handle final : public ref_counted {
 public:
-    recorder_hold(recorder_options wanted, place where);
-    ~recorder_hold() { taps_->let_go(); }
+    recorder_handle(recorder_options wanted, source_location where);
+    ~recorder_handle() { taps_->let_go(); }
 
-    [[nodiscard]] shared<recorder_state> const& to() const noexcept { return to_; }
+    [[nodiscard]] intrusive_ptr<recorder_state> const& to() const noexcept { return to_; }
     [[nodiscard]] recorder_taps& taps() const noexcept { return *taps_; }
 
 private:
-    shared<recorder_state> to_;
-    shared<recorder_taps> taps_;
+    intrusive_ptr<recorder_state> to_;
+    intrusive_ptr<recorder_taps> taps_;
 };
 
 }  // namespace detail
@@ -55,16 +55,17 @@ private:
 /// Threads: any, all functions.
 /// Cost:    about 20 ns per event: one clock reading, two atomic exchanges and one cache line. Threads that record concurrently contend for
 ///          one counter. An observed pool locks for each request; an unobserved one runs the same instructions as without recorders.
-/// Units:   bytes; nanoseconds since recording::began.
+/// Units:   bytes; nanoseconds since recording::start_time.
 /// Throws:  see each function; events never throw.
 /// Example: examples/look.cpp
 class recorder {
 public:
-    /// Throws: misuse if the capacity is 0 or above 2^32, or sites exceed 2^24; std::bad_alloc.
-    explicit recorder(recorder_options wanted = {}, place where = place::here())
-        : hold_{shared<detail::recorder_hold>::make(wanted, where)} {}
+    /// Throws: usage_error if the capacity is 0 or above 2^32, or sites exceed 2^24; std::bad_alloc.
+    explicit recorder(recorder_options wanted = {}, source_location where = source_location::current())
+        : hold_{detail::intrusive_ptr<detail::recorder_handle>::make(wanted, where)} {}
     /// Constructs a recorder and calls `watch`. Throws: also as `watch`.
-    explicit recorder(budget const& which, recorder_options wanted = {}, place where = place::here());
+    explicit recorder(budget const& which, recorder_options wanted = {},
+                      source_location where = source_location::current());
     /// Refers to the same recorder. A move is a copy, so a moved-from handle remains valid.
     recorder(recorder const&) noexcept = default;
     recorder& operator=(recorder const&) noexcept = default;  ///< refers to the recorder of other
@@ -72,12 +73,12 @@ public:
 
     /// Observes a budget, its descendants, and all pools charged to them, present and future. Keeps the budget until the recorder is
     /// destroyed.
-    /// Throws: misuse if a pool has another recorder (the budget, and pools visited before, stay observed); std::bad_alloc.
+    /// Throws: usage_error if a pool has another recorder (the budget, and pools visited before, stay observed); std::bad_alloc.
     void watch(budget const& which) { hold_->taps().look_on(which); }
 
     /// Records a note: "epoch 3", "evaluation". The text is kept until the program ends and occupies a site, so use few distinct texts.
-    /// Does nothing while paused. Throws: misuse in a forked child; std::bad_alloc. Cost: a lock and a look-up.
-    void note(std::string_view text, place where = place::here());
+    /// Does nothing while paused. Throws: usage_error in a forked child; std::bad_alloc. Cost: a lock and a look-up.
+    void mark(std::string_view text, source_location where = source_location::current());
 
     /// Stops recording until `resume`. Blocks freed meanwhile appear live until their address is allocated again, or until the final
     /// snapshot.
@@ -101,14 +102,14 @@ public:
 
 private:
     friend struct detail::recorder_access;
-    shared<detail::recorder_hold> hold_;
+    detail::intrusive_ptr<detail::recorder_handle> hold_;
 };
 
 namespace detail {
 
 /// Gives writers access to a recorder's state.
 struct recorder_access {
-    [[nodiscard]] static shared<recorder_state> const& state(recorder const& r) noexcept;
+    [[nodiscard]] static intrusive_ptr<recorder_state> const& state(recorder const& r) noexcept;
 };
 
 }  // namespace detail
@@ -119,30 +120,30 @@ struct recorder_access {
 
 namespace cuota::inline v0::detail {
 
-CUOTA_INLINE recorder_hold::recorder_hold(recorder_options wanted, place where)
-    : to_{shared<recorder_state>::make(wanted.capacity, wanted.sites, where)},
-      taps_{shared<recorder_taps>::make(to_)} {}
+CUOTA_INLINE recorder_handle::recorder_handle(recorder_options wanted, source_location where)
+    : to_{intrusive_ptr<recorder_state>::make(wanted.capacity, wanted.sites, where)},
+      taps_{intrusive_ptr<recorder_taps>::make(to_)} {}
 
 }  // namespace cuota::inline v0::detail
 
 namespace cuota::inline v0 {
 
-CUOTA_INLINE recorder::recorder(budget const& which, recorder_options wanted, place where)
+CUOTA_INLINE recorder::recorder(budget const& which, recorder_options wanted, source_location where)
     : recorder{wanted, where} {
     watch(which);
 }
 
-CUOTA_INLINE void recorder::note(std::string_view text, place where) {
+CUOTA_INLINE void recorder::mark(std::string_view text, source_location where) {
     if (hold_->is_of_parent()) detail::throw_forked();
     if (!is_recording()) return;
-    hold_->to()->put(event_kind::noted, 0, tag::named(text), where, 0, 0, 0, memory_event::no_stream);
+    hold_->to()->put(event_kind::marker, 0, tag::named(text), where, 0, 0, 0, memory_event::no_stream);
 }
 
 }  // namespace cuota::inline v0
 
 namespace cuota::inline v0::detail {
 
-CUOTA_INLINE shared<recorder_state> const& recorder_access::state(recorder const& r) noexcept {
+CUOTA_INLINE intrusive_ptr<recorder_state> const& recorder_access::state(recorder const& r) noexcept {
     return r.hold_->to();
 }
 

@@ -29,20 +29,21 @@ namespace cuota::inline v0::detail {
 /// Threads: any, all functions. Events recorded under a lock of their source are read in the order of that lock.
 class recorder_state final : public ref_counted {
 public:
-    static constexpr std::size_t most_sources = 65'535;
+    static constexpr std::size_t max_sources = 65'535;
 
-    /// Throws: misuse as event_ring and site_table; std::bad_alloc.
-    recorder_state(std::size_t events, std::size_t sites, place where);
+    /// Throws: usage_error as event_ring and site_table; std::bad_alloc.
+    recorder_state(std::size_t events, std::size_t sites, source_location where);
 
     /// Returns a new number for a source. Numbers are not reused, because events with them may remain.
-    /// Throws: misuse if `most_sources` sources exist, including the program; std::bad_alloc.
-    [[nodiscard]] std::uint16_t add_source(event_source facts, place where = place::here());
+    /// Throws: usage_error if `max_sources` sources exist, including the program; std::bad_alloc.
+    [[nodiscard]] std::uint16_t add_source(event_source facts,
+                                           source_location where = source_location::current());
     /// Ends a source: it records no more events. Its entry remains, without a pool.
     void end_source(std::uint16_t id) noexcept;
     [[nodiscard]] bool has_ended(std::uint16_t id) const noexcept;
 
     /// Records an event, unless paused. Does not allocate; locks only for a new site.
-    void put(event_kind kind, std::uint16_t source, tag name, place where, std::uint64_t address,
+    void put(event_kind kind, std::uint16_t source, tag name, source_location where, std::uint64_t address,
              std::size_t bytes, std::size_t size, std::uint64_t stream) noexcept;
     /// Returns the next ticket. Under the lock of a source, all its events so far have smaller tickets.
     [[nodiscard]] std::uint64_t next() const noexcept { return ring_.next(); }
@@ -55,8 +56,8 @@ public:
     [[nodiscard]] std::size_t capacity() const noexcept { return ring_.capacity(); }
     [[nodiscard]] std::uint64_t sites_without_room() const noexcept { return sites_.without_room(); }
 
-    /// Returns the current events, without `at_end`; of source i < cuts.size(), only those with tickets below `cuts[i]`. Timestamps are
-    /// monotonic in ticket order.
+    /// Returns the current events, without `final_snapshot`; of source i < cuts.size(), only those with tickets below `cuts[i]`. Timestamps
+    /// are monotonic in ticket order.
     /// Throws: std::bad_alloc. Cost: about 20 ns per event; writers are not blocked.
     [[nodiscard]] recording read(std::span<std::uint64_t const> cuts = {}) const;
 
@@ -67,7 +68,7 @@ public:
 private:
     struct source_entry {
         event_source facts{};
-        bool has_ended = false;
+        bool is_released = false;
     };
 
     [[nodiscard]] std::vector<event_source> sources() const;
@@ -87,32 +88,32 @@ private:
 
 namespace cuota::inline v0::detail {
 
-CUOTA_INLINE recorder_state::recorder_state(std::size_t events, std::size_t sites, place where)
+CUOTA_INLINE recorder_state::recorder_state(std::size_t events, std::size_t sites, source_location where)
     : sites_{sites, where}, sources_(1), ring_{events, where} {
     sources_[0].facts.name = "program";
 }
 
-CUOTA_INLINE std::uint16_t recorder_state::add_source(event_source facts, place where) {
+CUOTA_INLINE std::uint16_t recorder_state::add_source(event_source facts, source_location where) {
     region_lock const lock{guard_};
-    if (sources_.size() == most_sources)
-        throw_misuse(where, "recorder: the maximum of {} sources is reached; cannot add {}",
-                     {as_count(most_sources), facts.name});
+    if (sources_.size() == max_sources)
+        throw_usage_error(where, "recorder: the maximum of {} sources is reached; cannot add {}",
+                          {as_count(max_sources), facts.name});
     sources_.push_back({std::move(facts), false});
     return static_cast<std::uint16_t>(sources_.size() - 1);
 }
 
 CUOTA_INLINE void recorder_state::end_source(std::uint16_t id) noexcept {
     region_lock const lock{guard_};
-    sources_[id].has_ended = true;
+    sources_[id].is_released = true;
     sources_[id].facts.pool.reset();
 }
 
 CUOTA_INLINE bool recorder_state::has_ended(std::uint16_t id) const noexcept {
     region_lock const lock{guard_};
-    return sources_[id].has_ended;
+    return sources_[id].is_released;
 }
 
-CUOTA_INLINE void recorder_state::put(event_kind kind, std::uint16_t source, tag name, place where,
+CUOTA_INLINE void recorder_state::put(event_kind kind, std::uint16_t source, tag name, source_location where,
                                       std::uint64_t address, std::size_t bytes, std::size_t size,
                                       std::uint64_t stream) noexcept {
     if (!is_recording()) return;
@@ -127,7 +128,7 @@ CUOTA_INLINE recording recorder_state::read(std::span<std::uint64_t const> cuts)
     set_times(found.events, clock_.scale());
     merged_sites known = sites_.merged();
     recording r;
-    r.began = clock_.began();
+    r.start_time = clock_.began();
     r.dropped = found.dropped;
     r.sources = sources();
     r.events.reserve(found.events.size());

@@ -29,7 +29,7 @@ class recorder_taps;
 /// Records the events of a pool, under its lock except for ended().
 class pool_tap final : public pool_observer {
 public:
-    pool_tap(shared<recorder_taps> all, shared<recorder_state> to, std::uint16_t id) noexcept;
+    pool_tap(intrusive_ptr<recorder_taps> all, intrusive_ptr<recorder_state> to, std::uint16_t id) noexcept;
     CUOTA_INLINE_IN_PLACE ~pool_tap() override;
 
     [[nodiscard]] std::uint16_t id() const noexcept { return id_; }
@@ -37,45 +37,47 @@ public:
     void allocated(observed_block const& b) noexcept override { put(event_kind::allocated, b); }
     void free_requested(observed_block const& b) noexcept override { put(event_kind::free_requested, b); }
     void free_completed(observed_block const& b) noexcept override { put(event_kind::free_completed, b); }
-    CUOTA_INLINE_IN_PLACE void segment_taken(void const* at, std::size_t bytes,
-                                             place where) noexcept override;
-    CUOTA_INLINE_IN_PLACE void segment_returned(void const* at, std::size_t bytes) noexcept override;
-    void step_begun(place where) noexcept override { put(event_kind::step_begun, nullptr, 0, where); }
+    CUOTA_INLINE_IN_PLACE void segment_allocated(void const* at, std::size_t bytes,
+                                                 source_location where) noexcept override;
+    CUOTA_INLINE_IN_PLACE void segment_freed(void const* at, std::size_t bytes) noexcept override;
+    void step_begun(source_location where) noexcept override {
+        put(event_kind::step_begun, nullptr, 0, where);
+    }
     void step_ended() noexcept override { put(event_kind::step_ended, nullptr, 0, {}); }
     CUOTA_INLINE_IN_PLACE void ended() noexcept override;
 
 private:
     void put(event_kind kind, observed_block const& b) noexcept;
-    void put(event_kind kind, void const* at, std::size_t bytes, place where) noexcept;
+    void put(event_kind kind, void const* at, std::size_t bytes, source_location where) noexcept;
 
-    shared<recorder_taps> const all_;
-    shared<recorder_state> const to_;
+    intrusive_ptr<recorder_taps> const all_;
+    intrusive_ptr<recorder_state> const to_;
     std::uint16_t const id_;
 };
 
 /// Records the events of budgets, and observes each new pool.
 class budget_tap final : public budget_observer {
 public:
-    explicit budget_tap(shared<recorder_taps> all) noexcept;
+    explicit budget_tap(intrusive_ptr<recorder_taps> all) noexcept;
     CUOTA_INLINE_IN_PLACE ~budget_tap() override;
 
     CUOTA_INLINE_IN_PLACE void refused(ledger_node const& asked, out_of_memory const& why) noexcept override;
     CUOTA_INLINE_IN_PLACE void reclaimed(ledger_node const& asked,
-                                         reclaimer_facts const& who) noexcept override;
+                                         reclaimer_info const& who) noexcept override;
     CUOTA_INLINE_IN_PLACE void holds(ledger_node const& of, held_piece const& what) noexcept override;
-    CUOTA_INLINE_IN_PLACE void joined(ledger_node const& of, stakeholder& who) noexcept override;
+    CUOTA_INLINE_IN_PLACE void joined(ledger_node const& of, reclaimable_holder& who) noexcept override;
 
 private:
-    shared<recorder_taps> const all_;
+    intrusive_ptr<recorder_taps> const all_;
 };
 
 /// The pools and budgets that a recorder observes. Destroyed pools remove themselves; budgets are kept until let_go(). Threads: any.
 class recorder_taps final : public ref_counted {
 public:
-    explicit recorder_taps(shared<recorder_state> to) noexcept : to_{std::move(to)} {}
+    explicit recorder_taps(intrusive_ptr<recorder_state> to) noexcept : to_{std::move(to)} {}
 
     /// Observes a budget, its descendants, and all pools charged to them, present and future. Covers descendants observed before. Throws:
-    /// std::bad_alloc; misuse if a pool has another recorder.
+    /// std::bad_alloc; usage_error if a pool has another recorder.
     void look_on(budget const& which);
     /// Observes a new pool. Throws: as above.
     void look_on(ledger_node const& of, pool_state& pool);
@@ -84,7 +86,7 @@ public:
     /// free it. Throws: as source_of.
     void held(ledger_node const& of, held_piece const& what);
 
-    /// Returns the source of a budget, adding it if necessary. Throws: std::bad_alloc; misuse if the recorder has too many sources.
+    /// Returns the source of a budget, adding it if necessary. Throws: std::bad_alloc; usage_error if the recorder has too many sources.
     [[nodiscard]] std::uint16_t source_of(ledger_node const& node);
     [[nodiscard]] recorder_state& to() const noexcept { return *to_; }
 
@@ -99,7 +101,7 @@ public:
 private:
     struct root_entry {
         budget which;
-        shared<budget_observer> tap;
+        intrusive_ptr<budget_observer> tap;
     };
     struct pool_entry {
         pool_state* pool;
@@ -132,7 +134,7 @@ private:
     // Holders with the same tag, memory kind and budget are one source.
     [[nodiscard]] std::uint16_t source_of_locked(ledger_node const& of, held_piece const& what);
     [[nodiscard]] std::vector<budget> roots() const;
-    shared<recorder_state> const to_;
+    intrusive_ptr<recorder_state> const to_;
     object_lock joining_;        // serializes additions of budgets and pools
     bool has_ended_ = false;     // guarded by joining_: no more additions
     mutable object_lock guard_;  // guards the members below
@@ -153,19 +155,21 @@ inline budget_tap::~budget_tap() = default;
 
 namespace cuota::inline v0::detail {
 
-CUOTA_INLINE_IN_PLACE void pool_tap::segment_taken(void const* at, std::size_t bytes, place where) noexcept {
-    put(event_kind::segment_taken, at, bytes, where);
+CUOTA_INLINE_IN_PLACE void pool_tap::segment_allocated(void const* at, std::size_t bytes,
+                                                       source_location where) noexcept {
+    put(event_kind::segment_allocated, at, bytes, where);
 }
 
-CUOTA_INLINE_IN_PLACE void pool_tap::segment_returned(void const* at, std::size_t bytes) noexcept {
-    put(event_kind::segment_returned, at, bytes, {});
+CUOTA_INLINE_IN_PLACE void pool_tap::segment_freed(void const* at, std::size_t bytes) noexcept {
+    put(event_kind::segment_freed, at, bytes, {});
 }
 
 CUOTA_INLINE void pool_tap::put(event_kind kind, observed_block const& b) noexcept {
     to_->put(kind, id_, b.name, b.where, reinterpret_cast<std::uintptr_t>(b.at), b.bytes, b.size, b.stream);
 }
 
-CUOTA_INLINE void pool_tap::put(event_kind kind, void const* at, std::size_t bytes, place where) noexcept {
+CUOTA_INLINE void pool_tap::put(event_kind kind, void const* at, std::size_t bytes,
+                                source_location where) noexcept {
     to_->put(kind, id_, {}, where, reinterpret_cast<std::uintptr_t>(at), bytes, 0, memory_event::no_stream);
 }
 
@@ -174,8 +178,8 @@ CUOTA_INLINE void recorder_taps::look_on(budget const& which) {
     region_lock const one_at_a_time{joining_};
     // Roots below the new one; not destroyed under a lock.
     std::vector<root_entry> inside;
-    auto const tap =
-        shared<budget_observer>::adopt(shared<budget_tap>::make(shared<recorder_taps>::of(*this)).detach());
+    auto const tap = intrusive_ptr<budget_observer>::adopt(
+        intrusive_ptr<budget_tap>::make(intrusive_ptr<recorder_taps>::of(*this)).detach());
     {
         region_lock const lock{guard_};
         for (root_entry const& r : roots_)
@@ -189,7 +193,8 @@ CUOTA_INLINE void recorder_taps::look_on(budget const& which) {
     }
     node.join(tap);
     for (root_entry const& r : inside) budget_access::node(r.which).leave(*r.tap);
-    for (auto const& [at, who] : node.stakeholders([&](ledger_node const& n) { return n.is_under(node); }))
+    for (auto const& [at, who] :
+         node.reclaimable_holders([&](ledger_node const& n) { return n.is_under(node); }))
         if (auto* const pool = dynamic_cast<pool_state*>(who.get())) enter(*at, *pool);
         else who->tell(*tap);
 }
@@ -231,12 +236,12 @@ CUOTA_INLINE void recorder_taps::let_go() noexcept {
         has_ended_ = true;
     });
     std::vector<root_entry> roots;
-    std::vector<shared<pool_state>> pools;
+    std::vector<intrusive_ptr<pool_state>> pools;
     report_failure_of([&] {
         region_lock const lock{guard_};
         pools.reserve(pools_.size());
         for (pool_entry const& p : pools_)
-            if (p.pool->try_add_owner()) pools.push_back(shared<pool_state>::adopt(p.pool));
+            if (p.pool->try_add_ref()) pools.push_back(intrusive_ptr<pool_state>::adopt(p.pool));
         pools_.clear();
         roots = std::exchange(roots_, {});
     });
@@ -266,7 +271,7 @@ CUOTA_INLINE recording recorder_taps::read() {
     for (auto const& [id, node] : budgets)
         if (auto const index = taker.index_of(node))
             r.sources[id].limit = taker.seen().budgets[*index].facts.limit;
-    r.at_end = std::move(taker).take();
+    r.final_snapshot = std::move(taker).take();
     for (auto const& [id, index] : pools) r.sources[id].pool = index;
     return r;
 }
@@ -318,8 +323,8 @@ CUOTA_INLINE void recorder_taps::enter(ledger_node const& of, pool_state& pool) 
     if (auto const on = pool.on()) facts.device = on->ordinal();
     std::uint16_t const id = to_->add_source(std::move(facts));
     try {
-        pool.blocks().observe(shared<pool_observer>::adopt(
-            shared<pool_tap>::make(shared<recorder_taps>::of(*this), to_, id).detach()));
+        pool.blocks().observe(intrusive_ptr<pool_observer>::adopt(
+            intrusive_ptr<pool_tap>::make(intrusive_ptr<recorder_taps>::of(*this), to_, id).detach()));
         region_lock const lock{guard_};
         pools_.push_back({&pool, id});
     } catch (...) {
@@ -372,19 +377,19 @@ CUOTA_INLINE std::vector<budget> recorder_taps::roots() const {
     return all;
 }
 
-CUOTA_INLINE pool_tap::pool_tap(shared<recorder_taps> all, shared<recorder_state> to,
+CUOTA_INLINE pool_tap::pool_tap(intrusive_ptr<recorder_taps> all, intrusive_ptr<recorder_state> to,
                                 std::uint16_t id) noexcept
     : all_{std::move(all)}, to_{std::move(to)}, id_{id} {}
 
 CUOTA_INLINE_IN_PLACE void pool_tap::ended() noexcept { all_->forget(id_); }
 
-CUOTA_INLINE budget_tap::budget_tap(shared<recorder_taps> all) noexcept : all_{std::move(all)} {}
+CUOTA_INLINE budget_tap::budget_tap(intrusive_ptr<recorder_taps> all) noexcept : all_{std::move(all)} {}
 
 // Records the refusal for the refusing budget: `asked` or an ancestor.
 CUOTA_INLINE_IN_PLACE void budget_tap::refused(ledger_node const& asked, out_of_memory const& why) noexcept {
     report_failure_of([&] {
-        refusal const& facts = why.facts();
-        budget_facts const* const by = facts.refuser();
+        refusal const& facts = why.info();
+        budget_info const* const by = facts.refusing_budget();
         ledger_node const* whose = &asked;
         for (std::size_t i = 0; by && i != facts.refused_by && whose->above(); ++i) whose = whose->above();
         all_->to().put(event_kind::refused, all_->source_of(*whose), facts.request.name, facts.request.where,
@@ -393,10 +398,10 @@ CUOTA_INLINE_IN_PLACE void budget_tap::refused(ledger_node const& asked, out_of_
 }
 
 CUOTA_INLINE_IN_PLACE void budget_tap::reclaimed(ledger_node const& asked,
-                                                 reclaimer_facts const& who) noexcept {
+                                                 reclaimer_info const& who) noexcept {
     report_failure_of([&] {
-        all_->to().put(event_kind::reclaimed, all_->source_of(asked), tag::named(who.name), {}, 0, who.given,
-                       who.asked, memory_event::no_stream);
+        all_->to().put(event_kind::reclaimed, all_->source_of(asked), tag::named(who.name), {}, 0,
+                       who.released, who.requested, memory_event::no_stream);
     });
 }
 
@@ -404,9 +409,9 @@ CUOTA_INLINE_IN_PLACE void budget_tap::holds(ledger_node const& of, held_piece c
     report_failure_of([&] { all_->held(of, what); });
 }
 
-CUOTA_INLINE_IN_PLACE void budget_tap::joined(ledger_node const& of, stakeholder& who) noexcept {
+CUOTA_INLINE_IN_PLACE void budget_tap::joined(ledger_node const& of, reclaimable_holder& who) noexcept {
     report_failure_of([&] {
-        stakeholder* const holder = &who;
+        reclaimable_holder* const holder = &who;
         auto* const pool = dynamic_cast<pool_state*>(holder);
         if (pool) all_->look_on(of, *pool);
     });

@@ -43,8 +43,8 @@ namespace detail {
 struct refusal_log_options {
     /// Refusals of one kind within it share a line.
     std::chrono::nanoseconds window = std::chrono::seconds{10};
-    std::size_t most_kinds = 256;   ///< kinds distinguished per window
-    std::size_t most_holders = 32;  ///< holders per line, see refusal_json
+    std::size_t max_kinds = 256;   ///< kinds distinguished per window
+    std::size_t max_holders = 32;  ///< holders per line, see refusal_json
     /// Clock, replaceable for tests.
     std::function<std::chrono::system_clock::time_point()> now = [] {
         return std::chrono::system_clock::now();
@@ -63,7 +63,7 @@ struct refusal_log_options {
 ///     {"time":"2026-01-31T23:59:59.123Z","level":"warning","event":"refused","refusal":{as by refusal_json}}
 ///     {"time":...,"level":"warning","event":"refused_again","text":"and 1'204 more like it in 10 s","more":1204,...}
 ///
-/// The level is "warning" if a budget refused, "error" if the device did. A window has at most 2 * (most_kinds + 1) lines: further kinds
+/// The level is "warning" if a budget refused, "error" if the device did. A window has at most 2 * (max_kinds + 1) lines: further kinds
 /// are counted as one.
 ///
 /// Threads: any. The sink is called by one thread at a time, under the log's lock, so it must not wait for other threads that log. Refusals
@@ -77,21 +77,23 @@ public:
     using sink = std::function<void(std::string_view line)>;
 
     using options = refusal_log_options;  ///< options of the log
-    /// Totals since construction: seen == refusals written + held_back + lost.
+    /// Totals since construction: seen == refusals written + suppressed + lost.
     struct counts {
-        std::uint64_t seen = 0;       ///< refusals
-        std::uint64_t lines = 0;      ///< of both kinds
-        std::uint64_t held_back = 0;  ///< counted by a "refused_again" line
-        std::uint64_t lost = 0;       ///< the line could not be made or written
+        std::uint64_t seen = 0;        ///< refusals
+        std::uint64_t lines = 0;       ///< of both kinds
+        std::uint64_t suppressed = 0;  ///< counted by a "refused_again" line
+        std::uint64_t lost = 0;        ///< the line could not be made or written
     };
 
-    /// Throws: misuse for an empty sink or clock; std::bad_alloc.
-    explicit refusal_log(sink to, options how = {}, place where = place::here());
-    /// Writes to a file that must outlive the log, and flushes every line. Throws: also misuse for a null file.
-    explicit refusal_log(std::FILE* file, options how = {}, place where = place::here())
+    /// Throws: usage_error for an empty sink or clock; std::bad_alloc.
+    explicit refusal_log(sink to, options how = {}, source_location where = source_location::current());
+    /// Writes to a file that must outlive the log, and flushes every line. Throws: also usage_error for a null file.
+    explicit refusal_log(std::FILE* file, options how = {},
+                         source_location where = source_location::current())
         : refusal_log{sink_of(file, where), std::move(how), where} {}
     /// Writes to a stream that must outlive the log, and flushes every line.
-    explicit refusal_log(std::ostream& stream, options how = {}, place where = place::here())
+    explicit refusal_log(std::ostream& stream, options how = {},
+                         source_location where = source_location::current())
         : refusal_log{sink_of(stream), std::move(how), where} {}
 
     refusal_log(refusal_log const&) = delete;  // the sink has a single writer
@@ -103,7 +105,7 @@ public:
     /// Logs or counts a refusal. May be called in a handler of the refusal. In a forked child nothing is logged, and misuse is reported.
     void write(refusal const& r) noexcept;
     /// Logs or counts a caught refusal.
-    void refused(out_of_memory const& e) noexcept { write(e.facts()); }
+    void write(out_of_memory const& e) noexcept { write(e.info()); }
 
     /// Writes the pending counts and starts a new window for each kind.
     void flush() noexcept;
@@ -117,11 +119,11 @@ private:
         clock::time_point since;  // time of its line
         clock::time_point last;
         std::uint64_t more = 0;
-        std::size_t asked = 0;  // bytes requested by those
+        std::size_t requested = 0;  // bytes requested by those
         char const* level = "";
     };
 
-    [[nodiscard]] static sink sink_of(std::FILE* file, place where);
+    [[nodiscard]] static sink sink_of(std::FILE* file, source_location where);
     [[nodiscard]] static sink sink_of(std::ostream& stream);
 
     // Runs a step under the lock. The first error ever is reported after unlocking.
@@ -157,7 +159,7 @@ private:
     }
 
     void write_locked(refusal const& r, clock::time_point now);
-    void hold_back(kind& k, refusal const& r, clock::time_point now) noexcept;
+    void suppress(kind& k, refusal const& r, clock::time_point now) noexcept;
     template <class Which>
     void end_kinds(clock::time_point now, Which ends) {
         next_end_ = clock::time_point::max();
@@ -192,7 +194,7 @@ private:
     std::atomic<std::thread::id> busy_{};  // thread inside the sink
     std::atomic<std::uint64_t> seen_ = 0;
     std::atomic<std::uint64_t> lines_ = 0;
-    std::atomic<std::uint64_t> held_back_ = 0;
+    std::atomic<std::uint64_t> suppressed_ = 0;
     std::atomic<std::uint64_t> lost_ = 0;
 };
 
@@ -220,9 +222,9 @@ CUOTA_INLINE std::string utc_text(std::chrono::system_clock::time_point at) {
 
 namespace cuota::inline v0 {
 
-CUOTA_INLINE refusal_log::refusal_log(sink to, options how, place where)
+CUOTA_INLINE refusal_log::refusal_log(sink to, options how, source_location where)
     : to_{std::move(to)}, how_{std::move(how)} {
-    if (!to_ || !how_.now) detail::throw_misuse(where, "refusal_log: a sink and a clock are required");
+    if (!to_ || !how_.now) detail::throw_usage_error(where, "refusal_log: a sink and a clock are required");
 }
 
 CUOTA_INLINE void refusal_log::write(refusal const& r) noexcept {
@@ -234,11 +236,11 @@ CUOTA_INLINE void refusal_log::flush() noexcept {
 }
 
 CUOTA_INLINE auto refusal_log::count() const noexcept -> counts {
-    return {seen_.load(), lines_.load(), held_back_.load(), lost_.load()};
+    return {seen_.load(), lines_.load(), suppressed_.load(), lost_.load()};
 }
 
-CUOTA_INLINE auto refusal_log::sink_of(std::FILE* file, place where) -> sink {
-    if (!file) detail::throw_misuse(where, "refusal_log: the file is null");
+CUOTA_INLINE auto refusal_log::sink_of(std::FILE* file, source_location where) -> sink {
+    if (!file) detail::throw_usage_error(where, "refusal_log: the file is null");
     return [file](std::string_view line) {
         // In one write, because others may write to the file.
         std::string const whole = std::string{line} + '\n';
@@ -261,23 +263,23 @@ CUOTA_INLINE void refusal_log::write_locked(refusal const& r, clock::time_point 
         end_kinds(now, [&](kind const& k) { return now - k.since >= how_.window || now < k.since; });
     latest_ = now;
     kind_key key = key_of(r);
-    if (kinds_.size() >= how_.most_kinds && !kinds_.contains(key)) key = all_others();
+    if (kinds_.size() >= how_.max_kinds && !kinds_.contains(key)) key = all_others();
     auto const found = kinds_.find(key);
-    if (found != kinds_.end()) return hold_back(found->second, r, now);
-    char const* const level = r.missing() != 0 ? "warning" : "error";
+    if (found != kinds_.end()) return suppress(found->second, r, now);
+    char const* const level = r.shortfall() != 0 ? "warning" : "error";
     std::string const line =
-        begin_line(now, level, "refused").add_json("refusal", refusal_json(r, how_.most_holders)).text();
+        begin_line(now, level, "refused").add_json("refusal", refusal_json(r, how_.max_holders)).text();
     next_end_ = kinds_.empty() ? now + how_.window : std::min(next_end_, now + how_.window);
     // Added before writing: a failed line would fail again.
     kinds_.emplace(std::move(key), kind{now, now, 0, 0, level});
     to_line(line);
 }
 
-CUOTA_INLINE void refusal_log::hold_back(kind& k, refusal const& r, clock::time_point now) noexcept {
+CUOTA_INLINE void refusal_log::suppress(kind& k, refusal const& r, clock::time_point now) noexcept {
     ++k.more;
-    k.asked = detail::saturating_add(k.asked, r.asked);
+    k.requested = detail::saturating_add(k.requested, r.requested);
     k.last = now;
-    ++held_back_;
+    ++suppressed_;
 }
 
 CUOTA_INLINE void refusal_log::tell_the_rest(kind_key const& key, kind const& k, clock::time_point now) {
@@ -289,9 +291,10 @@ CUOTA_INLINE void refusal_log::tell_the_rest(kind_key const& key, kind const& k,
     rest.add("text", "and " + count_text(k.more) +
                          (is_mixed ? " more of other kinds in " : " more like it in ") + count_text(seconds) +
                          " s");
-    rest.add("more", static_cast<std::size_t>(k.more)).add("asked", k.asked);
+    rest.add("more", static_cast<std::size_t>(k.more)).add("requested", k.requested);
     rest.add("seconds", static_cast<std::size_t>(seconds)).add("budget", budget).add("tag", name);
-    rest.add_json("place", detail::json_place(is_mixed ? place{} : place{file.c_str(), line}));
+    rest.add_json("location",
+                  detail::json_location(is_mixed ? source_location{} : source_location{file.c_str(), line}));
     to_line(rest.text());
 }
 
@@ -309,7 +312,7 @@ CUOTA_INLINE void refusal_log::to_line(std::string const& line) {
 
 CUOTA_INLINE auto refusal_log::key_of(refusal const& r) -> kind_key {
     std::string path;
-    for (budget_facts const& b : r.budgets) path.insert(0, path.empty() ? b.name : b.name + '/');
+    for (budget_info const& b : r.budgets) path.insert(0, path.empty() ? b.name : b.name + '/');
     return {std::move(path), r.request.name.text(), r.request.where.file, r.request.where.line};
 }
 

@@ -41,10 +41,10 @@ class site_table {
 public:
     static constexpr std::size_t most = std::size_t{1} << 24;
 
-    /// Throws: misuse if `capacity` exceeds `most`; std::bad_alloc.
-    explicit site_table(std::size_t capacity, place where = place::here());
+    /// Throws: usage_error if `capacity` exceeds `most`; std::bad_alloc.
+    explicit site_table(std::size_t capacity, source_location where = source_location::current());
 
-    [[nodiscard]] std::uint32_t intern(tag name, place where) noexcept;
+    [[nodiscard]] std::uint32_t intern(tag name, source_location where) noexcept;
 
     /// Returns the number of sites, with the empty one.
     [[nodiscard]] std::size_t size() const noexcept { return size_.load(std::memory_order_acquire); }
@@ -55,13 +55,13 @@ public:
     [[nodiscard]] merged_sites merged() const;
 
 private:
-    [[nodiscard]] static std::size_t checked(std::size_t capacity, place where);
+    [[nodiscard]] static std::size_t checked(std::size_t capacity, source_location where);
     [[nodiscard]] static std::uint64_t number(char const* text) noexcept;
-    [[nodiscard]] std::size_t hash(tag name, place where) const noexcept;
-    [[nodiscard]] static bool is(event_site const& s, tag name, place where) noexcept;
+    [[nodiscard]] std::size_t hash(tag name, source_location where) const noexcept;
+    [[nodiscard]] static bool is(event_site const& s, tag name, source_location where) noexcept;
     // Advances `at` to the site's entry, or to the empty entry for it. At most half of the entries are used, so one is empty.
-    [[nodiscard]] std::uint32_t find(tag name, place where, std::size_t& at) const noexcept;
-    [[gnu::noinline]] std::uint32_t add(tag name, place where, std::size_t at) noexcept {
+    [[nodiscard]] std::uint32_t find(tag name, source_location where, std::size_t& at) const noexcept;
+    [[gnu::noinline]] std::uint32_t add(tag name, source_location where, std::size_t at) noexcept {
         if (is_full_.load(std::memory_order_acquire)) {
             if (std::uint32_t const known = find(name, where, at)) return known;  // the last site added
         } else {
@@ -97,13 +97,13 @@ private:
 
 namespace cuota::inline v0::detail {
 
-CUOTA_INLINE site_table::site_table(std::size_t capacity, place where)
+CUOTA_INLINE site_table::site_table(std::size_t capacity, source_location where)
     : capacity_{checked(capacity, where)},
       mask_{std::bit_ceil(2 * capacity_ + 2) - 1},
       sites_{std::make_unique<event_site[]>(capacity_ + 1)},
       index_{std::make_unique<std::atomic<std::uint32_t>[]>(mask_ + 1)} {}
 
-CUOTA_INLINE std::uint32_t site_table::intern(tag name, place where) noexcept {
+CUOTA_INLINE std::uint32_t site_table::intern(tag name, source_location where) noexcept {
     if (where.line == 0 && name.is_empty()) return 0;
     std::size_t at = hash(name, where);
     if (std::uint32_t const known = find(name, where, at)) [[likely]]
@@ -129,10 +129,10 @@ CUOTA_INLINE merged_sites site_table::merged() const {
     return all;
 }
 
-CUOTA_INLINE std::size_t site_table::checked(std::size_t capacity, place where) {
+CUOTA_INLINE std::size_t site_table::checked(std::size_t capacity, source_location where) {
     if (capacity > most)
-        throw_misuse(where, "recorder: {} sites exceed the maximum of {}",
-                     {as_count(capacity), as_count(most)});
+        throw_usage_error(where, "recorder: {} sites exceed the maximum of {}",
+                          {as_count(capacity), as_count(most)});
     return capacity;
 }
 
@@ -140,18 +140,18 @@ CUOTA_INLINE std::uint64_t site_table::number(char const* text) noexcept {
     return reinterpret_cast<std::uintptr_t>(text);
 }
 
-CUOTA_INLINE std::size_t site_table::hash(tag name, place where) const noexcept {
+CUOTA_INLINE std::size_t site_table::hash(tag name, source_location where) const noexcept {
     std::uint64_t const mixed = (number(name.text()) * 0x9e3779b97f4a7c15u) ^
                                 (number(where.file) * 0xc2b2ae3d27d4eb4fu) ^
                                 (where.line * std::uint64_t{0x165667b19e3779f9u});
     return static_cast<std::size_t>(mixed >> 32) & mask_;
 }
 
-CUOTA_INLINE bool site_table::is(event_site const& s, tag name, place where) noexcept {
+CUOTA_INLINE bool site_table::is(event_site const& s, tag name, source_location where) noexcept {
     return s.name.text() == name.text() && s.where.file == where.file && s.where.line == where.line;
 }
 
-CUOTA_INLINE std::uint32_t site_table::find(tag name, place where, std::size_t& at) const noexcept {
+CUOTA_INLINE std::uint32_t site_table::find(tag name, source_location where, std::size_t& at) const noexcept {
     for (;; at = (at + 1) & mask_) {
         std::uint32_t const i = index_[at].load(std::memory_order_acquire);
         if (i == 0 || is(sites_[i], name, where)) return i;

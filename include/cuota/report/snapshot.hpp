@@ -39,17 +39,17 @@ public:
     template <class OnNode, class OnPool>
     void add(ledger_node& root, OnNode on_node, OnPool on_pool) {
         std::vector<seen_node> nodes;
-        root.look_down([&](ledger_node const& node, budget_facts facts) {
+        root.look_down([&](ledger_node const& node, budget_info facts) {
             nodes.push_back({&node, node.above(), std::move(facts)});
             on_node(node);
         });
         enter_below(nodes, nodes.front(), std::nullopt);
         // Holders outside the subtree are left out.
         for (auto const& [at, who] :
-             root.stakeholders([&](ledger_node const& of) { return of.is_under(root); }))
+             root.reclaimable_holders([&](ledger_node const& of) { return of.is_under(root); }))
             if (auto const index = index_of(at)) add(*who, *index, on_pool);
         if (auto const* const driver = dynamic_cast<device_limit const*>(root.outer()))
-            see(driver->where(), driver->overhead());
+            see(driver->where(), driver->baseline());
     }
     /// Returns the index of a node's budget. The node may have been destroyed.
     [[nodiscard]] std::optional<std::size_t> index_of(ledger_node const* node) const noexcept;
@@ -60,30 +60,30 @@ private:
     struct seen_node {
         ledger_node const* node;
         ledger_node const* above;
-        budget_facts facts;
+        budget_info facts;
     };
 
     // Adds a node, then its subtree; in `nodes`, parents come first, but subtrees are not contiguous.
     void enter_below(std::vector<seen_node> const& nodes, seen_node const& n,
                      std::optional<std::size_t> parent);
     template <class OnPool>
-    void add(stakeholder const& who, std::size_t index, OnPool on_pool) {
+    void add(reclaimable_holder const& who, std::size_t index, OnPool on_pool) {
         if (auto const* const pool = dynamic_cast<pool_state const*>(&who)) {
             std::size_t const mine = all_.pools.size();
-            pool_facts facts = view_of(*pool, with_blocks_, [&] { on_pool(*pool, mine); });
+            pool_info facts = view_of(*pool, with_blocks_, [&] { on_pool(*pool, mine); });
             facts.budget = index;
             all_.pools.push_back(std::move(facts));
             if (auto const on = pool->on()) see(*on, 0);
             return;
         }
-        holder_facts facts{who.title(), index, {}};
-        who.holdings(facts.holdings);
-        if (facts.holdings.empty()) return;
-        sum_up(facts.holdings);
+        holder_info facts{who.title(), index, {}};
+        who.allocation_groups(facts.allocation_groups);
+        if (facts.allocation_groups.empty()) return;
+        sum_up(facts.allocation_groups);
         all_.holders.push_back(std::move(facts));
     }
     // Adds a device if its driver responds.
-    void see(device on, std::size_t overhead);
+    void see(device on, std::size_t baseline);
 
     bool const with_blocks_;
     memory_snapshot all_;
@@ -134,15 +134,15 @@ CUOTA_INLINE void snapshot_taker::enter_below(std::vector<seen_node> const& node
         if (child.above == n.node) enter_below(nodes, child, mine);
 }
 
-CUOTA_INLINE void snapshot_taker::see(device on, std::size_t overhead) {
-    auto const known = std::ranges::find(all_.devices, on.ordinal(), &device_facts::ordinal);
+CUOTA_INLINE void snapshot_taker::see(device on, std::size_t baseline) {
+    auto const known = std::ranges::find(all_.devices, on.ordinal(), &device_info::ordinal);
     if (known != all_.devices.end()) {
-        known->overhead = std::max(known->overhead, overhead);
+        known->baseline = std::max(known->baseline, baseline);
         return;
     }
-    std::optional<device_facts> facts = facts_of(on);
+    std::optional<device_info> facts = facts_of(on);
     if (!facts) return;
-    facts->overhead = overhead;
+    facts->baseline = baseline;
     all_.devices.push_back(*std::move(facts));
 }
 

@@ -23,17 +23,17 @@
 namespace cuota::inline v0 {
 
 /// The change of one tag and call site, in bytes of blocks in all pools.
-struct place_change {
-    tag name{};                     ///< tag of the blocks
-    place where{};                  ///< empty if only the tag is known
-    std::size_t before = 0;         ///< bytes
-    std::size_t after = 0;          ///< bytes
-    std::size_t blocks_before = 0;  ///< count
-    std::size_t blocks_after = 0;   ///< count
-    std::size_t came = 0;           ///< bytes of new blocks
-    std::size_t came_blocks = 0;    ///< number of new blocks
-    std::size_t went = 0;           ///< bytes of freed blocks
-    std::size_t went_blocks = 0;    ///< number of freed blocks
+struct site_change {
+    tag name{};                        ///< tag of the blocks
+    source_location where{};           ///< empty if only the tag is known
+    std::size_t before = 0;            ///< bytes
+    std::size_t after = 0;             ///< bytes
+    std::size_t blocks_before = 0;     ///< count
+    std::size_t blocks_after = 0;      ///< count
+    std::size_t allocated = 0;         ///< bytes of new blocks
+    std::size_t allocated_blocks = 0;  ///< number of new blocks
+    std::size_t freed = 0;             ///< bytes of freed blocks
+    std::size_t freed_blocks = 0;      ///< number of freed blocks
 };
 
 /// The change of a pool, in bytes; 0 while it did not exist.
@@ -60,7 +60,7 @@ struct budget_change {
 
 namespace detail::changes {
 
-[[nodiscard]] inline auto key_of(place_change const& c) noexcept {
+[[nodiscard]] inline auto key_of(site_change const& c) noexcept {
     return std::tuple{std::string_view{c.name.text()}, std::string_view{c.where.file}, c.where.line};
 }
 template <class Change>
@@ -87,42 +87,43 @@ void most_grown_first(std::vector<Change>& all) {
 [[nodiscard]] std::string row(std::string const& title, std::size_t before, std::size_t after,
                               std::string const& more);
 
-[[nodiscard]] std::string title_of(place_change const& c);
+[[nodiscard]] std::string title_of(site_change const& c);
 template <class Change>
 [[nodiscard]] std::string title_of(Change const& c) {
     std::string const fate = c.is_new ? " (new)" : c.is_gone ? " (removed)" : "";
     return screen::fitted(c.name, 37 - fate.size()) + fate;
 }
 
-[[nodiscard]] std::string line_of(place_change const& c);
+[[nodiscard]] std::string line_of(site_change const& c);
 [[nodiscard]] std::string line_of(pool_change const& c);
 [[nodiscard]] std::string line_of(budget_change const& c);
 
 template <class Change>
-[[nodiscard]] std::string list_of(char const* heading, std::vector<Change> const& all, std::size_t most) {
+[[nodiscard]] std::string list_of(char const* heading, std::vector<Change> const& all,
+                                  std::size_t max_lines) {
     if (all.empty()) return {};
     std::string text = std::string{"\n"} + heading;
-    for (std::size_t i = 0; i != std::min(most, all.size()); ++i) text += line_of(all[i]);
-    return all.size() > most ? text + "\n  and " + count_text(all.size() - most) + " more" : text;
+    for (std::size_t i = 0; i != std::min(max_lines, all.size()); ++i) text += line_of(all[i]);
+    return all.size() > max_lines ? text + "\n  and " + count_text(all.size() - max_lines) + " more" : text;
 }
 
 // Lists growth, losses (the largest first), and entries with equal bytes.
-[[nodiscard]] std::string lists_of(std::vector<place_change> const& all, std::size_t most);
+[[nodiscard]] std::string lists_of(std::vector<site_change> const& all, std::size_t max_lines);
 
 /// Formats "12.3 s".
 [[nodiscard]] std::string span_text(std::chrono::nanoseconds span);
 
 template <class Diff>
-[[nodiscard]] std::string text_of(Diff const& d, std::size_t most) {
+[[nodiscard]] std::string text_of(Diff const& d, std::size_t max_lines) {
     std::string const after = "after " + span_text(d.to - d.from);
     if (d.is_empty()) return after + ": nothing changed";
-    return after + lists_of(d.places, most) + list_of("pools, reserved", d.pools, most) +
-           list_of("budgets, held", d.budgets, most);
+    return after + lists_of(d.sites, max_lines) + list_of("pools, reserved", d.pools, max_lines) +
+           list_of("budgets, held", d.budgets, max_lines);
 }
 
 // --- as JSON ---
 
-[[nodiscard]] std::string json_change(place_change const& c);
+[[nodiscard]] std::string json_change(site_change const& c);
 [[nodiscard]] std::string json_change(pool_change const& c);
 [[nodiscard]] std::string json_change(budget_change const& c);
 
@@ -132,7 +133,7 @@ template <class Diff>
     auto const span = std::chrono::duration_cast<std::chrono::milliseconds>(d.to - d.from).count();
     return json_object{}
         .add_json("span_ms", std::to_string(span))
-        .add_json("places", json_list(d.places, each))
+        .add_json("sites", json_list(d.sites, each))
         .add_json("pools", json_list(d.pools, each))
         .add_json("budgets", json_list(d.budgets, each))
         .text();
@@ -157,16 +158,16 @@ CUOTA_INLINE std::string row(std::string const& title, std::size_t before, std::
            screen::right(before, 12) + " ->" + screen::right(after, 11) + (more.empty() ? "" : "  " + more);
 }
 
-CUOTA_INLINE std::string title_of(place_change const& c) {
-    std::string const where = place_text(c.where);
+CUOTA_INLINE std::string title_of(site_change const& c) {
+    std::string const where = source_location_text(c.where);
     return screen::fitted((c.name.is_empty() ? "untagged" : std::string{c.name.text()}) +
                               (where.empty() ? "" : " (" + where + ')'),
                           37);
 }
 
-CUOTA_INLINE std::string line_of(place_change const& c) {
-    std::string const came = c.came_blocks == 0 ? "" : count_text(c.came_blocks) + " allocated";
-    std::string const went = c.went_blocks == 0 ? "" : count_text(c.went_blocks) + " freed";
+CUOTA_INLINE std::string line_of(site_change const& c) {
+    std::string const came = c.allocated_blocks == 0 ? "" : count_text(c.allocated_blocks) + " allocated";
+    std::string const went = c.freed_blocks == 0 ? "" : count_text(c.freed_blocks) + " freed";
     return row(title_of(c), c.before, c.after, came + (came.empty() || went.empty() ? "" : ", ") + went);
 }
 
@@ -180,17 +181,17 @@ CUOTA_INLINE std::string line_of(budget_change const& c) {
     return row(title_of(c), c.before, c.after, is_moved ? "limit " + limit : "");
 }
 
-CUOTA_INLINE std::string lists_of(std::vector<place_change> const& all, std::size_t most) {
-    std::vector<place_change> grew;
-    std::vector<place_change> shrank;
-    std::vector<place_change> same;
-    for (place_change const& c : all)
+CUOTA_INLINE std::string lists_of(std::vector<site_change> const& all, std::size_t max_lines) {
+    std::vector<site_change> grew;
+    std::vector<site_change> shrank;
+    std::vector<site_change> same;
+    for (site_change const& c : all)
         (c.after > c.before ? grew : c.after < c.before ? shrank : same).push_back(c);
-    sort_stably(shrank, [](place_change const& a, place_change const& b) {
+    sort_stably(shrank, [](site_change const& a, site_change const& b) {
         return a.before - a.after > b.before - b.after;
     });
-    return list_of("grew", grew, most) + list_of("shrank", shrank, most) +
-           list_of("same size, other blocks", same, most);
+    return list_of("grew", grew, max_lines) + list_of("shrank", shrank, max_lines) +
+           list_of("same size, other blocks", same, max_lines);
 }
 
 CUOTA_INLINE std::string span_text(std::chrono::nanoseconds span) {
@@ -199,18 +200,18 @@ CUOTA_INLINE std::string span_text(std::chrono::nanoseconds span) {
     return (tenths < 0 ? "-" : "") + std::to_string(size / 10) + '.' + std::to_string(size % 10) + " s";
 }
 
-CUOTA_INLINE std::string json_change(place_change const& c) {
+CUOTA_INLINE std::string json_change(site_change const& c) {
     return json_object{}
         .add("tag", c.name.text())
-        .add_json("place", json_place(c.where))
+        .add_json("location", json_location(c.where))
         .add("before", c.before)
         .add("after", c.after)
         .add("blocks_before", c.blocks_before)
         .add("blocks_after", c.blocks_after)
-        .add("came", c.came)
-        .add("came_blocks", c.came_blocks)
-        .add("went", c.went)
-        .add("went_blocks", c.went_blocks)
+        .add("allocated", c.allocated)
+        .add("allocated_blocks", c.allocated_blocks)
+        .add("freed", c.freed)
+        .add("freed_blocks", c.freed_blocks)
         .text();
 }
 

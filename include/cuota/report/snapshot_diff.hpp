@@ -28,14 +28,14 @@ namespace cuota::inline v0 {
 struct snapshot_diff {
     std::chrono::system_clock::time_point from{};  ///< time of the earlier snapshot
     std::chrono::system_clock::time_point to{};    ///< time of the later one
-    std::vector<place_change> places{};            ///< by tag and call site
+    std::vector<site_change> sites{};              ///< by tag and call site
     std::vector<pool_change> pools{};              ///< by name, device and kind of memory
     std::vector<budget_change> budgets{};          ///< by path from the root
 
     /// Returns whether nothing changed.
     [[nodiscard]] bool is_empty() const noexcept;
-    /// Formats the differences in 100 columns, at most `most` lines per list, without a final newline.
-    [[nodiscard]] std::string text(std::size_t most = 12) const;
+    /// Formats the differences in 100 columns, at most `max_lines` lines per list, without a final newline.
+    [[nodiscard]] std::string text(std::size_t max_lines = 12) const;
     /// Formats all differences as one line of JSON, without a newline; sizes are integers, in bytes.
     [[nodiscard]] std::string json() const { return detail::changes::json_of(*this); }
 };
@@ -62,34 +62,34 @@ void for_each_pair(std::vector<Item> const& before, std::vector<Item> const& aft
 /// Returns the path of each budget: "gpu/training/step".
 [[nodiscard]] std::vector<std::string> paths_of(memory_snapshot const& all);
 
-class places {
+class site_differ {
 public:
     /// A null pointer stands for a pool that does not exist.
-    void add(pool_facts const* before, pool_facts const* after);
-    [[nodiscard]] std::vector<place_change> take();
+    void add(pool_info const* before, pool_info const* after);
+    [[nodiscard]] std::vector<site_change> take();
 
 private:
-    using blocks = std::vector<block_facts const*>;
+    using blocks = std::vector<block_info const*>;
 
-    [[nodiscard]] static bool has_blocks(pool_facts const& p) noexcept;
-    [[nodiscard]] static blocks live_in(pool_facts const& p);
+    [[nodiscard]] static bool has_blocks(pool_info const& p) noexcept;
+    [[nodiscard]] static blocks live_in(pool_info const& p);
 
     void add_blocks(blocks const& before, blocks const& after);
-    void went(block_facts const& b);
-    void came(block_facts const& b);
-    void stayed(block_facts const& b);
+    void freed(block_info const& b);
+    void allocated(block_info const& b);
+    void stayed(block_info const& b);
 
     // Adds net differences, because the blocks are not known.
-    void add_tags(pool_facts const& before, pool_facts const& after);
-    void add_tag(tag_facts const& b, tag_facts const& a);
+    void add_tags(pool_info const& before, pool_info const& after);
+    void add_tag(tag_info const& b, tag_info const& a);
     [[nodiscard]] static std::size_t more(std::size_t from, std::size_t to) noexcept;
     static void count(std::size_t& bytes, std::size_t& blocks, std::size_t b, std::size_t n) noexcept;
 
-    [[nodiscard]] place_change& at(tag name, place where);
-    std::map<std::tuple<std::string_view, std::string_view, unsigned>, place_change> by_place_;
+    [[nodiscard]] site_change& at(tag name, source_location where);
+    std::map<std::tuple<std::string_view, std::string_view, unsigned>, site_change> by_site_;
 };
 
-[[nodiscard]] pool_change change_of(pool_facts const* b, pool_facts const* a);
+[[nodiscard]] pool_change change_of(pool_info const* b, pool_info const* a);
 
 [[nodiscard]] budget_change change_of(std::string path, budget_entry const* b, budget_entry const* a);
 
@@ -101,7 +101,7 @@ void add_budgets(memory_snapshot const& before, memory_snapshot const& after, sn
 /// a block that was freed and allocated again at its address is not noticed.
 ///
 /// Pools are matched by name, device and memory kind; budgets by their path from the root; duplicates in order. A pool without segments in
-/// one of the snapshots is compared by tag: its call sites are empty, and `came` and `went` are net differences. Bytes of blocks are
+/// one of the snapshots is compared by tag: its call sites are empty, and `allocated` and `freed` are net differences. Bytes of blocks are
 /// rounded up to the pool's granularity; those of pools are reserved, those of budgets held.
 /// Throws: std::bad_alloc. Cost: O(n log k) for n blocks at k call sites. Threads: any.
 /// Example:
@@ -117,11 +117,11 @@ void add_budgets(memory_snapshot const& before, memory_snapshot const& after, sn
 namespace cuota::inline v0 {
 
 CUOTA_INLINE bool snapshot_diff::is_empty() const noexcept {
-    return places.empty() && pools.empty() && budgets.empty();
+    return sites.empty() && pools.empty() && budgets.empty();
 }
 
-CUOTA_INLINE std::string snapshot_diff::text(std::size_t most) const {
-    return detail::changes::text_of(*this, most);
+CUOTA_INLINE std::string snapshot_diff::text(std::size_t max_lines) const {
+    return detail::changes::text_of(*this, max_lines);
 }
 
 }  // namespace cuota::inline v0
@@ -137,97 +137,99 @@ CUOTA_INLINE std::vector<std::string> paths_of(memory_snapshot const& all) {
     return paths;
 }
 
-CUOTA_INLINE void places::add(pool_facts const* before, pool_facts const* after) {
-    static pool_facts const none{};
-    pool_facts const& b = before ? *before : none;
-    pool_facts const& a = after ? *after : none;
+CUOTA_INLINE void site_differ::add(pool_info const* before, pool_info const* after) {
+    static pool_info const none{};
+    pool_info const& b = before ? *before : none;
+    pool_info const& a = after ? *after : none;
     if (has_blocks(b) && has_blocks(a)) add_blocks(live_in(b), live_in(a));
     else add_tags(b, a);
 }
 
-CUOTA_INLINE std::vector<place_change> places::take() {
-    std::vector<place_change> changed;
-    for (auto& [key, c] : by_place_)
-        if (c.came != 0 || c.went != 0 || c.came_blocks != 0 || c.went_blocks != 0) changed.push_back(c);
+CUOTA_INLINE std::vector<site_change> site_differ::take() {
+    std::vector<site_change> changed;
+    for (auto& [key, c] : by_site_)
+        if (c.allocated != 0 || c.freed != 0 || c.allocated_blocks != 0 || c.freed_blocks != 0)
+            changed.push_back(c);
     most_grown_first(changed);
     return changed;
 }
 
-CUOTA_INLINE bool places::has_blocks(pool_facts const& p) noexcept {
+CUOTA_INLINE bool site_differ::has_blocks(pool_info const& p) noexcept {
     return !p.segments.empty() || p.stats.live_blocks == 0;
 }
 
-CUOTA_INLINE auto places::live_in(pool_facts const& p) -> blocks {
+CUOTA_INLINE auto site_differ::live_in(pool_info const& p) -> blocks {
     blocks found;
-    for (segment_facts const& s : p.segments)
-        for (block_facts const& b : s.blocks)
+    for (segment_info const& s : p.segments)
+        for (block_info const& b : s.blocks)
             if (b.use == block_use::live) found.push_back(&b);
     return found;
 }
 
 // Both are sorted by address.
-CUOTA_INLINE void places::add_blocks(blocks const& before, blocks const& after) {
+CUOTA_INLINE void site_differ::add_blocks(blocks const& before, blocks const& after) {
     auto b = before.begin();
     auto a = after.begin();
     while (b != before.end() || a != after.end()) {
         // NOLINTNEXTLINE(bugprone-branch-clone): the conditions are evaluated in order, so no two branches are equivalent
-        if (a == after.end() || (b != before.end() && (*b)->address < (*a)->address)) went(**b++);
-        else if (b == before.end() || (*a)->address < (*b)->address) came(**a++);
-        else if ((*a)->size != (*b)->size || !((*a)->name == (*b)->name)) went(**b++);
+        if (a == after.end() || (b != before.end() && (*b)->address < (*a)->address)) freed(**b++);
+        else if (b == before.end() || (*a)->address < (*b)->address) allocated(**a++);
+        else if ((*a)->size != (*b)->size || !((*a)->name == (*b)->name)) freed(**b++);
         else stayed(**a++), ++b;
     }
 }
 
-CUOTA_INLINE void places::went(block_facts const& b) {
-    place_change& c = at(b.name, b.where);
+CUOTA_INLINE void site_differ::freed(block_info const& b) {
+    site_change& c = at(b.name, b.where);
     count(c.before, c.blocks_before, b.size, 1);
-    count(c.went, c.went_blocks, b.size, 1);
+    count(c.freed, c.freed_blocks, b.size, 1);
 }
 
-CUOTA_INLINE void places::came(block_facts const& b) {
-    place_change& c = at(b.name, b.where);
+CUOTA_INLINE void site_differ::allocated(block_info const& b) {
+    site_change& c = at(b.name, b.where);
     count(c.after, c.blocks_after, b.size, 1);
-    count(c.came, c.came_blocks, b.size, 1);
+    count(c.allocated, c.allocated_blocks, b.size, 1);
 }
 
-CUOTA_INLINE void places::stayed(block_facts const& b) {
-    place_change& c = at(b.name, b.where);
+CUOTA_INLINE void site_differ::stayed(block_info const& b) {
+    site_change& c = at(b.name, b.where);
     count(c.before, c.blocks_before, b.size, 1);
     count(c.after, c.blocks_after, b.size, 1);
 }
 
-CUOTA_INLINE void places::add_tags(pool_facts const& before, pool_facts const& after) {
-    std::map<std::string_view, std::pair<tag_facts, tag_facts>> tags;
-    for (tag_facts const& t : before.tags) tags[t.name.text()].first = t;
-    for (tag_facts const& t : after.tags) tags[t.name.text()].second = t;
+CUOTA_INLINE void site_differ::add_tags(pool_info const& before, pool_info const& after) {
+    std::map<std::string_view, std::pair<tag_info, tag_info>> tags;
+    for (tag_info const& t : before.tags) tags[t.name.text()].first = t;
+    for (tag_info const& t : after.tags) tags[t.name.text()].second = t;
     for (auto const& [name, both] : tags) add_tag(both.first, both.second);
 }
 
-CUOTA_INLINE void places::add_tag(tag_facts const& b, tag_facts const& a) {
-    place_change& c = at(b.name.is_empty() ? a.name : b.name, {});
+CUOTA_INLINE void site_differ::add_tag(tag_info const& b, tag_info const& a) {
+    site_change& c = at(b.name.is_empty() ? a.name : b.name, {});
     count(c.before, c.blocks_before, b.allocated, b.live_blocks);
     count(c.after, c.blocks_after, a.allocated, a.live_blocks);
-    count(c.came, c.came_blocks, more(b.allocated, a.allocated), more(b.live_blocks, a.live_blocks));
-    count(c.went, c.went_blocks, more(a.allocated, b.allocated), more(a.live_blocks, b.live_blocks));
+    count(c.allocated, c.allocated_blocks, more(b.allocated, a.allocated),
+          more(b.live_blocks, a.live_blocks));
+    count(c.freed, c.freed_blocks, more(a.allocated, b.allocated), more(a.live_blocks, b.live_blocks));
 }
 
-CUOTA_INLINE std::size_t places::more(std::size_t from, std::size_t to) noexcept {
+CUOTA_INLINE std::size_t site_differ::more(std::size_t from, std::size_t to) noexcept {
     return to > from ? to - from : 0;
 }
 
-CUOTA_INLINE void places::count(std::size_t& bytes, std::size_t& blocks, std::size_t b,
-                                std::size_t n) noexcept {
+CUOTA_INLINE void site_differ::count(std::size_t& bytes, std::size_t& blocks, std::size_t b,
+                                     std::size_t n) noexcept {
     bytes = saturating_add(bytes, b);
     blocks = saturating_add(blocks, n);
 }
 
-CUOTA_INLINE place_change& places::at(tag name, place where) {
-    auto const [found, is_new] = by_place_.try_emplace({name.text(), where.file, where.line});
+CUOTA_INLINE site_change& site_differ::at(tag name, source_location where) {
+    auto const [found, is_new] = by_site_.try_emplace({name.text(), where.file, where.line});
     if (is_new) found->second.name = name, found->second.where = where;
     return found->second;
 }
 
-CUOTA_INLINE pool_change change_of(pool_facts const* b, pool_facts const* a) {
+CUOTA_INLINE pool_change change_of(pool_info const* b, pool_info const* a) {
     pool_change c;
     c.name = a ? a->name : b->name;
     c.is_new = !b;
@@ -271,17 +273,17 @@ CUOTA_INLINE snapshot_diff diff(memory_snapshot const& before, memory_snapshot c
     using namespace detail::changes;
     snapshot_diff result{before.taken, after.taken};
     auto const key = [&](bool is_before, std::size_t i) {
-        pool_facts const& p = (is_before ? before : after).pools[i];
+        pool_info const& p = (is_before ? before : after).pools[i];
         return std::tuple{std::string_view{p.name}, p.device, p.memory};
     };
-    class places found;
-    for_each_pair(before.pools, after.pools, key, [&](pool_facts const* b, pool_facts const* a) {
+    class site_differ found;
+    for_each_pair(before.pools, after.pools, key, [&](pool_info const* b, pool_info const* a) {
         found.add(b, a);
         pool_change c = change_of(b, a);
         if (c.is_new || c.is_gone || c.before != c.after || c.allocated_before != c.allocated_after)
             result.pools.push_back(std::move(c));
     });
-    result.places = found.take();
+    result.sites = found.take();
     most_grown_first(result.pools);
     add_budgets(before, after, result);
     return result;

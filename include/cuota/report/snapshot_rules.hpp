@@ -29,19 +29,19 @@ namespace cuota::inline v0::detail::diagnosis {
 /// meant to be full.
 void find_full_budgets(memory_snapshot const& s, diagnosis_options const& o, std::vector<finding>& to);
 
-/// Reports device memory outside cuota if it grew by `elsewhere_growth` since the baseline of budget::learn_overhead; otherwise if it is at
-/// least `elsewhere_bytes`, and `elsewhere_ratio` times cuota's bytes.
-void find_elsewhere(device_facts const& d, diagnosis_options const& o, std::vector<finding>& to);
+/// Reports device memory outside cuota if it grew by `external_growth` since the baseline of budget::record_baseline; otherwise if it is at
+/// least `external_bytes`, and `external_ratio` times cuota's bytes.
+void find_elsewhere(device_info const& d, diagnosis_options const& o, std::vector<finding>& to);
 
 /// Reports tags with live blocks `rounding_bytes` above, and `rounding_ratio` times, the requested bytes.
-void find_rounding(pool_facts const& p, diagnosis_options const& o, std::vector<finding>& to);
+void find_rounding(pool_info const& p, diagnosis_options const& o, std::vector<finding>& to);
 
 /// Reports pinned memory `pinned_bytes` above, and `pinned_ratio` times, the requested bytes. `whose`: "pool work".
 void add_pinned(std::string const& whose, std::string const& name, std::size_t asked, std::size_t taken,
                 diagnosis_options const& o, std::vector<finding>& to);
 
 /// Compares the peaks of reserved and requested bytes of a pinned pool.
-void find_pinned(pool_facts const& p, diagnosis_options const& o, std::vector<finding>& to);
+void find_pinned(pool_info const& p, diagnosis_options const& o, std::vector<finding>& to);
 
 /// Maps each byte of a pool to the stream of its last free in a recording.
 class last_frees {
@@ -68,11 +68,11 @@ private:
 
 /// Reports freed memory that work may still use: from `pending_bytes` and `pending_share` of the live and pending bytes on. Names the
 /// stream with most of it, known from the blocks, or from the events in `before` of the pool with this index.
-void find_pending(pool_facts const& p, recording const* before, std::size_t index, diagnosis_options const& o,
+void find_pending(pool_info const& p, recording const* before, std::size_t index, diagnosis_options const& o,
                   std::vector<finding>& to);
 
 /// Reports pools with `untagged_share` of the live bytes, and `untagged_bytes`, without a tag.
-void find_untagged(pool_facts const& p, diagnosis_options const& o, std::vector<finding>& to);
+void find_untagged(pool_info const& p, diagnosis_options const& o, std::vector<finding>& to);
 
 }  // namespace cuota::inline v0::detail::diagnosis
 
@@ -85,9 +85,9 @@ CUOTA_INLINE std::vector<std::size_t> cached_below(memory_snapshot const& s) {
     auto const add = [&](std::size_t budget, std::size_t bytes) {
         if (budget < cached.size()) cached[budget] = saturating_add(cached[budget], bytes);
     };
-    for (pool_facts const& p : s.pools) add(p.budget, beyond(p.stats.reserved, p.stats.active));
-    for (holder_facts const& h : s.holders)
-        for (holding const& one : h.holdings)
+    for (pool_info const& p : s.pools) add(p.budget, beyond(p.stats.reserved, p.stats.active));
+    for (holder_info const& h : s.holders)
+        for (allocation_group const& one : h.allocation_groups)
             if (one.is_cached) add(h.budget, one.bytes);
     for (std::size_t i = cached.size(); i-- != 0;)  // children follow their parents
         if (auto const parent = s.budgets[i].parent; parent && *parent < i) add(*parent, cached[i]);
@@ -98,9 +98,9 @@ CUOTA_INLINE void find_full_budgets(memory_snapshot const& s, diagnosis_options 
                                     std::vector<finding>& to) {
     std::vector<std::size_t> const cached = cached_below(s);
     for (std::size_t i = 0; i != s.budgets.size(); ++i) {
-        budget_facts const& b = s.budgets[i].facts;
+        budget_info const& b = s.budgets[i].facts;
         std::size_t const in_use = beyond(b.held, cached[i]);
-        if (b.limit == unlimited || b.is_prepaid || !is_share(in_use, o.budget_share, b.limit)) continue;
+        if (b.limit == unlimited || b.is_reservation || !is_share(in_use, o.budget_share, b.limit)) continue;
         std::size_t const left = beyond(b.limit, in_use);
         finding f{finding_kind::budget_full, severity::warning};
         f.text = words_for("budget", b.name) + " is nearly full: " + bytes_text(in_use) + " in use, " +
@@ -108,31 +108,30 @@ CUOTA_INLINE void find_full_budgets(memory_snapshot const& s, diagnosis_options 
                  bytes_text(left) + (left == 1 ? " is left" : " are left");
         f.bytes = in_use;
         f.whose = b.name;
-        f.of = b.limit;
+        f.reference_bytes = b.limit;
         to.push_back(std::move(f));
     }
 }
 
-CUOTA_INLINE void find_elsewhere(device_facts const& d, diagnosis_options const& o,
-                                 std::vector<finding>& to) {
-    std::size_t const all = d.elsewhere();
-    std::size_t const grown = d.overhead == 0 ? 0 : beyond(all, d.overhead);
-    bool const grew = grown != 0 && grown >= o.elsewhere_growth;
-    if (!grew && (all < o.elsewhere_bytes || !is_share(all, o.elsewhere_ratio, d.ours))) return;
-    finding f{finding_kind::elsewhere, grew ? severity::warning : severity::note};
+CUOTA_INLINE void find_elsewhere(device_info const& d, diagnosis_options const& o, std::vector<finding>& to) {
+    std::size_t const all = d.external();
+    std::size_t const grown = d.baseline == 0 ? 0 : beyond(all, d.baseline);
+    bool const grew = grown != 0 && grown >= o.external_growth;
+    if (!grew && (all < o.external_bytes || !is_share(all, o.external_ratio, d.own))) return;
+    finding f{finding_kind::external, grew ? severity::warning : severity::note};
     f.text =
         "device " + std::to_string(d.ordinal) + ": " + bytes_text(all) + " are held outside cuota, by the " +
         "CUDA context, libraries or other programs" +
-        (grew ? "; at the start it was " + bytes_text(d.overhead) : "; cuota holds " + bytes_text(d.ours));
+        (grew ? "; at the start it was " + bytes_text(d.baseline) : "; cuota holds " + bytes_text(d.own));
     f.bytes = grew ? grown : all;
     f.whose = d.name;
-    f.of = d.ours;
+    f.reference_bytes = d.own;
     to.push_back(std::move(f));
 }
 
-CUOTA_INLINE void find_rounding(pool_facts const& p, diagnosis_options const& o, std::vector<finding>& to) {
+CUOTA_INLINE void find_rounding(pool_info const& p, diagnosis_options const& o, std::vector<finding>& to) {
     if (p.memory == memory_kind::pinned) return;  // checked by find_pinned
-    for (tag_facts const& t : p.tags) {
+    for (tag_info const& t : p.tags) {
         std::size_t const lost = beyond(t.allocated, t.requested);
         if (lost < o.rounding_bytes || !is_share(t.allocated, o.rounding_ratio, t.requested)) continue;
         finding f{finding_kind::rounding, severity::note};
@@ -142,7 +141,7 @@ CUOTA_INLINE void find_rounding(pool_facts const& p, diagnosis_options const& o,
         f.bytes = lost;
         f.whose = p.name;
         f.name = t.name;
-        f.of = t.requested;
+        f.reference_bytes = t.requested;
         f.count = t.live_blocks;
         to.push_back(std::move(f));
     }
@@ -157,11 +156,11 @@ CUOTA_INLINE void add_pinned(std::string const& whose, std::string const& name, 
              " the requested size: " + bytes_text(taken) + " for " + bytes_text(asked);
     f.bytes = more;
     f.whose = name;
-    f.of = asked;
+    f.reference_bytes = asked;
     to.push_back(std::move(f));
 }
 
-CUOTA_INLINE void find_pinned(pool_facts const& p, diagnosis_options const& o, std::vector<finding>& to) {
+CUOTA_INLINE void find_pinned(pool_info const& p, diagnosis_options const& o, std::vector<finding>& to) {
     if (p.memory != memory_kind::pinned) return;
     add_pinned(words_for("pool", p.name), p.name, p.stats.peak_requested, p.stats.peak_reserved, o, to);
 }
@@ -198,15 +197,15 @@ CUOTA_INLINE void last_frees::add(memory_event const& e) {
     ranges_[e.address] = {end, e.stream};
 }
 
-CUOTA_INLINE void find_pending(pool_facts const& p, recording const* before, std::size_t index,
+CUOTA_INLINE void find_pending(pool_info const& p, recording const* before, std::size_t index,
                                diagnosis_options const& o, std::vector<finding>& to) {
     std::size_t const pending = beyond(p.stats.active, p.stats.allocated);
     if (pending < o.pending_bytes || !is_share(pending, o.pending_share, p.stats.active)) return;
     last_frees const frees = before ? last_frees{*before, index} : last_frees{};
     std::map<std::uint64_t, std::size_t> by_stream;
     std::size_t blocks = 0;
-    for (segment_facts const& s : p.segments)
-        for (block_facts const& b : s.blocks)
+    for (segment_info const& s : p.segments)
+        for (block_info const& b : s.blocks)
             if (b.use == block_use::pending) {
                 ++blocks;
                 if (b.stream) by_stream[*b.stream] += b.size;
@@ -222,13 +221,13 @@ CUOTA_INLINE void find_pending(pool_facts const& p, recording const* before, std
     }
     f.bytes = pending;
     f.whose = p.name;
-    f.of = p.stats.active;
+    f.reference_bytes = p.stats.active;
     f.count = blocks;
     to.push_back(std::move(f));
 }
 
-CUOTA_INLINE void find_untagged(pool_facts const& p, diagnosis_options const& o, std::vector<finding>& to) {
-    for (tag_facts const& t : p.tags) {
+CUOTA_INLINE void find_untagged(pool_info const& p, diagnosis_options const& o, std::vector<finding>& to) {
+    for (tag_info const& t : p.tags) {
         if (!t.name.is_empty() || t.allocated < o.untagged_bytes) continue;
         if (!is_share(t.allocated, o.untagged_share, p.stats.allocated)) continue;
         finding f{finding_kind::untagged, severity::note};
@@ -237,7 +236,7 @@ CUOTA_INLINE void find_untagged(pool_facts const& p, diagnosis_options const& o,
                  counted(t.live_blocks, "block") + "): tag these allocations";
         f.bytes = t.allocated;
         f.whose = p.name;
-        f.of = p.stats.allocated;
+        f.reference_bytes = p.stats.allocated;
         f.count = t.live_blocks;
         to.push_back(std::move(f));
     }

@@ -93,7 +93,7 @@ CUOTA_INLINE void find_leaks(recording const& r, step_account const& steps, diag
         f.whose = source.name;
         f.name = site.name;
         f.where = site.where;
-        f.of = static_cast<std::size_t>(a.steps.back().growth);
+        f.reference_bytes = static_cast<std::size_t>(a.steps.back().growth);
         f.count = stayed;
         f.steps = run;
         to.push_back(std::move(f));
@@ -124,7 +124,7 @@ CUOTA_INLINE void find_churn(recording const& r, step_account const& steps, diag
         f.whose = source.name;
         f.name = site.name;
         f.where = site.where;
-        f.of = bytes;
+        f.reference_bytes = bytes;
         f.count = least;
         f.steps = run;
         to.push_back(std::move(f));

@@ -29,12 +29,12 @@ namespace cuota::inline v0 {
 struct summary_options {
     bool utf8 = false;  ///< bars of block characters, in eighths of a column
     /// Colors the bars of budgets by escape sequences: yellow from 75 %, red from 90 %.
-    bool colour = false;
-    std::size_t most_budgets = 14;  ///< lines of budgets
-    std::size_t most_pools = 4;     ///< pools with a table of their own
-    std::size_t most_tags = 12;     ///< lines of tags
-    std::size_t most_holders = 6;   ///< lines of other holders
-    std::size_t most_devices = 4;   ///< lines of devices
+    bool color = false;
+    std::size_t max_budgets = 14;  ///< lines of budgets
+    std::size_t max_pools = 4;     ///< pools with a table of their own
+    std::size_t max_tags = 12;     ///< lines of tags
+    std::size_t max_holders = 6;   ///< lines of other holders
+    std::size_t max_devices = 4;   ///< lines of devices
 };
 
 namespace detail::screen {
@@ -61,7 +61,7 @@ template <class Items, class Line, class Bytes>
 
 // --- budgets ---
 
-[[nodiscard]] std::string budget_bar(budget_facts const& b, summary_options const& how);
+[[nodiscard]] std::string budget_bar(budget_info const& b, summary_options const& how);
 
 [[nodiscard]] std::string budget_row(budget_entry const& e, std::size_t room, summary_options const& how);
 
@@ -69,12 +69,12 @@ template <class Items, class Line, class Bytes>
 
 // --- pools ---
 
-[[nodiscard]] std::string pool_title(memory_snapshot const& all, pool_facts const& p);
+[[nodiscard]] std::string pool_title(memory_snapshot const& all, pool_info const& p);
 
 // Describes the free bytes and their blocks.
 [[nodiscard]] std::string free_text(pool_stats const& s);
 
-[[nodiscard]] std::string pool_rows(memory_snapshot const& all, pool_facts const& p);
+[[nodiscard]] std::string pool_rows(memory_snapshot const& all, pool_info const& p);
 
 [[nodiscard]] std::string pool_table(memory_snapshot const& all, summary_options const& how);
 
@@ -89,7 +89,7 @@ template <class Items, class Line, class Bytes>
 // --- other holders ---
 
 struct holder_sum {
-    holder_facts const* who = nullptr;
+    holder_info const* who = nullptr;
     std::size_t used = 0;
     std::size_t cached = 0;
     [[nodiscard]] std::size_t bytes() const noexcept { return saturating_add(used, cached); }
@@ -97,7 +97,7 @@ struct holder_sum {
 
 [[nodiscard]] std::vector<holder_sum> holder_sums(memory_snapshot const& all);
 
-[[nodiscard]] std::string largest_holding(holder_facts const& who);
+[[nodiscard]] std::string largest_holding(holder_info const& who);
 
 [[nodiscard]] std::string holder_table(memory_snapshot const& all, summary_options const& how);
 
@@ -107,9 +107,9 @@ struct holder_sum {
 [[nodiscard]] std::size_t in_pools(memory_snapshot const& all, int device) noexcept;
 
 /// Returns the bytes outside cuota, less the baseline.
-[[nodiscard]] std::size_t unaccounted(device_facts const& d) noexcept;
+[[nodiscard]] std::size_t unaccounted(device_info const& d) noexcept;
 
-[[nodiscard]] std::string device_row(memory_snapshot const& all, device_facts const& d);
+[[nodiscard]] std::string device_row(memory_snapshot const& all, device_info const& d);
 
 [[nodiscard]] std::string device_table(memory_snapshot const& all, summary_options const& how);
 
@@ -124,7 +124,7 @@ struct holder_sum {
 /// tags     allocated bytes in all pools, of any kind, and share of all live bytes; steps: age of the oldest block. A peak is "-" if a pool
 ///          has no recorder; of several pools, "<=" the sum of their peaks, which may be of different times.
 /// besides  loaders, reservations, budgeted memory: bytes in use, free bytes, and the largest part.
-/// devices  elsewhere: used outside cuota; at start: the baseline of budget::learn_overhead, or "-"; unknown: the difference, of other
+/// devices  elsewhere: used outside cuota; at start: the baseline of budget::record_baseline, or "-"; unknown: the difference, of other
 ///          programs, libraries and the context.
 ///
 /// Sorted by descending bytes, then by name. Names are cut in the middle; control characters and invalid UTF-8 become question marks.
@@ -155,19 +155,20 @@ CUOTA_INLINE std::string budget_name(memory_snapshot const& all, std::size_t ind
     return index < all.budgets.size() ? all.budgets[index].facts.name : "?";
 }
 
-CUOTA_INLINE std::string budget_bar(budget_facts const& b, summary_options const& how) {
+CUOTA_INLINE std::string budget_bar(budget_info const& b, summary_options const& how) {
     constexpr std::size_t cells = 14;
     if (b.limit == unlimited) return std::string(cells + 2, ' ');
     double const share = b.limit != 0 ? *share_of(b.held, b.limit) : b.held != 0 ? 1.0 : 0.0;
     std::string bar = '[' + bar_text(share, cells, how.utf8) + ']';
-    if (!how.colour || share < 0.75) return bar;
+    if (!how.color || share < 0.75) return bar;
     return (share < 0.9 ? "\x1b[33m" : "\x1b[31m") + bar + "\x1b[0m";
 }
 
 CUOTA_INLINE std::string budget_row(budget_entry const& e, std::size_t room, summary_options const& how) {
     constexpr std::size_t width = 30;
-    budget_facts const& b = e.facts;
-    std::string const kind = std::string{b.has_ended ? "ended " : ""} + (b.is_prepaid ? "reservation " : "");
+    budget_info const& b = e.facts;
+    std::string const kind =
+        std::string{b.is_released ? "ended " : ""} + (b.is_reservation ? "reservation " : "");
     std::size_t const indent = 2 * std::min(e.depth, (width - 5 - kind.size()) / 4);
     std::string const begin = std::string(indent, ' ') + kind;
     return left(begin + fitted(b.name, width - 1 - begin.size()), width) + budget_bar(b, how) +
@@ -179,7 +180,7 @@ CUOTA_INLINE std::string budget_table(memory_snapshot const& all, summary_option
     if (all.budgets.empty()) return {};
     std::vector<std::size_t> const order = budgets_in_order(all);
     std::vector<std::size_t> const rooms = rooms_of(all);
-    std::vector<bool> const is_shown = largest_budgets(all, order, how.most_budgets);
+    std::vector<bool> const is_shown = largest_budgets(all, order, how.max_budgets);
     std::string text = "\n\n" + left("budget", 46) + right("full", 7) + right("held", 11) +
                        right("limit", 11) + right("room", 11) + right("peak", 11);
     std::size_t left_out = 0;
@@ -197,7 +198,7 @@ CUOTA_INLINE std::string budget_table(memory_snapshot const& all, summary_option
     return left_out != 0 ? text + "\n  " + rest_text(left_out, bytes) : text;
 }
 
-CUOTA_INLINE std::string pool_title(memory_snapshot const& all, pool_facts const& p) {
+CUOTA_INLINE std::string pool_title(memory_snapshot const& all, pool_info const& p) {
     static constexpr char const* kinds[] = {"", "pinned, ", "managed, "};
     std::string const device = p.device ? "device " + std::to_string(*p.device) + ", " : "";
     std::string const of = " (" + device + kinds[static_cast<std::size_t>(p.memory) % 3] + "budget " +
@@ -215,7 +216,7 @@ CUOTA_INLINE std::string free_text(pool_stats const& s) {
            (pending == 0 ? "" : "; " + bytes_text(pending) + " pending");
 }
 
-CUOTA_INLINE std::string pool_rows(memory_snapshot const& all, pool_facts const& p) {
+CUOTA_INLINE std::string pool_rows(memory_snapshot const& all, pool_info const& p) {
     pool_stats const& s = p.stats;
     std::string const counts = counted(s.live_blocks, "block") + " in " + counted(s.segments, "segment");
     return left(pool_title(all, p), 45) + right(s.requested, 12) + right(s.allocated, 12) +
@@ -225,17 +226,17 @@ CUOTA_INLINE std::string pool_rows(memory_snapshot const& all, pool_facts const&
 }
 
 CUOTA_INLINE std::string pool_table(memory_snapshot const& all, summary_options const& how) {
-    std::vector<pool_facts const*> pools;
-    for (pool_facts const& p : all.pools) pools.push_back(&p);
-    sort_stably(pools, [](pool_facts const* a, pool_facts const* b) {
+    std::vector<pool_info const*> pools;
+    for (pool_info const& p : all.pools) pools.push_back(&p);
+    sort_stably(pools, [](pool_info const* a, pool_info const* b) {
         return a->stats.reserved != b->stats.reserved ? a->stats.reserved > b->stats.reserved
                                                       : a->name < b->name;
     });
     std::string const heading = left("pool", 45) + right("requested", 12) + right("allocated", 12) +
                                 right("active", 12) + right("reserved", 12);
     return table(
-        heading, pools, how.most_pools, [&](pool_facts const* p) { return pool_rows(all, *p); },
-        [](pool_facts const* p) { return p->stats.reserved; });
+        heading, pools, how.max_pools, [&](pool_info const* p) { return pool_rows(all, *p); },
+        [](pool_info const* p) { return p->stats.reserved; });
 }
 
 CUOTA_INLINE std::string name_or(tag name, std::size_t columns) {
@@ -258,15 +259,15 @@ CUOTA_INLINE std::string tag_table(memory_snapshot const& all, summary_options c
     std::string const heading = left("tag", 28) + right("live", 11) + right("share", 8) + right("peak", 15) +
                                 right("blocks", 10) + right("steps", 10) + "  pool";
     return table(
-        heading, tags, how.most_tags, [&](tag_total const& t) { return tag_row(all, t, live); },
+        heading, tags, how.max_tags, [&](tag_total const& t) { return tag_row(all, t, live); },
         [](tag_total const& t) { return t.allocated; });
 }
 
 CUOTA_INLINE std::vector<holder_sum> holder_sums(memory_snapshot const& all) {
     std::vector<holder_sum> sums;
-    for (holder_facts const& who : all.holders) {
+    for (holder_info const& who : all.holders) {
         holder_sum sum{&who};
-        for (holding const& h : who.holdings) {
+        for (allocation_group const& h : who.allocation_groups) {
             std::size_t& part = h.is_cached ? sum.cached : sum.used;
             part = saturating_add(part, h.bytes);
         }
@@ -278,10 +279,10 @@ CUOTA_INLINE std::vector<holder_sum> holder_sums(memory_snapshot const& all) {
     return sums;
 }
 
-CUOTA_INLINE std::string largest_holding(holder_facts const& who) {
-    if (who.holdings.empty()) return {};
-    holding const& h = who.holdings.front();
-    std::string const where = place_text(h.where);
+CUOTA_INLINE std::string largest_holding(holder_info const& who) {
+    if (who.allocation_groups.empty()) return {};
+    allocation_group const& h = who.allocation_groups.front();
+    std::string const where = source_location_text(h.where);
     return fitted(
         (h.name.is_empty() ? "untagged" : h.name.text()) + (where.empty() ? "" : " (" + where + ')'), 25);
 }
@@ -290,7 +291,7 @@ CUOTA_INLINE std::string holder_table(memory_snapshot const& all, summary_option
     std::string const heading = left("other holders", 31) + right("in use", 11) + right("cached", 11) + "  " +
                                 left("budget", 18) + "  largest";
     return table(
-        heading, holder_sums(all), how.most_holders,
+        heading, holder_sums(all), how.max_holders,
         [&](holder_sum const& h) {
             std::string const most = largest_holding(*h.who);
             std::string const budget = fitted(budget_name(all, h.who->budget), 18);
@@ -302,20 +303,20 @@ CUOTA_INLINE std::string holder_table(memory_snapshot const& all, summary_option
 
 CUOTA_INLINE std::size_t in_pools(memory_snapshot const& all, int device) noexcept {
     std::size_t bytes = 0;
-    for (pool_facts const& p : all.pools)
+    for (pool_info const& p : all.pools)
         if (p.device == device && p.memory == memory_kind::device)
             bytes = saturating_add(bytes, p.stats.reserved);
     return bytes;
 }
 
-CUOTA_INLINE std::size_t unaccounted(device_facts const& d) noexcept {
-    return d.elsewhere() - std::min(d.elsewhere(), d.overhead);
+CUOTA_INLINE std::size_t unaccounted(device_info const& d) noexcept {
+    return d.external() - std::min(d.external(), d.baseline);
 }
 
-CUOTA_INLINE std::string device_row(memory_snapshot const& all, device_facts const& d) {
+CUOTA_INLINE std::string device_row(memory_snapshot const& all, device_info const& d) {
     return left(fitted(std::to_string(d.ordinal) + ' ' + d.name, 23), 23) + right(d.total, 11) +
-           right(d.free, 11) + right(d.ours, 11) + right(in_pools(all, d.ordinal), 11) +
-           right(d.elsewhere(), 11) + (d.overhead == 0 ? right("-", 11) : right(d.overhead, 11)) +
+           right(d.free, 11) + right(d.own, 11) + right(in_pools(all, d.ordinal), 11) +
+           right(d.external(), 11) + (d.baseline == 0 ? right("-", 11) : right(d.baseline, 11)) +
            right(unaccounted(d), 11);
 }
 
@@ -324,8 +325,8 @@ CUOTA_INLINE std::string device_table(memory_snapshot const& all, summary_option
                                 right("own", 11) + right("in pools", 11) + right("external", 11) +
                                 right("at start", 11) + right("unknown", 11);
     return table(
-        heading, all.devices, how.most_devices, [&](device_facts const& d) { return device_row(all, d); },
-        [](device_facts const& d) { return d.ours; });
+        heading, all.devices, how.max_devices, [&](device_info const& d) { return device_row(all, d); },
+        [](device_info const& d) { return d.own; });
 }
 
 }  // namespace cuota::inline v0::detail::screen

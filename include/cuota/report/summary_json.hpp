@@ -34,15 +34,15 @@ namespace detail::screen {
         case block_use::live: return "live";
         case block_use::pending: return "pending";
         case block_use::free: return "free";
-        case block_use::leaving: return "leaving";
+        case block_use::releasing: return "releasing";
     }
     return "?";
 }
-[[nodiscard]] constexpr char const* name_of(lifespan meant) noexcept {
-    switch (meant) {
-        case lifespan::scratch: return "scratch";
-        case lifespan::step: return "step";
-        case lifespan::persistent: return "persistent";
+[[nodiscard]] constexpr char const* name_of(lifetime_hint lifetime) noexcept {
+    switch (lifetime) {
+        case lifetime_hint::scratch: return "scratch";
+        case lifetime_hint::step: return "step";
+        case lifetime_hint::persistent: return "persistent";
     }
     return "?";
 }
@@ -64,17 +64,17 @@ template <class Number>
 
 [[nodiscard]] std::string json_stats(pool_stats const& s);
 
-[[nodiscard]] std::string json_tag(tag_facts const& t);
+[[nodiscard]] std::string json_tag(tag_info const& t);
 
 [[nodiscard]] std::string json_total(tag_total const& t);
 
-[[nodiscard]] std::string json_block(block_facts const& b);
+[[nodiscard]] std::string json_block(block_info const& b);
 
-[[nodiscard]] std::string json_segment(segment_facts const& s);
+[[nodiscard]] std::string json_segment(segment_info const& s);
 
-[[nodiscard]] std::string json_pool(pool_facts const& p, summary_json_options const& how);
+[[nodiscard]] std::string json_pool(pool_info const& p, summary_json_options const& how);
 
-[[nodiscard]] std::string json_holders(holder_facts const& h);
+[[nodiscard]] std::string json_holders(holder_info const& h);
 
 [[nodiscard]] std::string json_of(memory_snapshot const& all, summary_json_options const& how);
 
@@ -105,8 +105,8 @@ CUOTA_INLINE std::string json_budget(budget_entry const& e, std::size_t room) {
         .add("held", e.facts.held)
         .add("peak", e.facts.peak)
         .add("room", room)
-        .add("prepaid", e.facts.is_prepaid)
-        .add("ended", e.facts.has_ended)
+        .add("reservation", e.facts.is_reservation)
+        .add("released", e.facts.is_released)
         .text();
 }
 
@@ -124,12 +124,12 @@ CUOTA_INLINE std::string json_stats(pool_stats const& s) {
         .add("free_blocks", s.free_blocks)
         .add("largest_free", s.largest_free)
         .add("segments", s.segments)
-        .add("taken_again", s.taken_again)
+        .add("thread_cache_hits", s.thread_cache_hits)
         .add("stream_waits", s.stream_waits)
         .text();
 }
 
-CUOTA_INLINE std::string json_tag(tag_facts const& t) {
+CUOTA_INLINE std::string json_tag(tag_info const& t) {
     return json_object{}
         .add("tag", t.name.text())
         .add("live_blocks", t.live_blocks)
@@ -153,20 +153,20 @@ CUOTA_INLINE std::string json_total(tag_total const& t) {
         .text();
 }
 
-CUOTA_INLINE std::string json_block(block_facts const& b) {
+CUOTA_INLINE std::string json_block(block_info const& b) {
     json_object block;
     block.add("address", b.address).add("size", b.size).add("use", name_of(b.use));
     if (b.use != block_use::live) return block.text();
     return block.add("requested", b.requested)
         .add("tag", b.name.text())
-        .add_json("place", json_place(b.where))
-        .add("meant", name_of(b.meant))
+        .add_json("location", json_location(b.where))
+        .add("lifetime", name_of(b.lifetime))
         .add("age", b.age)
         .add_json("stream", json_number(b.stream))
         .text();
 }
 
-CUOTA_INLINE std::string json_segment(segment_facts const& s) {
+CUOTA_INLINE std::string json_segment(segment_info const& s) {
     return json_object{}
         .add("address", s.address)
         .add("size", s.size)
@@ -175,7 +175,7 @@ CUOTA_INLINE std::string json_segment(segment_facts const& s) {
         .text();
 }
 
-CUOTA_INLINE std::string json_pool(pool_facts const& p, summary_json_options const& how) {
+CUOTA_INLINE std::string json_pool(pool_info const& p, summary_json_options const& how) {
     json_object pool;
     pool.add("name", p.name).add_json("device", json_number(p.device)).add("memory", name_of(p.memory));
     pool.add("budget", p.budget).add_json("stats", json_stats(p.stats));
@@ -184,11 +184,11 @@ CUOTA_INLINE std::string json_pool(pool_facts const& p, summary_json_options con
     return pool.text();
 }
 
-CUOTA_INLINE std::string json_holders(holder_facts const& h) {
+CUOTA_INLINE std::string json_holders(holder_info const& h) {
     return json_object{}
         .add("name", h.name)
         .add("budget", h.budget)
-        .add_json("holdings", json_list(h.holdings, json_holder))
+        .add_json("allocation_groups", json_list(h.allocation_groups, json_holder))
         .text();
 }
 
@@ -201,7 +201,7 @@ CUOTA_INLINE std::string json_of(memory_snapshot const& all, summary_json_option
         .add_json("taken_ms", std::to_string(taken))
         .add_json("budgets", json_list(all.budgets,
                                        [&](budget_entry const& e) { return json_budget(e, rooms[next++]); }))
-        .add_json("pools", json_list(all.pools, [&](pool_facts const& p) { return json_pool(p, how); }))
+        .add_json("pools", json_list(all.pools, [&](pool_info const& p) { return json_pool(p, how); }))
         .add_json("tags", json_list(tag_totals(all), json_total))
         .add_json("holders", json_list(all.holders, json_holders))
         .add_json("devices", json_list(all.devices, json_device))

@@ -38,12 +38,12 @@ public:
     void add_triangle(double x, double y);
     [[nodiscard]] std::string take() { return std::move(text_) + "</svg>\n"; }
 
-    [[nodiscard]] static std::string colour(std::size_t i);
+    [[nodiscard]] static std::string color(std::size_t i);
 
 private:
     // Colors of Okabe and Ito, and some between: neighbors differ in lightness, and in hue also for color-blind viewers.
-    static constexpr char const* colours[] = {"0072b2", "e69f00", "6a5acd", "cc79a7", "ddcc77", "d55e00",
-                                              "ffb8a8", "1e6e78", "999933", "88ccee", "aa4499", "56b4e9"};
+    static constexpr char const* colors[] = {"0072b2", "e69f00", "6a5acd", "cc79a7", "ddcc77", "d55e00",
+                                             "ffb8a8", "1e6e78", "999933", "88ccee", "aa4499", "56b4e9"};
 
     [[nodiscard]] static std::string style(svg_theme theme);
     [[nodiscard]] static std::string light();
@@ -94,8 +94,8 @@ CUOTA_INLINE void svg_canvas::add_triangle(double x, double y) {
     add("<path class=\"mark\" d=\"M" + svg_number(x) + ' ' + svg_number(y) + "l-5-9h10z\"/>");
 }
 
-CUOTA_INLINE std::string svg_canvas::colour(std::size_t i) {
-    return 'c' + std::to_string(i % std::size(colours));
+CUOTA_INLINE std::string svg_canvas::color(std::size_t i) {
+    return 'c' + std::to_string(i % std::size(colors));
 }
 
 CUOTA_INLINE std::string svg_canvas::style(svg_theme theme) {
@@ -105,8 +105,8 @@ CUOTA_INLINE std::string svg_canvas::style(svg_theme theme) {
         "paint-order:stroke;font-size:11px}.line{fill:none}.total{stroke-width:.8}"
         ".reserved{stroke-width:1.6;stroke-dasharray:5 3}"
         ".limit{stroke-width:1.4;stroke-dasharray:9 3 2 3}.refusal{stroke-width:1}";
-    for (std::size_t i = 0; i != std::size(colours); ++i)
-        result += ".c" + std::to_string(i) + "{fill:#" + colours[i] + '}';
+    for (std::size_t i = 0; i != std::size(colors); ++i)
+        result += ".c" + std::to_string(i) + "{fill:#" + colors[i] + '}';
     if (theme != svg_theme::dark) result += light();
     if (theme == svg_theme::dark) result += dark();
     if (theme == svg_theme::automatic)

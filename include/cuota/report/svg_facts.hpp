@@ -32,8 +32,8 @@ struct svg_step {
     std::uint64_t until = 0;
 };
 
-struct svg_facts {
-    levels all{};
+struct svg_data {
+    usage_series all{};
     std::string title{};
     char const* by = "";
     std::vector<svg_limit> limits{};  ///< in ascending order
@@ -42,11 +42,11 @@ struct svg_facts {
     std::vector<std::string> caption{};
 };
 
-class svg_fact_finder {
+class svg_data_builder {
 public:
-    svg_fact_finder(recording const& r, levels_options options) : all_{r}, options_{std::move(options)} {}
+    svg_data_builder(recording const& r, usage_options options) : all_{r}, options_{std::move(options)} {}
 
-    [[nodiscard]] svg_facts run();
+    [[nodiscard]] svg_data run();
 
 private:
     [[nodiscard]] static bool has_blocks(event_source const& s);
@@ -60,13 +60,13 @@ private:
     [[nodiscard]] static std::string list_of(std::vector<std::string> const& names);
 
     recording const& all_;
-    levels_options options_;
+    usage_options options_;
     std::vector<bool> shown_;  // by source
     std::vector<std::string> left_out_;
-    svg_facts found_;
+    svg_data found_;
 };
 
-[[nodiscard]] svg_facts svg_facts_of(recording const& r, levels_options options);
+[[nodiscard]] svg_data svg_data_of(recording const& r, usage_options options);
 
 }  // namespace cuota::inline v0::detail
 
@@ -74,11 +74,11 @@ private:
 
 namespace cuota::inline v0::detail {
 
-CUOTA_INLINE svg_facts svg_fact_finder::run() {
+CUOTA_INLINE svg_data svg_data_builder::run() {
     choose_sources();
     shown_.assign(all_.sources.size(), false);
     for (std::uint16_t const s : options_.sources) shown_[s] = true;
-    found_.all = levels_of(all_, options_);
+    found_.all = usage_over_time(all_, options_);
     find_budgets();
     find_steps();
     for (memory_event const& e : all_.events)
@@ -88,11 +88,11 @@ CUOTA_INLINE svg_facts svg_fact_finder::run() {
     return std::move(found_);
 }
 
-CUOTA_INLINE bool svg_fact_finder::has_blocks(event_source const& s) {
+CUOTA_INLINE bool svg_data_builder::has_blocks(event_source const& s) {
     return s.kind == source_kind::pool || s.kind == source_kind::resource;
 }
 
-CUOTA_INLINE void svg_fact_finder::choose_sources() {
+CUOTA_INLINE void svg_data_builder::choose_sources() {
     if (!options_.sources.empty()) return;
     auto const is_device = [](event_source const& s) {
         return has_blocks(s) && s.memory == memory_kind::device;
@@ -105,7 +105,7 @@ CUOTA_INLINE void svg_fact_finder::choose_sources() {
     }
 }
 
-CUOTA_INLINE void svg_fact_finder::find_budgets() {
+CUOTA_INLINE void svg_data_builder::find_budgets() {
     std::vector<bool> is_charged(all_.sources.size());
     bool any = false;
     for (std::uint16_t const s : options_.sources)
@@ -120,7 +120,7 @@ CUOTA_INLINE void svg_fact_finder::find_budgets() {
     sort_stably(found_.limits, {}, &svg_limit::bytes);
 }
 
-CUOTA_INLINE void svg_fact_finder::find_steps() {
+CUOTA_INLINE void svg_data_builder::find_steps() {
     std::vector<std::vector<svg_step>> of(all_.sources.size());
     std::vector<bool> is_open(all_.sources.size());
     for (memory_event const& e : all_.events) {
@@ -137,11 +137,11 @@ CUOTA_INLINE void svg_fact_finder::find_steps() {
     if (most != of.end()) found_.steps = std::move(*most);
 }
 
-CUOTA_INLINE void svg_fact_finder::write_words() {
+CUOTA_INLINE void svg_data_builder::write_words() {
     static constexpr char const* words[] = {"tag", "site", "source"};
     found_.by = words[static_cast<std::size_t>(options_.by)];
     found_.title = std::string{"Live memory by "} + found_.by;
-    levels const& all = found_.all;
+    usage_series const& all = found_.all;
     if (all.total.peak != 0) {
         std::string line =
             "At the peak, " + bytes_text(all.total.peak) + " at " + time_text(all.total.peak_at);
@@ -157,7 +157,7 @@ CUOTA_INLINE void svg_fact_finder::write_words() {
         found_.caption.push_back("Not shown: host or managed memory (" + list_of(left_out_) + ").");
 }
 
-CUOTA_INLINE std::string svg_fact_finder::refusal_words() const {
+CUOTA_INLINE std::string svg_data_builder::refusal_words() const {
     memory_event const& first = *found_.refusals.front();
     tag const name = all_.sites[first.site].name;
     return count_text(found_.refusals.size()) +
@@ -166,14 +166,14 @@ CUOTA_INLINE std::string svg_fact_finder::refusal_words() const {
            " at " + time_text(first.at) + '.';
 }
 
-CUOTA_INLINE std::string svg_fact_finder::list_of(std::vector<std::string> const& names) {
+CUOTA_INLINE std::string svg_data_builder::list_of(std::vector<std::string> const& names) {
     std::string result;
     for (std::string const& n : names) result += (result.empty() ? "" : ", ") + n;
     return result;
 }
 
-CUOTA_INLINE svg_facts svg_facts_of(recording const& r, levels_options options) {
-    return svg_fact_finder{r, std::move(options)}.run();
+CUOTA_INLINE svg_data svg_data_of(recording const& r, usage_options options) {
+    return svg_data_builder{r, std::move(options)}.run();
 }
 
 }  // namespace cuota::inline v0::detail

@@ -24,10 +24,10 @@ namespace cuota::inline v0 {
 
 /// Contents and size of a picture.
 struct svg_options {
-    std::string title{};            ///< empty: describes the contents
-    levels_by by = levels_by::tag;  ///< grouping of blocks
-    std::size_t most = 12;          ///< separate areas, fewer if the legend has no space
-    /// Indices as in levels_options. Empty: all device memory, or all memory if none is on a device.
+    std::string title{};          ///< empty: describes the contents
+    group_by by = group_by::tag;  ///< grouping of blocks
+    std::size_t max_groups = 12;  ///< separate areas, fewer if the legend has no space
+    /// Indices as in usage_options. Empty: all device memory, or all memory if none is on a device.
     std::vector<std::uint16_t> sources{};
     svg_theme theme = svg_theme::automatic;  ///< colors
     unsigned width = 960;                    ///< pixels; from 560 to 4096
@@ -38,7 +38,7 @@ namespace detail {
 
 class svg_plot : public svg_canvas {
 public:
-    svg_plot(svg_options const& options, svg_facts facts);
+    svg_plot(svg_options const& options, svg_data facts);
 
     // Draws the areas as finely as the size of the picture allows. If changes outnumber the pixels, each column shows the moment with the
     // most bytes.
@@ -57,9 +57,9 @@ protected:
     [[nodiscard]] double y_of(std::size_t bytes) const noexcept { return y_of(static_cast<double>(bytes)); }
     [[nodiscard]] std::size_t columns(double width) const;
     [[nodiscard]] bool is_drawn(svg_limit const& l) const noexcept;
-    [[nodiscard]] std::string colour_of(std::size_t layer) const;
+    [[nodiscard]] std::string color_of(std::size_t layer) const;
 
-    svg_facts facts_;
+    svg_data facts_;
     double width_;
     double height_;
     double right_;
@@ -67,7 +67,7 @@ protected:
     double under_ = facts_.steps.empty() ? 0 : 20;  // between the plot and its times
     double highest_ = 1;                            // bytes, at `top`
     double span_ = 1;                               // nanoseconds, from `left` to right_
-    std::vector<level_curve const*> layers_;        // from bottom to top
+    std::vector<usage_curve const*> layers_;        // from bottom to top
     bool is_outlined_ = false;
     bool is_dense_ = false;
     bool has_lowest_ = false;
@@ -81,20 +81,20 @@ private:
     // Puts steady layers below varying ones, so that edges stay straight; "others" is on top.
     void order_layers();
     // Returns the mean over time / the peak.
-    [[nodiscard]] double mean_of_peak(level_curve const& curve) const noexcept;
+    [[nodiscard]] double mean_of_peak(usage_curve const& curve) const noexcept;
     struct moment {
         double x;
         std::uint64_t at;
     };
     // Returns the times when a part changes, with the total.
-    [[nodiscard]] std::vector<level_point> changes() const;
+    [[nodiscard]] std::vector<usage_point> changes() const;
     // Returns for each column of pixels its best moment according to `better`, at the column's left side.
     template <class Better>
-    [[nodiscard]] std::vector<moment> best_of_columns(std::vector<level_point> const& points, double width,
+    [[nodiscard]] std::vector<moment> best_of_columns(std::vector<usage_point> const& points, double width,
                                                       Better better) const {
         std::vector<moment> result;
         std::size_t best = 0;
-        for (level_point const& p : points) {
+        for (usage_point const& p : points) {
             double const x = left + std::floor((x_of(p.at) - left) / width) * width;
             if (result.empty() || result.back().x != x) result.push_back({x, p.at});
             else if (better(p.bytes, best)) result.back().at = p.at;
@@ -104,16 +104,16 @@ private:
         if (!result.empty()) result.push_back({std::min(result.back().x + width, right_), facts_.all.until});
         return result;
     }
-    [[nodiscard]] std::vector<moment> with_width(std::vector<level_point> const& points, double width) const;
+    [[nodiscard]] std::vector<moment> with_width(std::vector<usage_point> const& points, double width) const;
     // Draws the minimum of each column, if columns contain whole steps.
-    void add_lowest(std::vector<level_point> const& all);
+    void add_lowest(std::vector<usage_point> const& all);
     // Draws the uppermost area first, each down to the bottom, so that no seams appear.
     [[nodiscard]] std::string areas(std::vector<moment> const& when) const;
     [[nodiscard]] std::string area(std::vector<moment> const& when, std::vector<double> const& below,
                                    std::vector<double> const& above) const;
     void add_run(std::string& path, std::vector<moment> const& when, std::vector<double> const& bytes,
                  std::size_t first, std::size_t end) const;
-    [[nodiscard]] std::string steps_of(level_curve const& curve) const;
+    [[nodiscard]] std::string steps_of(usage_curve const& curve) const;
 };
 
 }  // namespace detail
@@ -124,7 +124,7 @@ private:
 
 namespace cuota::inline v0::detail {
 
-CUOTA_INLINE svg_plot::svg_plot(svg_options const& options, svg_facts facts)
+CUOTA_INLINE svg_plot::svg_plot(svg_options const& options, svg_data facts)
     : svg_canvas{options.width, options.height, options.theme,
                  options.title.empty() ? facts.title : options.title},
       facts_{std::move(facts)},
@@ -137,8 +137,8 @@ CUOTA_INLINE svg_plot::svg_plot(svg_options const& options, svg_facts facts)
 
 CUOTA_INLINE void svg_plot::add_areas() {
     order_layers();
-    std::vector<level_point> const all = changes();
-    std::vector<level_point> const few = thinned(all, columns(column));
+    std::vector<usage_point> const all = changes();
+    std::vector<usage_point> const few = thinned(all, columns(column));
     is_outlined_ = few.size() < columns(column);
     is_dense_ = few.size() > 5 * columns(column) / 2;
     std::string result;
@@ -180,12 +180,12 @@ CUOTA_INLINE bool svg_plot::is_drawn(svg_limit const& l) const noexcept {
     return static_cast<double>(l.bytes) <= highest_;
 }
 
-CUOTA_INLINE std::string svg_plot::colour_of(std::size_t layer) const {
-    return layers_[layer]->merged != 0 ? "others" : colour(layer);
+CUOTA_INLINE std::string svg_plot::color_of(std::size_t layer) const {
+    return layers_[layer]->merged != 0 ? "others" : color(layer);
 }
 
 CUOTA_INLINE void svg_plot::choose_scale() {
-    levels const& all = facts_.all;
+    usage_series const& all = facts_.all;
     highest_ = static_cast<double>(std::max({all.total.peak, all.reserved.peak, std::size_t{1}}));
     double const room = 1.6 * highest_;  // higher limits are named, not drawn
     for (svg_limit const& l : facts_.limits)
@@ -196,14 +196,14 @@ CUOTA_INLINE void svg_plot::choose_scale() {
 }
 
 CUOTA_INLINE void svg_plot::order_layers() {
-    std::vector<std::pair<double, level_curve const*>> order;
-    for (level_curve const& part : facts_.all.parts)
+    std::vector<std::pair<double, usage_curve const*>> order;
+    for (usage_curve const& part : facts_.all.parts)
         if (part.peak != 0) order.emplace_back(part.merged != 0 ? 2.0 : 1.0 - mean_of_peak(part), &part);
-    sort_stably(order, {}, &std::pair<double, level_curve const*>::first);
+    sort_stably(order, {}, &std::pair<double, usage_curve const*>::first);
     for (auto const& [swing, part] : order) layers_.push_back(part);
 }
 
-CUOTA_INLINE double svg_plot::mean_of_peak(level_curve const& curve) const noexcept {
+CUOTA_INLINE double svg_plot::mean_of_peak(usage_curve const& curve) const noexcept {
     double area = 0;
     for (std::size_t i = 0; i != curve.points.size(); ++i) {
         bool const is_last = i + 1 == curve.points.size();
@@ -215,41 +215,41 @@ CUOTA_INLINE double svg_plot::mean_of_peak(level_curve const& curve) const noexc
     return area / whole / static_cast<double>(curve.peak);
 }
 
-CUOTA_INLINE std::vector<level_point> svg_plot::changes() const {
-    std::vector<level_point> all;
-    for (level_curve const& part : facts_.all.parts)
+CUOTA_INLINE std::vector<usage_point> svg_plot::changes() const {
+    std::vector<usage_point> all;
+    for (usage_curve const& part : facts_.all.parts)
         all.insert(all.end(), part.points.begin(), part.points.end());
     if (all.empty()) return all;
     all.push_back({facts_.all.until, 0});
-    std::ranges::sort(all, {}, &level_point::at);
-    auto const is_same = [](level_point a, level_point b) { return a.at == b.at; };
+    std::ranges::sort(all, {}, &usage_point::at);
+    auto const is_same = [](usage_point a, usage_point b) { return a.at == b.at; };
     all.erase(std::unique(all.begin(), all.end(), is_same), all.end());
-    for (level_point& p : all) p.bytes = level_at(facts_.all.total, p.at);
+    for (usage_point& p : all) p.bytes = usage_at(facts_.all.total, p.at);
     return all;
 }
 
-CUOTA_INLINE auto svg_plot::with_width(std::vector<level_point> const& points, double width) const
+CUOTA_INLINE auto svg_plot::with_width(std::vector<usage_point> const& points, double width) const
     -> std::vector<moment> {
     std::vector<moment> result;
-    for (level_point const& p : points) {
+    for (usage_point const& p : points) {
         double const least = result.empty() ? left : result.back().x + width / column * least_width;
         result.push_back({std::min(std::max(x_of(p.at), least), right_), p.at});
     }
     return result;
 }
 
-CUOTA_INLINE void svg_plot::add_lowest(std::vector<level_point> const& all) {
+CUOTA_INLINE void svg_plot::add_lowest(std::vector<usage_point> const& all) {
     std::vector<moment> const high = best_of_columns(all, column, std::greater{});
     std::vector<moment> const low = best_of_columns(all, column, std::less{});
     double between = 0;
     std::string path;
     for (std::size_t i = 0; i != low.size(); ++i) {
-        std::size_t const least = level_at(facts_.all.total, low[i].at);
-        between += static_cast<double>(level_at(facts_.all.total, high[i].at) - least);
+        std::size_t const least = usage_at(facts_.all.total, low[i].at);
+        between += static_cast<double>(usage_at(facts_.all.total, high[i].at) - least);
         std::string const y = svg_number(y_of(least));
         path += i == 0 ? 'M' + svg_number(left) + ' ' + y : 'H' + svg_number(low[i].x) + 'V' + y;
     }
-    auto const [least, most] = std::ranges::minmax(all, {}, &level_point::bytes);
+    auto const [least, most] = std::ranges::minmax(all, {}, &usage_point::bytes);
     double const swing = static_cast<double>(most.bytes - least.bytes);
     has_lowest_ = between > swing / 2 * static_cast<double>(low.size());
     if (has_lowest_) add("<path class=\"line total\" d=\"" + path + 'H' + svg_number(right_) + "\"/>");
@@ -259,10 +259,10 @@ CUOTA_INLINE std::string svg_plot::areas(std::vector<moment> const& when) const 
     std::vector<std::vector<double>> tops(layers_.size() + 1, std::vector<double>(when.size()));
     for (std::size_t k = 0; k != layers_.size(); ++k)
         for (std::size_t i = 0; i != when.size(); ++i)
-            tops[k + 1][i] = tops[k][i] + static_cast<double>(level_at(*layers_[k], when[i].at));
+            tops[k + 1][i] = tops[k][i] + static_cast<double>(usage_at(*layers_[k], when[i].at));
     std::string result;
     for (std::size_t k = layers_.size(); k-- != 0;)
-        result += "<path class=\"area " + colour_of(k) + "\" d=\"" + area(when, tops[k], tops[k + 1]) +
+        result += "<path class=\"area " + color_of(k) + "\" d=\"" + area(when, tops[k], tops[k + 1]) +
                   "\"><title>" + xml_text(layers_[k]->name) + "</title></path>\n";
     return result;
 }
@@ -294,8 +294,8 @@ CUOTA_INLINE void svg_plot::add_run(std::string& path, std::vector<moment> const
     path += 'H' + svg_number(end == when.size() ? right_ : when[end].x) + 'V' + svg_number(bottom_) + 'Z';
 }
 
-CUOTA_INLINE std::string svg_plot::steps_of(level_curve const& curve) const {
-    std::vector<level_point> all = curve.points;
+CUOTA_INLINE std::string svg_plot::steps_of(usage_curve const& curve) const {
+    std::vector<usage_point> all = curve.points;
     all.push_back({facts_.all.until, all.back().bytes});
     auto const points = thinned(all, columns(column));
     auto const when = with_width(points, column);

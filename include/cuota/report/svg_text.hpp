@@ -86,9 +86,9 @@ struct svg_box {
 };
 
 /// Places labels without overlap.
-class label_board {
+class label_layout {
 public:
-    explicit label_board(svg_box whole) : whole_{whole} {}
+    explicit label_layout(svg_box whole) : whole_{whole} {}
 
     void take(svg_box b) { taken_.push_back(b); }
     /// Reserves the first box that is within the whole and touches no reserved one; nothing if all do.
@@ -171,7 +171,7 @@ CUOTA_INLINE std::string fitted_head(std::string_view text, double width, double
     }
 }
 
-CUOTA_INLINE std::optional<svg_box> label_board::place(std::span<svg_box const> wishes) {
+CUOTA_INLINE std::optional<svg_box> label_layout::place(std::span<svg_box const> wishes) {
     for (svg_box const& b : wishes) {
         auto const is_in_the_way = [&](svg_box const& other) { return b.touches(other); };
         if (!b.is_in(whole_) || std::ranges::any_of(taken_, is_in_the_way)) continue;

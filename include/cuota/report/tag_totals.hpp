@@ -50,7 +50,7 @@ namespace cuota::inline v0 {
 CUOTA_INLINE std::vector<tag_total> tag_totals(memory_snapshot const& all) {
     std::map<std::string_view, tag_total> by_name;
     for (std::size_t pool = 0; pool != all.pools.size(); ++pool)
-        for (tag_facts const& t : all.pools[pool].tags) {
+        for (tag_info const& t : all.pools[pool].tags) {
             tag_total& sum = by_name[t.name.text()];
             if (sum.pools++ == 0) sum = {t.name, 1, pool, 0, 0, 0, 0, 0};
             sum.live_blocks = detail::saturating_add(sum.live_blocks, t.live_blocks);

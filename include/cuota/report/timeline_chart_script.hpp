@@ -30,7 +30,7 @@ function placeLabel(context, text, x, y, options = {}) {
     context.fillRect(box.x, box.y, box.width, box.height);
     context.globalAlpha = 1;
   }
-  context.fillStyle = options.colour ?? colour("quiet");
+  context.fillStyle = options.color ?? color("quiet");
   context.textBaseline = "middle";
   context.textAlign = "left";
   context.fillText(text, left, y);
@@ -75,8 +75,8 @@ function drawStack(context, sums, width, alpha) {
     for (let x = 0; x < width; ++x) above[x] += sums[x * groups + b];
     const isDim = state.emphasised !== null && !band.tags.includes(state.emphasised);
     context.globalAlpha = alpha * (isDim ? 0.22 : 1);
-    fillBetween(context, below, above, band.colour);
-    if (alpha === 1) strokeLevels(context, above, colour("card"));
+    fillBetween(context, below, above, band.color);
+    if (alpha === 1) strokeLevels(context, above, color("card"));
     below = above;
   });
   context.globalAlpha = 1;
@@ -132,14 +132,14 @@ function strokeLevels(context, values, stroke) {
 function drawReserved(context, scale) {
   if (!model.hasSegments) return;
   const reserved = columnsOf(model.reserved, state.view, Math.round(area.width * scale));
-  strokeSteps(context, reserved.mostTotal, colour("card"), 4);
-  strokeSteps(context, reserved.mostTotal, colour("ink"), 1.75);
+  strokeSteps(context, reserved.mostTotal, color("card"), 4);
+  strokeSteps(context, reserved.mostTotal, color("ink"), 1.75);
 }
 
 function drawByteAxis(context) {
   for (const bytes of byteTicks(model.top)) {
     const y = yOf(bytes);
-    context.strokeStyle = colour(bytes === 0 ? "line" : "grid");
+    context.strokeStyle = color(bytes === 0 ? "line" : "grid");
     context.lineWidth = 1;
     strokeLine(context, area.left, Math.round(y) + 0.5, area.left + area.width, Math.round(y) + 0.5);
     placeLabel(context, roundBytesText(bytes), area.left - 8, y, {align: "right"});
@@ -152,7 +152,7 @@ function drawTimeAxis(context) {
   const {ticks, step} = timeTicks(state.view, area.width / (widest + 28));
   for (const t of ticks) {
     const x = xOf(t);
-    context.strokeStyle = colour("line");
+    context.strokeStyle = color("line");
     strokeLine(context, x, bottom, x, bottom + 5);
     const align = x > area.left + area.width - 24 ? "right" : x < area.left + 20 ? "left" : "center";
     placeLabel(context, t === 0 ? "0" : timeText(t, step, state.view.to), x, bottom + 16, {align});
@@ -173,20 +173,20 @@ function drawLimits(context) {
   const right = area.left + area.width - 4;
   const beyond = model.limits.filter((limit) => limit.bytes > model.top);
   const near = model.limits.filter((limit) => limit.bytes <= model.top);
-  context.strokeStyle = colour("alarm");
+  context.strokeStyle = color("alarm");
   context.lineWidth = 1.5;
   for (const limit of near) strokeLine(context, area.left, yOf(limit.bytes), area.left + area.width, yOf(limit.bytes), [6, 4]);
   for (const limit of near.reverse()) {
     const y = yOf(limit.bytes);
     const text = `limit of ${cutText(limit.name, 28)}: ${bytesText(limit.bytes)}`;
-    const options = {align: "right", colour: colour("alarm"), ground: colour("card")};
+    const options = {align: "right", color: color("alarm"), ground: color("card")};
     [y - 10, y + 10, y + 27, y + 44, y + 61].some((at) => placeLabel(context, text, right, at, options));
   }
   sayBeyond(context, beyond, right);
 }
 
 function sayBeyond(context, beyond, right) {
-  const options = {align: "right", colour: colour("quiet"), ground: colour("card")};
+  const options = {align: "right", color: color("quiet"), ground: color("card")};
   const names = beyond.map((limit) => `${cutText(limit.name, 24)} ${bytesText(limit.bytes)}`).join(", ");
   const texts = [`↑ ${beyond.length === 1 ? "a limit" : "limits"} above the scale: ${names}`,
     `↑ ${counted(beyond.length, "limit")} above the scale`];
@@ -199,20 +199,20 @@ function drawOverview() {
   const inner = {left: area.left, width: area.width};
   const all = columnsOf(model.shown, whole, Math.round(inner.width * scale));
   const x = (t) => inner.left + (t - whole.from) / (whole.to - whole.from) * inner.width;
-  context.fillStyle = colour("grid");
+  context.fillStyle = color("grid");
   context.fillRect(inner.left, 0, inner.width, height);
-  context.fillStyle = colour("quiet");
+  context.fillStyle = color("quiet");
   context.globalAlpha = 0.55;
   all.mostTotal.forEach((bytes, i) => {
     const tall = bytes / model.top * (height - 2);
     context.fillRect(inner.left + i / scale, height - tall, 1 / scale, tall);
   });
   context.globalAlpha = 0.72;
-  context.fillStyle = colour("card");
+  context.fillStyle = color("card");
   context.fillRect(inner.left, 0, x(state.view.from) - inner.left, height);
   context.fillRect(x(state.view.to), 0, inner.left + inner.width - x(state.view.to), height);
   context.globalAlpha = 1;
-  context.strokeStyle = colour("accent");
+  context.strokeStyle = color("accent");
   context.lineWidth = 1.5;
   context.strokeRect(x(state.view.from) + 0.75, 0.75, Math.max(x(state.view.to) - x(state.view.from) - 1.5, 2), height - 1.5);
 }
@@ -223,9 +223,9 @@ inline constexpr std::string_view timeline_marks = R"js(
 
 const laneOfSteps = 10;
 const laneOfMarks = 29;
-const markLooks = {refused: {colour: "alarm", shape: "triangle"}, reclaimed: {colour: "warm", shape: "diamond"},
-  noted: {colour: "accent", shape: "circle"}};
-const markWords = {refused: "refused", reclaimed: "reclaimed", noted: "note"};
+const markLooks = {refused: {color: "alarm", shape: "triangle"}, reclaimed: {color: "warm", shape: "diamond"},
+  marker: {color: "accent", shape: "circle"}};
+const markWords = {refused: "refused", reclaimed: "reclaimed", marker: "note"};
 
 const isInView = (t) => t >= state.view.from && t <= state.view.to;
 const drawnMarks = () => model.marks.filter((m) => markLooks[m.kind]);
@@ -251,22 +251,22 @@ function drawStep(context, step, between) {
   const x0 = clamp(xOf(step.from), area.left, right);
   const x1 = clamp(xOf(step.until), area.left, right);
   const isOdd = between < 8 || step.number % 2 === 1;
-  context.fillStyle = colour(isOdd ? "step" : "grid");
+  context.fillStyle = color(isOdd ? "step" : "grid");
   context.fillRect(x0, area.top, x1 - x0, area.height);
-  context.fillStyle = colour(isOdd ? "grid" : "line");
+  context.fillStyle = color(isOdd ? "grid" : "line");
   context.fillRect(x0, 0, x1 - x0, 20);
 }
 
 function drawMarks(context) {
   const taken = new Set();  // one of a kind for each pixel
   const lines = {};         // where the last line of a kind was drawn: side by side they would cover the chart
-  const rank = {reclaimed: 0, noted: 1, refused: 2};  // what matters most lies on top
+  const rank = {reclaimed: 0, marker: 1, refused: 2};  // what matters most lies on top
   for (const mark of drawnMarks().sort((a, b) => rank[a.kind] - rank[b.kind])) {
     const x = xOf(mark.at);
     const key = `${mark.kind} ${Math.round(x)}`;
     if (!isInView(mark.at) || taken.has(key)) continue;
     taken.add(key);
-    context.fillStyle = context.strokeStyle = colour(markLooks[mark.kind].colour);
+    context.fillStyle = context.strokeStyle = color(markLooks[mark.kind].color);
     context.lineWidth = 1;
     context.globalAlpha = mark.kind === "refused" ? 0.9 : 0.45;
     if (!(x - lines[mark.kind] < 10)) {
@@ -278,15 +278,15 @@ function drawMarks(context) {
     labels.push({text: "", x: x - 6, y: laneOfMarks - 6, width: 12, height: 12, isGlyph: true});
   }
   const seen = drawnMarks().filter((mark) => isInView(mark.at));
-  for (const kind of ["refused", "noted"])
+  for (const kind of ["refused", "marker"])
     for (const mark of seen.filter((m) => m.kind === kind).slice(0, 2000)) labelMark(context, mark);
 }
 
 function labelMark(context, mark) {
-  const isNote = mark.kind === "noted";
+  const isNote = mark.kind === "marker";
   const size = bytesText(mark.bytes);
   const texts = isNote ? [cutText(data.tags[siteOf(mark.site).tag], 22)] : [`${size} refused`, size];
-  const options = {colour: colour(markLooks[mark.kind].colour)};
+  const options = {color: color(markLooks[mark.kind].color)};
   const x = xOf(mark.at);
   texts.some((text) => [10, 16, 22].some((d) => placeLabel(context, text, x + d, laneOfMarks, options)) ||
     placeLabel(context, text, x - 10, laneOfMarks, {...options, align: "right"}));
@@ -313,7 +313,7 @@ function markText(mark) {
   const tag = tagName(site.tag);
   const who = data.sources[mark.source] ? sourceName(mark.source) : "";
   const where = placeText(site);
-  if (mark.kind === "noted") return `note: ${tag}`;
+  if (mark.kind === "marker") return `note: ${tag}`;
   if (mark.kind === "reclaimed") return `${who} reclaimed ${bytesText(mark.bytes)}`;
   const held = mark.held > 0 ? `, which held ${bytesText(mark.held)}` : "";
   return `${bytesText(mark.bytes)} refused to ${tag}${where ? ` at ${where}` : ""}, by ${who}${held}`;

@@ -39,7 +39,7 @@ struct timeline_region {
 /// The regions of all lifetimes; those of one source that touch are merged.
 class timeline_regions {
 public:
-    explicit timeline_regions(lives const& all);
+    explicit timeline_regions(memory_lifetimes const& all);
 
     [[nodiscard]] std::vector<timeline_region> const& all() const noexcept { return regions_; }
     /// Returns the index of the address's region.
@@ -62,12 +62,12 @@ private:
     std::vector<std::string> names_;
 };
 
-/// The page's data as one JSON object. Times are nanoseconds since recording::began, -1 for none; lifetimes are columns, a list of numbers
-/// per property.
+/// The page's data as one JSON object. Times are nanoseconds since recording::start_time, -1 for none; lifetimes are columns, a list of
+/// numbers per property.
 class timeline_data {
 public:
     timeline_data(recording const& r, std::string_view title)
-        : all_{r}, title_{title}, lives_{replay(r)}, regions_{lives_} {}
+        : all_{r}, title_{title}, lives_{lifetimes_of(r)}, regions_{lives_} {}
 
     [[nodiscard]] std::string json();
 
@@ -86,7 +86,7 @@ private:
 
     [[nodiscard]] static char const* name_of(source_kind kind);
     [[nodiscard]] static char const* name_of(memory_kind kind);
-    [[nodiscard]] pool_facts const* pool_of(event_source const& s) const;
+    [[nodiscard]] pool_info const* pool_of(event_source const& s) const;
     [[nodiscard]] std::string source(event_source const& s) const;
     [[nodiscard]] std::string sources() const;
 
@@ -116,7 +116,7 @@ private:
 
     recording const& all_;
     std::string_view title_;
-    lives lives_;
+    memory_lifetimes lives_;
     timeline_regions regions_;
     timeline_names tags_;
     timeline_names streams_;
@@ -144,11 +144,11 @@ CUOTA_INLINE std::string json_in_html(std::string_view json) {
     return result;
 }
 
-CUOTA_INLINE timeline_regions::timeline_regions(lives const& all) {
+CUOTA_INLINE timeline_regions::timeline_regions(memory_lifetimes const& all) {
     std::vector<timeline_region> runs;
     runs.reserve(all.blocks.size() + all.segments.size());
-    for (segment_life const& s : all.segments) runs.push_back(run(s.source, s.address, s.bytes));
-    for (block_life const& b : all.blocks)
+    for (segment_lifetime const& s : all.segments) runs.push_back(run(s.source, s.address, s.bytes));
+    for (block_lifetime const& b : all.blocks)
         runs.push_back(run(b.source, b.address, std::max(b.bytes, b.size)));
     std::ranges::sort(runs, [](timeline_region const& a, timeline_region const& b) {
         return a.source != b.source ? a.source < b.source : a.first < b.first;
@@ -187,7 +187,8 @@ CUOTA_INLINE std::string timeline_names::json() const {
 }
 
 CUOTA_INLINE std::string timeline_data::json() {
-    auto const began = std::chrono::duration_cast<std::chrono::milliseconds>(all_.began.time_since_epoch());
+    auto const began =
+        std::chrono::duration_cast<std::chrono::milliseconds>(all_.start_time.time_since_epoch());
     json_object page;
     page.add("format", std::size_t{1}).add("title", title_);
     page.add_json("began", std::to_string(began.count()));
@@ -229,13 +230,14 @@ CUOTA_INLINE char const* timeline_data::name_of(memory_kind kind) {
     }
 }
 
-CUOTA_INLINE pool_facts const* timeline_data::pool_of(event_source const& s) const {
-    return s.pool && *s.pool < all_.at_end.pools.size() ? &all_.at_end.pools[*s.pool] : nullptr;
+CUOTA_INLINE pool_info const* timeline_data::pool_of(event_source const& s) const {
+    return s.pool && *s.pool < all_.final_snapshot.pools.size() ? &all_.final_snapshot.pools[*s.pool]
+                                                                : nullptr;
 }
 
 CUOTA_INLINE std::string timeline_data::source(event_source const& s) const {
-    pool_facts const* const pool = pool_of(s);
-    auto const is_paged = [](segment_facts const& segment) { return segment.is_paged; };
+    pool_info const* const pool = pool_of(s);
+    auto const is_paged = [](segment_info const& segment) { return segment.is_paged; };
     return json_object{}
         .add("kind", name_of(s.kind))
         .add("name", s.name)
@@ -280,15 +282,16 @@ CUOTA_INLINE std::string timeline_data::region(timeline_region const& r) {
 }
 
 CUOTA_INLINE std::string timeline_data::blocks() {
-    auto const stream = [&](block_life const& b) {
+    auto const stream = [&](block_lifetime const& b) {
         if (b.stream == memory_event::no_stream) return std::string{"-1"};
         return std::to_string(streams_.number_of(std::to_string(b.stream)));
     };
-    auto const size = [](block_life const& b) { return std::to_string(std::max(b.bytes, b.size)); };
-    auto const completed = [](block_life const& b) { return number(b.completed); };
+    auto const size = [](block_lifetime const& b) { return std::to_string(std::max(b.bytes, b.size)); };
+    auto const completed = [](block_lifetime const& b) { return number(b.completed); };
     return where_and_when(lives_.blocks)
         .add_json("size", column(lives_.blocks, size))
-        .add_json("site", column(lives_.blocks, [](block_life const& b) { return std::to_string(b.site); }))
+        .add_json("site",
+                  column(lives_.blocks, [](block_lifetime const& b) { return std::to_string(b.site); }))
         .add_json("stream", column(lives_.blocks, stream))
         .add_json("completed", column(lives_.blocks, completed))
         .text();
@@ -300,7 +303,7 @@ CUOTA_INLINE char const* timeline_data::mark_of(event_kind kind) {
         case event_kind::reclaimed: return "reclaimed";
         case event_kind::step_begun: return "step_begun";
         case event_kind::step_ended: return "step_ended";
-        case event_kind::noted: return "noted";
+        case event_kind::marker: return "marker";
         default: return nullptr;
     }
 }

@@ -37,11 +37,11 @@ function drawOverlay() {
   for (const [t, look] of [[state.pinned, "accent"], [state.cursor, "ink"]]) {
     if (t === null || !isInView(t)) continue;
     const x = xOf(t);
-    context.strokeStyle = colour(look);
+    context.strokeStyle = color(look);
     context.lineWidth = look === "accent" ? 2 : 1;
     strokeLine(context, x, area.top - 4, x, area.top + area.height);
     const y = yOf(total(sumsAt(model.shown, t)));
-    context.fillStyle = colour(look);
+    context.fillStyle = color(look);
     context.beginPath();
     context.arc(x, y, 3.5, 0, 7);
     context.fill();
@@ -284,7 +284,7 @@ function setTheme(name) {
   document.documentElement.dataset.theme = name;
   palette = {};
   byId("theme").textContent = name === "dark" ? "Light" : "Dark";
-  byId("theme").setAttribute("aria-label", `Switch to ${name === "dark" ? "light" : "dark"} colours`);
+  byId("theme").setAttribute("aria-label", `Switch to ${name === "dark" ? "light" : "dark"} colors`);
   if (model && !model.isEmpty) drawAll();
 }
 
@@ -335,10 +335,11 @@ const factsOfRow = (row) => ({source: data.sources[row.source]?.name, bytes: row
     tag: data.tags[siteOf(blocks.site[b.life]).tag]}))});
 
 const bandsAt = (t) => [...sumsAt(model.shown, t)].map((bytes, b) => ({bytes, name: model.bands[b].name,
-  colour: model.bands[b].colour}));
+  color: model.bands[b].color}));
 
 // What is shown, for tests: at(t) and peak() give the bytes of the picked pools then, bands(t) those of the areas from
-// the lowest up, map(t) their segments, labels() the boxes of all text in the chart; select(t) opens the map, null closes it; filter([source]) picks pools, null all.
+// the lowest up, map(t) their segments, labels() the boxes of all text in the chart; select(t) opens the map, null closes it;
+// filter([source]) picks pools, null all.
 window.cuotaTimeline = Object.freeze({
   data,
   at: factsAt,

@@ -170,13 +170,13 @@ function drawRow(context, row, top, width, largest) {
   row.box = {x: 1, y: top + mapLooks.label, height: mapLooks.bar,
     width: state.stretched ? width : Math.max(width * row.bytes / largest, 3)};
   fontOf(context, 12);
-  context.fillStyle = colour("quiet");
+  context.fillStyle = color("quiet");
   context.textBaseline = "middle";
   context.fillText(fittedText(context, rowText(row), width), 1, top + mapLooks.label / 2);
-  context.fillStyle = colour("free");
+  context.fillStyle = color("free");
   context.fillRect(row.box.x, row.box.y, row.box.width, row.box.height);
   for (const block of row.blocks) drawBlock(context, row, block);
-  context.strokeStyle = colour("line");
+  context.strokeStyle = color("line");
   context.lineWidth = 1;
   context.strokeRect(row.box.x - 0.5, row.box.y - 0.5, row.box.width + 1, row.box.height + 1);
 }
@@ -188,7 +188,7 @@ function drawBlock(context, row, block) {
   const tag = tagOfSite[blocks.site[block.life]] ?? 0;
   const isDim = state.emphasised !== null && tag !== state.emphasised;
   context.globalAlpha = isDim ? 0.25 : 1;
-  context.fillStyle = block.use === "live" ? colourOfTag(tag) : hatching;
+  context.fillStyle = block.use === "live" ? colorOfTag(tag) : hatching;
   context.fillRect(x, row.box.y, width > 3 ? width - 0.75 : width, row.box.height);
   context.globalAlpha = 1;
   if (block.use === "live" && width > 60) labelBlock(context, tag, x, row.box.y, width);
@@ -199,7 +199,7 @@ function labelBlock(context, tag, x, y, width) {
   fontOf(context, 11);
   const fitted = fittedText(context, text, width - 10);
   if (fitted.length < 3 && fitted !== text) return;
-  context.fillStyle = isLight(colourOfTag(tag)) ? "#10141b" : "#ffffff";
+  context.fillStyle = isLight(colorOfTag(tag)) ? "#10141b" : "#ffffff";
   context.fillText(fitted, x + 5, y + mapLooks.bar / 2 + 0.5);
 }
 
@@ -219,9 +219,9 @@ function hatch(context) {
   const tile = document.createElement("canvas");
   tile.width = tile.height = 6;
   const ink = tile.getContext("2d");
-  ink.fillStyle = colour("free");
+  ink.fillStyle = color("free");
   ink.fillRect(0, 0, 6, 6);
-  ink.strokeStyle = colour("quiet");
+  ink.strokeStyle = color("quiet");
   for (const shift of [-6, 0, 6]) strokeLine(ink, shift, 6, shift + 6, 0);
   return context.createPattern(tile, "repeat");
 }

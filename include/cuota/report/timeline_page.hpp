@@ -199,7 +199,7 @@ inline constexpr std::string_view timeline_layout = R"html(<body>
     <div id="map-keys" aria-hidden="true">
       <span><i class="swatch free"></i>free</span>
       <span><i class="swatch pending"></i>freed, work may still use it</span>
-      <span>colours are those of the tags</span></div>
+      <span>colors are those of the tags</span></div>
     <div id="map-box"><canvas id="map-canvas" role="img" aria-labelledby="map-title map-summary"></canvas>
       <div id="map-tip" class="tip" hidden></div></div>
   </section>

@@ -13,10 +13,10 @@ namespace cuota::inline v0::detail {
 inline constexpr std::string_view timeline_scales = R"js(
 // ---- What is shown: the pools picked, their tags as bands, their limits.
 
-// Neighbours differ in lightness as well as in hue, so that they are told apart without seeing colours.
-const bandColours = ["#3f7fd6", "#f2b54a", "#1d9a86", "#f08b6e", "#8a5fc4", "#9fd0f5", "#c04a7f", "#bcd66e",
+// Neighbours differ in lightness as well as in hue, so that they are told apart without seeing colors.
+const bandColors = ["#3f7fd6", "#f2b54a", "#1d9a86", "#f08b6e", "#8a5fc4", "#9fd0f5", "#c04a7f", "#bcd66e",
   "#56708f", "#f5cbb0"];
-const otherColour = "#a3abb6";
+const otherColor = "#a3abb6";
 
 const state = {picked: new Set(pools.map((s) => s.index)), hidden: new Set(), emphasised: null, view: {...whole},
   cursor: null, pinned: null, stretched: false};
@@ -42,12 +42,12 @@ function pickPools(indices) {
 // changes is seen against a level ground.
 function makeBands() {
   const {most, churn} = model.tagPeaks;
-  const large = model.tags.slice(0, model.tags.length > bandColours.length + 1 ? bandColours.length : bandColours.length + 1);
+  const large = model.tags.slice(0, model.tags.length > bandColors.length + 1 ? bandColors.length : bandColors.length + 1);
   const own = large.slice().sort((a, b) => churn[a] - churn[b] || most[b] - most[a]);
-  const colours = bandColours.concat(otherColour);
-  model.bands = own.map((tag, i) => ({name: tagName(tag), tags: [tag], colour: colours[i]}));
+  const colors = bandColors.concat(otherColor);
+  model.bands = own.map((tag, i) => ({name: tagName(tag), tags: [tag], color: colors[i]}));
   const others = model.tags.slice(large.length);
-  if (others.length > 0) model.bands.push({name: `${others.length} others`, tags: others, colour: otherColour});
+  if (others.length > 0) model.bands.push({name: `${others.length} others`, tags: others, color: otherColor});
   model.bandOfTag = new Int32Array(data.tags.length).fill(-1);
   model.bands.forEach((band, i) => band.tags.forEach((tag) => { model.bandOfTag[tag] = i; }));
   makeShown();
@@ -64,7 +64,7 @@ function makeShown() {
   model.top = Math.max(top, ...near) * 1.06;
 }
 
-const colourOfTag = (tag) => model.bands[model.bandOfTag[tag]]?.colour ?? otherColour;
+const colorOfTag = (tag) => model.bands[model.bandOfTag[tag]]?.color ?? otherColor;
 
 function rankTags() {
   const {most} = model.tagPeaks;
@@ -137,7 +137,7 @@ function fitCanvas(canvas) {
 
 let palette = {};  // of the theme, as they are asked for
 
-function colour(name) {
+function color(name) {
   if (!(name in palette)) palette[name] = getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
   return palette[name];
 }

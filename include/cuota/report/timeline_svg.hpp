@@ -36,7 +36,7 @@ public:
 
 private:
     // The number is limited by the legend's rows.
-    [[nodiscard]] static std::size_t most_areas(svg_options const& options);
+    [[nodiscard]] static std::size_t max_areas(svg_options const& options);
     void add_axes();
     void add_steps();
     // Skips a number that would touch the previous one.
@@ -61,7 +61,7 @@ private:
 
     double numbered_until_ = 0;
     std::string unsaid_limits_;
-    label_board board_{{}};
+    label_layout board_{{}};
 };
 
 }  // namespace detail
@@ -70,11 +70,11 @@ private:
 /// steps, refusals, a legend with peaks, and a caption with the tags at the peak and what the recording lacks. The file is self-contained,
 /// has at most 200 KiB for any number of events, and is the same for the same recording, byte for byte.
 ///
-/// Throws: misuse for a size out of range or a source that the recording does not have, before anything is written; data_error if the
+/// Throws: usage_error for a size out of range or a source that the recording does not have, before anything is written; data_error if the
 /// stream fails; std::bad_alloc. Cost: O(n log n) in the events.
 /// Threads: any, one per stream. Example: examples/look.cpp
 void write_timeline_svg(std::ostream& to, recording const& r, svg_options const& options = {},
-                        place where = place::here());
+                        source_location where = source_location::current());
 
 }  // namespace cuota::inline v0
 
@@ -83,7 +83,7 @@ void write_timeline_svg(std::ostream& to, recording const& r, svg_options const&
 namespace cuota::inline v0::detail {
 
 CUOTA_INLINE timeline_picture::timeline_picture(recording const& r, svg_options const& options)
-    : svg_plot{options, svg_facts_of(r, {options.by, most_areas(options), options.sources})} {}
+    : svg_plot{options, svg_data_of(r, {options.by, max_areas(options), options.sources})} {}
 
 CUOTA_INLINE std::string timeline_picture::text() {
     add_axes();
@@ -98,9 +98,9 @@ CUOTA_INLINE std::string timeline_picture::text() {
     return take();
 }
 
-CUOTA_INLINE std::size_t timeline_picture::most_areas(svg_options const& options) {
+CUOTA_INLINE std::size_t timeline_picture::max_areas(svg_options const& options) {
     auto const rows = static_cast<std::size_t>((options.height - top - 62) / row_height);
-    return std::min(options.most, rows - 6);
+    return std::min(options.max_groups, rows - 6);
 }
 
 CUOTA_INLINE void timeline_picture::add_axes() {
@@ -178,7 +178,7 @@ CUOTA_INLINE void timeline_picture::add_far_limits() {
 }
 
 CUOTA_INLINE void timeline_picture::add_labels() {
-    board_ = label_board{{left + 2, top + 1, right_ - left - 4, bottom_ - top - 2}};
+    board_ = label_layout{{left + 2, top + 1, right_ - left - 4, bottom_ - top - 2}};
     for (svg_limit const& l : facts_.limits)  // a label on another limit's line would be misread
         if (is_drawn(l)) board_.take({left, y_of(l.bytes) - 1, right_ - left, 2});
     add_peak();
@@ -191,7 +191,7 @@ CUOTA_INLINE void timeline_picture::add_labels() {
 }
 
 CUOTA_INLINE void timeline_picture::add_peak() {
-    levels const& all = facts_.all;
+    usage_series const& all = facts_.all;
     if (all.total.peak == 0) {
         if (all.reserved.peak == 0)
             add_text((left + right_) / 2, (top + bottom_) / 2, "no memory in this recording", "quiet",
@@ -222,7 +222,7 @@ CUOTA_INLINE void timeline_picture::add_legend() {
     add_text(width_ - 16, y, "peak", "quiet", "end");
     for (std::size_t k = layers_.size(); k-- != 0;) {
         y += row_height;
-        add_rect(colour_of(k), {x, y - 10, 12, 12});
+        add_rect(color_of(k), {x, y - 10, 12, 12});
         std::string const name =
             layers_[k]->merged == 0 ? layers_[k]->name : count_text(layers_[k]->merged) + " others";
         add_entry(x, y, name, bytes_text(layers_[k]->peak));
@@ -276,18 +276,18 @@ CUOTA_INLINE std::vector<std::string> timeline_picture::caption_lines() const {
 namespace cuota::inline v0 {
 
 CUOTA_INLINE void write_timeline_svg(std::ostream& to, recording const& r, svg_options const& options,
-                                     place where) {
+                                     source_location where) {
     auto const check = [&](char const* what, unsigned pixels, unsigned least) {
         if (pixels < least || pixels > 4096)
-            detail::throw_misuse(where, "timeline_svg: {} of {} pixels is out of range [{}, 4096]",
-                                 {what, pixels, least});
+            detail::throw_usage_error(where, "timeline_svg: {} of {} pixels is out of range [{}, 4096]",
+                                      {what, pixels, least});
     };
     check("width", options.width, 560);
     check("height", options.height, 280);
     for (std::uint16_t const s : options.sources)
         if (s >= r.sources.size())
-            detail::throw_misuse(where, "source index {} is out of range: the recording has {} sources",
-                                 {s, r.sources.size()});
+            detail::throw_usage_error(where, "source index {} is out of range: the recording has {} sources",
+                                      {s, r.sources.size()});
     std::string const svg = detail::timeline_picture{r, options}.text();
     if (!to.write(svg.data(), static_cast<std::streamsize>(svg.size())).flush())
         detail::throw_data_error("timeline SVG", 0, "writing {} bytes failed",

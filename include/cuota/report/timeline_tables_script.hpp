@@ -42,7 +42,7 @@ function totalRow(name, key, peak) {
 
 function tagRow(tag) {
   const swatch = element("i", {className: "swatch"});
-  swatch.style.background = colourOfTag(tag);
+  swatch.style.background = colorOfTag(tag);
   const button = element("button", {className: "name", type: "button"}, swatch, cutText(tagName(tag), 60));
   button.setAttribute("aria-pressed", String(!state.hidden.has(tag)));
   const row = element("tr", {className: `tag${state.hidden.has(tag) ? " is-hidden" : ""}`},
@@ -101,7 +101,7 @@ function fillLegend() {
 function makeMarksTable() {
   const happened = drawnMarks();
   byId("marks-section").hidden = happened.length === 0;
-  const rank = {refused: 0, noted: 1, reclaimed: 2};
+  const rank = {refused: 0, marker: 1, reclaimed: 2};
   const first = happened.slice().sort((a, b) => rank[a.kind] - rank[b.kind]).slice(0, 200).sort((a, b) => a.at - b.at);
   byId("marks").tBodies[0].replaceChildren(...first.map(markRow));
   byId("marks-more").textContent = happened.length > 200 ? `200 of ${groups(happened.length)} are listed, refusals first.` : "";
@@ -111,7 +111,7 @@ function markRow(mark) {
   const site = siteOf(mark.site);
   const go = element("button", {type: "button", textContent: timeText(mark.at, (whole.to - whole.from) / 1e4, whole.to)});
   go.addEventListener("click", () => goTo(mark.at));
-  const bytes = mark.kind === "noted" ? "" : bytesText(mark.bytes);
+  const bytes = mark.kind === "marker" ? "" : bytesText(mark.bytes);
   const by = mark.source > 0 && data.sources[mark.source] ? ` by ${sourceName(mark.source)}` : "";
   return element("tr", {}, element("td", {}, go),
     element("td", {className: mark.kind === "refused" ? "alarm" : "", textContent: markWords[mark.kind] + by}),
@@ -156,7 +156,7 @@ function largestAt(t) {
 function notesTexts() {
   const notes = ["Bytes are those of live blocks, rounded up by their pool. The black line shows the memory that the pools had " +
     "reserved on the device; the distance from the areas to it is free memory, or freed memory that work may still use."];
-  notes.push("Where several events fall on one pixel, the full colour shows the minimum, the pale colour the maximum.");
+  notes.push("Where several events fall on one pixel, the full color shows the minimum, the pale color the maximum.");
   const before = blocks.from.reduce((all, t, i) => (t === -Infinity ? [all[0] + 1, all[1] + blocks.size[i]] : all), [0, 0]);
   const [were, begin] = before[0] === 1 ? ["was", "begins"] : ["were", "begin"];
   if (before[0] > 0) notes.push(`${counted(before[0], "block")} of ${bytesText(before[1])} ${were} allocated before the ` +

@@ -31,7 +31,9 @@ public:
         requires(!std::same_as<std::remove_cvref_t<R>, any_resource>)
     &&resource<R> any_resource(R inside) : calls_{&calls_of<R>} {
         if constexpr (in_place<R>) ::new (at()) R(std::move(inside));
-        else ::new (at()) shared<boxed<R>>(shared<boxed<R>>::make(std::move(inside)));
+        else
+            ::new (at())
+                detail::intrusive_ptr<boxed<R>>(detail::intrusive_ptr<boxed<R>>::make(std::move(inside)));
     }
     /// Shares the resource; both compare equal. A move is a copy.
     any_resource(any_resource const& other) noexcept;
@@ -50,8 +52,8 @@ public:
                                       label const& who = {});
     /// Frees memory on which all work has finished.
     void deallocate_sync(void* p, std::size_t bytes, std::size_t alignment = default_alignment) noexcept;
-    [[nodiscard]] std::size_t granule() const noexcept { return calls_->granule(at()); }  ///< bytes
-    [[nodiscard]] memory_kind kind() const noexcept { return calls_->kind(at()); }        ///< accessibility
+    [[nodiscard]] std::size_t granularity() const noexcept { return calls_->granularity(at()); }  ///< bytes
+    [[nodiscard]] memory_kind kind() const noexcept { return calls_->kind(at()); }  ///< accessibility
 
     /// Returns whether both hold equal resources of one type; may be false if they were made in different shared libraries.
     // A member: as a friend it would be considered for every class template over any_resource, with a conversion check.
@@ -62,43 +64,43 @@ private:
     friend class detail::owned_block;
 
     // Tag: makes a copy without a reference count, which must not be destroyed.
-    struct uncounted {};
+    struct unowned {};
     // Constructs the handle that make() returns in place, since a move would count.
     template <std::invocable Make>
-    any_resource(uncounted,
-                 Make const& make) noexcept requires kept_by_blocks<std::invoke_result_t<Make const&>>
+    any_resource(unowned,
+                 Make const& make) noexcept requires block_owned_resource<std::invoke_result_t<Make const&>>
         : calls_{&calls_of<std::invoke_result_t<Make const&>>} {
         using R = std::invoke_result_t<Make const&>;
         ::new (at()) R(make());
     }
-    any_resource(uncounted, any_resource const& kept) noexcept;
-    [[nodiscard]] bool is_kept_by_blocks() const noexcept { return calls_->allocate_keeping != nullptr; }
-    [[nodiscard]] bool keeps_for_graphs() const noexcept { return calls_->keeps_for_graphs; }
+    any_resource(unowned, any_resource const& kept) noexcept;
+    [[nodiscard]] bool is_owned_by_blocks() const noexcept { return calls_->allocate_retaining != nullptr; }
+    [[nodiscard]] bool graph_aware_resource() const noexcept { return calls_->graph_aware_resource; }
     /// Returns the stored handle if it is an R, else null; may return null if it was made in another shared library.
-    template <kept_by_blocks R>
+    template <block_owned_resource R>
     [[nodiscard]] R const* if_holds() const noexcept {
         return calls_ == &calls_of<R> ? &inside<R>(at()) : nullptr;
     }
-    [[nodiscard]] void* allocate_keeping(stream_ref s, std::size_t bytes, std::size_t alignment,
-                                         label const& who);
+    [[nodiscard]] void* allocate_retaining(stream_ref s, std::size_t bytes, std::size_t alignment,
+                                           label const& who);
 
     struct calls {
         void* (*allocate)(void*, stream_ref, std::size_t, std::size_t, label const&);
         void (*deallocate)(void*, stream_ref, void*, std::size_t, std::size_t) noexcept;
         void* (*allocate_sync)(void*, std::size_t, std::size_t, label const&);
         void (*deallocate_sync)(void*, void*, std::size_t, std::size_t) noexcept;
-        std::size_t (*granule)(void const*) noexcept;
+        std::size_t (*granularity)(void const*) noexcept;
         memory_kind (*kind)(void const*) noexcept;
         bool (*equal)(void const*, void const*);
         void (*copy)(void const* from, void* to) noexcept;
         void (*destroy)(void*) noexcept;
-        // null unless the resource is kept_by_blocks
-        void* (*allocate_keeping)(void*, stream_ref, std::size_t, std::size_t, label const&);
-        bool keeps_for_graphs;
+        // null unless the resource is block_owned_resource
+        void* (*allocate_retaining)(void*, stream_ref, std::size_t, std::size_t, label const&);
+        bool graph_aware_resource;
     };
 
     template <class R>
-    struct boxed final : ref_counted {
+    struct boxed final : detail::ref_counted {
         explicit boxed(R r) : inside{std::move(r)} {}
         R inside;
     };
@@ -108,7 +110,7 @@ private:
         sizeof(R) <= sizeof(void*) && alignof(R) <= alignof(void*) &&
         std::is_nothrow_copy_constructible_v<R>&& std::is_nothrow_move_constructible_v<R>;
     template <class R>
-    using stored = std::conditional_t<in_place<R>, R, shared<boxed<R>>>;
+    using stored = std::conditional_t<in_place<R>, R, detail::intrusive_ptr<boxed<R>>>;
 
     template <class R>
     static R& inside(void* at) noexcept {
@@ -122,8 +124,8 @@ private:
     }
 
     template <class R>
-    static void* allocate_keeping(void* at, stream_ref s, std::size_t n, std::size_t a, label const& who) {
-        if constexpr (kept_by_blocks<R>) return inside<R>(at).allocate_keeping(s, n, a, who);
+    static void* allocate_retaining(void* at, stream_ref s, std::size_t n, std::size_t a, label const& who) {
+        if constexpr (block_owned_resource<R>) return inside<R>(at).allocate_retaining(s, n, a, who);
         else return nullptr;
     }
 
@@ -131,26 +133,26 @@ private:
     CUOTA_PROCESS_STATE static constexpr calls calls_of{
         // the address of this table identifies the type of the resource
         [](void* at, stream_ref s, std::size_t n, std::size_t a, label const& who) {
-            return allocate_labelled(inside<R>(at), s, n, a, who);
+            return allocate_labeled(inside<R>(at), s, n, a, who);
         },
         [](void* at, stream_ref s, void* p, std::size_t n, std::size_t a) noexcept {
             inside<R>(at).deallocate(s, p, n, a);
         },
         [](void* at, std::size_t n, std::size_t a, label const& who) {
-            return allocate_sync_labelled(inside<R>(at), n, a, who);
+            return allocate_sync_labeled(inside<R>(at), n, a, who);
         },
         [](void* at, void* p, std::size_t n, std::size_t a) noexcept {
             inside<R>(at).deallocate_sync(p, n, a);
         },
-        [](void const* at) noexcept -> std::size_t { return inside<R>(at).granule(); },
+        [](void const* at) noexcept -> std::size_t { return inside<R>(at).granularity(); },
         [](void const* at) noexcept -> memory_kind { return inside<R>(at).kind(); },
         [](void const* a, void const* b) -> bool { return inside<R>(a) == inside<R>(b); },
         [](void const* from, void* to) noexcept {
             ::new (to) stored<R>(*std::launder(static_cast<stored<R> const*>(from)));
         },
         [](void* at) noexcept { std::destroy_at(std::launder(static_cast<stored<R>*>(at))); },
-        kept_by_blocks<R> ? &any_resource::allocate_keeping<R> : nullptr,
-        cuota::keeps_for_graphs<R>,
+        block_owned_resource<R> ? &any_resource::allocate_retaining<R> : nullptr,
+        cuota::graph_aware_resource<R>,
     };
 
     void* at() noexcept { return storage_; }
@@ -163,7 +165,7 @@ private:
 static_assert(sizeof(any_resource) <= 16);
 
 /// Returns pinned_memory{}, erased once per program, for default arguments and options. Does not throw.
-[[nodiscard]] any_resource any_pinned_memory() noexcept;
+[[nodiscard]] any_resource default_pinned_resource() noexcept;
 
 }  // namespace cuota::inline v0
 
@@ -175,10 +177,10 @@ static_assert(sizeof(any_resource) <= 16);
 
 namespace cuota::inline v0 {
 
-static_assert(labelled_resource<any_resource> && device_resource<any_resource> &&
-              host_resource<any_resource>);
+static_assert(labeled_resource<any_resource> && device_accessible_resource<any_resource> &&
+              host_accessible_resource<any_resource>);
 
-CUOTA_INLINE any_resource any_pinned_memory() noexcept { return pinned_memory{}; }
+CUOTA_INLINE any_resource default_pinned_resource() noexcept { return pinned_memory{}; }
 
 CUOTA_INLINE any_resource::any_resource(any_resource const& other) noexcept : calls_{other.calls_} {
     calls_->copy(other.at(), at());
@@ -215,13 +217,13 @@ CUOTA_INLINE bool any_resource::operator==(any_resource const& other) const {
     return calls_ == other.calls_ && calls_->equal(at(), other.at());
 }
 
-CUOTA_INLINE any_resource::any_resource(uncounted, any_resource const& kept) noexcept : calls_{kept.calls_} {
+CUOTA_INLINE any_resource::any_resource(unowned, any_resource const& kept) noexcept : calls_{kept.calls_} {
     std::memcpy(storage_, kept.storage_, sizeof storage_);
 }
 
-CUOTA_INLINE void* any_resource::allocate_keeping(stream_ref s, std::size_t bytes, std::size_t alignment,
-                                                  label const& who) {
-    return calls_->allocate_keeping(at(), s, bytes, alignment, who);
+CUOTA_INLINE void* any_resource::allocate_retaining(stream_ref s, std::size_t bytes, std::size_t alignment,
+                                                    label const& who) {
+    return calls_->allocate_retaining(at(), s, bytes, alignment, who);
 }
 
 }  // namespace cuota::inline v0

@@ -15,18 +15,18 @@ namespace cuota::inline v0 {
 
 /// Resource on the driver's stream-ordered pool of one device: the current one for `async_memory{}`, else `async_memory{device{1}}`.
 ///
-/// Units:   bytes, accounted in multiples of 512.
+/// Units:   bytes, resource_adaptor_base in multiples of 512.
 /// Order:   allocated and freed in stream order. Memory of the _sync calls is valid on every stream.
 /// Threads: any.
-/// Throws:  out_of_memory with the driver's figures; misuse for an alignment above 256 or a stream of another device; cuda_error. Nothing
-///          is allocated.
+/// Throws:  out_of_memory with the driver's figures; usage_error for an alignment above 256 or a stream of another device; cuda_error.
+///          Nothing is allocated.
 /// Cost:    a driver call each, a few us on a GPU.
 /// Example: tests/resource/async_memory.cpp
 class async_memory final : public detail::driver_memory<memory_kind::device, true> {
 public:
     using driver_memory::driver_memory;
 
-    /// Allocates memory that is valid in s from here on. Throws: also misuse if this thread is capturing s.
+    /// Allocates memory that is valid in s from here on. Throws: also usage_error if this thread is capturing s.
     [[nodiscard]] void* allocate(stream_ref s, std::size_t bytes, std::size_t alignment = default_alignment,
                                  label const& who = {});
     /// Frees in order of s. Null does nothing.
@@ -49,14 +49,14 @@ private:
 
 namespace cuota::inline v0 {
 
-static_assert(labelled_resource<async_memory> && device_resource<async_memory> &&
-              !host_resource<async_memory>);
+static_assert(labeled_resource<async_memory> && device_accessible_resource<async_memory> &&
+              !host_accessible_resource<async_memory>);
 
 CUOTA_INLINE void* async_memory::allocate(stream_ref s, std::size_t bytes, std::size_t alignment,
                                           label const& who) {
     return take(bytes, alignment, who, "cudaMallocAsync", [&] {
         check_device_of(s, who);
-        rt::on_behalf_of(who.where, who.name);
+        rt::set_call_site(who.where, who.name);
         return rt::async_allocate(bytes, s);
     });
 }
@@ -83,9 +83,9 @@ CUOTA_INLINE void async_memory::deallocate_sync(void* p, std::size_t bytes, std:
 
 CUOTA_INLINE void async_memory::check_device_of(stream_ref s, label const& who) const {
     if (cuota::device const other = s.device(); other != device())
-        detail::throw_misuse(who.where,
-                             "async_memory: the resource belongs to device {}, the stream to device {}",
-                             {device().ordinal(), other.ordinal()});
+        detail::throw_usage_error(who.where,
+                                  "async_memory: the resource belongs to device {}, the stream to device {}",
+                                  {device().ordinal(), other.ordinal()});
 }
 
 }  // namespace cuota::inline v0

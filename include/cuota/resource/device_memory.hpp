@@ -25,7 +25,7 @@ struct cuda_malloc {
 /// Resource on a device's memory, allocated directly from the driver, for few and long-lived allocations and as upstream of a pool.
 /// `device_memory{}` uses the current device, `device_memory{device{1}}` that one.
 ///
-/// Units:   bytes, accounted in multiples of 512.
+/// Units:   bytes, resource_adaptor_base in multiples of 512.
 /// Order:   valid on every stream when allocated. `deallocate` waits for the stream, since CUDA does not guarantee that cudaFree waits;
 ///          `deallocate_sync` requires that all work on the memory has finished. cudaFree may wait for the whole device.
 /// Threads: any.
@@ -45,8 +45,8 @@ public:
 
 namespace cuota::inline v0 {
 
-static_assert(labelled_resource<device_memory> && device_resource<device_memory> &&
-              !host_resource<device_memory>);
+static_assert(labeled_resource<device_memory> && device_accessible_resource<device_memory> &&
+              !host_accessible_resource<device_memory>);
 
 }  // namespace cuota::inline v0
 

@@ -25,7 +25,7 @@ public:
     driver_memory() : driver_memory{cuota::device::current()} {}
     explicit driver_memory(cuota::device where) noexcept : where_{where} {}
 
-    [[nodiscard]] static constexpr std::size_t granule() noexcept { return 512; }
+    [[nodiscard]] static constexpr std::size_t granularity() noexcept { return 512; }
     [[nodiscard]] static constexpr memory_kind kind() noexcept { return Kind; }
     [[nodiscard]] cuota::device device() const noexcept { return where_; }
     friend bool operator==(driver_memory, driver_memory) noexcept = default;
@@ -38,7 +38,7 @@ protected:
         check_alignment(alignment, who);
         if (bytes == 0) return nullptr;
         device_scope const here{where_};
-        std::size_t const taken = round_up(bytes, granule());
+        std::size_t const taken = round_up(bytes, granularity());
         driver_relief relief{where_};
         void* const p = call_with_relief(relief, taken, [&] {
             count(taken);
@@ -53,12 +53,12 @@ protected:
             return taken_now;
         });
         if (p) return p;
-        refuse_on(where_, bytes, granule(), who, name, relief.told());
+        refuse_on(where_, bytes, granularity(), who, name, relief.told());
     }
     // Frees by call(p). If that returns false, the driver did not free p: it stays counted, and was reported.
     template <class Call>
     void give(void* p, std::size_t bytes, Call call) noexcept {
-        if (p && call(p)) uncount(round_up(bytes, granule()));
+        if (p && call(p)) uncount(round_up(bytes, granularity()));
     }
 
 private:
@@ -74,7 +74,7 @@ private:
     cuota::device where_;
 };
 
-/// Throws misuse if kernels of the stream's device cannot access the memory at p, which is on the device `where`; cuda_error.
+/// Throws usage_error if kernels of the stream's device cannot access the memory at p, which is on the device `where`; cuda_error.
 void refuse_out_of_reach(device where, stream_ref s, void const* p, label const& who);
 
 /// Resource on a synchronous driver call and cudaFree. deallocate waits for the stream first, since CUDA does not guarantee that cudaFree
@@ -106,7 +106,7 @@ public:
     [[nodiscard]] void* allocate_sync(std::size_t bytes, std::size_t alignment = default_alignment,
                                       label const& who = {}) {
         return this->take(bytes, alignment, who, Take::name, [&] {
-            rt::on_behalf_of(who.where, who.name);
+            rt::set_call_site(who.where, who.name);
             return Take::from_driver(bytes);
         });
     }
@@ -126,11 +126,12 @@ namespace cuota::inline v0::detail {
 CUOTA_INLINE void refuse_out_of_reach(device where, stream_ref s, void const* p, label const& who) {
     int const user = s.device().ordinal();
     if (rt::out_of_reach(device{user}, p))
-        throw_misuse(who.where,
-                     "device_memory: kernels of device {} cannot access memory of device {}; use a stream of "
-                     "device {}, or a scoped_pool with "
-                     "device {} in its `peers`",
-                     {user, where.ordinal(), where.ordinal(), user});
+        throw_usage_error(
+            who.where,
+            "device_memory: kernels of device {} cannot access memory of device {}; use a stream of "
+            "device {}, or a scoped_pool with "
+            "device {} in its `peers`",
+            {user, where.ordinal(), where.ordinal(), user});
 }
 
 }  // namespace cuota::inline v0::detail

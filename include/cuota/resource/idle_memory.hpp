@@ -30,8 +30,8 @@ public:
     /// Returns the bytes that reclaim(wanted) would release now; an upper bound if they are not known exactly.
     [[nodiscard]] virtual std::size_t reclaimable(std::size_t wanted) const noexcept = 0;
 
-    /// Returns the bytes that it could release after all memory of these holdings was freed.
-    [[nodiscard]] virtual std::size_t reclaimable_if(std::span<holding const>) const {
+    /// Returns the bytes that it could release after all memory of these allocation groups was freed.
+    [[nodiscard]] virtual std::size_t reclaimable_if(std::span<allocation_group const>) const {
         return reclaimable(unlimited);
     }
 
@@ -66,16 +66,16 @@ private:
 /// The holders to be called for one shortfall, in order of priority; among equal ones, so that the overshoot is least.
 class idle_round {
 public:
-    explicit idle_round(dynamic_array<shared<idle_holder>> asked);
+    explicit idle_round(dynamic_array<intrusive_ptr<idle_holder>> requested);
 
     /// Returns whether the holders not called yet could together release `missing` bytes.
     [[nodiscard]] bool can_give(std::size_t missing) const noexcept;
     [[nodiscard]] bool is_over() const noexcept { return left_.empty(); }
     /// Removes and returns the next holder to call for `missing` bytes. Requires: !is_over().
-    [[nodiscard]] shared<idle_holder> next(std::size_t missing) noexcept;
+    [[nodiscard]] intrusive_ptr<idle_holder> next(std::size_t missing) noexcept;
 
 private:
-    dynamic_array<shared<idle_holder>> left_;
+    dynamic_array<intrusive_ptr<idle_holder>> left_;
 };
 
 /// Origin of driver memory: a device, the host, or unknown.
@@ -106,7 +106,7 @@ public:
     static void join(memory_origin from, idle_holder& who);
     static void leave(idle_holder& who) noexcept;
     /// Returns the holders of that origin. Throws: std::bad_alloc.
-    [[nodiscard]] static dynamic_array<shared<idle_holder>> of(memory_origin from);
+    [[nodiscard]] static dynamic_array<intrusive_ptr<idle_holder>> of(memory_origin from);
 
 private:
     struct shelf;
@@ -130,7 +130,7 @@ public:
     /// Takes measures until one releases memory for `bytes`; returns false if none is left. Errors are reported to the error sink.
     [[nodiscard]] bool relieve(std::size_t bytes) noexcept;
     /// Returns the holders that were called, with the bytes that each released.
-    [[nodiscard]] std::vector<reclaimer_facts> const& told() const noexcept { return told_; }
+    [[nodiscard]] std::vector<reclaimer_info> const& told() const noexcept { return told_; }
 
 private:
     enum class measure { trim, ask_holders, ask_program, none };
@@ -139,14 +139,14 @@ private:
     [[nodiscard]] bool take(measure next, std::size_t bytes);
     [[nodiscard]] bool trim();
     // Calls none of the holders if they, together with the `others` bytes of later ones, cannot cover the shortfall.
-    [[nodiscard]] bool ask(dynamic_array<shared<idle_holder>> whom, std::size_t bytes,
+    [[nodiscard]] bool ask(dynamic_array<intrusive_ptr<idle_holder>> whom, std::size_t bytes,
                            std::size_t others = 0);
     // Returns the shortfall on the device; `unlimited` above its total memory. On the host, whose free memory is unknown, returns `bytes`.
     [[nodiscard]] std::size_t lacking(std::size_t bytes) const;
 
     memory_origin const from_;
     measure next_ = measure::trim;
-    std::vector<reclaimer_facts> told_{};
+    std::vector<reclaimer_info> told_{};
 };
 
 /// Returns call(), repeated after each successful measure while it returns null.
@@ -176,7 +176,8 @@ CUOTA_INLINE bool& reclaiming::is_on() noexcept {
     return on;
 }
 
-CUOTA_INLINE idle_round::idle_round(dynamic_array<shared<idle_holder>> asked) : left_{std::move(asked)} {
+CUOTA_INLINE idle_round::idle_round(dynamic_array<intrusive_ptr<idle_holder>> requested)
+    : left_{std::move(requested)} {
     sort_stably(left_, std::greater{}, [](auto const& left) { return left->priority(); });
 }
 
@@ -186,7 +187,7 @@ CUOTA_INLINE bool idle_round::can_give(std::size_t missing) const noexcept {
     return sum >= missing;
 }
 
-CUOTA_INLINE shared<idle_holder> idle_round::next(std::size_t missing) noexcept {
+CUOTA_INLINE intrusive_ptr<idle_holder> idle_round::next(std::size_t missing) noexcept {
     // Among the highest priority, prefers the holder that covers the shortfall with the least overshoot, else the one that releases most.
     auto* best = left_.begin();
     std::size_t most = (*best)->reclaimable(missing);
@@ -197,7 +198,7 @@ CUOTA_INLINE shared<idle_holder> idle_round::next(std::size_t missing) noexcept 
             most = gives;
         }
     }
-    shared<idle_holder> next = std::move(*best);
+    intrusive_ptr<idle_holder> next = std::move(*best);
     left_.erase(best);
     return next;
 }
@@ -222,13 +223,13 @@ CUOTA_INLINE void idle_registry::leave(idle_holder& who) noexcept {
     all().holders.erase_if([&](auto const& entry) { return entry.second == &who; });
 }
 
-CUOTA_INLINE dynamic_array<shared<idle_holder>> idle_registry::of(memory_origin from) {
-    dynamic_array<shared<idle_holder>> found;
+CUOTA_INLINE dynamic_array<intrusive_ptr<idle_holder>> idle_registry::of(memory_origin from) {
+    dynamic_array<intrusive_ptr<idle_holder>> found;
     std::lock_guard const lock{all().guard};
     // Reserved, because a throwing push_back would release owners, perhaps the last ones, under the lock.
     found.reserve(all().holders.size());
     for (auto const& [origin, who] : all().holders)
-        if (origin == from && who->try_add_owner()) found.push_back(shared<idle_holder>::adopt(who));
+        if (origin == from && who->try_add_ref()) found.push_back(intrusive_ptr<idle_holder>::adopt(who));
     return found;
 }
 
@@ -271,7 +272,7 @@ CUOTA_INLINE std::size_t driver_relief::lacking(std::size_t bytes) const {
     return bytes > memory.free ? bytes - memory.free : bytes;  // enough is free, but fragmented
 }
 
-CUOTA_INLINE bool driver_relief::ask(dynamic_array<shared<idle_holder>> whom, std::size_t bytes,
+CUOTA_INLINE bool driver_relief::ask(dynamic_array<intrusive_ptr<idle_holder>> whom, std::size_t bytes,
                                      std::size_t others) {
     if (whom.empty()) return false;
     std::size_t const missing = lacking(bytes);
@@ -281,7 +282,7 @@ CUOTA_INLINE bool driver_relief::ask(dynamic_array<shared<idle_holder>> whom, st
     std::size_t got = 0;
     while (got < missing && !round.is_over()) {
         std::size_t const wanted = missing - got;
-        shared<idle_holder> const who = round.next(wanted);
+        intrusive_ptr<idle_holder> const who = round.next(wanted);
         std::size_t const given = who->reclaim(wanted);
         if (given == 0) continue;
         told_.push_back({who->title(), wanted, given, 0});

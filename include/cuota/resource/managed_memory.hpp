@@ -25,10 +25,10 @@ struct cuda_malloc_managed {
 /// Resource on managed memory of one device, accessible to host and device and migrated by the driver on demand. `managed_memory{}` uses
 /// the current device, `managed_memory{device{1}}` that one.
 ///
-/// Units:   bytes, accounted in multiples of 512 as if they were resident, which they may not be.
+/// Units:   bytes, resource_adaptor_base in multiples of 512 as if they were resident, which they may not be.
 /// Order:   as device_memory.
 /// Threads: any.
-/// Throws:  out_of_memory with the driver's figures; misuse for an alignment above 256; cuda_error. Nothing is allocated.
+/// Throws:  out_of_memory with the driver's figures; usage_error for an alignment above 256; cuda_error. Nothing is allocated.
 /// Cost:    a driver call each.
 /// Example: tests/resource/managed_memory.cpp
 class managed_memory final
@@ -43,8 +43,8 @@ public:
 
 namespace cuota::inline v0 {
 
-static_assert(labelled_resource<managed_memory> && device_resource<managed_memory> &&
-              host_resource<managed_memory>);
+static_assert(labeled_resource<managed_memory> && device_accessible_resource<managed_memory> &&
+              host_accessible_resource<managed_memory>);
 
 }  // namespace cuota::inline v0
 

@@ -118,10 +118,10 @@ inline void prefer_node(std::byte* at, std::size_t bytes, int node) {
 /// Threads: any. Cost: construction and memory() query the kernel. Example: tests/resource/numa_memory.cpp
 class numa_node {
 public:
-    /// Selects a node by the kernel's number, such as device::host_node().
-    /// Throws: misuse if it does not exist or has no memory for this process; std::system_error if the kernel does not support or, as
+    /// Selects a node by the kernel's number, such as device::host_numa_node().
+    /// Throws: usage_error if it does not exist or has no memory for this process; std::system_error if the kernel does not support or, as
     /// sandboxes do, refuses NUMA queries.
-    explicit numa_node(int number, place where = place::here());
+    explicit numa_node(int number, source_location where = source_location::current());
 
     [[nodiscard]] int number() const noexcept { return number_; }  ///< as the kernel counts
 
@@ -151,24 +151,25 @@ private:
     return all;
 }
 
-inline numa_node::numa_node(int number, place where) : number_{number} {
+inline numa_node::numa_node(int number, source_location where) : number_{number} {
     if (!detail::kernel_knows_nodes()) throw detail::refused_by_kernel("get_mempolicy", number);
     if (detail::memory_of_node(number).total != 0) return;
     std::string others;
     for (numa_node const other : numa_nodes()) detail::append_message(others, " {}", {other.number()});
-    detail::throw_misuse(where, "numa_node: node {} has no memory for this process; nodes with memory:{}",
-                         {number, others});
+    detail::throw_usage_error(
+        where, "numa_node: node {} has no memory for this process; nodes with memory:{}", {number, others});
 }
 
 /// Restricts the calling thread, and threads that it starts later, to those of its allowed processors that belong to the node. Memory that
 /// it touches first is then allocated there. For a loader's workers:
 ///
-///     .worker_start = [here = cuota::numa_node{0}](std::size_t) { cuota::bind_this_thread(here); }
+///     .worker_init = [here = cuota::numa_node{0}](std::size_t) { cuota::bind_this_thread(here); }
 ///
-/// Throws:  misuse if none of them belongs to the node, as for memory-only nodes; std::system_error if the kernel refuses. The thread's
-///          binding is unchanged.
+/// Throws:  usage_error if none of them belongs to the node, as for memory-only nodes; std::system_error if the kernel refuses. The
+///          thread's binding is unchanged.
 /// Example: tests/resource/numa_memory.cpp
-CUOTA_PROCESS_STATE inline void bind_this_thread(numa_node to, place where = place::here()) {
+CUOTA_PROCESS_STATE inline void bind_this_thread(numa_node to,
+                                                 source_location where = source_location::current()) {
     detail::unique_bitmask const now{::numa_allocate_cpumask()}, there{::numa_allocate_cpumask()};
     if (::numa_sched_getaffinity(0, now.get()) < 0)
         throw detail::refused_by_kernel("sched_getaffinity", to.number());
@@ -184,9 +185,9 @@ CUOTA_PROCESS_STATE inline void bind_this_thread(numa_node to, place where = pla
         has_any = has_any || ::numa_bitmask_isbitset(there.get(), i);
     }
     if (!has_any)
-        detail::throw_misuse(where,
-                             "bind_this_thread: this thread's affinity mask has no processor of NUMA node {}",
-                             {to.number()});
+        detail::throw_usage_error(
+            where, "bind_this_thread: this thread's affinity mask has no processor of NUMA node {}",
+            {to.number()});
     if (::numa_sched_setaffinity(0, there.get()) != 0)
         throw detail::refused_by_kernel("sched_setaffinity", to.number());
 }
@@ -194,17 +195,17 @@ CUOTA_PROCESS_STATE inline void bind_this_thread(numa_node to, place where = pla
 /// Resource on page-locked host memory like registered_memory, with all pages on one NUMA node. On the device's own node, copies do not
 /// cross between sockets.
 ///
-///     if (auto const near = gpu.host_node())
+///     if (auto const near = gpu.host_numa_node())
 ///         options.host_memory = cuota::numa_memory{cuota::numa_node{*near}};
 ///
 /// Pages are requested from the node, touched, and checked. Pages that the kernel placed elsewhere are moved, for which it drops page cache
 /// of the node; if that fails, the request is refused. Unlike numa_alloc_onnode, a full node leads neither to memory elsewhere nor to the
 /// kernel's OOM killer. At most 256 MiB are elsewhere temporarily.
-/// Units:   bytes, accounted in whole pages.
+/// Units:   bytes, resource_adaptor_base in whole pages.
 /// Order:   valid when allocated; deallocate waits for the stream, deallocate_sync does not.
 /// Threads: any.
-/// Throws:  out_of_memory with the node's free bytes; misuse for an alignment above a page; cuda_error; std::system_error if the kernel
-///          refuses to place or query pages (mbind, move_pages), as sandboxes do. Nothing is allocated.
+/// Throws:  out_of_memory with the node's free bytes; usage_error for an alignment above a page; cuda_error; std::system_error if the
+///          kernel refuses to place or query pages (mbind, move_pages), as sandboxes do. Nothing is allocated.
 /// Cost:    that of registered_memory, plus up to half for the query of every page.
 /// Example: tests/resource/numa_memory.cpp
 class numa_memory : public detail::registered_pages<numa_memory> {
@@ -234,13 +235,14 @@ private:
         numa_node::memory_info const now = node_.memory();
         detail::append_message(r.cause, "; NUMA node {} has {} free of {}",
                                {node_.number(), detail::as_bytes(now.free), detail::as_bytes(now.total)});
-        if (now.free < r.charged) r.would_fit = round_down(now.free, r.granule);  // else not the cause
+        if (now.free < r.charged) r.max_fit = round_down(now.free, r.granularity);  // else not the cause
         return r;
     }
 
     numa_node node_;
 };
 
-static_assert(labelled_resource<numa_memory> && host_resource<numa_memory> && !device_resource<numa_memory>);
+static_assert(labeled_resource<numa_memory> && host_accessible_resource<numa_memory> &&
+              !device_accessible_resource<numa_memory>);
 
 }  // namespace cuota::inline v0

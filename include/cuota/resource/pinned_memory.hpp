@@ -12,10 +12,10 @@ namespace cuota::inline v0 {
 
 /// Resource on page-locked host memory, which asynchronous copies to and from a device require. Stateless.
 ///
-/// Units:   bytes, accounted as requested.
+/// Units:   bytes, resource_adaptor_base as requested.
 /// Order:   valid when allocated; deallocate waits for the stream, deallocate_sync does not.
 /// Threads: any.
-/// Throws:  out_of_memory; misuse for an alignment above 256; cuda_error. Nothing is allocated.
+/// Throws:  out_of_memory; usage_error for an alignment above 256; cuda_error. Nothing is allocated.
 /// Cost:    about 0.5 s per GiB on typical hosts: allocate once, reuse.
 /// Example: tests/resource/pinned_memory.cpp
 class pinned_memory {
@@ -33,7 +33,7 @@ public:
     /// Frees memory on which all work has finished. Null does nothing.
     void deallocate_sync(void* p, std::size_t, std::size_t = default_alignment) noexcept;
 
-    [[nodiscard]] static constexpr std::size_t granule() noexcept { return 1; }  ///< 1 byte
+    [[nodiscard]] static constexpr std::size_t granularity() noexcept { return 1; }  ///< 1 byte
     /// Returns the kind for host code and copies.
     [[nodiscard]] static constexpr memory_kind kind() noexcept { return memory_kind::pinned; }
     friend bool operator==(pinned_memory, pinned_memory) noexcept = default;  ///< always true
@@ -48,8 +48,8 @@ public:
 
 namespace cuota::inline v0 {
 
-static_assert(labelled_resource<pinned_memory> && host_resource<pinned_memory> &&
-              !device_resource<pinned_memory>);
+static_assert(labeled_resource<pinned_memory> && host_accessible_resource<pinned_memory> &&
+              !device_accessible_resource<pinned_memory>);
 
 CUOTA_INLINE void* pinned_memory::allocate(stream_ref, std::size_t bytes, std::size_t alignment,
                                            label const& who) {
@@ -64,12 +64,12 @@ CUOTA_INLINE void pinned_memory::deallocate(stream_ref s, void* p, std::size_t b
 CUOTA_INLINE void* pinned_memory::allocate_sync(std::size_t bytes, std::size_t alignment, label const& who) {
     detail::check_alignment(alignment, who);
     if (bytes == 0) return nullptr;
-    rt::on_behalf_of(who.where, who.name);
+    rt::set_call_site(who.where, who.name);
     detail::driver_relief relief{detail::memory_origin::host()};
     void* const p = detail::call_with_relief(relief, bytes, [bytes] { return rt::pinned_allocate(bytes); });
     if (p) return p;
-    refusal r =
-        detail::driver_refusal(bytes, granule(), who, "cudaHostAlloc could not page-lock that much memory");
+    refusal r = detail::driver_refusal(bytes, granularity(), who,
+                                       "cudaHostAlloc could not page-lock that much memory");
     detail::note_given(r, relief.told());
     throw out_of_memory{std::move(r)};
 }

@@ -38,25 +38,25 @@ public:
 
     [[nodiscard]] void* allocate_sync(std::size_t bytes, std::size_t alignment = default_alignment,
                                       label const& who = {}) {
-        check_alignment(alignment, who, granule());
+        check_alignment(alignment, who, granularity());
         if (bytes == 0) return nullptr;
-        std::optional<std::size_t> const all = checked_round_up(bytes, granule());
+        std::optional<std::size_t> const all = checked_round_up(bytes, granularity());
         char const* missing = "not enough free host memory";
         driver_relief relief{memory_origin::host()};
         void* const p =
             all ? call_with_relief(relief, *all, [&] { return try_allocate(*all, who, missing); }) : nullptr;
         if (p) return p;
-        refusal r = driver_refusal(bytes, granule(), who, missing);
+        refusal r = driver_refusal(bytes, granularity(), who, missing);
         note_given(r, relief.told());
         throw out_of_memory{self().told(std::move(r))};
     }
     /// A failure to unlock is reported, and the memory is leaked.
     void deallocate_sync(void* p, std::size_t bytes, std::size_t = default_alignment) noexcept {
-        std::size_t const all = round_up(bytes, granule());
+        std::size_t const all = round_up(bytes, granularity());
         if (p && rt::unlock_pages(p, all)) unmap_pages(p, all);
     }
 
-    [[nodiscard]] static std::size_t granule() noexcept { return page_bytes(); }
+    [[nodiscard]] static std::size_t granularity() noexcept { return page_bytes(); }
     [[nodiscard]] static constexpr memory_kind kind() noexcept { return memory_kind::pinned; }
 
 private:
@@ -81,7 +81,7 @@ private:
     /// Returns null on success, else the reason of the failure.
     [[nodiscard]] char const* lock_new(std::byte* at, std::size_t bytes, label const& who) const {
         if (!self().settle(at, bytes)) return "not enough free memory on the NUMA node";
-        rt::on_behalf_of(who.where, who.name);
+        rt::set_call_site(who.where, who.name);
         return rt::lock_pages(at, bytes) ? nullptr : "cudaHostRegister could not page-lock that much memory";
     }
 };
@@ -92,10 +92,10 @@ private:
 /// then locked in place (cudaHostRegister). This takes about a fifth of the 0.5 s per GiB that a driver needs with one thread.
 ///
 /// Page-aligned, as direct I/O requires. Stateless.
-/// Units:   bytes, accounted in whole pages.
+/// Units:   bytes, resource_adaptor_base in whole pages.
 /// Order:   valid when allocated; deallocate waits for the stream, deallocate_sync does not.
 /// Threads: any.
-/// Throws:  out_of_memory; misuse for an alignment above a page; cuda_error. Nothing is allocated.
+/// Throws:  out_of_memory; usage_error for an alignment above a page; cuda_error. Nothing is allocated.
 /// Cost:    about 0.1 s per GiB on typical hosts (RMM issue 2496, cuDF pull request 23457): allocate once, reuse.
 /// Example: tests/resource/registered_memory.cpp
 class registered_memory : public detail::registered_pages<registered_memory> {
@@ -116,8 +116,8 @@ private:
 
 namespace cuota::inline v0 {
 
-static_assert(labelled_resource<registered_memory> && host_resource<registered_memory> &&
-              !device_resource<registered_memory>);
+static_assert(labeled_resource<registered_memory> && host_accessible_resource<registered_memory> &&
+              !device_accessible_resource<registered_memory>);
 
 CUOTA_INLINE bool registered_memory::settle(std::byte* at, std::size_t bytes) noexcept {
     detail::touch_pages(at, bytes, detail::threads_to_touch(bytes));

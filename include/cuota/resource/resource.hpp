@@ -36,7 +36,7 @@ inline constexpr std::size_t default_alignment = 256;
 ///     deallocate(s, p, n, a)    frees in stream order: work enqueued on s before may still use the memory
 ///     allocate_sync(n, a)       allocates memory that is valid on every stream when it returns
 ///     deallocate_sync(p, n, a)  frees memory on which all work has finished
-///     granule()                 allocation granularity for accounting, in bytes, a power of two
+///     granularity()                 allocation granularity for accounting, in bytes, a power of two
 ///     kind()                    accessibility; static and constexpr if known at compile time
 ///     a == b                    memory of a may be freed through b
 ///
@@ -44,8 +44,8 @@ inline constexpr std::size_t default_alignment = 256;
 ///
 /// Units:   bytes; alignments are powers of two. A deallocation passes the bytes and the alignment of the allocation.
 /// Threads: for the resources of this library any, on one handle or on copies.
-/// Throws:  out_of_memory (budget_exceeded is derived from it); misuse for unsupported requests. Failures of a deallocation are reported to
-///          the error sink.
+/// Throws:  out_of_memory (budget_exceeded is derived from it); usage_error for unsupported requests. Failures of a deallocation are
+///          reported to the error sink.
 /// Example: tests/resource/resource.cpp
 template <class R>
 concept resource = requires(R& r, R const& look, stream_ref s, void* p, std::size_t bytes,
@@ -56,33 +56,33 @@ concept resource = requires(R& r, R const& look, stream_ref s, void* p, std::siz
     { r.allocate_sync(bytes, alignment) } -> std::same_as<void*>;
     { r.deallocate_sync(p, bytes, alignment) }
     noexcept;
-    { look.granule() } -> std::convertible_to<std::size_t>;
+    { look.granularity() } -> std::convertible_to<std::size_t>;
     { look.kind() } -> std::same_as<memory_kind>;
 }
 &&std::equality_comparable<R>&& std::copy_constructible<R>;
 
 /// A resource that accepts a request's label, for its accounts and messages.
 template <class R>
-concept labelled_resource = resource<R> && requires(R& r, stream_ref s, std::size_t n, label const& who) {
+concept labeled_resource = resource<R> && requires(R& r, stream_ref s, std::size_t n, label const& who) {
     { r.allocate(s, n, n, who) } -> std::same_as<void*>;
     { r.allocate_sync(n, n, who) } -> std::same_as<void*>;
 };
 
 /// A graph-aware resource: retains memory that a capturing stream frees for the graph, and reuses it within the capture.
 template <class R>
-concept keeps_for_graphs = requires {
-    requires R::keeps_for_graphs;
+concept graph_aware_resource = requires {
+    requires R::graph_aware_resource;
 };
 
 /// A resource whose live blocks keep both the resource and the allocating `stream` alive, so that an owner of a block stores neither.
 ///
-///     allocate_keeping(s, n, a, who)  like allocate; the block references the resource and s until it is freed
-///     uncounted()                     a non-owning copy, which must not be destroyed; 8 bytes that may be copied bytewise
+///     allocate_retaining(s, n, a, who)  like allocate; the block references the resource and s until it is freed
+///     unowned()                     a non-owning copy, which must not be destroyed; 8 bytes that may be copied bytewise
 template <class R>
-concept kept_by_blocks = labelled_resource<R> && sizeof(R) == sizeof(void*) &&
-                         requires(R& r, R const& look, stream_ref s, std::size_t n, label const& who) {
-    { r.allocate_keeping(s, n, n, who) } -> std::same_as<void*>;
-    { look.uncounted() }
+concept block_owned_resource = labeled_resource<R> && sizeof(R) == sizeof(void*) &&
+                               requires(R& r, R const& look, stream_ref s, std::size_t n, label const& who) {
+    { r.allocate_retaining(s, n, n, who) } -> std::same_as<void*>;
+    { look.unowned() }
     noexcept->std::same_as<R>;
 };
 
@@ -103,31 +103,31 @@ template <class R>
 
 /// A resource with memory that kernels can access, as far as its type tells.
 template <class R>
-concept device_resource = resource<R> && detail::may_be_kind<R>(memory_kind::pinned);
+concept device_accessible_resource = resource<R> && detail::may_be_kind<R>(memory_kind::pinned);
 
 /// A resource with memory that host code can access, as far as its type tells.
 template <class R>
-concept host_resource = resource<R> && detail::may_be_kind<R>(memory_kind::device);
+concept host_accessible_resource = resource<R> && detail::may_be_kind<R>(memory_kind::device);
 
 /// A resource of a type that excludes access by kernels.
 template <class R>
-concept host_only_resource = resource<R> && !device_resource<R>;
+concept host_only_resource = resource<R> && !device_accessible_resource<R>;
 /// A resource of a type that excludes access by host code.
 template <class R>
-concept device_only_resource = resource<R> && !host_resource<R>;
+concept device_only_resource = resource<R> && !host_accessible_resource<R>;
 
 /// Calls r.allocate, with the label if r accepts one. Throws: as that.
 template <resource R>
-[[nodiscard]] void* allocate_labelled(R& r, stream_ref s, std::size_t bytes, std::size_t alignment,
-                                      label const& who) {
-    if constexpr (labelled_resource<R>) return r.allocate(s, bytes, alignment, who);
+[[nodiscard]] void* allocate_labeled(R& r, stream_ref s, std::size_t bytes, std::size_t alignment,
+                                     label const& who) {
+    if constexpr (labeled_resource<R>) return r.allocate(s, bytes, alignment, who);
     else return r.allocate(s, bytes, alignment);
 }
 
 /// Calls r.allocate_sync, with the label if r accepts one. Throws: as that.
 template <resource R>
-[[nodiscard]] void* allocate_sync_labelled(R& r, std::size_t bytes, std::size_t alignment, label const& who) {
-    if constexpr (labelled_resource<R>) return r.allocate_sync(bytes, alignment, who);
+[[nodiscard]] void* allocate_sync_labeled(R& r, std::size_t bytes, std::size_t alignment, label const& who) {
+    if constexpr (labeled_resource<R>) return r.allocate_sync(bytes, alignment, who);
     else return r.allocate_sync(bytes, alignment);
 }
 
@@ -137,8 +137,9 @@ namespace detail {
 /// Returns the bytes of `count` elements. Throws: out_of_memory on overflow.
 [[nodiscard]] std::size_t bytes_of(std::size_t count, label const& who);
 
-[[noreturn, gnu::cold]] void refuse_alignment(std::size_t alignment, std::size_t largest, place where);
-/// Throws misuse if the alignment is not a power of two or exceeds `largest`.
+[[noreturn, gnu::cold]] void refuse_alignment(std::size_t alignment, std::size_t largest,
+                                              source_location where);
+/// Throws usage_error if the alignment is not a power of two or exceeds `largest`.
 void check_alignment(std::size_t alignment, label const& who, std::size_t largest = default_alignment);
 
 /// Bytes that this process holds on a device through cuota, to distinguish them in the driver's figures.
@@ -155,17 +156,17 @@ void count_given_back(device where, std::size_t bytes) noexcept;
 CUOTA_PROCESS_STATE std::atomic<std::size_t>& taken_from_pool_of(device where) noexcept;
 
 /// Returns the driver's figures for a refusal; empty, and reported, if the query fails.
-std::optional<device_facts> facts_of(device where) noexcept;
+std::optional<device_info> facts_of(device where) noexcept;
 
 /// Makes the refusal of a request by the driver, not by a budget.
-[[nodiscard]] refusal driver_refusal(std::size_t bytes, std::size_t granule, label const& who,
+[[nodiscard]] refusal driver_refusal(std::size_t bytes, std::size_t granularity, label const& who,
                                      std::string cause);
 
 /// Adds the bytes released before the refusal, with their holders.
-void note_given(refusal& r, std::vector<reclaimer_facts> const& told);
+void note_given(refusal& r, std::vector<reclaimer_info> const& told);
 
-[[noreturn]] void refuse_on(device where, std::size_t bytes, std::size_t granule, label const& who,
-                            char const* call, std::vector<reclaimer_facts> const& told = {});
+[[noreturn]] void refuse_on(device where, std::size_t bytes, std::size_t granularity, label const& who,
+                            char const* call, std::vector<reclaimer_info> const& told = {});
 
 }  // namespace detail
 
@@ -179,13 +180,14 @@ namespace cuota::inline v0::detail {
 
 CUOTA_INLINE void refuse_count(label who) {
     refusal r;
-    r.asked = r.charged = unlimited;
+    r.requested = r.charged = unlimited;
     r.request = who;
     throw out_of_memory{std::move(r)};
 }
 
-CUOTA_INLINE void refuse_alignment(std::size_t alignment, std::size_t largest, place where) {
-    throw_misuse(where, "unsupported alignment {}: must be a power of two, at most {}", {alignment, largest});
+CUOTA_INLINE void refuse_alignment(std::size_t alignment, std::size_t largest, source_location where) {
+    throw_usage_error(where, "unsupported alignment {}: must be a power of two, at most {}",
+                      {alignment, largest});
 }
 
 CUOTA_INLINE std::size_t bytes_of(std::size_t count, label const& who) {
@@ -218,45 +220,45 @@ CUOTA_INLINE std::atomic<std::size_t>& taken_from_pool_of(device where) noexcept
     return taken[static_cast<std::size_t>(where.ordinal()) % taken.size()];
 }
 
-CUOTA_INLINE std::optional<device_facts> facts_of(device where) noexcept {
-    std::optional<device_facts> facts;
+CUOTA_INLINE std::optional<device_info> facts_of(device where) noexcept {
+    std::optional<device_info> facts;
     report_failure_of([&] {
         device::memory_info const memory = where.memory();
-        facts = device_facts{where.ordinal(),
-                             where.name(),
-                             memory.total,
-                             memory.free,
-                             taken_on(where).load(),
-                             0,
-                             rt::in_default_pool(where).idle()};
+        facts = device_info{where.ordinal(),
+                            where.name(),
+                            memory.total,
+                            memory.free,
+                            taken_on(where).load(),
+                            0,
+                            rt::in_default_pool(where).idle()};
     });
     return facts;
 }
 
-CUOTA_INLINE refusal driver_refusal(std::size_t bytes, std::size_t granule, label const& who,
+CUOTA_INLINE refusal driver_refusal(std::size_t bytes, std::size_t granularity, label const& who,
                                     std::string cause) {
     refusal r;
-    r.asked = bytes;
-    r.charged = round_up(bytes, granule);
-    r.granule = granule;
+    r.requested = bytes;
+    r.charged = round_up(bytes, granularity);
+    r.granularity = granularity;
     r.request = who;
     r.cause = std::move(cause);
     return r;
 }
 
-CUOTA_INLINE void note_given(refusal& r, std::vector<reclaimer_facts> const& told) {
-    for (reclaimer_facts const& t : told) r.reclaimed = saturating_add(r.reclaimed, t.given);
+CUOTA_INLINE void note_given(refusal& r, std::vector<reclaimer_info> const& told) {
+    for (reclaimer_info const& t : told) r.reclaimed = saturating_add(r.reclaimed, t.released);
     if (!r.reclaimers) r.reclaimers.emplace();
     r.reclaimers->insert(r.reclaimers->begin(), told.begin(), told.end());
 }
 
-CUOTA_INLINE void refuse_on(device where, std::size_t bytes, std::size_t granule, label const& who,
-                            char const* call, std::vector<reclaimer_facts> const& told) {
+CUOTA_INLINE void refuse_on(device where, std::size_t bytes, std::size_t granularity, label const& who,
+                            char const* call, std::vector<reclaimer_info> const& told) {
     refusal r =
-        driver_refusal(bytes, granule, who, std::string{call} + ": not enough free memory on the device");
+        driver_refusal(bytes, granularity, who, std::string{call} + ": not enough free memory on the device");
     r.device = facts_of(where);
     note_given(r, told);
-    if (r.device) r.would_fit = round_down(r.device->free, granule);
+    if (r.device) r.max_fit = round_down(r.device->free, granularity);
     throw out_of_memory{std::move(r)};
 }
 

@@ -18,7 +18,7 @@ namespace cuota::inline v0 {
 /// Non-owning reference to a resource, for function parameters. The referenced resource must outlive the call.
 ///
 /// Converts implicitly from anything that converts to any_resource (a pool, a frame, a resource). Do not store one: for resources whose
-/// blocks keep them alive (kept_by_blocks) it holds no reference count.
+/// blocks keep them alive (block_owned_resource) it holds no reference count.
 /// Threads: one at a time.
 /// Throws:  on construction as any_resource; nothing for a pool.
 /// Cost:    a few stores for a pool; a reference count for other resources.
@@ -30,10 +30,10 @@ public:
         requires(!std::same_as<M, resource_ref> && std::convertible_to<M const&, any_resource> &&
                  !requires(M const& m) { m.operator resource_ref(); })
     resource_ref(M const& memory) : inside_{taken(memory)} {}
-    /// References the uncounted handle (kept_by_blocks) that make() returns, constructed in place, because a copy would count.
+    /// References the unowned handle (block_owned_resource) that make() returns, constructed in place, because a copy would count.
     template <std::invocable Make>
-    [[nodiscard]] static resource_ref of_uncounted(Make const& make) noexcept {
-        return {any_resource::uncounted{}, make};
+    [[nodiscard]] static resource_ref of_unowned(Make const& make) noexcept {
+        return {any_resource::unowned{}, make};
     }
     resource_ref(resource_ref const&) = delete;
     resource_ref& operator=(resource_ref const&) = delete;
@@ -45,14 +45,14 @@ private:
     friend class detail::owned_block;
 
     template <std::invocable Make>
-    resource_ref(any_resource::uncounted how, Make const& make) noexcept : inside_{how, make} {}
+    resource_ref(any_resource::unowned how, Make const& make) noexcept : inside_{how, make} {}
 
     template <class M>
     [[nodiscard]] static any_resource taken(M const& memory) {
         if constexpr (std::same_as<M, any_resource>)
-            return memory.is_kept_by_blocks() ? any_resource{any_resource::uncounted{}, memory} : memory;
-        else if constexpr (kept_by_blocks<M>)
-            return any_resource{any_resource::uncounted{}, [&]() noexcept { return memory.uncounted(); }};
+            return memory.is_owned_by_blocks() ? any_resource{any_resource::unowned{}, memory} : memory;
+        else if constexpr (block_owned_resource<M>)
+            return any_resource{any_resource::unowned{}, [&]() noexcept { return memory.unowned(); }};
         else return any_resource{memory};
     }
 
@@ -68,7 +68,7 @@ private:
 namespace cuota::inline v0 {
 
 CUOTA_INLINE resource_ref::~resource_ref() {
-    if (!inside_.is_kept_by_blocks()) std::destroy_at(&inside_);
+    if (!inside_.is_owned_by_blocks()) std::destroy_at(&inside_);
 }
 
 }  // namespace cuota::inline v0

@@ -19,7 +19,7 @@ public:
     /// Adds a stream, unless host memory is short. Cost: a load; a lock if it is not in the registry yet.
     static void note(stream_state& s) noexcept;
     /// Removes and returns the streams of a device that still have an owner. Throws: std::bad_alloc; nothing changes.
-    [[nodiscard]] static dynamic_array<shared<stream_state>> take(device where);
+    [[nodiscard]] static dynamic_array<intrusive_ptr<stream_state>> take(device where);
     /// Removes a stream that is being destroyed.
     static void leave(stream_state& s) noexcept;
 
@@ -58,13 +58,13 @@ CUOTA_INLINE void async_frees::note(stream_state& s) noexcept {
     } catch (...) { s.has_async_frees.store(false, std::memory_order_relaxed); }
 }
 
-CUOTA_INLINE dynamic_array<shared<stream_state>> async_frees::take(device where) {
-    dynamic_array<shared<stream_state>> taken;
+CUOTA_INLINE dynamic_array<intrusive_ptr<stream_state>> async_frees::take(device where) {
+    dynamic_array<intrusive_ptr<stream_state>> taken;
     region_lock const lock{all().guard};
     taken.reserve(all().noted.size());
     all().noted.erase_if([&](stream_state* s) {
-        if (s->home != where || !s->try_add_owner()) return false;
-        taken.push_back(shared<stream_state>::adopt(s));
+        if (s->home != where || !s->try_add_ref()) return false;
+        taken.push_back(intrusive_ptr<stream_state>::adopt(s));
         s->has_async_frees.store(false, std::memory_order_relaxed);
         return true;
     });

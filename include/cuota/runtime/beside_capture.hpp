@@ -20,12 +20,12 @@ namespace cuota::inline v0::rt {
 /// Throws:  nothing. Unless the driver or the device is missing, a failure is reported and the call repeated once; if that fails too, the
 ///          mode stays.
 /// Cost:    two CUDA calls, about 10 ns each. Hot paths make none of the calls that need it.
-class beside_capture {
+class relaxed_capture_mode {
 public:
-    beside_capture() noexcept { swap(); }
-    beside_capture(beside_capture const&) = delete;
-    beside_capture& operator=(beside_capture const&) = delete;
-    ~beside_capture() {
+    relaxed_capture_mode() noexcept { swap(); }
+    relaxed_capture_mode(relaxed_capture_mode const&) = delete;
+    relaxed_capture_mode& operator=(relaxed_capture_mode const&) = delete;
+    ~relaxed_capture_mode() {
         if (is_swapped_) swap();
     }
 
@@ -45,7 +45,7 @@ private:
 
 namespace cuota::inline v0::rt {
 
-CUOTA_INLINE void beside_capture::swap() noexcept {
+CUOTA_INLINE void relaxed_capture_mode::swap() noexcept {
     if (cuota::detail::process_number::is_cuda_of_parent()) return;
     cudaError_t const code = cudaThreadExchangeStreamCaptureMode(&mode_);
     if (code == cudaErrorInsufficientDriver || code == cudaErrorNoDevice)

@@ -19,10 +19,10 @@
 namespace cuota::inline v0::rt {
 
 /// Returns the exception for a failed call and clears CUDA's last error, so that no other code sees it. Throws: std::bad_alloc.
-[[nodiscard]] cuda_error error_of(cudaError_t code, char const* call, place where);
+[[nodiscard]] cuda_error error_of(cudaError_t code, char const* call, source_location where);
 
-/// Throws cuda_error if the call failed, and misuse in a child of a process that had used CUDA, which CUDA does not support.
-void check(cudaError_t code, char const* call, place where = {});
+/// Throws cuda_error if the call failed, and usage_error in a child of a process that had used CUDA, which CUDA does not support.
+void check(cudaError_t code, char const* call, source_location where = {});
 
 /// Returns true for an error after which all later calls for the device fail too and its allocations cannot be freed: those that, as
 /// documented by CUDA, leave "the process in an inconsistent state" or mean that the device is gone.
@@ -61,14 +61,14 @@ namespace cuota::inline v0::rt {
 
 static_assert(cudaErrorCudartUnloading == cuota::detail::unloading_code);
 
-CUOTA_INLINE cuda_error error_of(cudaError_t code, char const* call, place where) {
+CUOTA_INLINE cuda_error error_of(cudaError_t code, char const* call, source_location where) {
     (void)cudaGetLastError();
     if (auto* const capture = cuota::detail::capture_scope::here()) capture->note_error(code, call, where);
     std::string why = cuota::detail::message("{}: {}", {cudaGetErrorName(code), cudaGetErrorString(code)});
     if (is_simulated())
         if (char const* fault = cuota_simulator_fault(); *fault != '\0')
             cuota::detail::append_message(why, "; {}", {fault});
-    if (std::string const stopped = why_a_kernel_stopped(code); !stopped.empty())
+    if (std::string const stopped = device_assert_text(code); !stopped.empty())
         cuota::detail::append_message(why, "; a kernel stopped itself: {}", {stopped});
     return {static_cast<int>(code), call, why, where};
 }
@@ -104,7 +104,7 @@ CUOTA_INLINE bool detail::is_worth_repeating(cudaError_t code, char const* call)
     return !is_for_good(code);
 }
 
-CUOTA_INLINE void check(cudaError_t code, char const* call, place where) {
+CUOTA_INLINE void check(cudaError_t code, char const* call, source_location where) {
     cuota::detail::process_number::note_cuda();
     if (cuota::detail::process_number::is_cuda_of_parent()) [[unlikely]]
         cuota::detail::throw_forked();

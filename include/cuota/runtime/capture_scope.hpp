@@ -36,12 +36,12 @@ namespace cuota::inline v0::detail {
 class graph_use : public ref_counted {
 public:
     virtual ~graph_use() = default;
-    /// Called by the capturing thread before the capture ends. Throws: misuse if a use is open that must not be.
+    /// Called by the capturing thread before the capture ends. Throws: usage_error if a use is open that must not be.
     virtual void about_to_end() = 0;
     /// Called after the capture has ended, with a graph or without.
     virtual void ended() noexcept = 0;
-    /// Called before a launch on s: enqueues the waits that it needs. Throws: misuse, cuda_error, std::bad_alloc.
-    virtual void begin_launch(stream_ref s, place where) = 0;
+    /// Called before a launch on s: enqueues the waits that it needs. Throws: usage_error, cuda_error, std::bad_alloc.
+    virtual void begin_launch(stream_ref s, source_location where) = 0;
     /// Called after the launch was enqueued or has failed, for each begin_launch that did not throw.
     virtual void end_launch(stream_ref s, bool is_enqueued) noexcept = 0;
 };
@@ -53,7 +53,7 @@ struct captured_stream {
     int device;  ///< its ordinal
 };
 
-/// A capture in progress on the calling thread. Meanwhile the thread has no thread_record, so paths without a lock or CUDA call (home
+/// A capture in progress on the calling thread. Meanwhile the thread has no thread_slot, so paths without a lock or CUDA call (home
 /// leases, thread caches of pools) fall back on paths that check for captures. Without captures this costs nothing.
 /// Threads: the capturing one; `has` needs no lock, because the streams are fixed.
 class CUOTA_PROCESS_STATE capture_scope {
@@ -77,10 +77,10 @@ public:
     [[nodiscard]] Use& use_of(void const* what, Make make) {
         if (Use* const known = find<Use>(what)) return *known;
         uses_.reserve(uses_.size() + 1);
-        shared<Use> fresh = make();
+        intrusive_ptr<Use> fresh = make();
         Use& made = *fresh;
         enter(what, made);
-        uses_.push_back(shared<graph_use>::adopt(fresh.detach()));
+        uses_.push_back(intrusive_ptr<graph_use>::adopt(fresh.detach()));
         return made;
     }
     /// Returns the use registered for `what`, or null.
@@ -88,7 +88,7 @@ public:
     [[nodiscard]] Use* find(void const* what) const noexcept {
         return static_cast<Use*>(use_at(what));
     }
-    [[nodiscard]] dynamic_array<shared<graph_use>>& uses() noexcept { return uses_; }
+    [[nodiscard]] dynamic_array<intrusive_ptr<graph_use>>& uses() noexcept { return uses_; }
 
     /// Records an error that could not be thrown where it occurred; the capture throws it instead of returning a graph. Keeps the first
     /// one.
@@ -96,7 +96,7 @@ public:
     [[nodiscard]] std::exception_ptr const& failure() const noexcept { return failure_; }
 
     /// Records the CUDA call that invalidated the capture or was not permitted in it. Keeps the first one.
-    void note_error(cudaError_t code, char const* call, place where);
+    void note_error(cudaError_t code, char const* call, source_location where);
     /// Describes that call; empty if unknown.
     [[nodiscard]] std::string const& spoiled_by() const noexcept { return spoiled_by_; }
 
@@ -116,11 +116,11 @@ private:
     dynamic_array<captured_stream> const streams_;
     dynamic_array<std::uint64_t> ids_;
     std::uint64_t number_;
-    dynamic_array<shared<graph_use>> uses_;
+    dynamic_array<intrusive_ptr<graph_use>> uses_;
     dynamic_array<address> by_address_;  // sorted
     std::exception_ptr failure_;
     std::string spoiled_by_;
-    hidden_thread const hidden_{};
+    disable_thread_cache const hidden_{};
 };
 
 /// The streams captured by `capture` on all threads. Work enqueued on them before has finished.
@@ -209,11 +209,11 @@ CUOTA_INLINE void capture_scope::fail(std::exception_ptr why) noexcept {
     if (!failure_) failure_ = std::move(why);
 }
 
-CUOTA_INLINE void capture_scope::note_error(cudaError_t code, char const* call, place where) {
+CUOTA_INLINE void capture_scope::note_error(cudaError_t code, char const* call, source_location where) {
     if (code < cudaErrorStreamCaptureUnsupported || code > cudaErrorStreamCaptureWrongThread) return;
     if (spoiled_by_.empty())
-        spoiled_by_ = std::string{call} + (where.line != 0 ? " at " + place_text(where) : "") + " (" +
-                      cudaGetErrorName(code) + ")";
+        spoiled_by_ = std::string{call} + (where.line != 0 ? " at " + source_location_text(where) : "") +
+                      " (" + cudaGetErrorName(code) + ")";
 }
 
 CUOTA_INLINE capture_scope*& capture_scope::current() noexcept {

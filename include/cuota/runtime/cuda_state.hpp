@@ -17,7 +17,7 @@
 namespace cuota::inline v0 {
 
 /// Why no device is available, as far as the driver's error code tells. Example: tests/runtime/cuda_state.sim.cpp
-enum class cuda_trouble {
+enum class cuda_status {
     none,                   ///< devices are available
     driver_missing_or_old,  ///< the driver is missing or too old for this program
     driver_is_stub,         ///< the toolkit's stub library was loaded instead of the driver
@@ -27,11 +27,11 @@ enum class cuda_trouble {
     no_forward_compatibility,
     not_ready,      ///< system services for devices are not running (yet)
     not_permitted,  ///< the system denies this process access
-    other,          ///< see cuda_state::error
+    other,          ///< see cuda_info::error
 };
 
 /// Properties of a device that are available without a context. Example: tests/runtime/cuda_state.sim.cpp
-struct device_description {
+struct device_properties {
     int ordinal = 0;        ///< CUDA's ordinal in this process
     std::string name{};     ///< same as device::name
     int major = 0;          ///< major compute capability: 8 of 8.6
@@ -42,29 +42,29 @@ struct device_description {
 
 /// CUDA's state in this process. Versions are encoded like CUDA's: 13020 is 13.2.
 /// Example: tests/runtime/cuda_state.sim.cpp
-struct cuda_state {
+struct cuda_info {
     int built_with = CUDART_VERSION;  ///< version of the headers it was compiled with
     int runtime = 0;                  ///< version of the linked library; 0: unknown
     int driver = 0;  ///< newest CUDA version that the driver supports; 0: no driver, or unknown
-    cuda_trouble trouble = cuda_trouble::none;  ///< why no device is available
+    cuda_status status = cuda_status::none;  ///< why no device is available
     /// The error behind `trouble`, for example "cudaErrorNoDevice".
     std::string error{};
-    std::vector<device_description> devices;  ///< by ordinal; ends before a device that failed
+    std::vector<device_properties> devices;  ///< by ordinal; ends before a device that failed
 };
 
 namespace detail {
 
-[[nodiscard]] constexpr cuda_trouble trouble_of(cudaError_t code) noexcept {
+[[nodiscard]] constexpr cuda_status status_of(cudaError_t code) noexcept {
     switch (code) {
-        case cudaSuccess: return cuda_trouble::none;
-        case cudaErrorInsufficientDriver: return cuda_trouble::driver_missing_or_old;
-        case cudaErrorStubLibrary: return cuda_trouble::driver_is_stub;
-        case cudaErrorNoDevice: return cuda_trouble::no_device;
-        case cudaErrorSystemDriverMismatch: return cuda_trouble::library_mismatch;
-        case cudaErrorCompatNotSupportedOnDevice: return cuda_trouble::no_forward_compatibility;
-        case cudaErrorSystemNotReady: return cuda_trouble::not_ready;
-        case cudaErrorNotPermitted: return cuda_trouble::not_permitted;
-        default: return cuda_trouble::other;
+        case cudaSuccess: return cuda_status::none;
+        case cudaErrorInsufficientDriver: return cuda_status::driver_missing_or_old;
+        case cudaErrorStubLibrary: return cuda_status::driver_is_stub;
+        case cudaErrorNoDevice: return cuda_status::no_device;
+        case cudaErrorSystemDriverMismatch: return cuda_status::library_mismatch;
+        case cudaErrorCompatNotSupportedOnDevice: return cuda_status::no_forward_compatibility;
+        case cudaErrorSystemNotReady: return cuda_status::not_ready;
+        case cudaErrorNotPermitted: return cuda_status::not_permitted;
+        default: return cuda_status::other;
     }
 }
 
@@ -82,7 +82,7 @@ template <class Call>
 /// Queries CUDA without creating a context. Failures are part of the result.
 /// Threads: any. Throws: std::bad_alloc. Cost: the first CUDA call of a process starts the driver, which takes long.
 /// Example: tests/runtime/cuda_state.sim.cpp
-[[nodiscard]] cuda_state look_at_cuda();
+[[nodiscard]] cuda_info query_cuda();
 
 }  // namespace cuota::inline v0
 
@@ -90,14 +90,14 @@ template <class Call>
 
 namespace cuota::inline v0 {
 
-CUOTA_INLINE cuda_state look_at_cuda() {
-    cuda_state found;
+CUOTA_INLINE cuda_info query_cuda() {
+    cuda_info found;
     found.runtime = detail::version_by([](int* v) { return cudaRuntimeGetVersion(v); });
     found.driver = detail::version_by([](int* v) { return cudaDriverGetVersion(v); });
     auto const note = [&found](cudaError_t code) {
         if (code == cudaSuccess) return true;
         (void)cudaGetLastError();
-        found.trouble = detail::trouble_of(code);
+        found.status = detail::status_of(code);
         found.error = cudaGetErrorName(code);
         return false;
     };

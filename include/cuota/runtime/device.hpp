@@ -43,9 +43,9 @@ public:
 
     /// Returns the NUMA node of the nearest host memory; nullopt if the driver does not report it. Throws: cuda_error if the device does
     /// not exist.
-    [[nodiscard]] std::optional<int> host_node() const;
+    [[nodiscard]] std::optional<int> host_numa_node() const;
 
-    /// Waits for all work that this process has enqueued on the device. Throws: cuda_error; misuse during a `capture` of any thread.
+    /// Waits for all work that this process has enqueued on the device. Throws: cuda_error; usage_error during a `capture` of any thread.
     void synchronize() const;
 
     friend constexpr bool operator==(device, device) noexcept = default;  ///< by ordinal
@@ -118,7 +118,7 @@ CUOTA_INLINE std::string const& device::name() const {
     return *names[at];
 }
 
-CUOTA_INLINE std::optional<int> device::host_node() const {
+CUOTA_INLINE std::optional<int> device::host_numa_node() const {
     int node = -1;
     cudaError_t const code = cudaDeviceGetAttribute(&node, cudaDevAttrHostNumaId, ordinal_);
     if (code == cudaErrorInvalidValue) {  // the driver does not support the attribute
@@ -136,7 +136,7 @@ CUOTA_INLINE device_scope::device_scope(device wanted) : before_{device::current
         how_ = entered::by_driver;
         return;
     }
-    rt::beside_capture const beside;
+    rt::relaxed_capture_mode const beside;
     rt::check(cudaSetDevice(wanted.ordinal()), "cudaSetDevice");
     how_ = entered::by_runtime;
 }
@@ -144,13 +144,13 @@ CUOTA_INLINE device_scope::device_scope(device wanted) : before_{device::current
 CUOTA_INLINE device_scope::~device_scope() {
     if (how_ == entered::by_driver) rt::pop_primary_context();
     if (how_ != entered::by_runtime) return;
-    rt::beside_capture const beside;
+    rt::relaxed_capture_mode const beside;
     rt::give_back("cudaSetDevice", [this] { return cudaSetDevice(before_.ordinal()); });
 }
 
 CUOTA_INLINE device::memory_info device::memory() const {
     device_scope const here{*this};
-    rt::beside_capture const beside;
+    rt::relaxed_capture_mode const beside;
     memory_info info;
     rt::check(cudaMemGetInfo(&info.free, &info.total), "cudaMemGetInfo");
     return info;
@@ -159,8 +159,9 @@ CUOTA_INLINE device::memory_info device::memory() const {
 CUOTA_INLINE void device::synchronize() const {
     detail::expect_no_region("cudaDeviceSynchronize");
     if (detail::captured_streams::are_any())
-        detail::throw_misuse("device::synchronize: not allowed while a stream is being captured, because it "
-                             "would invalidate the capture; synchronize before or after it");
+        detail::throw_usage_error(
+            "device::synchronize: not allowed while a stream is being captured, because it "
+            "would invalidate the capture; synchronize before or after it");
     device_scope const here{*this};
     rt::check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
 }

@@ -22,12 +22,12 @@ public:
     static constexpr int most = 64;  ///< ordinals are below this
 
     constexpr device_set() noexcept = default;  ///< empty
-    /// Throws: misuse for an ordinal that is negative, or 64 or more.
+    /// Throws: usage_error for an ordinal that is negative, or 64 or more.
     constexpr device_set(std::initializer_list<device> all) {
         for (device const d : all) add(d);
     }
 
-    /// Adds a device. Throws: misuse for an ordinal that is negative, or 64 or more; nothing changes.
+    /// Adds a device. Throws: usage_error for an ordinal that is negative, or 64 or more; nothing changes.
     constexpr void add(device d) {
         if (d.ordinal() < 0 || d.ordinal() >= most) refuse(d);
         bits_ |= bit(d);
@@ -72,8 +72,8 @@ private:
 namespace cuota::inline v0 {
 
 CUOTA_INLINE void device_set::refuse(device d) {
-    detail::throw_misuse("device_set: cannot hold device {}: ordinals range from 0 to {}",
-                         {d.ordinal(), most - 1});
+    detail::throw_usage_error("device_set: cannot hold device {}: ordinals range from 0 to {}",
+                              {d.ordinal(), most - 1});
 }
 
 }  // namespace cuota::inline v0

@@ -11,13 +11,13 @@
 
 namespace cuota::inline v0::rt {
 
-/// Throws misuse if this thread captures s with `capture`, before a CUDA call that would invalidate the capture. The message contains
+/// Throws usage_error if this thread captures s with `capture`, before a CUDA call that would invalidate the capture. The message contains
 /// `what`, the operation, and `instead`, the alternative. Cost: a load, outside of captures.
-void refuse_own_capture(stream_ref s, char const* what, char const* instead, place where = {});
-/// Throws misuse if s is part of a foreign capture (foreign_capture_of). Cost: a CUDA call.
-void refuse_foreign_capture(stream_ref s, char const* what, char const* instead, place where = {});
+void refuse_own_capture(stream_ref s, char const* what, char const* instead, source_location where = {});
+/// Throws usage_error if s is part of a foreign capture (foreign_capture_of). Cost: a CUDA call.
+void refuse_foreign_capture(stream_ref s, char const* what, char const* instead, source_location where = {});
 /// Calls refuse_own_capture and refuse_foreign_capture.
-void refuse_captured(stream_ref s, char const* what, char const* instead, place where = {});
+void check_not_capturing(stream_ref s, char const* what, char const* instead, source_location where = {});
 
 /// Waits on the host for all work on s, where throwing is impossible, before memory is freed that the work may use. Returns whether the
 /// work is known to have finished. If this thread captures s, the capture fails. A foreign capture is not waited for, which is reported as
@@ -33,7 +33,7 @@ bool drain(stream_ref s) noexcept;
 /// Waits on the host for the work on s; if that throws, waits once more before rethrowing, so that no copy is in progress when the caller's
 /// host memory is destroyed.
 /// Throws: cuda_error, also for an error of the work.
-void synchronize_or_drain(stream_ref s, place where);
+void synchronize_or_drain(stream_ref s, source_location where);
 
 }  // namespace cuota::inline v0::rt
 
@@ -47,35 +47,38 @@ void synchronize_or_drain(stream_ref s, place where);
 
 namespace cuota::inline v0::rt {
 
-CUOTA_INLINE void refuse_own_capture(stream_ref s, char const* what, char const* instead, place where) {
+CUOTA_INLINE void refuse_own_capture(stream_ref s, char const* what, char const* instead,
+                                     source_location where) {
     if (cuota::detail::capture_of(s)) [[unlikely]]
-        cuota::detail::throw_misuse(where, "{} on a stream that is being captured; {}", {what, instead});
+        cuota::detail::throw_usage_error(where, "{} on a stream that is being captured; {}", {what, instead});
 }
 
-CUOTA_INLINE void refuse_foreign_capture(stream_ref s, char const* what, char const* instead, place where) {
+CUOTA_INLINE void refuse_foreign_capture(stream_ref s, char const* what, char const* instead,
+                                         source_location where) {
     if (cuota::detail::foreign_capture_of(s) != 0) [[unlikely]]
-        cuota::detail::throw_misuse(where, "{} on a stream that is captured outside cuota::capture; {}",
-                                    {what, instead});
+        cuota::detail::throw_usage_error(where, "{} on a stream that is captured outside cuota::capture; {}",
+                                         {what, instead});
 }
 
-CUOTA_INLINE void refuse_captured(stream_ref s, char const* what, char const* instead, place where) {
+CUOTA_INLINE void check_not_capturing(stream_ref s, char const* what, char const* instead,
+                                      source_location where) {
     refuse_own_capture(s, what, instead, where);
     refuse_foreign_capture(s, what, instead, where);
 }
 
 namespace detail {
 
-bool is_foreign_misuse(stream_ref s, char const* what, char const* instead) noexcept;
+bool is_foreign_usage_error(stream_ref s, char const* what, char const* instead) noexcept;
 bool drain_device(device on, bool by_legacy_stream) noexcept;
 bool drain_outside_foreign_capture(stream_ref s) noexcept;
 
 // Reports misuse that names the operation which was not made.
-CUOTA_INLINE bool is_foreign_misuse(stream_ref s, char const* what, char const* instead) noexcept {
+CUOTA_INLINE bool is_foreign_usage_error(stream_ref s, char const* what, char const* instead) noexcept {
     if (cuota::detail::process_number::is_cuda_of_parent()) return false;
     bool is_foreign = false;
     try {
         rt::refuse_foreign_capture(s, what, instead);
-    } catch (misuse const& wrong) {
+    } catch (usage_error const& wrong) {
         is_foreign = true;
         report_error(wrong);
     } catch (...) { cuota::detail::report_handled(); }
@@ -88,7 +91,7 @@ CUOTA_INLINE bool is_foreign_misuse(stream_ref s, char const* what, char const* 
     bool is_done = false;
     report_failure_of([&] {
         device_scope const here{on};
-        beside_capture const beside;
+        relaxed_capture_mode const beside;
         is_done =
             by_legacy_stream || cuota::detail::captured_streams::are_any()
                 ? give_back("cudaStreamSynchronize", [] { return cudaStreamSynchronize(cudaStreamLegacy); })
@@ -105,8 +108,8 @@ CUOTA_INLINE bool drain_outside_foreign_capture(stream_ref s) noexcept {
         report_failure_of([&] {
             is_over = cuota::detail::is_captured(s);
             if (auto* const scope = cuota::detail::capture_of(s))
-                scope->fail(
-                    std::make_exception_ptr(misuse{"capture: cannot wait for captured work after an error"}));
+                scope->fail(std::make_exception_ptr(
+                    usage_error{"capture: cannot wait for captured work after an error"}));
         });
     if (is_over) return cuota::detail::capture_of(s) == nullptr;
     if (!s.is_reachable()) [[unlikely]]
@@ -114,7 +117,7 @@ CUOTA_INLINE bool drain_outside_foreign_capture(stream_ref s) noexcept {
     bool is_done = false;
     report_failure_of([&] {
         cuota::detail::on_device_of const here{s};
-        beside_capture const beside;
+        relaxed_capture_mode const beside;
         cudaError_t code = cudaSuccess;
         is_done = give_back("cudaStreamSynchronize", [&] { return code = cudaStreamSynchronize(s.get()); });
         // The stream was destroyed, but its work may still run.
@@ -126,14 +129,15 @@ CUOTA_INLINE bool drain_outside_foreign_capture(stream_ref s) noexcept {
 }  // namespace detail
 
 CUOTA_INLINE bool drain(stream_ref s) noexcept {
-    return !detail::is_foreign_misuse(s, "cannot wait for work", "end the capture first") &&
+    return !detail::is_foreign_usage_error(s, "cannot wait for work", "end the capture first") &&
            detail::drain_outside_foreign_capture(s);
 }
 
 CUOTA_INLINE bool is_kept_for_foreign_graph(stream_ref s) noexcept {
-    return detail::is_foreign_misuse(s, "cannot free memory",
-                                     "it stays allocated, because the graph may use it: free it after the "
-                                     "last launch, or use a scoped_pool");
+    return detail::is_foreign_usage_error(
+        s, "cannot free memory",
+        "it stays allocated, because the graph may use it: free it after the "
+        "last launch, or use a scoped_pool");
 }
 
 CUOTA_INLINE bool drain_to_free(stream_ref s) noexcept {
@@ -142,7 +146,7 @@ CUOTA_INLINE bool drain_to_free(stream_ref s) noexcept {
     return true;
 }
 
-CUOTA_INLINE void synchronize_or_drain(stream_ref s, place where) {
+CUOTA_INLINE void synchronize_or_drain(stream_ref s, source_location where) {
     try {
         s.synchronize(where);
     } catch (...) {

@@ -51,7 +51,7 @@ inline void check(CUresult code, char const* call) { rt::check(as_runtime(code),
 /// Does rt::give_back for a driver call.
 template <class Call>
 bool give_back(char const* name, Call call) noexcept {
-    beside_capture const beside;
+    relaxed_capture_mode const beside;
     return rt::give_back(name, [&] { return as_runtime(call()); });
 }
 

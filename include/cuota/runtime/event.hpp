@@ -46,7 +46,7 @@ enum class host_wait {
 /// only be destroyed or assigned to.
 /// Order:   completes after the work enqueued on the stream before it; `stream_ref::wait` orders another stream after it.
 /// Threads: any may wait and query; one at a time may record or move it.
-/// Throws:  cuda_error; misuse if moved from.
+/// Throws:  cuda_error; usage_error if moved from.
 /// Cost:    one CUDA call to record, query or wait; several to make one: keep it and record again.
 /// Example: tests/runtime/event.sim.cpp
 class event {
@@ -59,10 +59,10 @@ public:
     void record(stream_ref s);
 
     /// Returns whether all work before the event has finished, without waiting.
-    /// Throws: cuda_error; misuse if recorded in a capture.
+    /// Throws: cuda_error; usage_error if recorded in a capture.
     [[nodiscard]] bool is_done() const;
 
-    /// Waits on the host. Throws: cuda_error, also for an error of the work before the event; misuse if recorded in a capture.
+    /// Waits on the host. Throws: cuda_error, also for an error of the work before the event; usage_error if recorded in a capture.
     void synchronize() const;
 
     /// Returns the native event, owned by this object; null if moved from.
@@ -77,9 +77,9 @@ private:
     friend bool rt::drain(event const& e) noexcept;
     friend std::uint64_t detail::foreign_capture_of(event const& e) noexcept;
     // Called before a CUDA call that would invalidate a capture.
-    void refuse_captured(char const* what, place where) const;
+    void check_not_capturing(char const* what, source_location where) const;
 
-    [[nodiscard]] cudaEvent_t native() const;  // throws misuse if moved from
+    [[nodiscard]] cudaEvent_t native() const;  // throws usage_error if moved from
 
     unique_handle<detail::event_traits> handle_;
     std::uint64_t capture_ = 0;  // number() of the `capture` it was recorded in, or 0
@@ -90,23 +90,23 @@ private:
 /// ordering. Move-only; a moved-from mark may only be destroyed or assigned to.
 /// Order:   taken after the work enqueued on the stream before it.
 /// Threads: one at a time.
-/// Throws:  cuda_error; misuse in a capture or if moved from.
+/// Throws:  cuda_error; usage_error in a capture or if moved from.
 /// Cost:    one CUDA call to record or query; several to make one.
 /// Example: tests/runtime/event.sim.cpp
-class time_mark {
+class timed_event {
 public:
     /// Makes a mark on the device of s, which need not be current, and records it. Throws: see record.
-    explicit time_mark(stream_ref s);
+    explicit timed_event(stream_ref s);
     /// Records the mark after all work enqueued on s so far. s must be on the mark's device.
-    /// Throws: misuse if s is captured, where timestamps do not exist; cuda_error.
+    /// Throws: usage_error if s is captured, where timestamps do not exist; cuda_error.
     void record(stream_ref s);
 
     /// Returns the time from `earlier` to this mark, to about 0.5 us; nullopt while work before either is unfinished. Both must be on one
     /// device. Throws: cuda_error.
-    [[nodiscard]] std::optional<std::chrono::nanoseconds> since(time_mark const& earlier) const;
+    [[nodiscard]] std::optional<std::chrono::nanoseconds> since(timed_event const& earlier) const;
 
 private:
-    [[nodiscard]] cudaEvent_t native() const;  // throws misuse if moved from
+    [[nodiscard]] cudaEvent_t native() const;  // throws usage_error if moved from
 
     unique_handle<detail::event_traits> handle_;
 };
@@ -127,8 +127,8 @@ void order_after(stream_ref s, event const& e);
 /// order_after, for callers with a lock: returns false, without an effect, where the host has to wait for the event.
 [[nodiscard]] bool try_order_after(stream_ref s, event const& e);
 
-/// Orders later work on s after all work enqueued on `other` so far. Throws: cuda_error; misuse if `other` is in a foreign capture and s is
-/// not, because no event can connect them.
+/// Orders later work on s after all work enqueued on `other` so far. Throws: cuda_error; usage_error if `other` is in a foreign capture and
+/// s is not, because no event can connect them.
 void order_after_work_of(stream_ref s, stream_ref other);
 
 /// Marks a position in s for others to wait for by record() and returns true. Returns false if `capture` captures s: its earlier work has
@@ -180,13 +180,13 @@ CUOTA_INLINE bool try_order_after(stream_ref s, event const& e) {
 CUOTA_INLINE void order_after_work_of(stream_ref s, stream_ref other) {
     std::uint64_t const capture = foreign_capture_of(other);
     if (capture != 0 && capture != foreign_capture_of(s))
-        throw_misuse("cannot order work after a stream that is captured outside cuota::capture; end the "
-                     "capture first");
+        throw_usage_error("cannot order work after a stream that is captured outside cuota::capture; end the "
+                          "capture first");
     s.wait(event{other});
 }
 
 CUOTA_INLINE void event_traits::close(type e) noexcept {
-    rt::beside_capture const beside;
+    rt::relaxed_capture_mode const beside;
     rt::give_back("cudaEventDestroy", [e] { return cudaEventDestroy(e); });
 }
 
@@ -195,10 +195,10 @@ CUOTA_INLINE void event_traits::close(type e) noexcept {
 namespace cuota::inline v0 {
 
 CUOTA_INLINE event::event(stream_ref s, host_wait wait) {
-    s.refuse_elsewhere();
+    s.check_reachable();
     device_scope const here{s.device()};  // an event can only be recorded on its own device
     {
-        rt::beside_capture const beside;
+        rt::relaxed_capture_mode const beside;
         cudaEvent_t native = nullptr;
         unsigned const flags =
             cudaEventDisableTiming | (wait == host_wait::blocking ? cudaEventBlockingSync : cudaEventDefault);
@@ -223,8 +223,8 @@ CUOTA_INLINE void event::record_in(stream_ref s, std::uint64_t foreign) {
 }
 
 CUOTA_INLINE bool event::is_done() const {
-    refuse_captured("event::is_done", {});
-    rt::beside_capture const beside;
+    check_not_capturing("event::is_done", {});
+    rt::relaxed_capture_mode const beside;
     cudaError_t const code = cudaEventQuery(native());
     if (code == cudaErrorNotReady) {
         (void)cudaGetLastError();
@@ -236,35 +236,35 @@ CUOTA_INLINE bool event::is_done() const {
 
 CUOTA_INLINE void event::synchronize() const {
     detail::expect_no_region("cudaEventSynchronize");
-    refuse_captured("event::synchronize", {});
-    rt::beside_capture const beside;
+    check_not_capturing("event::synchronize", {});
+    rt::relaxed_capture_mode const beside;
     rt::check(cudaEventSynchronize(native()), "cudaEventSynchronize");
 }
 
-CUOTA_INLINE void event::refuse_captured(char const* what, place where) const {
+CUOTA_INLINE void event::check_not_capturing(char const* what, source_location where) const {
     if (capture_ != 0 || foreign_ != 0) [[unlikely]]
-        detail::throw_misuse(where,
-                             "{}: the event was recorded during a capture and has no completion state; "
-                             "record one after the graph's launch",
-                             {what});
+        detail::throw_usage_error(where,
+                                  "{}: the event was recorded during a capture and has no completion state; "
+                                  "record one after the graph's launch",
+                                  {what});
 }
 
 CUOTA_INLINE cudaEvent_t event::native() const {
     if (!handle_) [[unlikely]]
-        detail::throw_misuse("an event was used after it was moved from");
+        detail::throw_usage_error("an event was used after it was moved from");
     return handle_.get();
 }
 
-CUOTA_INLINE cudaEvent_t time_mark::native() const {
+CUOTA_INLINE cudaEvent_t timed_event::native() const {
     if (!handle_) [[unlikely]]
-        detail::throw_misuse("a time_mark was used after it was moved from");
+        detail::throw_usage_error("a timed_event was used after it was moved from");
     return handle_.get();
 }
 
-CUOTA_INLINE time_mark::time_mark(stream_ref s) {
+CUOTA_INLINE timed_event::timed_event(stream_ref s) {
     device_scope const here{s.device()};
     {
-        rt::beside_capture const beside;
+        rt::relaxed_capture_mode const beside;
         cudaEvent_t native = nullptr;
         rt::check(cudaEventCreate(&native), "cudaEventCreate");
         handle_.reset(native);
@@ -272,15 +272,15 @@ CUOTA_INLINE time_mark::time_mark(stream_ref s) {
     record(s);
 }
 
-CUOTA_INLINE void time_mark::record(stream_ref s) {
+CUOTA_INLINE void timed_event::record(stream_ref s) {
     detail::on_device_of const here{s};
-    rt::refuse_captured(s, "time_mark: cannot record a time",
-                        "record it before or after the launches of the graph");
+    rt::check_not_capturing(s, "timed_event: cannot record a time",
+                            "record it before or after the launches of the graph");
     rt::check(cudaEventRecord(native(), s.get()), "cudaEventRecord");
 }
 
-CUOTA_INLINE std::optional<std::chrono::nanoseconds> time_mark::since(time_mark const& earlier) const {
-    rt::beside_capture const beside;
+CUOTA_INLINE std::optional<std::chrono::nanoseconds> timed_event::since(timed_event const& earlier) const {
+    rt::relaxed_capture_mode const beside;
     float milliseconds = 0;
     cudaError_t const code = cudaEventElapsedTime(&milliseconds, earlier.native(), native());
     if (code == cudaErrorNotReady) {
@@ -301,10 +301,11 @@ CUOTA_INLINE bool stream_ref::try_wait(event const& done) const {
     cuota::detail::capture_scope const* const scope = cuota::detail::capture_scope::here();
     std::uint64_t const mine = scope && scope->has(id()) ? scope->number() : 0;
     if (done.capture_ != mine) [[unlikely]]
-        throw misuse{mine == 0 ? "stream::wait: cannot wait outside a capture for an event that was recorded "
-                                 "in it; pass all streams to capture"
-                               : "stream::wait: cannot wait in a capture for an event that was recorded "
-                                 "outside it; wait before the capture"};
+        throw usage_error{mine == 0
+                              ? "stream::wait: cannot wait outside a capture for an event that was recorded "
+                                "in it; pass all streams to capture"
+                              : "stream::wait: cannot wait in a capture for an event that was recorded "
+                                "outside it; wait before the capture"};
     if (mine == 0 && done.foreign_ == 0 && cuota::detail::foreign_capture_of(*this) != 0) [[unlikely]]
         return false;
     rt::check(cudaStreamWaitEvent(get(), done.native(), 0), "cudaStreamWaitEvent");
@@ -321,12 +322,12 @@ CUOTA_INLINE bool drain(event const& e) noexcept {
     cuota::detail::expect_no_region("cudaEventSynchronize");
     if (e.capture_ != 0) [[unlikely]] {
         if (auto* const scope = cuota::detail::capture_scope::here())
-            scope->fail(
-                std::make_exception_ptr(misuse{"capture: cannot wait for captured work after an error"}));
+            scope->fail(std::make_exception_ptr(
+                usage_error{"capture: cannot wait for captured work after an error"}));
         return false;
     }
     if (cuota::detail::foreign_capture_of(e) != 0) return false;
-    beside_capture const beside;
+    relaxed_capture_mode const beside;
     return give_back("cudaEventSynchronize", [&e] { return cudaEventSynchronize(e.get()); });
 }
 

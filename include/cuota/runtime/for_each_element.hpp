@@ -40,7 +40,7 @@ struct alignas(IsWide ? std::min(P * sizeof(T), widest_access) : alignof(T)) ele
     T at[P];
 };
 
-/// Throws misuse: p is not aligned to `wanted` bytes.
+/// Throws usage_error: p is not aligned to `wanted` bytes.
 [[noreturn]] void refuse_misaligned(void const* p, std::size_t wanted);
 
 /// Accesses memory as a pack. A misaligned access stops the kernel, on a GPU and on the simulator.
@@ -182,7 +182,7 @@ inline constexpr unsigned least_resident<each_element<From, To, F>> = 8;
 /// Order, threads, throws: see for_each_index.
 template <class From, class To, class F>
 void for_each_element(stream_ref s, std::size_t n, From const* from, To* to, F f, char const* name,
-                      place where = place::here()) {
+                      source_location where = source_location::current()) {
     using body = each_element<From, To, F>;
     if (n == 0) return;
     auto const split = pack_split::of(n, body::pack, {from, size_of<From>, to, size_of<To>});
@@ -199,8 +199,8 @@ void for_each_element(stream_ref s, std::size_t n, From const* from, To* to, F f
 namespace cuota::inline v0::detail {
 
 CUOTA_INLINE void refuse_misaligned(void const* p, std::size_t wanted) {
-    throw_misuse("a kernel's access at {} is not aligned to {} bytes",
-                 {reinterpret_cast<std::uintptr_t>(p), wanted});
+    throw_usage_error("a kernel's access at {} is not aligned to {} bytes",
+                      {reinterpret_cast<std::uintptr_t>(p), wanted});
 }
 
 }  // namespace cuota::inline v0::detail

@@ -38,7 +38,7 @@ namespace rt {
 
 /// Whether this program can run an F: it is simulated, or nvcc compiled F.
 template <class F>
-[[nodiscard]] bool can_run() noexcept {
+[[nodiscard]] bool is_runnable() noexcept {
     using body = cuota::detail::each_index<F>;
     return is_simulated() ? cuota::detail::has_host_side<body>
                           : cuota::detail::device_launcher<body>() != nullptr;
@@ -52,12 +52,12 @@ template <class F>
 /// indices is unspecified: results must not depend on it.
 /// Order:   on s, which may belong to any device. Returns before the work has finished. n = 0 enqueues nothing.
 /// Threads: any.
-/// Throws:  cuda_error (name, call site); misuse if the program has neither device nor host code for F. Nothing is enqueued.
+/// Throws:  cuda_error (name, call site); usage_error if the program has neither device nor host code for F. Nothing is enqueued.
 /// Cost:    one launch, independent of n.
 /// Example: examples/mistake.cpp
 template <class F>
 void for_each_index(stream_ref s, std::size_t n, F f, char const* name = "for_each_index",
-                    place where = place::here()) {
+                    source_location where = source_location::current()) {
 #if !defined(__CUDACC__)  // nvcc's host pass wraps lambdas in a type that is not trivially copyable
     static_assert(
         std::is_trivially_copyable_v<F>,

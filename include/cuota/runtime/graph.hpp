@@ -40,7 +40,7 @@ class graph_use;
 
 }  // namespace detail
 #if !CUOTA_DEFINE_MEMORY
-extern template class shared<detail::graph_use>;
+extern template class detail::intrusive_ptr<detail::graph_use>;
 #endif
 
 /// A launchable graph (cudaGraphExec_t) and the resources that it uses. Returned by `capture`.
@@ -67,19 +67,20 @@ public:
     /// Enqueues the graph on s, which need not be a stream of the capture.
     /// Order:  after the work on s and all earlier uses of the graph's resources, before all later ones; launches of one graph run one
     ///         after the other.
-    /// Throws: misuse if a buffer was destroyed or has a conflicting lease on another stream, or if s is captured; cuda_error,
+    /// Throws: usage_error if a buffer was destroyed or has a conflicting lease on another stream, or if s is captured; cuda_error,
     ///         std::bad_alloc. Nothing is launched.
     /// Cost:   one or two CUDA calls, and a lease for each buffer.
-    void launch(stream_ref s, place where = place::here());
+    void launch(stream_ref s, source_location where = source_location::current());
 
     /// Returns the native graph; null if moved from. Do not launch it directly: the launch and the leases would not wait for each other.
     [[nodiscard]] cudaGraphExec_t get() const noexcept { return exec_.get(); }
 
 private:
     friend class detail::capture_session;
-    graph_exec(cudaGraphExec_t native, detail::dynamic_array<shared<detail::graph_use>> uses) noexcept;
+    graph_exec(cudaGraphExec_t native,
+               detail::dynamic_array<detail::intrusive_ptr<detail::graph_use>> uses) noexcept;
 
-    detail::dynamic_array<shared<detail::graph_use>> uses_;
+    detail::dynamic_array<detail::intrusive_ptr<detail::graph_use>> uses_;
     unique_handle<detail::graph_exec_traits> exec_;
 };
 
@@ -87,10 +88,10 @@ namespace detail {
 
 /// Calls work(of) in a capture of `count` streams, see `capture`.
 [[nodiscard]] graph_exec captured(stream_ref const* streams, std::size_t count, void (*work)(void*), void* of,
-                                  place where);
+                                  source_location where);
 
 template <class F>
-graph_exec captured(stream_ref const* streams, std::size_t count, F&& f, place where) {
+graph_exec captured(stream_ref const* streams, std::size_t count, F&& f, source_location where) {
     using called = std::remove_reference_t<F>;
     return captured(
         streams, count, [](void* of) { std::forward<F> (*static_cast<called*>(of))(); },
@@ -115,23 +116,24 @@ graph_exec captured(stream_ref const* streams, std::size_t count, F&& f, place w
 /// The capture is thread-local (cudaStreamCaptureModeThreadLocal): other threads cannot invalidate it. CUDA calls in f that graphs do not
 /// support, such as cudaMalloc, fail. For captures begun by CUDA's own calls see docs/streams_and_leases.md.
 ///
-/// Throws: exceptions of f; misuse; cuda_error, which names the call that invalidated the capture if known. No graph is made, and the
+/// Throws: exceptions of f; usage_error; cuda_error, which names the call that invalidated the capture if known. No graph is made, and the
 /// streams are as before.
 /// Threads: only the calling thread may use the streams meanwhile.
 /// Example: examples/replay_graph.cpp
 template <std::invocable F>
-[[nodiscard]] graph_exec capture(std::span<stream_ref const> streams, F&& f, place where = place::here()) {
+[[nodiscard]] graph_exec capture(std::span<stream_ref const> streams, F&& f,
+                                 source_location where = source_location::current()) {
     return detail::captured(streams.data(), streams.size(), std::forward<F>(f), where);
 }
 /// Captures the streams `{a, b}`. Throws: see above.
 template <std::invocable F>
 [[nodiscard]] graph_exec capture(std::initializer_list<stream_ref> streams, F&& f,
-                                 place where = place::here()) {
+                                 source_location where = source_location::current()) {
     return detail::captured(streams.begin(), streams.size(), std::forward<F>(f), where);
 }
 /// Captures one stream. Throws: see above.
 template <std::invocable F>
-[[nodiscard]] graph_exec capture(stream_ref s, F&& f, place where = place::here()) {
+[[nodiscard]] graph_exec capture(stream_ref s, F&& f, source_location where = source_location::current()) {
     return detail::captured(&s, 1, std::forward<F>(f), where);
 }
 
@@ -153,12 +155,12 @@ template <std::invocable F>
 namespace cuota::inline v0::detail {
 
 CUOTA_INLINE void graph_traits::close(type g) noexcept {
-    rt::beside_capture const beside;
+    rt::relaxed_capture_mode const beside;
     rt::give_back("cudaGraphDestroy", [g] { return cudaGraphDestroy(g); });
 }
 
 CUOTA_INLINE void graph_exec_traits::close(type e) noexcept {
-    rt::beside_capture const beside;
+    rt::relaxed_capture_mode const beside;
     rt::give_back("cudaGraphExecDestroy", [e] { return cudaGraphExecDestroy(e); });
 }
 
@@ -166,14 +168,14 @@ CUOTA_INLINE void graph_exec_traits::close(type e) noexcept {
 
 namespace cuota::inline v0 {
 
-#if CUOTA_SEPARATE
-template class shared<detail::graph_use>;
+#if CUOTA_SEPARATE_COMPILATION
+template class detail::intrusive_ptr<detail::graph_use>;
 #endif
 
 CUOTA_INLINE graph_exec::graph_exec(graph_exec&& other) noexcept = default;
 
-CUOTA_INLINE graph_exec::graph_exec(cudaGraphExec_t native,
-                                    detail::dynamic_array<shared<detail::graph_use>> uses) noexcept
+CUOTA_INLINE graph_exec::graph_exec(
+    cudaGraphExec_t native, detail::dynamic_array<detail::intrusive_ptr<detail::graph_use>> uses) noexcept
     : uses_{std::move(uses)}, exec_{native} {}
 
 CUOTA_INLINE graph_exec::~graph_exec() { exec_.reset(); }  // before the resources that it uses
@@ -186,10 +188,10 @@ CUOTA_INLINE graph_exec& graph_exec::operator=(graph_exec&& other) noexcept {
     return *this;
 }
 
-CUOTA_INLINE void graph_exec::launch(stream_ref s, place where) {
-    if (!exec_.get()) detail::throw_misuse(where, "a graph was launched after it was moved from");
+CUOTA_INLINE void graph_exec::launch(stream_ref s, source_location where) {
+    if (!exec_.get()) detail::throw_usage_error(where, "a graph was launched after it was moved from");
     if (detail::is_captured(s) || s.is_capturing())
-        detail::throw_misuse(
+        detail::throw_usage_error(
             where,
             "graph_exec::launch: cannot launch on a stream that is being captured; launch after the capture");
     struct ending {
@@ -203,7 +205,7 @@ CUOTA_INLINE void graph_exec::launch(stream_ref s, place where) {
     } launch{*this, s};
     for (; launch.begun != uses_.size(); ++launch.begun) uses_[launch.begun]->begin_launch(s, where);
     detail::on_device_of const here{s, where};
-    rt::on_behalf_of(where);
+    rt::set_call_site(where);
     rt::check(cudaGraphLaunch(exec_.get(), s.get()), "cudaGraphLaunch", where);
     launch.is_enqueued = true;
 }
@@ -215,20 +217,21 @@ namespace cuota::inline v0::detail {
 /// A capture in progress. The destructor ends it without a graph unless end() did.
 class capture_session {
 public:
-    capture_session(std::span<stream_ref const> streams, place where);
+    capture_session(std::span<stream_ref const> streams, source_location where);
     capture_session(capture_session const&) = delete;
     capture_session& operator=(capture_session const&) = delete;
     ~capture_session() { throw_away(); }
 
-    /// Throws: misuse, cuda_error; no graph is made.
+    /// Throws: usage_error, cuda_error; no graph is made.
     [[nodiscard]] graph_exec end();
 
 private:
     [[nodiscard]] stream_ref origin() const noexcept { return streams_.front(); }
 
-    static std::vector<stream_share> shares_of(std::span<stream_ref const> streams);
-    static dynamic_array<captured_stream> described(std::span<stream_ref const> streams, place where);
-    // Throws misuse for a captured stream, and waits for earlier work. Must not hold the lock of captured_streams.
+    static std::vector<shared_stream> shares_of(std::span<stream_ref const> streams);
+    static dynamic_array<captured_stream> described(std::span<stream_ref const> streams,
+                                                    source_location where);
+    // Throws usage_error for a captured stream, and waits for earlier work. Must not hold the lock of captured_streams.
     void check_and_wait() const;
     // Returns false if work was enqueued on a stream since.
     [[nodiscard]] bool are_idle() const;
@@ -245,27 +248,27 @@ private:
     // Ends the capture and discards its graph; a failing call is repeated once.
     void throw_away() noexcept;
 
-    std::vector<stream_share> const streams_;
-    place const where_;
+    std::vector<shared_stream> const streams_;
+    source_location const where_;
     capture_scope scope_;
     bool is_entered_ = false;
     bool is_open_ = false;
 };
 
 CUOTA_INLINE graph_exec captured(stream_ref const* streams, std::size_t count, void (*work)(void*), void* of,
-                                 place where) {
+                                 source_location where) {
     capture_session session{{streams, count}, where};
     work(of);
     return session.end();
 }
 
-CUOTA_INLINE capture_session::capture_session(std::span<stream_ref const> streams, place where)
+CUOTA_INLINE capture_session::capture_session(std::span<stream_ref const> streams, source_location where)
     : streams_{shares_of(streams)}, where_{where}, scope_{described(streams, where)} {
     do check_and_wait();
     while (!captured_streams::all().try_enter(scope_.streams(), [&] {
         if (!are_idle()) return false;
         on_device_of const here{origin(), where_};
-        rt::on_behalf_of(where_);
+        rt::set_call_site(where_);
         rt::check(cudaStreamBeginCapture(origin().get(), cudaStreamCaptureModeThreadLocal),
                   "cudaStreamBeginCapture", where_);
         return is_open_ = true;
@@ -285,47 +288,48 @@ CUOTA_INLINE graph_exec capture_session::end() {
     join();
     unique_handle<graph_traits> const captured{end_capture()};
     cudaGraphExec_t exec = nullptr;
-    rt::beside_capture const beside;  // for captures of other threads
-    rt::on_behalf_of(where_);
+    rt::relaxed_capture_mode const beside;  // for captures of other threads
+    rt::set_call_site(where_);
     rt::check(cudaGraphInstantiateWithFlags(&exec, captured.get(), 0), "cudaGraphInstantiateWithFlags",
               where_);
     return {exec, std::move(scope_.uses())};
 }
 
-CUOTA_INLINE std::vector<stream_share> capture_session::shares_of(std::span<stream_ref const> streams) {
+CUOTA_INLINE std::vector<shared_stream> capture_session::shares_of(std::span<stream_ref const> streams) {
     return {streams.begin(), streams.end()};
 }
 
 CUOTA_INLINE dynamic_array<captured_stream> capture_session::described(std::span<stream_ref const> streams,
-                                                                       place where) {
-    if (streams.empty()) throw_misuse(where, "capture: the list of streams is empty");
+                                                                       source_location where) {
+    if (streams.empty()) throw_usage_error(where, "capture: the list of streams is empty");
     if (capture_scope::here())
-        throw_misuse(where,
-                     "capture: cannot begin within another capture of this thread; end that one first");
+        throw_usage_error(where,
+                          "capture: cannot begin within another capture of this thread; end that one first");
     dynamic_array<captured_stream> all;
     for (stream_ref const s : streams) {
         if (s.get() == nullptr || s.get() == cudaStreamLegacy)
-            throw_misuse(where, "capture: CUDA cannot capture the legacy default stream; create a stream");
+            throw_usage_error(where,
+                              "capture: CUDA cannot capture the legacy default stream; create a stream");
         all.push_back({s.get(), s.id(), s.device().ordinal()});
         if (std::ranges::count(all, all.back().id, &captured_stream::id) != 1)
-            throw_misuse(where, "capture: the list of streams has one stream twice");
+            throw_usage_error(where, "capture: the list of streams has one stream twice");
     }
     return all;
 }
 
 CUOTA_INLINE void capture_session::check_and_wait() const {
-    rt::beside_capture const beside;
-    for (stream_share const& s : streams_) {
+    rt::relaxed_capture_mode const beside;
+    for (shared_stream const& s : streams_) {
         if (stream_ref{s}.is_capturing())
-            throw_misuse(where_, "capture: the stream is already being captured");
+            throw_usage_error(where_, "capture: the stream is already being captured");
         on_device_of const here{s, where_};
         rt::check(cudaStreamSynchronize(s.get()), "cudaStreamSynchronize", where_);
     }
 }
 
 CUOTA_INLINE bool capture_session::are_idle() const {
-    rt::beside_capture const beside;
-    for (stream_share const& s : streams_) {
+    rt::relaxed_capture_mode const beside;
+    for (shared_stream const& s : streams_) {
         on_device_of const here{s, where_};
         cudaError_t const code = cudaStreamQuery(s.get());
         if (code == cudaErrorNotReady) {
@@ -350,7 +354,7 @@ CUOTA_INLINE void capture_session::join() const {
 CUOTA_INLINE cudaGraph_t capture_session::end_capture() {
     cudaGraph_t captured = nullptr;
     on_device_of const here{origin(), where_};
-    rt::on_behalf_of(where_);
+    rt::set_call_site(where_);
     cudaError_t const code = cudaStreamEndCapture(origin().get(), &captured);
     if (code != cudaSuccess && is_still_open()) throw rt::error_of(code, "cudaStreamEndCapture", where_);
     leave();

@@ -40,12 +40,12 @@ struct kernel_grid {
 // launch_kernel for each body, and either one must find nvcc's launcher.
 template <class Body>
 using launcher = void (*)(stream_ref s, device on, kernel_grid grid, Body const& body, char const* name,
-                          place where);
+                          source_location where);
 template <class Body>
 inline constinit std::atomic<launcher<Body>> launcher_by_nvcc = nullptr;
 
 /// Cached properties of a kernel on each of the first devices.
-struct kernel_facts {
+struct kernel_info {
     static constexpr int devices = 16;
 
     std::atomic<unsigned> resident_blocks[devices]{};  ///< blocks that run concurrently; 0: unknown yet
@@ -53,7 +53,8 @@ struct kernel_facts {
 };
 
 /// Returns how many blocks of a kernel a device runs concurrently. Throws: cuda_error.
-[[nodiscard]] std::size_t resident_blocks(void const* kernel, kernel_facts& facts, device on, place where);
+[[nodiscard]] std::size_t resident_blocks(void const* kernel, kernel_info& facts, device on,
+                                          source_location where);
 
 /// A kernel's body, as host code passes it.
 struct kernel_body {
@@ -62,9 +63,9 @@ struct kernel_body {
 };
 
 /// Launches a kernel on the current device, which must be the stream's.
-/// Throws: cuda_error; misuse if the body's size differs in device code, which would read members at wrong offsets.
-void launch_on_device(void const* kernel, kernel_facts& facts, stream_ref s, device on, kernel_grid grid,
-                      kernel_body body, char const* name, place where);
+/// Throws: cuda_error; usage_error if the body's size differs in device code, which would read members at wrong offsets.
+void launch_on_device(void const* kernel, kernel_info& facts, stream_ref s, device on, kernel_grid grid,
+                      kernel_body body, char const* name, source_location where);
 
 /// Minimum number of resident blocks per multiprocessor, which bounds the registers of a thread: 32 for 8 blocks, 64 for 4, given the
 /// 65,536 registers per multiprocessor of current devices.
@@ -94,8 +95,8 @@ __global__ void __launch_bounds__(kernel_grid::threads, resident_bound<Body>) fo
 
 template <class Body>
 void launch_by_nvcc(stream_ref s, device on, kernel_grid grid, Body const& body, char const* name,
-                    place where) {
-    static constinit kernel_facts facts{};
+                    source_location where) {
+    static constinit kernel_info facts{};
     launch_on_device(reinterpret_cast<void const*>(&for_each_kernel<Body>), facts, s, on, grid,
                      {const_cast<void*>(static_cast<void const*>(std::addressof(body))), sizeof(Body)}, name,
                      where);
@@ -121,9 +122,9 @@ template <class Body>
 
 /// Enqueues job() on the simulator as a kernel of one thread, also called by each launch of a graph.
 template <class Job>
-void enqueue_on_simulator(stream_ref s, Job job, char const* name, place where) {
-    sole<Job> work{new Job{std::move(job)}};
-    rt::on_behalf_of(where);
+void enqueue_on_simulator(stream_ref s, Job job, char const* name, source_location where) {
+    light_unique_ptr<Job> work{new Job{std::move(job)}};
+    rt::set_call_site(where);
     rt::check(cuota_simulator_launch(
                   s.get(), name, [](void* p) { (*static_cast<Job*>(p))(); },
                   [](void* p) { delete static_cast<Job*>(p); }, work.get()),
@@ -132,7 +133,7 @@ void enqueue_on_simulator(stream_ref s, Job job, char const* name, place where) 
 }
 
 template <class Body>
-void launch_on_simulator(stream_ref s, Body body, char const* name, place where) {
+void launch_on_simulator(stream_ref s, Body body, char const* name, source_location where) {
     auto const job = [body = std::move(body)] {
         Body mine = body;  // each launch of a graph starts with the original arguments
         mine(kernel_thread{0, 1});
@@ -144,15 +145,15 @@ void launch_on_simulator(stream_ref s, Body body, char const* name, place where)
 template <class Body>
 inline constexpr bool has_host_side = CUOTA_SIMULATED_KERNELS != 0;
 
-/// Throws misuse.
-[[noreturn]] void refuse_launch_without_nvcc(char const* name, place where);
-[[noreturn]] void refuse_launch_on_simulator(char const* name, place where);
+/// Throws usage_error.
+[[noreturn]] void refuse_launch_without_nvcc(char const* name, source_location where);
+[[noreturn]] void refuse_launch_on_simulator(char const* name, source_location where);
 
 /// Enqueues a kernel on s, on any device. Returns before the work has finished.
-/// Throws: cuda_error; misuse if the program has neither device nor host code for it. Nothing is enqueued.
+/// Throws: cuda_error; usage_error if the program has neither device nor host code for it. Nothing is enqueued.
 template <class Body>
-void launch_kernel(stream_ref s, kernel_grid grid, Body body, char const* name, place where) {
-    s.refuse_elsewhere(where);
+void launch_kernel(stream_ref s, kernel_grid grid, Body body, char const* name, source_location where) {
+    s.check_reachable(where);
     device const on = s.device();
     device_scope const here{on};  // a launch requires the stream's device to be current
     if (!is_simulated()) {
@@ -172,8 +173,9 @@ void launch_kernel(stream_ref s, kernel_grid grid, Body body, char const* name, 
 
 namespace cuota::inline v0::detail {
 
-CUOTA_INLINE std::size_t resident_blocks(void const* kernel, kernel_facts& facts, device on, place where) {
-    bool const is_kept = on.ordinal() < kernel_facts::devices;
+CUOTA_INLINE std::size_t resident_blocks(void const* kernel, kernel_info& facts, device on,
+                                         source_location where) {
+    bool const is_kept = on.ordinal() < kernel_info::devices;
     auto* const known = is_kept ? &facts.resident_blocks[on.ordinal()] : nullptr;
     if (known)
         if (unsigned const blocks = known->load(std::memory_order_relaxed); blocks != 0) return blocks;
@@ -190,23 +192,25 @@ CUOTA_INLINE std::size_t resident_blocks(void const* kernel, kernel_facts& facts
 }
 
 // nvcc compiles a body twice, and host and device layouts of [[no_unique_address]] members differ.
-CUOTA_INLINE void refuse_other_layout(void const* kernel, kernel_facts& facts, std::size_t bytes,
-                                      char const* name, place where) {
+CUOTA_INLINE void refuse_other_layout(void const* kernel, kernel_info& facts, std::size_t bytes,
+                                      char const* name, source_location where) {
     std::size_t offset = 0;
     std::size_t on_device = bytes;
     cudaError_t const code = cudaFuncGetParamInfo(kernel, 0, &offset, &on_device);
     if (code == cudaErrorNotSupported) (void)cudaGetLastError();  // an older driver
     else rt::check(code, "cudaFuncGetParamInfo", where);
     if (on_device != bytes)
-        throw_misuse(where,
-                     "{}: cannot launch a kernel whose body has {} bytes in host code and {} in device code; "
-                     "do not use [[no_unique_address]] in it, nor in its members",
-                     {name, bytes, on_device});
+        throw_usage_error(
+            where,
+            "{}: cannot launch a kernel whose body has {} bytes in host code and {} in device code; "
+            "do not use [[no_unique_address]] in it, nor in its members",
+            {name, bytes, on_device});
     facts.has_one_layout.store(true, std::memory_order_relaxed);
 }
 
-CUOTA_INLINE void launch_on_device(void const* kernel, kernel_facts& facts, stream_ref s, device on,
-                                   kernel_grid grid, kernel_body body, char const* name, place where) {
+CUOTA_INLINE void launch_on_device(void const* kernel, kernel_info& facts, stream_ref s, device on,
+                                   kernel_grid grid, kernel_body body, char const* name,
+                                   source_location where) {
     if (!facts.has_one_layout.load(std::memory_order_relaxed)) [[unlikely]]
         refuse_other_layout(kernel, facts, body.bytes, name, where);
     constexpr std::size_t most_blocks = 1u << 16;  // beyond that, threads run several iterations
@@ -218,18 +222,20 @@ CUOTA_INLINE void launch_on_device(void const* kernel, kernel_facts& facts, stre
               name, where);
 }
 
-CUOTA_INLINE void refuse_launch_without_nvcc(char const* name, place where) {
-    throw_misuse(where,
-                 "{}: compiled without nvcc, so it can run on the simulator only, but the program is linked "
-                 "to the real CUDA runtime",
-                 {name});
+CUOTA_INLINE void refuse_launch_without_nvcc(char const* name, source_location where) {
+    throw_usage_error(
+        where,
+        "{}: compiled without nvcc, so it can run on the simulator only, but the program is linked "
+        "to the real CUDA runtime",
+        {name});
 }
 
-CUOTA_INLINE void refuse_launch_on_simulator(char const* name, place where) {
-    throw_misuse(where,
-                 "{}: a body without a host side cannot run on the simulator; mark it CUOTA_KERNEL, and do "
-                 "not set CUOTA_SIMULATED_KERNELS to 0",
-                 {name});
+CUOTA_INLINE void refuse_launch_on_simulator(char const* name, source_location where) {
+    throw_usage_error(
+        where,
+        "{}: a body without a host side cannot run on the simulator; mark it CUOTA_KERNEL, and do "
+        "not set CUOTA_SIMULATED_KERNELS to 0",
+        {name});
 }
 
 }  // namespace cuota::inline v0::detail

@@ -32,7 +32,7 @@ inline constexpr std::size_t max_request = std::size_t{1} << 47;
 bool device_free(void* p) noexcept;
 
 /// Allocates from the current device's default pool, in stream order of s; null if insufficient.
-/// Throws: misuse if this thread or a foreign capture captures s; cuda_error.
+/// Throws: usage_error if this thread or a foreign capture captures s; cuda_error.
 [[nodiscard]] void* async_allocate(std::size_t bytes, stream_ref s);
 /// Frees memory in stream order of s. If this thread captures s, the capture fails and cudaFree frees the memory; in a foreign capture
 /// nothing is freed, which is reported.
@@ -114,26 +114,27 @@ namespace cuota::inline v0::rt {
 
 CUOTA_INLINE void* device_allocate(std::size_t bytes) {
     if (bytes > detail::max_request) return nullptr;
-    beside_capture const beside;
+    relaxed_capture_mode const beside;
     void* p = nullptr;
     return detail::granted(cudaMalloc(&p, bytes), p, "cudaMalloc");
 }
 
 CUOTA_INLINE bool device_free(void* p) noexcept {
-    beside_capture const beside;
+    relaxed_capture_mode const beside;
     return give_back("cudaFree", [p] { return cudaFree(p); });
 }
 
 CUOTA_INLINE void* async_allocate(std::size_t bytes, stream_ref s) {
     cuota::detail::on_device_of const here{s};
-    refuse_captured(s, "async_memory: cannot allocate", "allocate before the capture, or use a scoped_pool");
+    check_not_capturing(s, "async_memory: cannot allocate",
+                        "allocate before the capture, or use a scoped_pool");
     if (bytes > detail::max_request) return nullptr;
     void* p = nullptr;
     return detail::granted(cudaMallocAsync(&p, bytes, s.get()), p, "cudaMallocAsync");
 }
 
 CUOTA_INLINE bool async_free(void* p, stream_ref s) noexcept {
-    if (!report_failure_of([s] { s.refuse_elsewhere(); })) {
+    if (!report_failure_of([s] { s.check_reachable(); })) {
         (void)drain(s);
         return device_free(p);
     }
@@ -172,7 +173,7 @@ namespace detail {
 }  // namespace detail
 
 CUOTA_INLINE pool_levels in_default_pool(device where) {
-    beside_capture const beside;
+    relaxed_capture_mode const beside;
     cudaMemPool_t const pool = detail::default_pool(where);
     if (!pool) return {};
     return {detail::level_of(pool, cudaMemPoolAttrReservedMemCurrent),
@@ -180,26 +181,26 @@ CUOTA_INLINE pool_levels in_default_pool(device where) {
 }
 
 CUOTA_INLINE void trim_default_pool(device where) {
-    beside_capture const beside;
+    relaxed_capture_mode const beside;
     if (cudaMemPool_t const pool = detail::default_pool(where))
         check(cudaMemPoolTrimTo(pool, 0), "cudaMemPoolTrimTo");
 }
 
 CUOTA_INLINE void* pinned_allocate(std::size_t bytes) {
     if (bytes > detail::max_request) return nullptr;
-    beside_capture const beside;
+    relaxed_capture_mode const beside;
     void* p = nullptr;
     return detail::granted(cudaHostAlloc(&p, bytes, cudaHostAllocPortable), p, "cudaHostAlloc");
 }
 
 CUOTA_INLINE bool pinned_free(void* p) noexcept {
-    beside_capture const beside;
+    relaxed_capture_mode const beside;
     return give_back("cudaFreeHost", [p] { return cudaFreeHost(p); });
 }
 
 CUOTA_INLINE bool lock_pages(void* p, std::size_t bytes) {
     if (bytes > detail::max_request) return false;
-    beside_capture const beside;
+    relaxed_capture_mode const beside;
     auto* const first = static_cast<std::byte*>(p);
     std::size_t done = 0;
     try {
@@ -220,7 +221,7 @@ CUOTA_INLINE bool lock_pages(void* p, std::size_t bytes) {
 }
 
 CUOTA_INLINE bool unlock_pages(void* p, std::size_t bytes) noexcept {
-    beside_capture const beside;
+    relaxed_capture_mode const beside;
     bool all = true;
     for (std::size_t done = 0; done != bytes;) {
         void* const at = static_cast<std::byte*>(p) + done;
@@ -232,7 +233,7 @@ CUOTA_INLINE bool unlock_pages(void* p, std::size_t bytes) noexcept {
 
 CUOTA_INLINE void* managed_allocate(std::size_t bytes) {
     if (bytes > detail::max_request) return nullptr;
-    beside_capture const beside;
+    relaxed_capture_mode const beside;
     void* p = nullptr;
     return detail::granted(cudaMallocManaged(&p, bytes, cudaMemAttachGlobal), p, "cudaMallocManaged");
 }
@@ -251,7 +252,7 @@ namespace cuota::inline v0::detail {
 CUOTA_INLINE bool wait_for_async_frees(device where) noexcept {
     bool were_any = false;
     report_failure_of([&] {
-        for (shared<stream_state> const& s : async_frees::take(where)) {
+        for (intrusive_ptr<stream_state> const& s : async_frees::take(where)) {
             stream_ref const one{*s};
             report_failure_of([&] {
                 if (is_captured(one) || foreign_capture_of(one) != 0) return async_frees::note(*s);

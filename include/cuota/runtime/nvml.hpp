@@ -21,13 +21,13 @@ namespace cuota::inline v0 {
 /// A value, or the reason why it is unknown, which is not an error: many machines have no NVML.
 /// Example: tests/runtime/nvml.sim.cpp
 template <class T>
-class nvml_answer {
+class nvml_result {
 public:
-    nvml_answer(T value) : value_{std::move(value)} {}  ///< has a value
+    nvml_result(T value) : value_{std::move(value)} {}  ///< has a value
     /// Makes a result without a value. `why` must not be empty.
-    [[nodiscard]] static nvml_answer unknown(std::string why) {
-        nvml_answer answer;
-        answer.why_not_ = std::move(why);
+    [[nodiscard]] static nvml_result unknown(std::string why) {
+        nvml_result answer;
+        answer.reason_ = std::move(why);
         return answer;
     }
 
@@ -39,12 +39,12 @@ public:
     /// Requires has_value().
     [[nodiscard]] T const* operator->() const noexcept { return &*value_; }
     /// Returns the reason, such as "libnvidia-ml.so.1: cannot open shared object file: ..."; empty if there is a value.
-    [[nodiscard]] std::string const& why_not() const noexcept { return why_not_; }
+    [[nodiscard]] std::string const& error() const noexcept { return reason_; }
 
 private:
-    nvml_answer() = default;
+    nvml_result() = default;
     std::optional<T> value_;
-    std::string why_not_;
+    std::string reason_;
 };
 
 /// A process that uses a device. Example: tests/runtime/nvml.sim.cpp
@@ -52,7 +52,7 @@ struct nvml_process {
     unsigned pid = 0;                  ///< in the host's namespace, also in a container
     std::optional<std::size_t> bytes;  ///< device memory; nullopt if the driver does not report it
     std::string name{};                ///< from /proc, at most 15 bytes; empty if not visible
-    bool is_this = false;              ///< has the pid of the calling process
+    bool is_current = false;           ///< has the pid of the calling process
 };
 
 /// A device's memory, for all programs. Bytes. Example: tests/runtime/nvml.sim.cpp
@@ -122,7 +122,7 @@ public:
     using find_symbol = std::function<void*(char const* name)>;
 
     /// Returns the machine's NVML; unavailable on the simulated runtime, where devices are not the machine's.
-    [[nodiscard]] static nvml const& of_this_machine();
+    [[nodiscard]] static nvml const& system();
     /// Loads the library with that name or path.
     explicit nvml(char const* library = "libnvidia-ml.so.1");
     /// Uses functions found by `find`.
@@ -132,17 +132,17 @@ public:
     nvml& operator=(nvml const&) = delete;
     ~nvml();
 
-    [[nodiscard]] bool is_there() const noexcept { return why_not_.empty(); }  ///< loaded and initialized
+    [[nodiscard]] bool is_available() const noexcept { return reason_.empty(); }  ///< loaded and initialized
     /// Returns why NVML is unavailable; otherwise empty.
-    [[nodiscard]] std::string const& why_not() const noexcept { return why_not_; }
+    [[nodiscard]] std::string const& error() const noexcept { return reason_; }
 
     /// Returns for example "580.65.06".
-    [[nodiscard]] nvml_answer<std::string> driver_version() const;
+    [[nodiscard]] nvml_result<std::string> driver_version() const;
     /// Returns the memory of the device with that pci_bus_id.
-    [[nodiscard]] nvml_answer<nvml_memory> memory(std::string const& pci) const;
+    [[nodiscard]] nvml_result<nvml_memory> memory(std::string const& pci) const;
     /// Returns the compute and graphics processes on the device with that pci_bus_id, most bytes first, unknown sizes last. In a container
     /// the pids are the host's, so names may be missing or wrong, and is_this may be false for this process.
-    [[nodiscard]] nvml_answer<std::vector<nvml_process>> processes(std::string const& pci) const;
+    [[nodiscard]] nvml_result<std::vector<nvml_process>> processes(std::string const& pci) const;
 
 private:
     nvml(find_symbol const&, std::string why_not);
@@ -159,7 +159,7 @@ private:
     // Returns why a call failed; empty if it succeeded.
     template <class Call, class Ask>
     [[nodiscard]] std::string asked(char const* name, Call* call, Ask ask) const {
-        if (!is_there()) return why_not_;
+        if (!is_available()) return reason_;
         if (made_.is_of_parent()) return "NVML was loaded before fork(), by the parent process";
         if (!call) return std::string{"the library has no "} + name;
         detail::nvml_abi::result const code = ask(call);
@@ -173,7 +173,7 @@ private:
 
     detail::process_mark const made_;
     void* library_ = nullptr;
-    std::string why_not_;
+    std::string reason_;
     detail::nvml_abi::init_call* shutdown_ = nullptr;
     detail::nvml_abi::error_call* error_ = nullptr;
     detail::nvml_abi::text_call* driver_version_ = nullptr;
@@ -232,9 +232,9 @@ namespace cuota::inline v0 {
 
 CUOTA_INLINE nvml::nvml(find_symbol const& find) { start(find); }
 
-CUOTA_INLINE nvml::nvml(find_symbol const&, std::string why_not) : why_not_{std::move(why_not)} {}
+CUOTA_INLINE nvml::nvml(find_symbol const&, std::string why_not) : reason_{std::move(why_not)} {}
 
-CUOTA_INLINE nvml const& nvml::of_this_machine() {
+CUOTA_INLINE nvml const& nvml::system() {
     static nvml const& one =  // never destroyed: reports during exit use it
         *(is_simulated() ? new nvml{find_symbol{}, "the device is simulated"} : new nvml);
     return one;
@@ -243,7 +243,7 @@ CUOTA_INLINE nvml const& nvml::of_this_machine() {
 CUOTA_INLINE nvml::nvml(char const* library) : library_{::dlopen(library, RTLD_LAZY | RTLD_LOCAL)} {
     if (!library_) {
         char const* const why = ::dlerror();
-        why_not_ = why ? why : std::string{library} + " cannot be opened";
+        reason_ = why ? why : std::string{library} + " cannot be opened";
         return;
     }
     try {
@@ -256,31 +256,31 @@ CUOTA_INLINE nvml::nvml(char const* library) : library_{::dlopen(library, RTLD_L
 
 CUOTA_INLINE nvml::~nvml() {
     if (made_.is_of_parent()) return;  // other threads may have held NVML's locks at the fork
-    if (is_there() && shutdown_) (void)shutdown_();
+    if (is_available() && shutdown_) (void)shutdown_();
     if (library_) ::dlclose(library_);
 }
 
-CUOTA_INLINE nvml_answer<std::string> nvml::driver_version() const {
+CUOTA_INLINE nvml_result<std::string> nvml::driver_version() const {
     char text[96] = "";
     std::string why = asked("nvmlSystemGetDriverVersion", driver_version_,
                             [&](auto* call) { return call(text, sizeof text); });
-    if (!why.empty()) return nvml_answer<std::string>::unknown(std::move(why));
+    if (!why.empty()) return nvml_result<std::string>::unknown(std::move(why));
     text[sizeof text - 1] = '\0';
     return std::string{text};
 }
 
-CUOTA_INLINE nvml_answer<nvml_memory> nvml::memory(std::string const& pci) const {
+CUOTA_INLINE nvml_result<nvml_memory> nvml::memory(std::string const& pci) const {
     detail::nvml_abi::handle device = nullptr;
     std::string why = found(pci, device);
     detail::nvml_abi::memory m{};
     if (why.empty())
         why = asked("nvmlDeviceGetMemoryInfo", memory_, [&](auto* call) { return call(device, &m); });
-    if (!why.empty()) return nvml_answer<nvml_memory>::unknown(std::move(why));
+    if (!why.empty()) return nvml_result<nvml_memory>::unknown(std::move(why));
     return nvml_memory{m.total, m.free, m.used};
 }
 
-CUOTA_INLINE nvml_answer<std::vector<nvml_process>> nvml::processes(std::string const& pci) const {
-    using answer = nvml_answer<std::vector<nvml_process>>;
+CUOTA_INLINE nvml_result<std::vector<nvml_process>> nvml::processes(std::string const& pci) const {
+    using answer = nvml_result<std::vector<nvml_process>>;
     detail::nvml_abi::handle device = nullptr;
     std::string why = found(pci, device);
     std::vector<nvml_process> all;
@@ -289,7 +289,7 @@ CUOTA_INLINE nvml_answer<std::vector<nvml_process>> nvml::processes(std::string 
     (void)list("nvmlDeviceGetGraphicsRunningProcesses", graphics_, device, all);  // optional
     for (nvml_process& p : all) {
         p.name = detail::process_name(p.pid);
-        p.is_this = p.pid == static_cast<unsigned>(::getpid());
+        p.is_current = p.pid == static_cast<unsigned>(::getpid());
     }
     detail::sort_stably(all, std::ranges::greater{}, [](nvml_process const& p) { return p.bytes; });
     return all;
@@ -299,7 +299,7 @@ CUOTA_INLINE void nvml::start(find_symbol const& find) {
     using namespace detail::nvml_abi;
     auto* const init = as<init_call>(find("nvmlInit_v2"));
     if (!init) {
-        why_not_ = "the library has no nvmlInit_v2";
+        reason_ = "the library has no nvmlInit_v2";
         return;
     }
     shutdown_ = as<init_call>(find("nvmlShutdown"));
@@ -309,7 +309,7 @@ CUOTA_INLINE void nvml::start(find_symbol const& find) {
     memory_ = as<memory_call>(find("nvmlDeviceGetMemoryInfo"));
     compute_ = newest(find, "nvmlDeviceGetComputeRunningProcesses");
     graphics_ = newest(find, "nvmlDeviceGetGraphicsRunningProcesses");
-    if (result const code = init(); code != success) why_not_ = words("nvmlInit_v2", code);
+    if (result const code = init(); code != success) reason_ = words("nvmlInit_v2", code);
 }
 
 CUOTA_INLINE detail::nvml_abi::processes_call* nvml::newest(find_symbol const& find,

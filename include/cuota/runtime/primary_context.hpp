@@ -75,7 +75,7 @@ CUOTA_INLINE bool has_primary_context(int device) {
 }
 
 CUOTA_INLINE void push_primary_context(int device) {
-    beside_capture const beside;
+    relaxed_capture_mode const beside;
     check(cudaInitDevice(device, 0, 0), "cudaInitDevice");
     driver::context_calls const& native = driver::calls_for_contexts();
     CUdevice handle = 0;

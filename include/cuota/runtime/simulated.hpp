@@ -43,31 +43,31 @@ namespace cuota::inline v0 {
 namespace rt {
 
 /// Sets the call site that the simulator's messages about the next CUDA call name instead of the library's. On a GPU: nothing.
-void on_behalf_of(place where, tag name = {}) noexcept;
+void set_call_site(source_location where, tag name = {}) noexcept;
 
 /// Returns whether the simulator checks which memory kernels access. On a GPU: false.
-[[nodiscard]] bool is_order_checked() noexcept;
-/// Annotates that kernels on `s` may access [first, first + bytes), which the simulator checks for races until tell_returned is called with
-/// the returned id. Returns 0, which tell_returned accepts, if checks are off. Stream: a type with `cudaStream_t get()`.
+[[nodiscard]] bool is_race_checked() noexcept;
+/// Annotates that kernels on `s` may access [first, first + bytes), which the simulator checks for races until annotate_access_end is
+/// called with the returned id. Returns 0, which annotate_access_end accepts, if checks are off. Stream: a type with `cudaStream_t get()`.
 template <class Stream>
-[[nodiscard]] std::uint64_t tell_borrowed(Stream s, void const* first, std::size_t bytes,
-                                          bool writes) noexcept {
-    return is_order_checked() ? cuota_simulator_borrow(s.get(), first, bytes, writes) : 0;
+[[nodiscard]] std::uint64_t annotate_access_begin(Stream s, void const* first, std::size_t bytes,
+                                                  bool writes) noexcept {
+    return is_race_checked() ? cuota_simulator_borrow(s.get(), first, bytes, writes) : 0;
 }
-/// Ends an annotation of tell_borrowed. On a GPU: nothing.
-void tell_returned(std::uint64_t number) noexcept;
+/// Ends an annotation of annotate_access_begin. On a GPU: nothing.
+void annotate_access_end(std::uint64_t number) noexcept;
 
-/// An annotation, by tell_borrowed and tell_returned, for its lifetime. Move-only. On a GPU: nothing.
-class borrowed_range {
+/// An annotation, by annotate_access_begin and annotate_access_end, for its lifetime. Move-only. On a GPU: nothing.
+class access_annotation {
 public:
     /// Kernels on s may read [first, first + bytes), and with `writes` also write it.
     template <class Stream>
-    borrowed_range(Stream s, void const* first, std::size_t bytes, bool writes) noexcept
-        : number_{tell_borrowed(s, first, bytes, writes)} {}
+    access_annotation(Stream s, void const* first, std::size_t bytes, bool writes) noexcept
+        : number_{annotate_access_begin(s, first, bytes, writes)} {}
     /// Transfers the annotation.
-    borrowed_range(borrowed_range&& other) noexcept : number_{std::exchange(other.number_, 0)} {}
-    borrowed_range& operator=(borrowed_range&&) = delete;
-    ~borrowed_range() { tell_returned(number_); }
+    access_annotation(access_annotation&& other) noexcept : number_{std::exchange(other.number_, 0)} {}
+    access_annotation& operator=(access_annotation&&) = delete;
+    ~access_annotation() { annotate_access_end(number_); }
 
 private:
     std::uint64_t number_;
@@ -81,17 +81,17 @@ private:
 
 namespace cuota::inline v0::rt {
 
-CUOTA_INLINE void on_behalf_of(place where, tag name) noexcept {
+CUOTA_INLINE void set_call_site(source_location where, tag name) noexcept {
     if (cuota_simulator_next_call && where.line != 0)
         cuota_simulator_next_call(where.file, where.line, name.text());
 }
 
-CUOTA_INLINE bool is_order_checked() noexcept {
+CUOTA_INLINE bool is_race_checked() noexcept {
     auto const* const is_off = &cuota_simulator_order_is_off;
     return is_off && !is_off->load(std::memory_order_relaxed);
 }
 
-CUOTA_INLINE void tell_returned(std::uint64_t number) noexcept {
+CUOTA_INLINE void annotate_access_end(std::uint64_t number) noexcept {
     if (number != 0) cuota_simulator_return(number);
 }
 

@@ -43,7 +43,7 @@ bool try_order_after(stream_ref s, event const& e);
 /// call. Owners of memory store which stream that was, and `home()` of a buffer returns it; other threads cannot reach it, and each use
 /// there is misuse that names both threads.
 /// Threads: any.
-/// Throws:  cuda_error where CUDA is queried, misuse where a capture would be invalidated; construction and copies throw nothing.
+/// Throws:  cuda_error where CUDA is queried, usage_error where a capture would be invalidated; construction and copies throw nothing.
 /// Cost:    device and id are stored for a `stream`; for a native handle each takes two CUDA calls.
 /// Example: tests/runtime/stream.sim.cpp
 class CUOTA_POINTER stream_ref {
@@ -71,10 +71,11 @@ public:
     /// Throws: cuda_error.
     [[nodiscard]] cuota::device device() const;
 
-    /// Waits on the host for all work enqueued so far. Throws: cuda_error, also for an error of that work; misuse while it is captured.
-    void synchronize(place where = place::here()) const;
+    /// Waits on the host for all work enqueued so far. Throws: cuda_error, also for an error of that work; usage_error while it is
+    /// captured.
+    void synchronize(source_location where = source_location::current()) const;
 
-    /// Returns whether all work enqueued so far has finished. Throws: cuda_error; misuse while it is captured.
+    /// Returns whether all work enqueued so far has finished. Throws: cuda_error; usage_error while it is captured.
     [[nodiscard]] bool is_idle() const;
 
     /// Returns whether the stream is being captured; is_idle would then invalidate the capture. Throws: cuda_error.
@@ -83,7 +84,7 @@ public:
     /// Orders later work on this stream after the event. Does not block the host, except if this stream is in a foreign capture and the
     /// event is not, because a graph cannot wait for work outside of it. For an event of a foreign capture, cudaStreamWaitEvent makes this
     /// stream part of that capture.
-    /// Throws: cuda_error; misuse if a `capture` includes only one of the two.
+    /// Throws: cuda_error; usage_error if a `capture` includes only one of the two.
     void wait(event const& done) const;
 
     /// Returns whether it is cudaStreamPerThread, or a stored stream of one thread.
@@ -94,8 +95,8 @@ public:
     [[nodiscard]] bool is_reachable() const noexcept;
     /// Returns false for cudaStreamPerThread of a thread that has ended; its work may still run.
     [[nodiscard]] bool has_live_thread() const noexcept;
-    /// Throws misuse that names both threads, unless is_reachable().
-    void refuse_elsewhere(place where = {}) const;
+    /// Throws usage_error that names both threads, unless is_reachable().
+    void check_reachable(source_location where = {}) const;
 
     /// Compares streams: by native handle; default handles by thread and device.
     friend bool operator==(stream_ref a, stream_ref b) noexcept {
@@ -103,13 +104,13 @@ public:
     }
 
 private:
-    // Throws misuse before a CUDA call that would invalidate a capture.
-    void refuse_captured(char const* what, place where) const;
+    // Throws usage_error before a CUDA call that would invalidate a capture.
+    void check_not_capturing(char const* what, source_location where) const;
     // `wait`, but returns false, without an effect, where the host has to wait for the event.
     [[nodiscard]] bool try_wait(event const& done) const;
     friend bool detail::try_order_after(stream_ref s, event const& e);
     friend class stream;
-    friend class stream_share;
+    friend class shared_stream;
     friend class detail::on_device_of;
     friend bool detail::wait_for_async_frees(cuota::device where) noexcept;
     friend bool rt::async_free(void* p, stream_ref s) noexcept;
@@ -153,32 +154,32 @@ private:
 /// Threads: like `shared`. Cost: for a `stream`, construction and copies are an atomic increment; for a default handle, construction is a
 /// CUDA call; moves are free.
 /// Example: tests/runtime/stream.sim.cpp
-class stream_share {
+class shared_stream {
 public:
     /// Becomes an owner of the stream.
-    stream_share(stream_ref s) noexcept;
+    shared_stream(stream_ref s) noexcept;
     /// Adds an owner.
-    stream_share(stream_share const& other) noexcept : stream_share{other.stream_} {}
+    shared_stream(shared_stream const& other) noexcept : shared_stream{other.stream_} {}
     /// Transfers ownership; `other` refers to cudaStreamLegacy afterwards and owns nothing.
-    stream_share(stream_share&& other) noexcept
+    shared_stream(shared_stream&& other) noexcept
         : stream_{std::exchange(other.stream_, stream_ref{cudaStreamLegacy})} {}
     /// Shares the stream of `other` and drops the previous one.
-    stream_share& operator=(stream_share other) noexcept;
-    ~stream_share();
+    shared_stream& operator=(shared_stream other) noexcept;
+    ~shared_stream();
     /// Makes a share without a reference count, for a `stream` that another owner keeps alive; it must not be destroyed. For a default
     /// stream it is counted and must be destroyed.
-    [[nodiscard]] static stream_share uncounted(stream_ref s) noexcept { return {s, nullptr}; }
+    [[nodiscard]] static shared_stream unowned(stream_ref s) noexcept { return {s, nullptr}; }
 
     operator stream_ref() const noexcept { return stream_; }                   ///< refers to the same stream
     [[nodiscard]] cudaStream_t get() const noexcept { return stream_.get(); }  ///< for CUDA calls
 
     /// Returns true if it is the only owner of a `stream`: nothing else can enqueue work on it. False for a native handle: its owner is
     /// unknown.
-    [[nodiscard]] bool is_last() const noexcept { return is_owned() && stream_.state().owners() == 1; }
+    [[nodiscard]] bool is_unique() const noexcept { return is_owned() && stream_.state().ref_count() == 1; }
     [[nodiscard]] bool is_owned() const noexcept { return stream_.is_owned(); }  ///< see stream_ref
 
 private:
-    stream_share(stream_ref s, std::nullptr_t) noexcept : stream_{s} {
+    shared_stream(stream_ref s, std::nullptr_t) noexcept : stream_{s} {
         if (!s.is_owned() && detail::is_default_handle(s.get())) [[unlikely]]
             keep_default();
     }
@@ -191,17 +192,17 @@ private:
 namespace detail {
 
 /// For a stored default stream, makes its device current, so that the handle refers to it; otherwise does nothing.
-/// Throws: misuse that names both threads if the stream belongs to another thread; cuda_error. Nothing changes.
+/// Throws: usage_error that names both threads if the stream belongs to another thread; cuda_error. Nothing changes.
 /// Cost: a comparison, for other streams.
 class on_device_of {
 public:
-    explicit on_device_of(stream_ref s, place where = {}) {
+    explicit on_device_of(stream_ref s, source_location where = {}) {
         if (s.is_remembered_default()) [[unlikely]]
             enter(s, where);
     }
 
 private:
-    void enter(stream_ref s, place where);
+    void enter(stream_ref s, source_location where);
 
     std::optional<device_scope> here_;
 };
@@ -237,7 +238,7 @@ enum class stream_priority {
 /// native stream is destroyed after the last owner of memory to be freed on it.
 /// Order:   work runs in the order in which it was enqueued, concurrently with other streams.
 /// Threads: any; work of several threads is ordered by their calls.
-/// Throws:  cuda_error, std::bad_alloc on construction; misuse if moved from.
+/// Throws:  cuda_error, std::bad_alloc on construction; usage_error if moved from.
 /// Cost:    several CUDA calls to make one: keep it.
 /// Example: examples/first.cpp
 class CUOTA_OWNER stream {
@@ -256,7 +257,9 @@ public:
     /// Returns the device that was current at construction.
     [[nodiscard]] cuota::device device() const { return state().home; }
     /// See stream_ref::synchronize.
-    void synchronize(place where = place::here()) const { stream_ref{*this}.synchronize(where); }
+    void synchronize(source_location where = source_location::current()) const {
+        stream_ref{*this}.synchronize(where);
+    }
     [[nodiscard]] bool is_idle() const { return stream_ref{*this}.is_idle(); }  ///< see stream_ref
     void wait(event const& done) const;                                         ///< see stream_ref
 
@@ -268,7 +271,7 @@ private:
     }
     [[noreturn, gnu::cold]] static void refuse_moved_from();
 
-    shared<detail::stream_state> state_;
+    detail::intrusive_ptr<detail::stream_state> state_;
 };
 
 }  // namespace cuota::inline v0
@@ -317,18 +320,18 @@ CUOTA_INLINE cuota::device stream_ref::device() const {
     return cuota::device{ordinal};
 }
 
-CUOTA_INLINE void stream_ref::synchronize(place where) const {
+CUOTA_INLINE void stream_ref::synchronize(source_location where) const {
     detail::expect_no_region("cudaStreamSynchronize");
     detail::on_device_of const here{*this, where};
-    refuse_captured("stream::synchronize", where);
-    rt::beside_capture const beside;
+    check_not_capturing("stream::synchronize", where);
+    rt::relaxed_capture_mode const beside;
     rt::check(cudaStreamSynchronize(get()), "cudaStreamSynchronize", where);
 }
 
 CUOTA_INLINE bool stream_ref::is_idle() const {
     detail::on_device_of const here{*this};
-    refuse_captured("stream::is_idle", {});
-    rt::beside_capture const beside;
+    check_not_capturing("stream::is_idle", {});
+    rt::relaxed_capture_mode const beside;
     cudaError_t const code = cudaStreamQuery(get());
     if (code == cudaErrorNotReady) {
         (void)cudaGetLastError();
@@ -345,12 +348,12 @@ CUOTA_INLINE bool stream_ref::is_capturing() const {
     return status != cudaStreamCaptureStatusNone;
 }
 
-CUOTA_INLINE void stream_ref::refuse_captured(char const* what, place where) const {
+CUOTA_INLINE void stream_ref::check_not_capturing(char const* what, source_location where) const {
     if (detail::is_captured(*this) || is_capturing())
-        detail::throw_misuse(where,
-                             "{}: not allowed while the stream is being captured, because it would "
-                             "invalidate the capture; call it before or after the capture",
-                             {what});
+        detail::throw_usage_error(where,
+                                  "{}: not allowed while the stream is being captured, because it would "
+                                  "invalidate the capture; call it before or after the capture",
+                                  {what});
 }
 
 [[gnu::noinline]] CUOTA_INLINE std::uint64_t stream_ref::unowned_id() const {
@@ -367,9 +370,9 @@ CUOTA_INLINE bool stream_ref::has_live_thread() const noexcept {
     return !is_remembered_default() || !state().thread_has_ended.load(std::memory_order_acquire);
 }
 
-CUOTA_INLINE void stream_ref::refuse_elsewhere(place where) const {
+CUOTA_INLINE void stream_ref::check_reachable(source_location where) const {
     if (is_reachable()) return;
-    detail::throw_misuse(
+    detail::throw_usage_error(
         where,
         "cannot use cudaStreamPerThread of thread {} in thread {}, where that handle denotes another stream; "
         "use it, and destroy its leases, batches and frames, in its own thread, or use a cuota::stream",
@@ -383,17 +386,17 @@ CUOTA_INLINE bool stream_ref::is_same_default(stream_ref b) const noexcept {
     return is_same;
 }
 
-CUOTA_INLINE stream_share::stream_share(stream_ref s) noexcept : stream_{s} {
-    if (s.is_owned()) s.owned_state().add_owner();
+CUOTA_INLINE shared_stream::shared_stream(stream_ref s) noexcept : stream_{s} {
+    if (s.is_owned()) s.owned_state().add_ref();
     else if (detail::is_default_handle(s.get())) keep_default();
 }
 
-CUOTA_INLINE void stream_share::keep_default() noexcept {
-    if (stream_.has_state()) stream_.state().add_owner();
+CUOTA_INLINE void shared_stream::keep_default() noexcept {
+    if (stream_.has_state()) stream_.state().add_ref();
     else remember_default();
 }
 
-CUOTA_INLINE void stream_share::remember_default() noexcept {
+CUOTA_INLINE void shared_stream::remember_default() noexcept {
     // The stream of a thread that has ended: a wait for it is a wait for the device.
     static detail::never_destroyed<detail::stream_state> unknown{
         cudaStreamPerThread, ~std::uint64_t{0}, cuota::device{0}, detail::host_thread{~std::uint64_t{0}, 0}};
@@ -403,26 +406,26 @@ CUOTA_INLINE void stream_share::remember_default() noexcept {
         known = detail::default_stream(stream_.native()).detach();
     } catch (...) {  // the next CUDA call fails for the same reason and reports it
         known = &unknown.value;
-        known->add_owner();
+        known->add_ref();
     }
     stream_.word_ = reinterpret_cast<std::uintptr_t>(known) | stream_ref::remembered_default;
 }
 
-CUOTA_INLINE stream_share& stream_share::operator=(stream_share other) noexcept {
+CUOTA_INLINE shared_stream& shared_stream::operator=(shared_stream other) noexcept {
     std::swap(stream_, other.stream_);
     return *this;
 }
 
-CUOTA_INLINE stream_share::~stream_share() {
-    if (stream_.has_state() && stream_.state().drop_owner()) delete &stream_.state();
+CUOTA_INLINE shared_stream::~shared_stream() {
+    if (stream_.has_state() && stream_.state().drop_ref()) delete &stream_.state();
 }
 
 }  // namespace cuota::inline v0
 
 namespace cuota::inline v0::detail {
 
-CUOTA_INLINE void on_device_of::enter(stream_ref s, place where) {
-    s.refuse_elsewhere(where);
+CUOTA_INLINE void on_device_of::enter(stream_ref s, source_location where) {
+    s.check_reachable(where);
     here_.emplace(s.state().home);
 }
 
@@ -455,11 +458,11 @@ CUOTA_INLINE std::uint64_t foreign_capture_of(stream_ref s) {
 namespace cuota::inline v0 {
 
 CUOTA_INLINE void stream::refuse_moved_from() {
-    detail::throw_misuse("a stream was used after it was moved from");
+    detail::throw_usage_error("a stream was used after it was moved from");
 }
 
 CUOTA_INLINE stream::stream(stream_priority priority) {
-    rt::beside_capture const beside;
+    rt::relaxed_capture_mode const beside;
     int least = 0;
     int greatest = 0;
     if (priority == stream_priority::high)
@@ -469,7 +472,7 @@ CUOTA_INLINE stream::stream(stream_priority priority) {
     rt::check(cudaStreamCreateWithPriority(&native, cudaStreamNonBlocking, greatest),
               "cudaStreamCreateWithPriority");
     try {
-        state_ = shared<detail::stream_state>::make(native, detail::id_of(native), home);
+        state_ = detail::intrusive_ptr<detail::stream_state>::make(native, detail::id_of(native), home);
     } catch (...) {
         rt::give_back("cudaStreamDestroy", [native] { return cudaStreamDestroy(native); });
         throw;

@@ -46,7 +46,7 @@ struct stream_state final : ref_counted {
 }
 
 /// Returns the stream of a default handle in the calling thread on its current device. Throws: cuda_error, std::bad_alloc.
-[[nodiscard]] shared<stream_state> default_stream(cudaStream_t native);
+[[nodiscard]] intrusive_ptr<stream_state> default_stream(cudaStream_t native);
 
 }  // namespace cuota::inline v0::detail
 
@@ -73,27 +73,28 @@ CUOTA_INLINE host_thread host_thread::current() noexcept {
 
 /// The stored default streams of one thread, or the legacy streams of all devices.
 struct default_streams {
-    dynamic_array<shared<stream_state>> named;
+    dynamic_array<intrusive_ptr<stream_state>> named;
 
-    [[nodiscard]] shared<stream_state> of(cudaStream_t native, device where, host_thread thread) {
-        for (shared<stream_state> const& s : named)
+    [[nodiscard]] intrusive_ptr<stream_state> of(cudaStream_t native, device where, host_thread thread) {
+        for (intrusive_ptr<stream_state> const& s : named)
             if (s->home == where) return s;
         named.reserve(named.size() + 1);
-        shared<stream_state> made = fresh(native, where, thread);
+        intrusive_ptr<stream_state> made = fresh(native, where, thread);
         named.push_back(made);
         return made;
     }
-    CUOTA_PROCESS_STATE [[nodiscard]] static shared<stream_state> fresh(cudaStream_t native, device where,
-                                                                        host_thread thread) {
+    CUOTA_PROCESS_STATE [[nodiscard]] static intrusive_ptr<stream_state> fresh(cudaStream_t native,
+                                                                               device where,
+                                                                               host_thread thread) {
         // CUDA's ids count from 1, and CUDA does not report the id of a captured stream.
         constexpr std::uint64_t mark = std::uint64_t{3} << 62;
         static constinit std::atomic<std::uint64_t> made = 0;
         std::uint64_t const id = mark | (made.fetch_add(1, std::memory_order_relaxed) + 1);
-        return shared<stream_state>::make(native, id, where, thread);
+        return intrusive_ptr<stream_state>::make(native, id, where, thread);
     }
 
     /// Returns the legacy stream of a device. Never destroyed: streams may be destroyed during exit.
-    CUOTA_PROCESS_STATE [[nodiscard]] static shared<stream_state> legacy(device where) {
+    CUOTA_PROCESS_STATE [[nodiscard]] static intrusive_ptr<stream_state> legacy(device where) {
         struct legacy_streams {
             process_lock guard;
             default_streams streams;
@@ -103,12 +104,12 @@ struct default_streams {
         return all.value.streams.of(cudaStreamLegacy, where, {});
     }
     /// Returns the calling thread's default stream of a device. While thread-local objects are being destroyed, each call makes a new one.
-    CUOTA_PROCESS_STATE [[nodiscard]] static shared<stream_state> per_thread(device where) {
+    CUOTA_PROCESS_STATE [[nodiscard]] static intrusive_ptr<stream_state> per_thread(device where) {
         static constinit thread_local bool has_ended = false;
         struct until_thread_end : default_streams {
             ~until_thread_end() {
                 has_ended = true;
-                for (shared<stream_state> const& s : named) s->thread_has_ended = true;
+                for (intrusive_ptr<stream_state> const& s : named) s->thread_has_ended = true;
             }
         };
         if (has_ended) return fresh(cudaStreamPerThread, where, host_thread::current());
@@ -117,7 +118,7 @@ struct default_streams {
     }
 };
 
-CUOTA_INLINE shared<stream_state> default_stream(cudaStream_t native) {
+CUOTA_INLINE intrusive_ptr<stream_state> default_stream(cudaStream_t native) {
     device const where = device::current();
     return native == cudaStreamPerThread ? default_streams::per_thread(where)
                                          : default_streams::legacy(where);
@@ -126,7 +127,7 @@ CUOTA_INLINE shared<stream_state> default_stream(cudaStream_t native) {
 CUOTA_INLINE stream_state::~stream_state() {
     if (is_default_handle(native)) return;
     if (has_async_frees.load(std::memory_order_relaxed)) async_frees::leave(*this);
-    rt::beside_capture const beside;
+    rt::relaxed_capture_mode const beside;
     // Returns immediately; enqueued work still runs.
     rt::give_back("cudaStreamDestroy", [this] { return cudaStreamDestroy(native); });
 }

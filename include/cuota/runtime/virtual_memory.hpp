@@ -182,7 +182,7 @@ CUOTA_INLINE bool supports_virtual_memory(device where) {
 }
 
 CUOTA_INLINE std::size_t page_size(device where) {
-    beside_capture const beside;
+    relaxed_capture_mode const beside;
     CUmemAllocationProp const wanted = driver::properties_of({where});
     std::size_t bytes = 0;
     driver::check(driver::calls().granularity(&bytes, &wanted, CU_MEM_ALLOC_GRANULARITY_MINIMUM),
@@ -192,7 +192,7 @@ CUOTA_INLINE std::size_t page_size(device where) {
 
 CUOTA_INLINE address_range::address_range(device where, std::size_t bytes) {
     device_scope const here{where};
-    beside_capture const beside;
+    relaxed_capture_mode const beside;
     CUdeviceptr at = 0;
     CUresult const code = driver::calls().reserve(&at, bytes, 0, 0, 0);
     if (code == CUDA_ERROR_OUT_OF_MEMORY) return;
@@ -223,7 +223,7 @@ CUOTA_INLINE physical_memory physical_memory_of(device where) {
 }
 
 CUOTA_INLINE bool map_memory(physical_memory const& of, void* at, std::size_t bytes) {
-    beside_capture const beside;
+    relaxed_capture_mode const beside;
     driver::call_table const& native = driver::calls();
     CUmemAllocationProp const wanted = driver::properties_of(of);
     CUmemGenericAllocationHandle made = 0;
@@ -243,7 +243,7 @@ CUOTA_INLINE bool unmap_memory(void* at, std::size_t bytes) noexcept {
 }
 
 CUOTA_INLINE void allow_access(device_set who, void* at, std::size_t bytes) {
-    beside_capture const beside;
+    relaxed_capture_mode const beside;
     std::array<CUmemAccessDesc, device_set::most> access;
     std::size_t count = 0;
     who.for_each([&](device one) {

@@ -89,7 +89,8 @@ struct each_by_warp {
 /// Enqueues f(i, warp) for every i < n; all threads of one warp call it with the same i. n = 0 enqueues nothing.
 /// Order, threads, throws: see for_each_index.
 template <class F>
-void for_each_by_warp(stream_ref s, std::size_t n, F f, char const* name, place where = place::here()) {
+void for_each_by_warp(stream_ref s, std::size_t n, F f, char const* name,
+                      source_location where = source_location::current()) {
     constexpr std::size_t warps = kernel_grid::threads / 32;  // per block
     if (n == 0) return;
     launch_kernel(s, kernel_grid{n / warps + (n % warps != 0 ? 1 : 0), true},

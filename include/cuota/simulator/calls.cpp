@@ -4,7 +4,7 @@
 
 namespace cuota::inline v0::simulator {
 
-thread_local constinit thread_facts caller;
+thread_local constinit thread_info caller;
 
 machine& the_machine() {
     static auto* const the_one = new machine;

@@ -288,7 +288,7 @@ struct fault_handler {
     }
 
     static void end_host_access(std::string const& text) {
-        if (the_machine().on_host_access == host_access::throws) throw host_access_error{text};
+        if (the_machine().on_host_access == host_access::throw_exception) throw host_access_error{text};
         std::fprintf(stderr, "cuota simulator: %s\n", text.c_str());
         std::fflush(stderr);
         std::abort();

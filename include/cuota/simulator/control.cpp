@@ -51,7 +51,7 @@ void make_new(pool& p) {
 void make_new(device& d, options const& wanted) {
     auto const& nodes = wanted.host_nodes;
     auto const index = nodes.size() == 1 ? 0 : static_cast<std::size_t>(d.index);
-    d.host_node = index < nodes.size() ? nodes[index] : -1;
+    d.host_numa_node = index < nodes.size() ? nodes[index] : -1;
     d.capacity = wanted.capacity;
     d.others = 0;
     d.reaches = 0;
@@ -88,7 +88,7 @@ void forget_misuse() {
     auto& x = the_machine().misuse;
     for (auto* const c : {&x.double_frees, &x.foreign_frees, &x.bad_ranges, &x.bad_directions, &x.bad_handles,
                           &x.calls_in_callbacks, &x.device_kernels, &x.bad_captures, &x.races,
-                          &x.host_accesses, &x.illegal_accesses, &x.out_of_bounds, &x.uninitialised_reads})
+                          &x.host_accesses, &x.illegal_accesses, &x.out_of_bounds, &x.uninitialized_reads})
         *c = 0;
     std::lock_guard lock{the_machine().misuse_mutex};
     the_machine().misuse_lines.clear();
@@ -153,7 +153,7 @@ void reset(options wanted) {
     for (auto& c : m.calls) c = 0;
     forget_misuse();
     choose(m.initial_memory);
-    m.on_host_access = host_access::ends;
+    m.on_host_access = host_access::abort;
     m.capture_mode = capture_checks::named;
     m.event_waits = {};
     ordering::reset();
@@ -210,7 +210,7 @@ misuse_counts misuse() {
     auto const& x = the_machine().misuse;
     return {x.double_frees,       x.foreign_frees,  x.bad_ranges,         x.bad_directions, x.bad_handles,
             x.calls_in_callbacks, x.device_kernels, x.bad_captures,       x.races,          x.host_accesses,
-            x.illegal_accesses,   x.out_of_bounds,  x.uninitialised_reads};
+            x.illegal_accesses,   x.out_of_bounds,  x.uninitialized_reads};
 }
 
 std::size_t peak_device_bytes(int index) {
@@ -296,16 +296,16 @@ std::uint64_t contexts_made(int index) {
     return must_exist(index).contexts_made;
 }
 
-void set_order_checks(order_checks wanted) {
+void set_race_checks(race_checks wanted) {
     sanitizer::quiet quiet;
     guard lock{the_machine().mutex};
     ordering::choose(wanted);
 }
 
-std::vector<std::string> order_reports() {
+std::vector<std::string> race_reports() {
     sanitizer::quiet quiet;
     guard lock{the_machine().mutex};
-    return with_places(the_machine().order_checker.reports);
+    return with_places(the_machine().race_checker.reports);
 }
 
 void set_memory_checks(memory_checks wanted) {
@@ -314,7 +314,7 @@ void set_memory_checks(memory_checks wanted) {
     choose(wanted);
 }
 
-memory_checks memory_checked() {
+memory_checks current_memory_checks() {
     sanitizer::quiet quiet;
     guard lock{the_machine().mutex};
     return the_machine().memory_mode;
@@ -342,10 +342,10 @@ void set_host_access(host_access wanted) {
     the_machine().on_host_access = wanted;
 }
 
-order_counts order_checked() {
+race_check_counts current_race_check_counts() {
     sanitizer::quiet quiet;
     guard lock{the_machine().mutex};
-    return the_machine().order_checker.counts;
+    return the_machine().race_checker.counts;
 }
 
 hold::hold() {
@@ -380,13 +380,13 @@ std::string report() {
          << "  kernels for a device only " << wrong.device_kernels << "  in captures " << wrong.bad_captures
          << "  races " << wrong.races << '\n'
          << "        host accesses " << wrong.host_accesses << "  illegal accesses " << wrong.illegal_accesses
-         << "  out of bounds " << wrong.out_of_bounds << "  uninitialised reads " << wrong.uninitialised_reads
+         << "  out of bounds " << wrong.out_of_bounds << "  uninitialised reads " << wrong.uninitialized_reads
          << '\n';
     for (auto const& line : leaks()) text << "alive   " << line << '\n';
     for (auto const& line : misuse_reports()) text << "misuse  " << line << '\n';
-    for (auto const& race : order_reports()) text << "race    " << race << '\n';
-    text << "work    by schedule " << schedule_in_words() << ", by a standstill " << scheduled().unseeded
-         << '\n'
+    for (auto const& race : race_reports()) text << "race    " << race << '\n';
+    text << "work    by schedule " << schedule_in_words() << ", by a standstill "
+         << current_schedule().unseeded << '\n'
          << "faults  injected " << faults_injected() << '\n'
          << "calls   " << calls() << ", of which " << allocation_calls() << " allocate\n";
     for (std::size_t i = 0; i < function_count; ++i)

@@ -96,7 +96,7 @@ void look_for_poison(copy_request const& c, place const& from, made_by const& wh
     auto const at = first_poisoned(from.view(c.from), c.bytes);
     if (!at) return;
     auto const first = from.offset(c.from) + *at;
-    note_misuse(the_machine().misuse.uninitialised_reads,
+    note_misuse(the_machine().misuse.uninitialized_reads,
                 what.text() + " reads byte " + std::to_string(first) + " of " + describe(*from.memory) +
                     ", which was never written");
 }

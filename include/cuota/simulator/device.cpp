@@ -93,7 +93,7 @@ cudaDeviceProp properties_of(device const& d) {
     p.canUseHostPointerForRegisteredMem = 1;
     p.hostRegisterSupported = 1;
     p.memoryPoolsSupported = 1;
-    p.hostNumaId = d.host_node;
+    p.hostNumaId = d.host_numa_node;
     return p;
 }
 

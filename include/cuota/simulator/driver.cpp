@@ -137,7 +137,7 @@ CUresult ctx_push_current(CUcontext context) {
     return driver_api(function::cuCtxPushCurrent, [&](guard&) {
         auto const* const d = device_of(context);
         if (!d || !d->has_context) return CUDA_ERROR_INVALID_CONTEXT;
-        if (caller.contexts == thread_facts::most_contexts) return CUDA_ERROR_INVALID_VALUE;
+        if (caller.contexts == thread_info::most_contexts) return CUDA_ERROR_INVALID_VALUE;
         caller.context_of[caller.contexts++] = d->index;
         return CUDA_SUCCESS;
     });

@@ -117,10 +117,10 @@ bool choose_jitter(std::string_view text) {
     return true;
 }
 
-std::optional<order_checks> order_named(std::string_view text) {
-    if (text == "off") return order_checks::off;
-    if (text == "report") return order_checks::report;
-    if (text == "fatal") return order_checks::fatal;
+std::optional<race_checks> race_checks_named(std::string_view text) {
+    if (text == "off") return race_checks::off;
+    if (text == "report") return race_checks::report;
+    if (text == "fatal") return race_checks::fatal;
     return std::nullopt;
 }
 
@@ -188,7 +188,7 @@ void write_report(std::FILE* out) {
     print("misuse", misuse().total());
     print("races", misuse().races);
     std::fprintf(out, "schedule=%s\n", schedule_in_words().c_str());
-    print("schedule_unseeded", scheduled().unseeded);
+    print("schedule_unseeded", current_schedule().unseeded);
     for (std::size_t i = 0; i < function_count; ++i)
         if (auto const n = m.calls[i].load(); n != 0)
             print((std::string{"calls."} + function_names[i]).c_str(), n);
@@ -241,10 +241,10 @@ void drop_queued_work() {
             refuse("CUOTA_SIM_MEMORY", value, "an amount of memory such as 8GiB, 512MiB or 1048576");
         shape.capacity = *n;
     }
-    if (auto const* const value = std::getenv("CUOTA_SIM_ORDER")) {
-        auto const checks = order_named(value);
-        if (!checks) refuse("CUOTA_SIM_ORDER", value, "off, report or fatal");
-        the_machine().order_checker.initial = *checks;
+    if (auto const* const value = std::getenv("CUOTA_SIM_RACES")) {
+        auto const checks = race_checks_named(value);
+        if (!checks) refuse("CUOTA_SIM_RACES", value, "off, report or fatal");
+        the_machine().race_checker.initial = *checks;
     }
     if (auto const* const value = std::getenv("CUOTA_SIM_CHECKS")) {
         auto const checks = checks_named(value);

@@ -9,7 +9,7 @@ namespace cuota::inline v0::simulator {
 namespace {
 
 using launch_step = graph_exec::step;
-using places = std::vector<std::size_t>;
+using site_differ = std::vector<std::size_t>;
 
 cudaError_t bad_exec() {
     bad_handle();
@@ -18,7 +18,7 @@ cudaError_t bad_exec() {
 
 /// Assigns the steps to lanes. Each step but the first of a lane depends on its predecessor in the lane, so that lanes add no order.
 void choose_lanes(graph_exec& e) {
-    places last_of_lane;
+    site_differ last_of_lane;
     for (std::size_t i = 0; i < e.steps.size(); ++i) {
         auto& s = e.steps[i];
         s.lane = last_of_lane.size();

@@ -309,7 +309,7 @@ void set_schedule(schedule wanted, std::uint64_t seed) {
     late::choose(lock, wanted, seed);
 }
 
-schedule_facts scheduled() {
+schedule_info current_schedule() {
     sanitizer::quiet quiet;
     guard lock{the_machine().mutex};
     auto const& l = late::the_schedule();

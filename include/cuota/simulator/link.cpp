@@ -18,7 +18,7 @@ namespace {
 using clock = std::chrono::steady_clock;
 using std::chrono::nanoseconds;
 
-constexpr std::size_t passages_kept = 10'000;
+constexpr std::size_t intervals_kept = 10'000;
 
 /// State of the simulated durations. It has its own mutex, because work waits without the machine's lock.
 struct clockwork {
@@ -30,7 +30,7 @@ struct clockwork {
     std::array<std::array<std::vector<clock::time_point>, 3>, most_devices> free_at;
     /// The number of copies up to the delayed one, and its delay.
     std::vector<std::pair<std::uint64_t, nanoseconds>> delays;
-    std::deque<passage> passages;
+    std::deque<work_interval> work_intervals;
     clock::time_point start = clock::now();
 };
 
@@ -39,24 +39,24 @@ clockwork& the_clockwork() {
     return *the_one;
 }
 
-std::uint64_t speed_of(link_options const& link, traffic what) {
+std::uint64_t speed_of(link_options const& link, work_kind what) {
     switch (what) {
-        case traffic::to_device: return link.to_device;
-        case traffic::to_host: return link.to_host;
+        case work_kind::to_device: return link.to_device;
+        case work_kind::to_host: return link.to_host;
         default: return link.on_device;
     }
 }
 
-nanoseconds time_of(link_options const& link, traffic what, std::size_t bytes, bool has_latency) {
+nanoseconds time_of(link_options const& link, work_kind what, std::size_t bytes, bool has_latency) {
     auto const speed = speed_of(link, what);
     auto const moving =
         speed == 0 ? 0.0 : std::ceil(static_cast<double>(bytes) * 1e9 / static_cast<double>(speed));
     return nanoseconds{static_cast<std::int64_t>(moving)} + (has_latency ? link.latency : nanoseconds{0});
 }
 
-void note(clockwork& c, passage one) {
-    if (c.passages.size() == passages_kept) c.passages.pop_front();
-    c.passages.push_back(one);
+void note(clockwork& c, work_interval one) {
+    if (c.work_intervals.size() == intervals_kept) c.work_intervals.pop_front();
+    c.work_intervals.push_back(one);
 }
 
 nanoseconds since_start(clockwork const& c, clock::time_point t) { return t - c.start; }
@@ -89,7 +89,7 @@ bool anything(clockwork const& c) {
 
 void begin_anew(clockwork& c, link_options const& wanted) {
     c.link = wanted;
-    c.passages.clear();
+    c.work_intervals.clear();
     c.start = clock::now();
     for (auto& device : c.free_at)
         for (auto& engines : device) engines.assign(static_cast<std::size_t>(wanted.engines), c.start);
@@ -164,14 +164,14 @@ bool read_part(std::string_view part, link_options& link) {
 
 }  // namespace
 
-std::optional<traffic> way(bool from_device, bool to_device) {
-    if (from_device && to_device) return traffic::on_device;
-    if (to_device) return traffic::to_device;
-    if (from_device) return traffic::to_host;
+std::optional<work_kind> way(bool from_device, bool to_device) {
+    if (from_device && to_device) return work_kind::on_device;
+    if (to_device) return work_kind::to_device;
+    if (from_device) return work_kind::to_host;
     return std::nullopt;
 }
 
-copy_on_link::copy_on_link(std::optional<traffic> what, int device, std::size_t bytes, bool has_latency) {
+copy_on_link::copy_on_link(std::optional<work_kind> what, int device, std::size_t bytes, bool has_latency) {
     auto& c = the_clockwork();
     if (!what || !c.timed.load(std::memory_order_relaxed)) return;
     clock::time_point moves{};
@@ -206,7 +206,7 @@ kernel_on_device::~kernel_on_device() {
     sleep_until(begin_ + *least_);
     auto& c = the_clockwork();
     std::lock_guard lock{c.mutex};
-    note(c, {traffic::kernel, device_, 0, 0, since_start(c, begin_), since_start(c, clock::now())});
+    note(c, {work_kind::kernel, device_, 0, 0, since_start(c, begin_), since_start(c, clock::now())});
 }
 
 std::optional<nanoseconds> time_named(std::string_view text) {
@@ -277,11 +277,11 @@ void delay_copy(std::uint64_t nth, std::chrono::nanoseconds by) {
     c.timed = true;
 }
 
-std::vector<passage> passages() {
+std::vector<work_interval> work_intervals() {
     sanitizer::quiet quiet;
     auto& c = the_clockwork();
     std::lock_guard lock{c.mutex};
-    return {c.passages.begin(), c.passages.end()};
+    return {c.work_intervals.begin(), c.work_intervals.end()};
 }
 
 }  // namespace cuota::inline v0::simulator

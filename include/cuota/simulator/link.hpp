@@ -10,13 +10,13 @@
 namespace cuota::inline v0::simulator::timing {
 
 /// Returns the direction of a copy; nothing for a copy between host addresses.
-std::optional<traffic> way(bool from_device, bool to_device);
+std::optional<work_kind> way(bool from_device, bool to_device);
 
 /// A copy on its engine. The constructor waits until the engine starts to transfer its bytes, the destructor until it has finished. Without
 /// the lock.
 class copy_on_link {
 public:
-    copy_on_link(std::optional<traffic> what, int device, std::size_t bytes, bool has_latency);
+    copy_on_link(std::optional<work_kind> what, int device, std::size_t bytes, bool has_latency);
     ~copy_on_link();
     copy_on_link(copy_on_link const&) = delete;
     copy_on_link& operator=(copy_on_link const&) = delete;

@@ -19,7 +19,7 @@ namespace {
 constexpr std::size_t most_reports = 1000;
 constexpr std::size_t ended_kept = 256;
 
-checker& the_checker() { return the_machine().order_checker; }
+checker& the_checker() { return the_machine().race_checker; }
 
 void take_slot(lane& l) {
     if (l.now.of != no_slot) return;
@@ -65,7 +65,7 @@ std::string range_of(record const& r) {
 void publish(std::string line) {
     auto& c = the_checker();
     ++the_machine().misuse.races;
-    if (c.mode == order_checks::fatal) {
+    if (c.mode == race_checks::fatal) {
         std::fprintf(stderr, "cuota simulator: race: %s (schedule %s)\n",
                      call_sites::resolved(std::move(line)).c_str(), schedule_in_words().c_str());
         std::fflush(stderr);
@@ -77,7 +77,7 @@ void publish(std::string line) {
 /// Whether the race is reported: once for each pair of functions on a pair of streams and allocation.
 bool is_news(allocation const& a, record const& now, record const& before) {
     auto& c = the_checker();
-    if (c.mode == order_checks::fatal) return true;
+    if (c.mode == race_checks::fatal) return true;
     if (c.seen.size() < most_reports)
         return c.seen
             .emplace(now.what, now.stream_id, now.writes, before.what, before.stream_id, before.writes,
@@ -223,7 +223,7 @@ void note(graph_node& node, char const* what, std::span<access const> all) {
 
 /// Checks accesses declared by address. Memory that the runtime did not allocate is not checked.
 void declared(stream const& s, operation const& work, char const* what, std::span<declaration const> all) {
-    if (the_checker().mode == order_checks::off) return;
+    if (the_checker().mode == race_checks::off) return;
     for (auto const& one : all) {
         if (one.bytes == 0) continue;
         auto const address = ~one.disguise;
@@ -294,7 +294,7 @@ void retires(stream& s) {
 void accesses(stream const& s, operation const& work, char const* what, std::span<access const> all) {
     auto& c = the_checker();
     if (work.node) return note(*work.node, what, all);
-    if (c.mode == order_checks::off) return;
+    if (c.mode == race_checks::off) return;
     for (auto const& one : all) {
         auto& a = *one.memory;
         auto now = record_of(s, work, what, one.how != use::reads);
@@ -329,7 +329,7 @@ void stream_frees(allocation_ref const& a, stream const& s, operation const& wor
     access const whole[] = {{a.get(), 0, a->bytes, use::ends}};
     accesses(s, work, what, whole);
     auto& c = the_checker();
-    if (c.mode == order_checks::off) return;
+    if (c.mode == race_checks::off) return;
     c.ended.emplace_back(a, record_of(s, work, what, true));
     if (c.ended.size() > ended_kept) c.ended.pop_front();
 }
@@ -343,12 +343,12 @@ void accesses(stream const& s, operation const& work, std::string const& kernel,
     if (work.node)
         for (auto const& one : all)
             work.node->touches.emplace_back(lasting("kernel " + kernel + in_a_graph), one);
-    else if (!all.empty() && the_checker().mode != order_checks::off)
+    else if (!all.empty() && the_checker().mode != race_checks::off)
         declared(s, work, lasting("kernel " + kernel), all);
 }
 
 void host_frees(allocation& a, char const* what) {
-    if (the_checker().mode == order_checks::off) return;
+    if (the_checker().mode == race_checks::off) return;
     record now;
     now.what = what;
     now.from = here();
@@ -357,9 +357,9 @@ void host_frees(allocation& a, char const* what) {
     finish(a, now, moment{});
 }
 
-void choose(order_checks wanted) {
+void choose(race_checks wanted) {
     the_checker().mode = wanted;
-    cuota_simulator_order_is_off.store(wanted == order_checks::off, std::memory_order_relaxed);
+    cuota_simulator_order_is_off.store(wanted == race_checks::off, std::memory_order_relaxed);
 }
 
 void reset() {

@@ -120,13 +120,13 @@ struct borrowing {
 };
 
 struct checker {
-    order_checks mode = order_checks::report, initial = order_checks::report;
+    race_checks mode = race_checks::report, initial = race_checks::report;
     vector_clock host;
     slot next_slot = 0;
     /// Slots of destroyed streams, with their last number.
     std::deque<std::pair<slot, std::uint64_t>> given_back;
 
-    order_counts counts;
+    race_check_counts counts;
     std::vector<std::string> reports;
     std::set<std::tuple<char const*, std::uint64_t, bool, char const*, std::uint64_t, bool, std::uint64_t>>
         seen;
@@ -160,7 +160,7 @@ void host_frees(allocation& a, char const* what);
 void stream_frees(std::shared_ptr<allocation> const& a, stream const& s, operation const& work);
 
 /// Turns the checks on or off. Memory leased while they are off is not recorded.
-void choose(order_checks wanted);
+void choose(race_checks wanted);
 /// Clears all findings and restores the initial mode.
 void reset();
 

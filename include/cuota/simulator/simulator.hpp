@@ -35,7 +35,7 @@
 ///                       standard error at once                                      default workers
 ///   CUOTA_SIM_LINK      25GB/s,10us (speed of both directions, latency) or h2d=25GB/s, d2h=12.5GB/s, d2d=1TB/s,
 ///                       latency=10us, kernel=50us, engines=2, see link_options      default no time
-///   CUOTA_SIM_ORDER     off, report or fatal, for races, see order_checks           default report
+///   CUOTA_SIM_RACES     off, report or fatal, for races, see race_checks           default report
 ///   CUOTA_SIM_CHECKS    off, heap or strict, see memory_checks                      default heap
 ///   CUOTA_SIM_MISUSE    report or fatal, see on_misuse                              default report
 ///   CUOTA_SIM_UNKIND    serial-host, free-at-once, stale-errors, separated by commas, or all, see unkindness
@@ -98,17 +98,17 @@ struct misuse_counts {
     /// Launches of kernels without a host body, see host_kernel.hpp.
     std::uint64_t device_kernels = 0;
     std::uint64_t bad_captures = 0;         ///< violations of the rules of stream capture
-    std::uint64_t races = 0;                ///< pairs of conflicting, unordered accesses, see order_reports
+    std::uint64_t races = 0;                ///< pairs of conflicting, unordered accesses, see race_reports
     std::uint64_t host_accesses = 0;        ///< accesses to device memory by host code
     std::uint64_t illegal_accesses = 0;     ///< accesses by work to invalid memory
     std::uint64_t out_of_bounds = 0;        ///< writes beside an allocation
-    std::uint64_t uninitialised_reads = 0;  ///< copies to the host of unwritten bytes
+    std::uint64_t uninitialized_reads = 0;  ///< copies to the host of unwritten bytes
 
     /// Returns the sum of all counts.
     [[nodiscard]] std::uint64_t total() const noexcept {
         return double_frees + foreign_frees + bad_ranges + bad_directions + bad_handles + calls_in_callbacks +
                device_kernels + bad_captures + races + host_accesses + illegal_accesses + out_of_bounds +
-               uninitialised_reads;
+               uninitialized_reads;
     }
 };
 
@@ -132,7 +132,7 @@ enum class memory_checks {
 /// Sets the mode for later allocations. `reset` restores the value of CUOTA_SIM_CHECKS.
 CUOTA_SIMULATOR_API void set_memory_checks(memory_checks wanted);
 /// Returns the mode for later allocations.
-[[nodiscard]] CUOTA_SIMULATOR_API memory_checks memory_checked();
+[[nodiscard]] CUOTA_SIMULATOR_API memory_checks current_memory_checks();
 
 /// Action on misuse, in addition to its count.
 enum class on_misuse {
@@ -141,7 +141,7 @@ enum class on_misuse {
     fatal  ///< prints to standard error and aborts the program
 };
 
-/// Sets the action on misuse; races have their own, `set_order_checks`. `reset` restores the value of CUOTA_SIM_MISUSE.
+/// Sets the action on misuse; races have their own, `set_race_checks`. `reset` restores the value of CUOTA_SIM_MISUSE.
 CUOTA_SIMULATOR_API void set_on_misuse(on_misuse wanted);
 
 /// Returns one line for each misuse except races: the call with its call site, and the memory or handle with the call site where it was
@@ -151,12 +151,12 @@ CUOTA_SIMULATOR_API void set_on_misuse(on_misuse wanted);
 
 /// Action when host code accesses device memory with `memory_checks::strict`.
 enum class host_access {
-    ends,  ///< prints a message to standard error and aborts the program
+    abort,  ///< prints a message to standard error and aborts the program
     /// Throws host_access_error from the faulting instruction; only for code compiled with -fnon-call-exceptions.
-    throws
+    throw_exception
 };
 
-/// Sets that action; `reset` restores `ends`.
+/// Sets that action; `reset` restores `abort`.
 CUOTA_SIMULATOR_API void set_host_access(host_access wanted);
 
 /// Host code accessed device memory. what() has the code location, the address, and the allocation with its call site.
@@ -268,7 +268,7 @@ CUOTA_SIMULATOR_API void set_jitter(std::uint64_t seed, std::chrono::microsecond
 ///
 /// With one host thread, the order of all work is a function of the program and the seed, except that when no operation has finished for 20
 /// ms and all threads sleep (240 ms when one computes), a helper thread runs one operation after another until a host thread waits or
-/// queries again. This unblocks programs that wait by other means, and work that waits for other work. `schedule_facts::unseeded` counts
+/// queries again. This unblocks programs that wait by other means, and work that waits for other work. `schedule_info::unseeded` counts
 /// these events: a run that does not change it can be replayed from the seed.
 ///
 /// Under ThreadSanitizer the schedule is always `workers`, because a thread that ran operations of two streams would order them. Link times
@@ -280,7 +280,7 @@ enum class schedule {
 
 /// The current schedule, and whether its seed replays the run.
 /// Example: tests/simulator/control_schedule.cpp
-struct schedule_facts {
+struct schedule_info {
     schedule how;        ///< as set, or from the environment
     std::uint64_t seed;  ///< for `late`
     /// Number of choices since the program started that a timeout made instead of the seed.
@@ -293,7 +293,7 @@ struct schedule_facts {
 CUOTA_SIMULATOR_API void set_schedule(schedule wanted, std::uint64_t seed = 1);
 
 /// Returns the current schedule.
-[[nodiscard]] CUOTA_SIMULATOR_API schedule_facts scheduled();
+[[nodiscard]] CUOTA_SIMULATOR_API schedule_info current_schedule();
 
 /// Behaviour that CUDA's documentation permits but drivers rarely show. A program that relies on the documentation alone runs correctly
 /// with each.
@@ -304,7 +304,7 @@ struct unkindness {
     /// order and may be serialized."
     bool serial_host = false;
     /// cudaFree, cudaFreeHost and cudaHostUnregister do not wait for work. cudaFree: "this API may perform implicit synchronization", and
-    /// for memory of pools "will not"; the other two have no such sentence. Work that may still use the memory is a race (order_checks).
+    /// for memory of pools "will not"; the other two have no such sentence. Work that may still use the memory is a race (race_checks).
     /// The memory is poisoned or made inaccessible at once, and is not reused before that work has finished.
     bool free_at_once = false;
     /// Before each runtime call except those that report errors, the thread's last error becomes cudaErrorInvalidTexture if it is
@@ -353,7 +353,7 @@ CUOTA_SIMULATOR_API void set_kernel_time(const char* name, std::chrono::nanoseco
 CUOTA_SIMULATOR_API void delay_copy(std::uint64_t nth, std::chrono::nanoseconds by);
 
 /// Kind of work that takes simulated time.
-enum class traffic {
+enum class work_kind {
     to_device,  ///< a copy from host to device
     to_host,    ///< a copy from device to host
     on_device,  ///< a copy within a device or between devices
@@ -362,8 +362,8 @@ enum class traffic {
 
 /// The interval in which a copy occupied its engine, or in which a kernel ran.
 /// Example: tests/simulator/control_link.cpp
-struct passage {
-    traffic what;                    ///< direction of the copy, or a kernel
+struct work_interval {
+    work_kind what;                  ///< direction of the copy, or a kernel
     int device;                      ///< the device of its stream
     int engine;                      ///< of its direction, from 0; 0 for kernels
     std::size_t bytes;               ///< zero for a kernel
@@ -374,7 +374,7 @@ struct passage {
 /// Returns the latest 10,000 intervals of copies and kernels since `set_link` or `reset`; their overlap is the program's concurrency. A
 /// copy is listed once it is assigned to an engine, a kernel once it has finished. Nothing is recorded while no duration or delay is set
 /// (set_link, set_kernel_time, delay_copy).
-[[nodiscard]] CUOTA_SIMULATOR_API std::vector<passage> passages();
+[[nodiscard]] CUOTA_SIMULATOR_API std::vector<work_interval> work_intervals();
 
 /// Calls that invalidate a capture that forbids unsafe calls (cudaStreamCaptureMode). CUDA does not list them.
 /// Example: tests/pool/graph_blocks.sim.cpp
@@ -427,29 +427,29 @@ public:
 /// thread's next launch on that stream; a use after a stream-ordered free is then a race. Accesses of host code are left to
 /// ThreadSanitizer. Races are found from the order of the calls, on every run, independently of timing; only a query that happened to
 /// return cudaSuccess adds an order that another run may lack.
-enum class order_checks {
+enum class race_checks {
     off,     ///< nothing is checked or recorded
-    report,  ///< counted in `misuse().races` and listed by `order_reports()`
+    report,  ///< counted in `misuse().races` and listed by `race_reports()`
     fatal    ///< prints to standard error and aborts the program
 };
 
-/// Sets the action for later races. `reset` restores the value of CUOTA_SIM_ORDER.
-CUOTA_SIMULATOR_API void set_order_checks(order_checks wanted);
+/// Sets the action for later races. `reset` restores the value of CUOTA_SIM_RACES.
+CUOTA_SIMULATOR_API void set_race_checks(race_checks wanted);
 
 /// Returns one line for each race since the start or `reset`: both operations, their streams, ranges and allocation. A pair of functions on
 /// a pair of streams is listed once for an allocation. After 1000 lines, races are only counted.
-[[nodiscard]] CUOTA_SIMULATOR_API std::vector<std::string> order_reports();
+[[nodiscard]] CUOTA_SIMULATOR_API std::vector<std::string> race_reports();
 
 /// Work of the checker.
 /// Example: tests/simulator/control_races.cpp
-struct order_counts {
+struct race_check_counts {
     std::uint64_t accesses = 0;  ///< ranges checked; for kernels, leased or declared ones
     /// Conflicting, unordered pairs, including repetitions.
     std::uint64_t conflicts = 0;
 };
 
 /// Returns the counts since the start or `reset`.
-[[nodiscard]] CUOTA_SIMULATOR_API order_counts order_checked();
+[[nodiscard]] CUOTA_SIMULATOR_API race_check_counts current_race_check_counts();
 
 /// Returns a readable report: live objects, peaks, misuse, races and their call sites, faults, the schedule, and calls by function.
 [[nodiscard]] CUOTA_SIMULATOR_API std::string report();

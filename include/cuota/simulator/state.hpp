@@ -42,8 +42,8 @@ struct device {
 
     int index;
     std::size_t capacity = 0;
-    int host_node = -1;    ///< from options::host_nodes
-    std::size_t used = 0;  ///< bytes of plain allocations and of all that pools have reserved
+    int host_numa_node = -1;  ///< from options::host_nodes
+    std::size_t used = 0;     ///< bytes of plain allocations and of all that pools have reserved
     std::size_t peak = 0;
     std::size_t others = 0;
     bool has_context = false;
@@ -90,7 +90,7 @@ struct random_fault {
 struct misuse_counters {
     std::atomic<std::uint64_t> double_frees, foreign_frees, bad_ranges, bad_directions, bad_handles;
     std::atomic<std::uint64_t> calls_in_callbacks, device_kernels, races, bad_captures;
-    std::atomic<std::uint64_t> host_accesses, illegal_accesses, out_of_bounds, uninitialised_reads;
+    std::atomic<std::uint64_t> host_accesses, illegal_accesses, out_of_bounds, uninitialized_reads;
 };
 
 inline constexpr int most_devices = 16;
@@ -133,12 +133,12 @@ struct machine {
     std::mutex misuse_mutex;                ///< guards the next two; acquired last
     std::vector<std::string> misuse_lines;  ///< with placeholders for call sites
     on_misuse misuse_mode = on_misuse::report, initial_misuse = on_misuse::report;
-    host_access on_host_access = host_access::ends;
+    host_access on_host_access = host_access::abort;
     capture_checks capture_mode = capture_checks::named;
     event_wait_counts event_waits{};
     memory_checks memory_mode = memory_checks::heap, initial_memory = memory_checks::heap;
     std::atomic<bool> deep_sites{false};
-    ordering::checker order_checker;
+    ordering::checker race_checker;
     std::atomic<std::uint64_t> epoch{1};  ///< incremented by reset; older errors of threads are ignored
     std::atomic<bool> unloading{false};
 
@@ -167,7 +167,7 @@ machine& the_machine();
 
 enum class activity { host, callback, kernel };
 
-struct thread_facts {
+struct thread_info {
     static constexpr std::size_t most_contexts = 16;
 
     int device = 0;
@@ -187,7 +187,7 @@ struct thread_facts {
     cudaError_t refused = cudaSuccess;  ///< why this call cannot use a stream
 };
 
-extern thread_local constinit thread_facts caller;
+extern thread_local constinit thread_info caller;
 
 // ---- scheduler.cpp ----
 

@@ -28,10 +28,10 @@
 namespace cuota::inline v0 {
 
 /// A rank no longer takes part: it left, failed, or missed the deadline. The message names the rank.
-class CUOTA_PROCESS_TYPE rank_gone : public std::runtime_error {
+class CUOTA_PROCESS_TYPE rank_lost_error : public std::runtime_error {
 public:
     /// `why`: the reason, as far as it is known.
-    rank_gone(std::size_t rank, std::size_t ranks, std::string const& why);
+    rank_lost_error(std::size_t rank, std::size_t ranks, std::string const& why);
 
     [[nodiscard]] std::size_t rank() const noexcept { return rank_; }  ///< from 0
 
@@ -39,107 +39,109 @@ private:
     std::size_t rank_;
 };
 
-/// Transport of an agreement: an all-gather that detects lost ranks; provided by thread_ranks for threads of a process and mpi_ranks for
-/// processes. A plain collective works, without that detection: MPI_Allgather waits forever for a lost rank, and ncclAllGather can be
-/// aborted but does not report which rank is missing, so no rank_gone can name it.
-struct rank_link {
+/// Transport of a rank_consensus: an all-gather that detects lost ranks; provided by thread_group for threads of a process and mpi_group
+/// for processes. A plain collective works, without that detection: MPI_Allgather waits forever for a lost rank, and ncclAllGather can be
+/// aborted but does not report which rank is missing, so no rank_lost_error can name it.
+struct rank_transport {
     std::size_t rank = 0;   ///< this rank, from 0
     std::size_t ranks = 1;  ///< number of ranks
     /// All-gather: fills `all` with the words of every rank in rank order, mine.size() * ranks elements. Blocks until every rank has made
-    /// this call as often as this one. Throws: rank_gone if a rank is lost or late.
-    std::function<void(std::span<std::uint64_t const> mine, std::span<std::uint64_t> all)> gather{};
-    /// Announces that this rank will make no further call, for the reason `why`: gather on other ranks throws from now on. May be empty:
-    /// the others then rely on their transport's deadline. Must not throw.
+    /// this call as often as this one. Throws: rank_lost_error if a rank is lost or late.
+    std::function<void(std::span<std::uint64_t const> mine, std::span<std::uint64_t> all)> all_gather{};
+    /// Announces that this rank will make no further call, for the reason `why`: all_gather on other ranks throws from now on. May be
+    /// empty: the others then rely on their transport's deadline. Must not throw.
     std::function<void(std::string const& why)> leave{};
 };
 
 namespace detail {
 
-/// Contribution of one rank to a round: round number, question and value.
-struct ballot {
+/// Contribution of one rank to a round: round number, name and value.
+struct round_vote {
     static constexpr std::size_t words = 6;
     static constexpr std::size_t letters = 24;
 
     std::uint64_t round = 0;
-    std::uint64_t hash = 0;             // of the whole question
+    std::uint64_t hash = 0;             // of the whole name
     std::array<char, letters> asked{};  // its first characters, for messages
     std::uint64_t value = 0;
 
-    [[nodiscard]] static ballot of(std::uint64_t round, std::string_view question,
-                                   std::uint64_t value) noexcept;
-    [[nodiscard]] bool is_of_the_same(ballot const& other) const noexcept;
+    [[nodiscard]] static round_vote of(std::uint64_t round, std::string_view name,
+                                       std::uint64_t value) noexcept;
+    [[nodiscard]] bool is_of_the_same(round_vote const& other) const noexcept;
     [[nodiscard]] std::string text() const;
 };
-static_assert(sizeof(ballot) == ballot::words * sizeof(std::uint64_t));
+static_assert(sizeof(round_vote) == round_vote::words * sizeof(std::uint64_t));
 
-/// Returns the first rank with another ballot than the majority, or all.size(). In a tie, the lowest rank's group is the majority.
-[[nodiscard]] std::size_t out_of_step(std::span<ballot const> all) noexcept;
+/// Returns the first rank with another vote than the majority, or all.size(). In a tie, the lowest rank's group is the majority.
+[[nodiscard]] std::size_t out_of_step(std::span<round_vote const> all) noexcept;
 
 }  // namespace detail
 
 /// One rank's handle for collective decisions (all-gather, min, max, all-of), round by round.
 ///
-/// Every rank must ask the same questions in the same order, whether its own step succeeded, was refused memory or failed. A rank that
+/// Every rank must make the same calls in the same order, whether its own step succeeded, was refused memory or failed. A rank that
 /// skips a round, for instance by handling a refusal alone, leaves the others waiting.
 ///
-///     agreement ranks = group.join(rank);                                    // thread_ranks, or a rank_link of one's own
-///     std::size_t const batch = ranks.smallest(what_fits_here, "batch size"); // the same number on every rank
+///     rank_consensus ranks = group.join(rank);                       // thread_group, or a rank_transport of one's own
+///     std::size_t const batch = ranks.min(what_fits_here, "batch size");  // the same number on every rank
 ///
-/// The destructor leaves the group: ranks that wait for this one, or ask later, throw rank_gone. In a forked child it does not leave,
+/// The destructor leaves the group: ranks that wait for this one, or ask later, throw rank_lost_error. In a forked child it does not leave,
 /// because the rank belongs to the parent. Move-only. Never touches the device.
 /// Threads: one at a time.
-/// Throws:  rank_gone; misuse that names the rank with another question or round (on all ranks in the same round, so that they stay in
-///          step), and in a forked child; exceptions of the link.
-/// Cost:    one gather of 48 bytes per rank for each question.
+/// Throws:  rank_lost_error; usage_error that names the rank with another call or round (on all ranks in the same round, so that they stay
+///          in step), and in a forked child; exceptions of the transport.
+/// Cost:    one gather of 48 bytes per rank for each call.
 /// Example: examples/train_ranks.cpp
-class agreement {
+class rank_consensus {
 public:
     /// A group of one rank, which agrees at once.
-    agreement() : agreement{rank_link{}} {}
-    /// Throws: misuse if link.rank >= link.ranks, or if link.ranks > 1 and link.gather is empty.
-    explicit agreement(rank_link link, place where = place::here());
-    /// Moves membership; a later question to `other` throws misuse.
-    agreement(agreement&& other) noexcept;
+    rank_consensus() : rank_consensus{rank_transport{}} {}
+    /// Throws: usage_error if transport.rank >= transport.ranks, or if transport.ranks > 1 and transport.all_gather is empty.
+    explicit rank_consensus(rank_transport transport, source_location where = source_location::current());
+    /// Moves membership; a later call of `other` throws usage_error.
+    rank_consensus(rank_consensus&& other) noexcept;
     /// Leaves its own group, then moves as above.
-    agreement& operator=(agreement&& other) noexcept;
-    ~agreement() { end(); }
+    rank_consensus& operator=(rank_consensus&& other) noexcept;
+    ~rank_consensus() { end(); }
 
-    [[nodiscard]] std::size_t rank() const noexcept { return link_.rank; }    ///< this rank, from 0
-    [[nodiscard]] std::size_t ranks() const noexcept { return link_.ranks; }  ///< number of ranks
+    [[nodiscard]] std::size_t rank() const noexcept { return transport_.rank; }    ///< this rank, from 0
+    [[nodiscard]] std::size_t ranks() const noexcept { return transport_.ranks; }  ///< number of ranks
     /// Returns the number of completed rounds.
     [[nodiscard]] std::uint64_t rounds() const noexcept { return round_; }
 
-    /// All-gather: returns every rank's value in rank order. `question` identifies the round.
-    [[nodiscard]] std::vector<std::uint64_t> values(std::uint64_t value, std::string_view question,
-                                                    place where = place::here());
+    /// All-gather: returns every rank's value in rank order. `name` identifies the call.
+    [[nodiscard]] std::vector<std::uint64_t> all_gather(std::uint64_t value, std::string_view name,
+                                                        source_location where = source_location::current());
 
     /// Returns all ranks' values reduced by `reduce(so_far, next)` in rank order: the same on every rank for any operation.
     template <std::invocable<std::uint64_t, std::uint64_t> Reduce>
-    std::uint64_t agree(std::uint64_t value, Reduce reduce, std::string_view question,
-                        place where = place::here()) {
-        std::vector<std::uint64_t> const all = values(value, question, where);
+    std::uint64_t all_reduce(std::uint64_t value, Reduce reduce, std::string_view name,
+                             source_location where = source_location::current()) {
+        std::vector<std::uint64_t> const all = all_gather(value, name, where);
         std::uint64_t agreed = all.front();
         for (std::size_t i = 1; i != all.size(); ++i) agreed = reduce(agreed, all[i]);
         return agreed;
     }
-    /// Returns the minimum of all ranks' values. Throws: as values.
-    std::uint64_t smallest(std::uint64_t value, std::string_view question, place where = place::here());
-    /// Returns the maximum of all ranks' values. Throws: as values.
-    std::uint64_t largest(std::uint64_t value, std::string_view question, place where = place::here());
+    /// Returns the minimum of all ranks' values. Throws: as all_gather.
+    std::uint64_t min(std::uint64_t value, std::string_view name,
+                      source_location where = source_location::current());
+    /// Returns the maximum of all ranks' values. Throws: as all_gather.
+    std::uint64_t max(std::uint64_t value, std::string_view name,
+                      source_location where = source_location::current());
     /// Returns true if `here` is true on every rank.
-    bool all(bool here, std::string_view question, place where = place::here());
+    bool all_of(bool here, std::string_view name, source_location where = source_location::current());
 
-    /// Leaves the group and gives the other ranks the reason. Later questions to this object throw misuse.
+    /// Leaves the group and gives the other ranks the reason. Later calls of this object throw usage_error.
     void leave(std::string const& why) noexcept;
 
 private:
-    [[nodiscard]] static rank_link gone() noexcept { return {}; }
+    [[nodiscard]] static rank_transport gone() noexcept { return {}; }
 
-    [[nodiscard]] std::vector<detail::ballot> exchanged(detail::ballot const& mine) const;
-    [[nodiscard]] static std::string against(std::span<detail::ballot const> all, std::size_t other);
+    [[nodiscard]] std::vector<detail::round_vote> exchanged(detail::round_vote const& mine) const;
+    [[nodiscard]] static std::string against(std::span<detail::round_vote const> all, std::size_t other);
     void end() noexcept;
 
-    rank_link link_;
+    rank_transport transport_;
     std::uint64_t round_ = 0;
     int unwinding_ = std::uncaught_exceptions();
     bool has_left_ = false;
@@ -152,18 +154,19 @@ namespace detail {
 enum class outcome { failed, refused, went_well, is_done };
 
 /// Group result, and this rank's own refusal.
-struct verdict {
+struct group_result {
     outcome agreed = outcome::went_well;
     std::exception_ptr refusal{};  // of this rank; null if only other ranks were refused
     std::size_t rank = 0;          // first rank with the group's result
 };
 
 /// Runs `work`, which returns its outcome, and agrees with the other ranks on the worst one, after `work` was unwound and its memory freed.
-/// A refusal (out_of_memory) is an outcome. Any other exception is rethrown once the other ranks are notified; they throw rank_gone.
+/// A refusal (out_of_memory) is an outcome. Any other exception is rethrown once the other ranks are notified; they throw rank_lost_error.
 /// `ranks` may be null.
 template <std::invocable Work>
-[[nodiscard]] verdict run_agreed(agreement* ranks, std::string_view question, Work&& work, place where) {
-    verdict found;
+[[nodiscard]] group_result run_agreed(rank_consensus* ranks, std::string_view name, Work&& work,
+                                      source_location where) {
+    group_result found;
     try {
         try {
             found.agreed = work();
@@ -173,22 +176,22 @@ template <std::invocable Work>
         }
     } catch (...) {
         try {
-            if (ranks) (void)ranks->values(static_cast<std::uint64_t>(outcome::failed), question, where);
+            if (ranks) (void)ranks->all_gather(static_cast<std::uint64_t>(outcome::failed), name, where);
         } catch (...) {}  // the first error is more informative
         throw;
     }
     if (!ranks) return found;
-    auto const all = ranks->values(static_cast<std::uint64_t>(found.agreed), question, where);
+    auto const all = ranks->all_gather(static_cast<std::uint64_t>(found.agreed), name, where);
     auto const least = std::ranges::min_element(all);
     found.agreed = static_cast<outcome>(*least);
     found.rank = static_cast<std::size_t>(least - all.begin());
     if (found.agreed == outcome::failed)
-        throw rank_gone{found.rank, all.size(), "failed at: " + std::string{question}};
+        throw rank_lost_error{found.rank, all.size(), "failed at: " + std::string{name}};
     return found;
 }
 
 /// Rethrows this rank's own refusal, or throws one that names the refused rank.
-[[noreturn]] void throw_refusal(verdict const& refused, std::string const& what, place where);
+[[noreturn]] void throw_refusal(group_result const& refused, std::string const& what, source_location where);
 
 }  // namespace detail
 
@@ -198,35 +201,36 @@ template <std::invocable Work>
 
 namespace cuota::inline v0 {
 
-CUOTA_INLINE rank_gone::rank_gone(std::size_t rank, std::size_t ranks, std::string const& why)
-    : std::runtime_error{"cuota::rank_gone: rank " + count_text(rank) + " of " + count_text(ranks) + ": " +
-                         why},
+CUOTA_INLINE rank_lost_error::rank_lost_error(std::size_t rank, std::size_t ranks, std::string const& why)
+    : std::runtime_error{"cuota::rank_lost_error: rank " + count_text(rank) + " of " + count_text(ranks) +
+                         ": " + why},
       rank_{rank} {}
 
 }  // namespace cuota::inline v0
 
 namespace cuota::inline v0::detail {
 
-CUOTA_INLINE ballot ballot::of(std::uint64_t round, std::string_view question, std::uint64_t value) noexcept {
-    ballot made{round, 14695981039346656037U, {}, value};
-    for (char const c : question)
+CUOTA_INLINE round_vote round_vote::of(std::uint64_t round, std::string_view name,
+                                       std::uint64_t value) noexcept {
+    round_vote made{round, 14695981039346656037U, {}, value};
+    for (char const c : name)
         made.hash = (made.hash ^ static_cast<unsigned char>(c)) * 1099511628211U;  // FNV-1a
-    std::copy_n(question.begin(), std::min(question.size(), letters), made.asked.begin());
+    std::copy_n(name.begin(), std::min(name.size(), letters), made.asked.begin());
     return made;
 }
 
-CUOTA_INLINE bool ballot::is_of_the_same(ballot const& other) const noexcept {
+CUOTA_INLINE bool round_vote::is_of_the_same(round_vote const& other) const noexcept {
     return round == other.round && hash == other.hash;
 }
 
-CUOTA_INLINE std::string ballot::text() const {
+CUOTA_INLINE std::string round_vote::text() const {
     auto const end = std::find(asked.begin(), asked.end(), '\0');
     return message("\"{}\" (round {})", {std::string(asked.begin(), end), as_count(round)});
 }
 
-CUOTA_INLINE std::size_t out_of_step(std::span<ballot const> all) noexcept {
-    auto const in_step_with = [&](ballot const& one) {
-        return std::ranges::count_if(all, [&](ballot const& b) { return b.is_of_the_same(one); });
+CUOTA_INLINE std::size_t out_of_step(std::span<round_vote const> all) noexcept {
+    auto const in_step_with = [&](round_vote const& one) {
+        return std::ranges::count_if(all, [&](round_vote const& b) { return b.is_of_the_same(one); });
     };
     std::size_t most = 0;
     for (std::size_t i = 1; i < all.size(); ++i)
@@ -240,26 +244,29 @@ CUOTA_INLINE std::size_t out_of_step(std::span<ballot const> all) noexcept {
 
 namespace cuota::inline v0 {
 
-CUOTA_INLINE agreement::agreement(rank_link link, place where) : link_{std::move(link)} {
-    if (link_.rank >= link_.ranks || (link_.ranks > 1 && !link_.gather)) {
-        std::string const why = link_.rank >= link_.ranks ? " is out of range, number of ranks: "
-                                                          : " has no gather function, number of ranks: ";
-        detail::throw_misuse(where, "agreement: rank {}{}{}",
-                             {detail::as_count(link_.rank), why, detail::as_count(link_.ranks)});
+CUOTA_INLINE rank_consensus::rank_consensus(rank_transport transport, source_location where)
+    : transport_{std::move(transport)} {
+    if (transport_.rank >= transport_.ranks || (transport_.ranks > 1 && !transport_.all_gather)) {
+        std::string const why = transport_.rank >= transport_.ranks
+                                    ? " is out of range, number of ranks: "
+                                    : " has no gather function, number of ranks: ";
+        detail::throw_usage_error(
+            where, "rank_consensus: rank {}{}{}",
+            {detail::as_count(transport_.rank), why, detail::as_count(transport_.ranks)});
     }
 }
 
-CUOTA_INLINE agreement::agreement(agreement&& other) noexcept
-    : link_{std::exchange(other.link_, gone())},
+CUOTA_INLINE rank_consensus::rank_consensus(rank_consensus&& other) noexcept
+    : transport_{std::exchange(other.transport_, gone())},
       round_{other.round_},
       unwinding_{other.unwinding_},
       has_left_{std::exchange(other.has_left_, true)},
       made_{other.made_} {}
 
-CUOTA_INLINE agreement& agreement::operator=(agreement&& other) noexcept {
+CUOTA_INLINE rank_consensus& rank_consensus::operator=(rank_consensus&& other) noexcept {
     if (this == &other) return *this;
     end();
-    link_ = std::exchange(other.link_, gone());
+    transport_ = std::exchange(other.transport_, gone());
     round_ = other.round_;
     unwinding_ = other.unwinding_;
     has_left_ = std::exchange(other.has_left_, true);
@@ -267,69 +274,72 @@ CUOTA_INLINE agreement& agreement::operator=(agreement&& other) noexcept {
     return *this;
 }
 
-CUOTA_INLINE std::vector<std::uint64_t> agreement::values(std::uint64_t value, std::string_view question,
-                                                          place where) {
-    if (has_left_) detail::throw_misuse(where, "agreement: used after leave()");
+CUOTA_INLINE std::vector<std::uint64_t> rank_consensus::all_gather(std::uint64_t value, std::string_view name,
+                                                                   source_location where) {
+    if (has_left_) detail::throw_usage_error(where, "rank_consensus: used after leave()");
     if (made_.is_of_parent()) detail::throw_forked();
-    detail::ballot const mine = detail::ballot::of(round_, question, value);
-    std::vector<detail::ballot> const all = exchanged(mine);
+    detail::round_vote const mine = detail::round_vote::of(round_, name, value);
+    std::vector<detail::round_vote> const all = exchanged(mine);
     ++round_;
     if (std::size_t const other = detail::out_of_step(all); other != all.size())
-        detail::throw_misuse(where,
-                             "ranks are out of step: rank {} is in {}, others in {}; all ranks must make the "
-                             "same calls in the same order",
-                             {detail::as_count(other), all[other].text(), against(all, other)});
+        detail::throw_usage_error(
+            where,
+            "ranks are out of step: rank {} is in {}, others in {}; all ranks must make the "
+            "same calls in the same order",
+            {detail::as_count(other), all[other].text(), against(all, other)});
     std::vector<std::uint64_t> found;
     found.reserve(all.size());
-    for (detail::ballot const& b : all) found.push_back(b.value);
+    for (detail::round_vote const& b : all) found.push_back(b.value);
     return found;
 }
 
-CUOTA_INLINE std::uint64_t agreement::smallest(std::uint64_t value, std::string_view question, place where) {
-    return agree(
-        value, [](auto a, auto b) { return std::min(a, b); }, question, where);
+CUOTA_INLINE std::uint64_t rank_consensus::min(std::uint64_t value, std::string_view name,
+                                               source_location where) {
+    return all_reduce(
+        value, [](auto a, auto b) { return std::min(a, b); }, name, where);
 }
 
-CUOTA_INLINE std::uint64_t agreement::largest(std::uint64_t value, std::string_view question, place where) {
-    return agree(
-        value, [](auto a, auto b) { return std::max(a, b); }, question, where);
+CUOTA_INLINE std::uint64_t rank_consensus::max(std::uint64_t value, std::string_view name,
+                                               source_location where) {
+    return all_reduce(
+        value, [](auto a, auto b) { return std::max(a, b); }, name, where);
 }
 
-CUOTA_INLINE bool agreement::all(bool here, std::string_view question, place where) {
-    return smallest(here ? 1 : 0, question, where) != 0;
+CUOTA_INLINE bool rank_consensus::all_of(bool here, std::string_view name, source_location where) {
+    return min(here ? 1 : 0, name, where) != 0;
 }
 
-CUOTA_INLINE void agreement::leave(std::string const& why) noexcept {
-    if (std::exchange(has_left_, true) || !link_.leave) return;
+CUOTA_INLINE void rank_consensus::leave(std::string const& why) noexcept {
+    if (std::exchange(has_left_, true) || !transport_.leave) return;
     if (made_.is_of_parent()) return detail::report_forked();
-    link_.leave(why);
+    transport_.leave(why);
 }
 
-CUOTA_INLINE std::vector<detail::ballot> agreement::exchanged(detail::ballot const& mine) const {
-    if (!link_.gather) return {mine};
-    using words = std::array<std::uint64_t, detail::ballot::words>;
-    std::vector<std::uint64_t> gathered(detail::ballot::words * link_.ranks);
-    link_.gather(std::bit_cast<words>(mine), gathered);
-    std::vector<detail::ballot> all;
-    for (auto at = gathered.begin(); at != gathered.end(); at += detail::ballot::words) {
+CUOTA_INLINE std::vector<detail::round_vote> rank_consensus::exchanged(detail::round_vote const& mine) const {
+    if (!transport_.all_gather) return {mine};
+    using words = std::array<std::uint64_t, detail::round_vote::words>;
+    std::vector<std::uint64_t> gathered(detail::round_vote::words * transport_.ranks);
+    transport_.all_gather(std::bit_cast<words>(mine), gathered);
+    std::vector<detail::round_vote> all;
+    for (auto at = gathered.begin(); at != gathered.end(); at += detail::round_vote::words) {
         words said{};
         std::copy_n(at, said.size(), said.begin());
-        all.push_back(std::bit_cast<detail::ballot>(said));
+        all.push_back(std::bit_cast<detail::round_vote>(said));
     }
     return all;
 }
 
-CUOTA_INLINE std::string agreement::against(std::span<detail::ballot const> all, std::size_t other) {
-    for (detail::ballot const& b : all)
+CUOTA_INLINE std::string rank_consensus::against(std::span<detail::round_vote const> all, std::size_t other) {
+    for (detail::round_vote const& b : all)
         if (!b.is_of_the_same(all[other])) return b.text();
     return {};
 }
 
-CUOTA_INLINE void agreement::end() noexcept {
+CUOTA_INLINE void rank_consensus::end() noexcept {
     if (has_left_ || made_.is_of_parent()) return;
     try {
-        leave(std::uncaught_exceptions() > unwinding_ ? "its agreement was destroyed by an exception"
-                                                      : "its agreement was destroyed");
+        leave(std::uncaught_exceptions() > unwinding_ ? "its rank_consensus was destroyed by an exception"
+                                                      : "its rank_consensus was destroyed");
     } catch (...) { has_left_ = true; }  // no host memory for the reason: the others notice by their deadline
 }
 
@@ -337,7 +347,7 @@ CUOTA_INLINE void agreement::end() noexcept {
 
 namespace cuota::inline v0::detail {
 
-CUOTA_INLINE void throw_refusal(verdict const& refused, std::string const& what, place where) {
+CUOTA_INLINE void throw_refusal(group_result const& refused, std::string const& what, source_location where) {
     if (refused.refusal) std::rethrow_exception(refused.refusal);
     refusal facts;
     facts.request.where = where;

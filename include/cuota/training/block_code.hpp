@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Block quantization: floats as 8-bit multiples of a scale (step) that a block of elements shares.
+/// Block quantization: floats as 8-bit multiples of a scale that a block of elements shares.
 #pragma once
 
 #include <cstddef>
@@ -25,26 +25,26 @@ namespace cuota::inline v0::detail {
     return is_finite(x) && x > most ? x : most;
 }
 
-/// Quantizes the magnitudes of a block, none above `most`, to codes 0 to Codes: |code * step(most) - magnitude| <= step / 2.
+/// Quantizes the magnitudes of a block, none above `most`, to codes 0 to Codes: |code * scale(most) - magnitude| <= scale / 2.
 ///
-/// Let M = most / Codes. For every normal `most`, step / 2 <= M / 2 exactly:
-///  * step is M truncated to kept_bits bits. With the bits of a code these are the 24 of a float, so code * step is exact. The last bit of
-///    step is at least 2^-149, as M >= 2^-134. Codes * cut is exact, too: comparing it with `most` decides exactly whether the approximate
-///    quotient, too large by less than one unit, has to be decremented.
-///  * most <= (Codes + 1/2) * step, as truncation loses less than a part in 2^15: no magnitude is over half a step above the last code.
-///  * A magnitude is a whole number of steps, by an approximate quotient, and a remainder. The remainder is exact: its last bit is that of
-///    the magnitude or of the step, and it is no larger than either. At step / 2 or more the code is incremented, so the quotient's error
-///    does not matter.
+/// Let M = most / Codes. For every normal `most`, scale / 2 <= M / 2 exactly:
+///  * scale is M truncated to kept_bits bits. With the bits of a code these are the 24 of a float, so code * scale is exact. The last bit
+///    of scale is at least 2^-149, as M >= 2^-134. Codes * cut is exact, too: comparing it with `most` decides exactly whether the
+///    approximate quotient, too large by less than one unit, has to be decremented.
+///  * most <= (Codes + 1/2) * scale, as truncation loses less than a part in 2^15: no magnitude is over half a scale above the last code.
+///  * A magnitude is a whole multiple of the scale, by an approximate quotient, and a remainder. The remainder is exact: its last bit is
+///    that of the magnitude or of the scale, and it is no larger than either. At scale / 2 or more the code is incremented, so the
+///    quotient's error does not matter.
 /// For a denormal `most` no code can do that: up to 253 * 2^-149 there are 507 signed numbers, each of which would need an exact code, and
-/// only 255 codes. There, step is a whole number of smallest denormals, rounded up, so that step / 2 <= M / 2 + 2^-150.
+/// only 255 codes. There, scale is a whole number of smallest denormals, rounded up, so that scale / 2 <= M / 2 + 2^-150.
 /// No sum is rounded, so contraction to fused multiply-add gives the same codes, on the host and on a GPU.
 template <unsigned Codes>
 struct block_code {
-    static_assert(Codes == 127 || Codes == 254, "other numbers of codes need other steps");
+    static_assert(Codes == 127 || Codes == 254, "other numbers of codes need other scales");
     static constexpr int kept_bits = Codes < 128 ? 17 : 16;
 
-    /// Returns the scale. Precondition: `most` is finite and >= 0. The step of 0 is 0.
-    [[nodiscard]] CUOTA_HOST_DEVICE static constexpr float step(float most) noexcept {
+    /// Returns the scale. Precondition: `most` is finite and >= 0. The scale of 0 is 0.
+    [[nodiscard]] CUOTA_HOST_DEVICE static constexpr float scale(float most) noexcept {
         std::uint32_t const bits = __builtin_bit_cast(std::uint32_t, most);
         if (bits < 0x0080'0000u) return __builtin_bit_cast(float, (bits + Codes - 1) / Codes);
         bool const is_small = most < 0x1p-60f;  // the quotient might be a denormal, which has fewer bits
@@ -59,27 +59,27 @@ struct block_code {
     /// Computes codes for one scale.
     class encoder {
     public:
-        CUOTA_HOST_DEVICE constexpr explicit encoder(float step) noexcept
-            : scale_{step < 0x1p-100f ? 0x1p64f : 1.0f},  // so that the inverse is finite
-              step_{step == 0 ? 0x1.fffffep127f : step * scale_},
-              inverse_{1 / step_} {}
+        CUOTA_HOST_DEVICE constexpr explicit encoder(float scale) noexcept
+            : prescale_{scale < 0x1p-100f ? 0x1p64f : 1.0f},  // so that the inverse is finite
+              scale_{scale == 0 ? 0x1.fffffep127f : scale * prescale_},
+              inverse_{1 / scale_} {}
         [[nodiscard]] CUOTA_HOST_DEVICE constexpr unsigned nearest(float magnitude) const noexcept {
-            float const scaled = magnitude * scale_;
+            float const scaled = magnitude * prescale_;
             auto const whole = static_cast<unsigned>(scaled * inverse_);
-            float const rest = scaled - static_cast<float>(whole) * step_;
-            return rest + rest >= step_ ? whole + 1 : whole;
+            float const rest = scaled - static_cast<float>(whole) * scale_;
+            return rest + rest >= scale_ ? whole + 1 : whole;
         }
 
     private:
+        float prescale_;
         float scale_;
-        float step_;
         float inverse_;
     };
-    [[nodiscard]] CUOTA_HOST_DEVICE static constexpr unsigned nearest(float magnitude, float step) noexcept {
-        return encoder{step}.nearest(magnitude);
+    [[nodiscard]] CUOTA_HOST_DEVICE static constexpr unsigned nearest(float magnitude, float scale) noexcept {
+        return encoder{scale}.nearest(magnitude);
     }
-    [[nodiscard]] CUOTA_HOST_DEVICE static constexpr float value(unsigned code, float step) noexcept {
-        return static_cast<float>(code) * step;
+    [[nodiscard]] CUOTA_HOST_DEVICE static constexpr float value(unsigned code, float scale) noexcept {
+        return static_cast<float>(code) * scale;
     }
 };
 
@@ -94,15 +94,15 @@ struct signed_code {
         int const n = static_cast<int>(by.nearest(magnitude(x)));
         return static_cast<type>(x < 0 ? -n : n);
     }
-    [[nodiscard]] CUOTA_HOST_DEVICE static constexpr type of(float x, float step) noexcept {
-        return of(x, code::encoder{step});
+    [[nodiscard]] CUOTA_HOST_DEVICE static constexpr type of(float x, float scale) noexcept {
+        return of(x, code::encoder{scale});
     }
-    [[nodiscard]] CUOTA_HOST_DEVICE static constexpr float value(type c, float step) noexcept {
-        return c == no_number ? quiet_nan() : static_cast<float>(c) * step;
+    [[nodiscard]] CUOTA_HOST_DEVICE static constexpr float value(type c, float scale) noexcept {
+        return c == no_number ? quiet_nan() : static_cast<float>(c) * scale;
     }
 };
 
-/// 254 magnitudes for values >= 0 that are used as divisors: a nonzero value never becomes 0, but at least one step.
+/// 254 magnitudes for values >= 0 that are used as divisors: a nonzero value never becomes 0, but at least code 1.
 struct divisor_code {
     using type = std::uint8_t;
     using code = block_code<254>;
@@ -113,21 +113,21 @@ struct divisor_code {
         unsigned const n = by.nearest(x);
         return static_cast<type>(n == 0 && x > 0 ? 1 : n);
     }
-    [[nodiscard]] CUOTA_HOST_DEVICE static constexpr type of(float x, float step) noexcept {
-        return of(x, code::encoder{step});
+    [[nodiscard]] CUOTA_HOST_DEVICE static constexpr type of(float x, float scale) noexcept {
+        return of(x, code::encoder{scale});
     }
-    [[nodiscard]] CUOTA_HOST_DEVICE static constexpr float value(type c, float step) noexcept {
-        return c == no_number ? quiet_nan() : code::value(c, step);
+    [[nodiscard]] CUOTA_HOST_DEVICE static constexpr float value(type c, float scale) noexcept {
+        return c == no_number ? quiet_nan() : code::value(c, scale);
     }
 };
 
 /// Returns the bytes of `count` codes and their blocks' scales, as two allocations; `unlimited` on overflow.
 [[nodiscard]] constexpr std::size_t coded_bytes(std::size_t count, std::size_t block,
-                                                std::size_t granule) noexcept {
+                                                std::size_t granularity) noexcept {
     std::size_t const blocks = count / block + (count % block != 0 ? 1 : 0);
-    auto const steps = checked_mul(blocks, sizeof(float));
-    if (!steps) return unlimited;
-    return checked_add(round_up(count, granule), round_up(*steps, granule)).value_or(unlimited);
+    auto const scales = checked_mul(blocks, sizeof(float));
+    if (!scales) return unlimited;
+    return checked_add(round_up(count, granularity), round_up(*scales, granularity)).value_or(unlimited);
 }
 [[nodiscard]] CUOTA_HOST_DEVICE constexpr std::size_t block_end(std::size_t begin, std::size_t block,
                                                                 std::size_t count) noexcept {

@@ -28,8 +28,8 @@ struct bucket_piece {
 /// bucket may contain several gradients. Depends on the counts alone, so it is the same on every rank.
 class bucket_layout {
 public:
-    /// Throws: misuse if `capacity` is 0.
-    bucket_layout(std::vector<std::size_t> counts, std::size_t capacity, place where);
+    /// Throws: usage_error if `capacity` is 0.
+    bucket_layout(std::vector<std::size_t> counts, std::size_t capacity, source_location where);
 
     [[nodiscard]] std::size_t size() const noexcept { return pieces_.size(); }  ///< number of buckets
     [[nodiscard]] std::size_t gradients() const noexcept { return counts_.size(); }
@@ -48,9 +48,10 @@ private:
 
 namespace cuota::inline v0::detail {
 
-CUOTA_INLINE bucket_layout::bucket_layout(std::vector<std::size_t> counts, std::size_t capacity, place where)
+CUOTA_INLINE bucket_layout::bucket_layout(std::vector<std::size_t> counts, std::size_t capacity,
+                                          source_location where)
     : counts_{std::move(counts)} {
-    if (capacity == 0) throw_misuse(where, "gradient_buckets: a bucket must hold at least one element");
+    if (capacity == 0) throw_usage_error(where, "gradient_buckets: a bucket must hold at least one element");
     for (std::size_t gradient = 0; gradient != counts_.size(); ++gradient)
         for (std::size_t from = 0; from != counts_[gradient];) {
             if (pieces_.empty() || elements(size() - 1) == capacity) pieces_.emplace_back();

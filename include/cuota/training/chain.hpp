@@ -40,17 +40,18 @@ struct chain {
     double offload_time_per_byte = 0;  ///< from the device to the host, in the chain's unit of time
     double fetch_time_per_byte = 0;    ///< from the host to the device
 
-    /// Returns the chain with every size rounded up to a multiple of `granule`, for separate allocations from a resource of this
-    /// granularity. Overflowing sizes become `unlimited`. Throws: misuse if `granule` is not a power of two.
-    [[nodiscard]] chain rounded_to(std::size_t granule, place where = place::here()) const;
+    /// Returns the chain with every size rounded up to a multiple of `granularity`, for separate allocations from a resource of this
+    /// granularity. Overflowing sizes become `unlimited`. Throws: usage_error if `granularity` is not a power of two.
+    [[nodiscard]] chain rounded_to(std::size_t granularity,
+                                   source_location where = source_location::current()) const;
 
-    /// Throws misuse that names the stage and the number for: no stages; a time that is negative, NaN or above 1e100; a sum of all sizes,
-    /// gradients of outputs included, that overflows std::size_t.
-    void check(place where = place::here()) const;
+    /// Throws usage_error that names the stage and the number for: no stages; a time that is negative, NaN or above 1e100; a sum of all
+    /// sizes, gradients of outputs included, that overflows std::size_t.
+    void check(source_location where = source_location::current()) const;
 };
 
 /// Operation of a schedule on a stage.
-enum class chain_act {
+enum class chain_op_kind {
     forward,         ///< runs forward; the record is the output
     forward_saving,  ///< runs forward; the record is the output and the saved bytes
     backward,        ///< runs backward and frees the record
@@ -61,8 +62,8 @@ enum class chain_act {
 
 /// One operation of a schedule.
 struct chain_op {
-    chain_act act = chain_act::forward;  ///< the kind of operation
-    std::size_t stage = 0;               ///< number of the stage, from 0
+    chain_op_kind kind = chain_op_kind::forward;  ///< the kind of operation
+    std::size_t stage = 0;                        ///< number of the stage, from 0
 
     [[nodiscard]] friend bool operator==(chain_op, chain_op) noexcept = default;  ///< memberwise
 };
@@ -74,7 +75,7 @@ namespace detail {
 
 [[nodiscard]] inline std::string stage_text(std::size_t stage) { return "stage " + count_text(stage); }
 
-void check_time(double time, std::string const& whose, place where);
+void check_time(double time, std::string const& whose, source_location where);
 
 /// Returns the largest number of bytes that a stage can hold at once; std::nullopt on overflow.
 [[nodiscard]] std::optional<std::size_t> most_of(chain_stage const& s) noexcept;
@@ -87,9 +88,9 @@ void check_time(double time, std::string const& whose, place where);
 
 namespace cuota::inline v0::detail {
 
-CUOTA_INLINE void check_time(double time, std::string const& whose, place where) {
+CUOTA_INLINE void check_time(double time, std::string const& whose, source_location where) {
     if (time >= 0 && time <= 1e100) return;  // keeps sums finite, whatever the number of recomputations
-    throw_misuse(where, "chain: {} = {} is out of range [0, 1e100]", {whose, time});
+    throw_usage_error(where, "chain: {} = {} is out of range [0, 1e100]", {whose, time});
 }
 
 CUOTA_INLINE std::optional<std::size_t> most_of(chain_stage const& s) noexcept {
@@ -104,22 +105,22 @@ CUOTA_INLINE std::optional<std::size_t> most_of(chain_stage const& s) noexcept {
 
 namespace cuota::inline v0 {
 
-CUOTA_INLINE chain chain::rounded_to(std::size_t granule, place where) const {
-    if (!is_power_of_two(granule))
-        detail::throw_misuse(where, "chain::rounded_to: granule {} is not a power of two",
-                             {detail::as_count(granule)});
+CUOTA_INLINE chain chain::rounded_to(std::size_t granularity, source_location where) const {
+    if (!is_power_of_two(granularity))
+        detail::throw_usage_error(where, "chain::rounded_to: granularity {} is not a power of two",
+                                  {detail::as_count(granularity)});
     chain rounded = *this;
     for (chain_stage& s : rounded.stages)
         for (std::size_t* bytes : {&s.output_bytes, &s.saved_bytes, &s.forward_scratch, &s.backward_scratch})
-            *bytes = checked_round_up(*bytes, granule).value_or(unlimited);
+            *bytes = checked_round_up(*bytes, granularity).value_or(unlimited);
     for (chain_stage& s : rounded.stages)
         if (s.gradient_bytes)
-            s.gradient_bytes = checked_round_up(*s.gradient_bytes, granule).value_or(unlimited);
+            s.gradient_bytes = checked_round_up(*s.gradient_bytes, granularity).value_or(unlimited);
     return rounded;
 }
 
-CUOTA_INLINE void chain::check(place where) const {
-    if (stages.empty()) detail::throw_misuse(where, "chain: no stages");
+CUOTA_INLINE void chain::check(source_location where) const {
+    if (stages.empty()) detail::throw_usage_error(where, "chain: no stages");
     detail::check_time(offload_time_per_byte, "offload time per byte", where);
     detail::check_time(fetch_time_per_byte, "fetch time per byte", where);
     std::optional<std::size_t> sum = 0;
@@ -129,8 +130,9 @@ CUOTA_INLINE void chain::check(place where) const {
         auto const most = detail::most_of(stages[i]);
         sum = most ? checked_add(*sum, *most) : std::nullopt;
         if (!sum)
-            detail::throw_misuse(where, "chain: the total size of the stages up to {} overflows std::size_t",
-                                 {detail::stage_text(i)});
+            detail::throw_usage_error(where,
+                                      "chain: the total size of the stages up to {} overflows std::size_t",
+                                      {detail::stage_text(i)});
     }
 }
 

@@ -27,15 +27,15 @@ public:
     ~chain_block();
 
     /// Frees the block in the order of s, which must be ordered after all earlier uses.
-    void belong_to(stream_ref s) noexcept { home_ = stream_share{s}; }
+    void set_owner(stream_ref s) noexcept { home_ = shared_stream{s}; }
 
     [[nodiscard]] void* at() const noexcept { return at_; }
     [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
-    [[nodiscard]] stage_run::values::range range() const noexcept;
+    [[nodiscard]] stage_context::values::range range() const noexcept;
 
 private:
     any_resource memory_;
-    stream_share home_;
+    shared_stream home_;
     void* at_ = nullptr;
     std::size_t bytes_;
 };
@@ -45,21 +45,21 @@ struct chain_record {
     chain_block output;
     std::optional<chain_block> saved;  ///< present after a saving forward run
 
-    void belong_to(stream_ref s) noexcept;
+    void set_owner(stream_ref s) noexcept;
 };
 
 /// Returns an empty range if `block` is empty.
-[[nodiscard]] stage_run::values::range range_of(std::optional<chain_block> const& block) noexcept;
+[[nodiscard]] stage_context::values::range range_of(std::optional<chain_block> const& block) noexcept;
 
-/// Annotates the accesses of a stage's call for the simulator's order check, while it exists.
-class told_values {
+/// Annotates the accesses of a stage's call for the simulator's race check, while it exists.
+class access_annotations {
 public:
-    told_values(stream_ref s, stage_run::values const& v, bool is_backward) noexcept;
+    access_annotations(stream_ref s, stage_context::values const& v, bool is_backward) noexcept;
 
 private:
-    [[nodiscard]] static rt::borrowed_range told(stream_ref s, stage_run::values::range r,
-                                                 bool writes) noexcept;
-    rt::borrowed_range told_[6];
+    [[nodiscard]] static rt::access_annotation told(stream_ref s, stage_context::values::range r,
+                                                    bool writes) noexcept;
+    rt::access_annotation told_[6];
 };
 
 /// Records the current point of s in `e`, which is created once.
@@ -87,25 +87,26 @@ CUOTA_INLINE chain_block::~chain_block() {
     if (at_) memory_.deallocate(home_, at_, bytes_);
 }
 
-CUOTA_INLINE stage_run::values::range chain_block::range() const noexcept {
+CUOTA_INLINE stage_context::values::range chain_block::range() const noexcept {
     return {static_cast<std::byte*>(at_), bytes_};
 }
 
-CUOTA_INLINE void chain_record::belong_to(stream_ref s) noexcept {
-    output.belong_to(s);
-    if (saved) saved->belong_to(s);
+CUOTA_INLINE void chain_record::set_owner(stream_ref s) noexcept {
+    output.set_owner(s);
+    if (saved) saved->set_owner(s);
 }
 
-CUOTA_INLINE stage_run::values::range range_of(std::optional<chain_block> const& block) noexcept {
-    return block ? block->range() : stage_run::values::range{};
+CUOTA_INLINE stage_context::values::range range_of(std::optional<chain_block> const& block) noexcept {
+    return block ? block->range() : stage_context::values::range{};
 }
 
-CUOTA_INLINE told_values::told_values(stream_ref s, stage_run::values const& v, bool is_backward) noexcept
+CUOTA_INLINE access_annotations::access_annotations(stream_ref s, stage_context::values const& v,
+                                                    bool is_backward) noexcept
     : told_{told(s, v.input, false),  told(s, v.output, !is_backward),   told(s, v.saved, !is_backward),
             told(s, v.scratch, true), told(s, v.output_gradient, false), told(s, v.input_gradient, true)} {}
 
-CUOTA_INLINE rt::borrowed_range told_values::told(stream_ref s, stage_run::values::range r,
-                                                  bool writes) noexcept {
+CUOTA_INLINE rt::access_annotation access_annotations::told(stream_ref s, stage_context::values::range r,
+                                                            bool writes) noexcept {
     return {s, r.at, r.bytes, writes};
 }
 

@@ -51,10 +51,10 @@ private:
 }  // namespace detail
 
 /// Returns the smallest `room` for which chain_plan finds a plan: exact, for any number of slots. Units: bytes.
-/// Throws:  misuse for an invalid chain (chain::check).
+/// Throws:  usage_error for an invalid chain (chain::check).
 /// Cost:    O(stages^3): about 0.1 ms for 50 stages.
 /// Threads: any.
-[[nodiscard]] std::size_t least_chain_bytes(chain const& c, place where = place::here());
+[[nodiscard]] std::size_t min_chain_bytes(chain const& c, source_location where = source_location::current());
 
 /// Returns the fastest schedule of a chain that never holds more than `room` bytes: each stage keeps its record, its output alone, or
 /// nothing, and missing values are recomputed (Beaumont, Eyraud-Dubois, Herrmann, Joly and Shilova, "Optimal checkpointing for
@@ -63,17 +63,17 @@ private:
 /// Without rounding, it is optimal among *memory-persistent* schedules: a value kept after a use is kept until the backward run that needs
 /// it. Others can be faster or smaller; finding the best of all is NP-hard. Sizes are rounded up to multiples of room / slots, so a plan
 /// never exceeds the limit; slots = room rounds nothing, fewer slots sometimes give a slightly slower plan. For any rounding, a plan is
-/// found within least_chain_bytes, and it is no slower than sqrt_plan or store_all_plan where these fit. `simulate` verifies every plan
-/// before it is returned. For a resource with a granularity, plan for c.rounded_to(granule).
+/// found within min_chain_bytes, and it is no slower than sqrt_plan or store_all_plan where these fit. `simulate` verifies every plan
+/// before it is returned. For a resource with a granularity, plan for c.rounded_to(granularity).
 ///
-/// Throws:  out_of_memory if room < least_chain_bytes: `asked` is that minimum, and the cause names the stage; misuse for an invalid chain,
-///          for slots = 0, or for more slots than a table can have.
+/// Throws:  out_of_memory if room < min_chain_bytes: `asked` is that minimum, and the cause names the stage; usage_error for an invalid
+///          chain, for slots = 0, or for more slots than a table can have.
 /// Cost:    for L stages, L^3/6 * slots additions and L^2/2 * slots * 8 bytes of host memory; about 40 ms and 20 MB for 100 stages and 500
 ///          slots. Merge many small layers into one stage.
 /// Threads: any. Host only.
 /// Example: examples/deep_plan.hpp
 [[nodiscard]] chain_schedule chain_plan(chain const& c, std::size_t room, std::size_t slots = 500,
-                                        place where = place::here());
+                                        source_location where = source_location::current());
 
 }  // namespace cuota::inline v0
 
@@ -111,13 +111,13 @@ CUOTA_INLINE void chain_planner::add(std::size_t first, std::size_t last, std::s
         best = choice;
     });
     if (best.is_saving) {
-        schedule_.push_back({chain_act::forward_saving, first});
+        schedule_.push_back({chain_op_kind::forward_saving, first});
         add(best.next, last, bytes - best.kept);
-        schedule_.push_back({chain_act::backward, first});
+        schedule_.push_back({chain_op_kind::backward, first});
     } else {
         add_dropping_run(schedule_, first, best.next);
         add(best.next, last, bytes - best.kept);
-        schedule_.push_back({chain_act::drop, best.next - 1});
+        schedule_.push_back({chain_op_kind::drop, best.next - 1});
         add(first, best.next - 1, bytes);
     }
 }
@@ -126,14 +126,15 @@ CUOTA_INLINE void chain_planner::add(std::size_t first, std::size_t last, std::s
 
 namespace cuota::inline v0 {
 
-CUOTA_INLINE std::size_t least_chain_bytes(chain const& c, place where) {
+CUOTA_INLINE std::size_t min_chain_bytes(chain const& c, source_location where) {
     c.check(where);
     detail::chain_sizes const sizes{c};
     return detail::least_table{sizes}(0, c.stages.size() - 1).bytes;
 }
 
-CUOTA_INLINE chain_schedule chain_plan(chain const& c, std::size_t room, std::size_t slots, place where) {
-    if (slots == 0) detail::throw_misuse(where, "chain_plan: the number of slots must be at least 1");
+CUOTA_INLINE chain_schedule chain_plan(chain const& c, std::size_t room, std::size_t slots,
+                                       source_location where) {
+    if (slots == 0) detail::throw_usage_error(where, "chain_plan: the number of slots must be at least 1");
     chain_schedule everything = store_all_plan(c, where);
     if (simulate(c, everything, where).peak <= room) return everything;
 
@@ -145,11 +146,11 @@ CUOTA_INLINE chain_schedule chain_plan(chain const& c, std::size_t room, std::si
                                    "recomputation", "chain_plan", where);
     detail::time_table const times{sizes, least, room, slots, where};
     chain_schedule plan = detail::chain_planner{sizes, least, &times}.plan(room);
-    chain_run const run = simulate(c, plan, where);
+    chain_cost const run = simulate(c, plan, where);
     if (run.peak > room) throw std::logic_error{"cuota: a chain_plan exceeds its memory limit"};
 
     chain_schedule segments = sqrt_plan(c, where);  // may be faster because of rounding
-    chain_run const other = simulate(c, segments, where);
+    chain_cost const other = simulate(c, segments, where);
     return other.peak <= room && other.time < run.time ? segments : plan;
 }
 

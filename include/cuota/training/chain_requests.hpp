@@ -46,10 +46,10 @@ private:
 ///     net.run(input, seed);
 ///
 /// `sizes`: exact sizes of the stages: `chain_of(stages, 1)`. A size of 0 makes no request.
-/// Throws:  misuse, as `simulate`, for an invalid schedule.
+/// Throws:  usage_error, as `simulate`, for an invalid schedule.
 /// Threads: any.
 [[nodiscard]] std::vector<lifetime> chain_requests(chain const& sizes, chain_schedule const& schedule,
-                                                   place where = place::here());
+                                                   source_location where = source_location::current());
 
 }  // namespace cuota::inline v0
 
@@ -73,7 +73,7 @@ CUOTA_INLINE void request_writer::give(blocks& of) {
 namespace cuota::inline v0 {
 
 CUOTA_INLINE std::vector<lifetime> chain_requests(chain const& sizes, chain_schedule const& schedule,
-                                                  place where) {
+                                                  source_location where) {
     (void)simulate(sizes, schedule, where);
     detail::request_writer made;
     using blocks = detail::request_writer::blocks;
@@ -92,15 +92,15 @@ CUOTA_INLINE std::vector<lifetime> chain_requests(chain const& sizes, chain_sche
         record& own = records[op.stage];
         blocks scratch;
         blocks next;
-        switch (op.act) {
-            case chain_act::forward:
-            case chain_act::forward_saving:
-                own.is_saving = op.act == chain_act::forward_saving;
+        switch (op.kind) {
+            case chain_op_kind::forward:
+            case chain_op_kind::forward_saving:
+                own.is_saving = op.kind == chain_op_kind::forward_saving;
                 take_record(op.stage);
                 made.take(s.forward_scratch, scratch);
                 made.give(scratch);
                 break;
-            case chain_act::backward:
+            case chain_op_kind::backward:
                 if (op.stage != 0) made.take(sizes.stages[op.stage - 1].gradient(), next);
                 made.take(s.backward_scratch, scratch);
                 made.give(scratch);
@@ -108,9 +108,9 @@ CUOTA_INLINE std::vector<lifetime> chain_requests(chain const& sizes, chain_sche
                 made.give(gradient);
                 gradient = std::move(next);
                 break;
-            case chain_act::drop:
-            case chain_act::offload: made.give(own.held); break;
-            case chain_act::fetch: take_record(op.stage); break;
+            case chain_op_kind::drop:
+            case chain_op_kind::offload: made.give(own.held); break;
+            case chain_op_kind::fetch: take_record(op.stage); break;
         }
     }
     return made.take_all();

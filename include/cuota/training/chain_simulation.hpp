@@ -17,14 +17,14 @@
 namespace cuota::inline v0 {
 
 /// Memory and time of a schedule. Units: bytes; times in the chain's unit.
-struct chain_run {
+struct chain_cost {
     std::size_t peak = 0;             ///< largest total on the device, including an op's own allocations
     std::size_t peak_op = 0;          ///< first op that reaches it
     std::size_t host_peak = 0;        ///< largest total on the host
     std::size_t offloaded_bytes = 0;  ///< copied to the host, and copied back
     double time = 0;                  ///< until the last op has finished, with copies beside computation
     double compute_time = 0;          ///< of all forward and backward runs
-    std::size_t forwards = 0;         ///< forward runs, saving or not
+    std::size_t forward_runs = 0;     ///< forward runs, saving or not
     std::size_t recomputed = 0;       ///< of these, beyond the first of each stage
     double recomputed_time = 0;       ///< time of these
 };
@@ -40,11 +40,11 @@ namespace detail {
 /// State of a chain during the simulation of a schedule.
 class chain_simulator {
 public:
-    chain_simulator(chain const& c, place where);
+    chain_simulator(chain const& c, source_location where);
 
     void run(chain_op op, std::size_t number);
 
-    [[nodiscard]] chain_run finish();
+    [[nodiscard]] chain_cost finish();
 
 private:
     enum class at { nowhere, device, host };
@@ -78,7 +78,7 @@ private:
     void fetch();
 
     chain const& chain_;
-    place where_;
+    source_location where_;
     std::vector<state> states_;
     std::size_t to_go_ = 0;  // stages [0, to_go_) have not yet run backward
     std::size_t held_ = 0;
@@ -89,7 +89,7 @@ private:
     double from_host_free_ = 0;
     chain_op op_{};
     std::size_t number_ = 0;
-    chain_run found_{};
+    chain_cost found_{};
 };
 
 }  // namespace detail
@@ -101,14 +101,16 @@ private:
 ///          its fetch on.
 /// Time:    three timelines: compute, copies to the host, copies from the host. An op waits for its timeline and its inputs; a fetch also
 ///          for the start of all preceding forward and backward runs.
-/// Throws:  misuse for an invalid chain (chain::check), and for an op that breaks a rule, with its number, the op and the reason. Forward:
-///          the record of the previous stage is on the device, and the stage has none. Backward: each stage once, from the last to the
-///          first; its own saving record and the previous record are on the device. Drop, offload: the record is on the device. Fetch: it
+/// Throws:  usage_error for an invalid chain (chain::check), and for an op that breaks a rule, with its number, the op and the reason.
+///          Forward: the record of the previous stage is on the device, and the stage has none. Backward: each stage once, from the last to
+///          the first; its own saving record and the previous record are on the device. Drop, offload: the record is on the device. Fetch:
+///            it
 ///          is on the host. After the last op nothing is held.
 /// Cost:    linear in stages and ops.
 /// Threads: any. Host only.
 /// Example: examples/deep_plan.hpp
-[[nodiscard]] chain_run simulate(chain const& c, chain_schedule const& schedule, place where = place::here());
+[[nodiscard]] chain_cost simulate(chain const& c, chain_schedule const& schedule,
+                                  source_location where = source_location::current());
 
 }  // namespace cuota::inline v0
 
@@ -118,7 +120,7 @@ namespace cuota::inline v0 {
 
 CUOTA_INLINE std::string op_text(chain_op op) {
     char const* const letters = "FSBDOI";
-    return letters[static_cast<std::size_t>(op.act)] + std::to_string(op.stage);
+    return letters[static_cast<std::size_t>(op.kind)] + std::to_string(op.stage);
 }
 
 CUOTA_INLINE std::string schedule_text(chain_schedule const& schedule) {
@@ -134,7 +136,8 @@ CUOTA_INLINE std::string schedule_text(chain_schedule const& schedule) {
 
 namespace cuota::inline v0::detail {
 
-CUOTA_INLINE chain_simulator::chain_simulator(chain const& c, place where) : chain_{c}, where_{where} {
+CUOTA_INLINE chain_simulator::chain_simulator(chain const& c, source_location where)
+    : chain_{c}, where_{where} {
     c.check(where);
     states_.resize(c.stages.size());
     to_go_ = c.stages.size();
@@ -145,30 +148,30 @@ CUOTA_INLINE void chain_simulator::run(chain_op op, std::size_t number) {
     number_ = number;
     if (op.stage >= states_.size())
         refuse("the stage is out of range: the chain has " + count_text(states_.size()) + " stages");
-    switch (op.act) {
-        case chain_act::forward: return forward(false);
-        case chain_act::forward_saving: return forward(true);
-        case chain_act::backward: return backward();
-        case chain_act::drop: return drop();
-        case chain_act::offload: return offload();
-        case chain_act::fetch: return fetch();
+    switch (op.kind) {
+        case chain_op_kind::forward: return forward(false);
+        case chain_op_kind::forward_saving: return forward(true);
+        case chain_op_kind::backward: return backward();
+        case chain_op_kind::drop: return drop();
+        case chain_op_kind::offload: return offload();
+        case chain_op_kind::fetch: return fetch();
     }
 }
 
-CUOTA_INLINE chain_run chain_simulator::finish() {
+CUOTA_INLINE chain_cost chain_simulator::finish() {
     if (to_go_ != 0)
-        throw_misuse(where_, "incomplete schedule: {} was not run backward", {stage_text(to_go_ - 1)});
+        throw_usage_error(where_, "incomplete schedule: {} was not run backward", {stage_text(to_go_ - 1)});
     for (std::size_t i = 0; i != states_.size(); ++i)
         if (states_[i].lies != at::nowhere)
-            throw_misuse(where_, "incomplete schedule: the record of {} is still{}",
-                         {stage_text(i), lies_text(states_[i])});
+            throw_usage_error(where_, "incomplete schedule: the record of {} is still{}",
+                              {stage_text(i), lies_text(states_[i])});
     found_.time = std::max({compute_free_, to_host_free_, from_host_free_});
-    found_.recomputed = found_.forwards - states_.size();
+    found_.recomputed = found_.forward_runs - states_.size();
     return found_;
 }
 
 CUOTA_INLINE void chain_simulator::refuse(std::string const& why) const {
-    throw_misuse(where_, "schedule op {}, {}: {}", {as_count(number_), op_text(op_), why});
+    throw_usage_error(where_, "schedule op {}, {}: {}", {as_count(number_), op_text(op_), why});
 }
 
 CUOTA_INLINE std::string chain_simulator::lies_text(state const& s) {
@@ -210,7 +213,7 @@ CUOTA_INLINE void chain_simulator::forward(bool saving) {
     allocate(s.bytes + stage.forward_scratch);
     held_ -= stage.forward_scratch;
     compute(needed_at, stage.forward_time);
-    ++found_.forwards;
+    ++found_.forward_runs;
     if (s.was_forward) found_.recomputed_time += stage.forward_time;
     s.lies = at::device;
     s.is_saving = saving;
@@ -265,7 +268,7 @@ CUOTA_INLINE void chain_simulator::fetch() {
 
 namespace cuota::inline v0 {
 
-CUOTA_INLINE chain_run simulate(chain const& c, chain_schedule const& schedule, place where) {
+CUOTA_INLINE chain_cost simulate(chain const& c, chain_schedule const& schedule, source_location where) {
     detail::chain_simulator simulator{c, where};
     for (std::size_t i = 0; i != schedule.size(); ++i) simulator.run(schedule[i], i);
     return simulator.finish();

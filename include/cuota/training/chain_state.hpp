@@ -28,10 +28,10 @@ namespace cuota::inline v0::detail {
 ///        overwritten only after its record was read.
 class record_store {
 public:
-    /// Its streams are on the device of `on`. Throws: exceptions of `host`; misuse unless `host` is pinned memory, which asynchronous
+    /// Its streams are on the device of `on`. Throws: exceptions of `host`; usage_error unless `host` is pinned memory, which asynchronous
     /// copies need; cuda_error.
     record_store(std::vector<checkpoint_stage> const& stages, chain_schedule const& plan, stream_ref on,
-                 any_resource host, place where);
+                 any_resource host, source_location where);
     record_store(record_store const&) = delete;
     record_store& operator=(record_store const&) = delete;
     ~record_store() { drain(); }
@@ -59,7 +59,7 @@ private:
         void* at;
         std::size_t size;
     };
-    struct store_place {
+    struct host_slot_of_record {
         [[nodiscard]] std::byte* output() const noexcept { return static_cast<std::byte*>(block->at); }
         [[nodiscard]] std::byte* saved() const noexcept { return output() + saved_at; }
         std::unique_ptr<host_block> block{};
@@ -69,11 +69,11 @@ private:
         std::optional<event> read{};
     };
 
-    void add_place(checkpoint_stage const& s, store_place& p, place where);
+    void add_place(checkpoint_stage const& s, host_slot_of_record& p, source_location where);
 
     any_resource host_;
     std::size_t bytes_ = 0;
-    std::vector<store_place> places_;
+    std::vector<host_slot_of_record> places_;
     std::optional<event> ready_;
     // Last: destroyed before the memory that their copies use.
     std::optional<stream> going_;
@@ -83,8 +83,9 @@ private:
 /// A chain within a step. The destructor frees all blocks in the order of the streams that used them. Precondition: the schedule is valid.
 class chain_state {
 public:
-    chain_state(std::vector<checkpoint_stage> const& stages, stage_run::values::range input, stream_ref on,
-                any_resource const& memory, record_store& store, std::uint64_t seed, place where);
+    chain_state(std::vector<checkpoint_stage> const& stages, stage_context::values::range input,
+                stream_ref on, any_resource const& memory, record_store& store, std::uint64_t seed,
+                source_location where);
 
     /// Executes one op. Throws: exceptions of the resource and of the stages; cuda_error.
     void perform(chain_op const& op);
@@ -105,16 +106,16 @@ private:
 
     /// Returns the record of a stage, for work on the chain's stream.
     [[nodiscard]] chain_record const& present(std::size_t i);
-    [[nodiscard]] stage_run::values::range input_of(std::size_t i);
+    [[nodiscard]] stage_context::values::range input_of(std::size_t i);
     [[nodiscard]] chain_block block(std::size_t of_stage, std::size_t bytes);
 
     std::vector<checkpoint_stage> const& stages_;
-    stage_run::values::range input_;
+    stage_context::values::range input_;
     stream_ref on_;
     any_resource const& memory_;
     record_store& store_;
     std::uint64_t seed_;
-    place where_;
+    source_location where_;
     std::vector<held> held_;
     std::optional<chain_block> gradient_;
 };
@@ -129,10 +130,10 @@ namespace cuota::inline v0::detail {
 
 CUOTA_INLINE record_store::record_store(std::vector<checkpoint_stage> const& stages,
                                         chain_schedule const& plan, stream_ref on, any_resource host,
-                                        place where)
+                                        source_location where)
     : host_{std::move(host)} {
     for (chain_op const& op : plan)
-        if (op.act == chain_act::offload) {
+        if (op.kind == chain_op_kind::offload) {
             if (places_.empty()) places_.resize(stages.size());
             if (!places_[op.stage].block) add_place(stages[op.stage], places_[op.stage], where);
         }
@@ -143,11 +144,11 @@ CUOTA_INLINE record_store::record_store(std::vector<checkpoint_stage> const& sta
 }
 
 CUOTA_INLINE void record_store::send(std::size_t stage, chain_record record, stream_ref on) {
-    store_place& to = places_[stage];
+    host_slot_of_record& to = places_[stage];
     mark(ready_, on);
     going_->wait(*ready_);
     if (to.read) going_->wait(*to.read);
-    record.belong_to(*going_);
+    record.set_owner(*going_);
     rt::copy_to_host(to.output(), record.output.at(), record.output.bytes(), *going_);
     if (record.saved) rt::copy_to_host(to.saved(), record.saved->at(), record.saved->bytes(), *going_);
     mark(to.written, *going_);
@@ -156,7 +157,7 @@ CUOTA_INLINE void record_store::send(std::size_t stage, chain_record record, str
 
 CUOTA_INLINE chain_record record_store::fetch(std::size_t stage, checkpoint_stage const& s,
                                               any_resource const& memory, label const& who) {
-    store_place& from = places_[stage];
+    host_slot_of_record& from = places_[stage];
     chain_record record{chain_block{*coming_, memory, s.output_bytes, who}, std::nullopt};
     if (from.was_saving) record.saved.emplace(*coming_, memory, s.saved_bytes, who);
     coming_->wait(*from.written);
@@ -175,19 +176,20 @@ CUOTA_INLINE record_store::host_block::host_block(any_resource const& memory, st
                                                   label const& who)
     : from{memory}, at{from.allocate_sync(bytes, default_alignment, who)}, size{bytes} {}
 
-CUOTA_INLINE void record_store::add_place(checkpoint_stage const& s, store_place& p, place where) {
+CUOTA_INLINE void record_store::add_place(checkpoint_stage const& s, host_slot_of_record& p,
+                                          source_location where) {
     if (host_.kind() != memory_kind::pinned)
-        throw_misuse(where, "records of a chain can only be offloaded to pinned host memory");
+        throw_usage_error(where, "records of a chain can only be offloaded to pinned host memory");
     p.saved_at = round_up(s.output_bytes, default_alignment);
     std::size_t const bytes = p.saved_at + s.saved_bytes;
     p.block = std::make_unique<host_block>(host_, bytes, label{s.name, where});
-    bytes_ += round_up(bytes, host_.granule());
+    bytes_ += round_up(bytes, host_.granularity());
 }
 
 CUOTA_INLINE chain_state::chain_state(std::vector<checkpoint_stage> const& stages,
-                                      stage_run::values::range input, stream_ref on,
+                                      stage_context::values::range input, stream_ref on,
                                       any_resource const& memory, record_store& store, std::uint64_t seed,
-                                      place where)
+                                      source_location where)
     : stages_{stages},
       input_{input},
       on_{on},
@@ -198,19 +200,19 @@ CUOTA_INLINE chain_state::chain_state(std::vector<checkpoint_stage> const& stage
       held_(stages.size()) {}
 
 CUOTA_INLINE void chain_state::perform(chain_op const& op) {
-    switch (op.act) {
-        case chain_act::forward: return forward(op.stage, false);
-        case chain_act::forward_saving: return forward(op.stage, true);
-        case chain_act::backward: return backward(op.stage);
-        case chain_act::drop: return held_[op.stage].record.reset();
-        case chain_act::offload: return offload(op.stage);
-        case chain_act::fetch: return fetch(op.stage);
+    switch (op.kind) {
+        case chain_op_kind::forward: return forward(op.stage, false);
+        case chain_op_kind::forward_saving: return forward(op.stage, true);
+        case chain_op_kind::backward: return backward(op.stage);
+        case chain_op_kind::drop: return held_[op.stage].record.reset();
+        case chain_op_kind::offload: return offload(op.stage);
+        case chain_op_kind::fetch: return fetch(op.stage);
     }
 }
 
 CUOTA_INLINE void chain_state::forward(std::size_t i, bool saving) {
     checkpoint_stage const& s = stages_[i];
-    stage_run::values v;
+    stage_context::values v;
     v.input = input_of(i);
     chain_record made{block(i, s.output_bytes), std::nullopt};
     v.output = made.output.range();
@@ -220,7 +222,7 @@ CUOTA_INLINE void chain_state::forward(std::size_t i, bool saving) {
     }
     chain_block const scratch = block(i, s.forward_scratch);
     v.scratch = scratch.range();
-    told_values const told{on_, v, false};
+    access_annotations const told{on_, v, false};
     s.forward({on_, {s.name, i, 0, stage_seed(seed_, i), false, saving, held_[i].has_run}, v});
     held_[i].has_run = true;
     held_[i].record.emplace(std::move(made));
@@ -228,7 +230,7 @@ CUOTA_INLINE void chain_state::forward(std::size_t i, bool saving) {
 
 CUOTA_INLINE void chain_state::backward(std::size_t i) {
     checkpoint_stage const& s = stages_[i];
-    stage_run::values v;
+    stage_context::values v;
     v.input = input_of(i);
     chain_record const& record = present(i);
     v.output = record.output.range();
@@ -240,7 +242,7 @@ CUOTA_INLINE void chain_state::backward(std::size_t i) {
     {
         chain_block const scratch = block(i, s.backward_scratch);
         v.scratch = scratch.range();
-        told_values const told{on_, v, true};
+        access_annotations const told{on_, v, true};
         s.backward({on_, {s.name, i, 0, stage_seed(seed_, i), true, true, false}, v});
     }
     held_[i].record.reset();
@@ -264,12 +266,12 @@ CUOTA_INLINE chain_record const& chain_state::present(std::size_t i) {
     held& h = held_[i];
     if (std::exchange(h.is_coming, false)) {
         on_.wait(store_.arrived(i));
-        h.record->belong_to(on_);
+        h.record->set_owner(on_);
     }
     return *h.record;
 }
 
-CUOTA_INLINE stage_run::values::range chain_state::input_of(std::size_t i) {
+CUOTA_INLINE stage_context::values::range chain_state::input_of(std::size_t i) {
     return i == 0 ? input_ : present(i - 1).output.range();
 }
 

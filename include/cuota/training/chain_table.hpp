@@ -114,7 +114,7 @@ void take_faster(double* __restrict faster, double const* __restrict rest, doubl
 class time_table {
 public:
     time_table(chain_sizes const& sizes, least_table const& least, std::size_t room, std::size_t slots,
-               place where);
+               source_location where);
 
     /// Returns the least time of [first, last] within `bytes`; infinity if it is not known to fit.
     [[nodiscard]] double operator()(std::size_t first, std::size_t last, std::size_t bytes) const noexcept;
@@ -122,7 +122,7 @@ public:
 private:
     __extension__ typedef unsigned __int128 wide;  // NOLINT(modernize-use-using)
 
-    [[nodiscard]] std::size_t row_count(place where) const;
+    [[nodiscard]] std::size_t row_count(source_location where) const;
     [[nodiscard]] std::size_t slots_in(std::size_t bytes) const noexcept;
     // Rounds up; returns slots_ + 1 for sizes above the room.
     [[nodiscard]] std::size_t slots_for(std::size_t bytes) const noexcept;
@@ -218,7 +218,7 @@ CUOTA_INLINE void take_faster(double* __restrict faster, double const* __restric
 }
 
 CUOTA_INLINE time_table::time_table(chain_sizes const& sizes, least_table const& least, std::size_t room,
-                                    std::size_t slots, place where)
+                                    std::size_t slots, source_location where)
     : cells_{sizes.stages()},
       room_{room},
       slots_{std::min(slots, room)},
@@ -237,11 +237,11 @@ CUOTA_INLINE double time_table::operator()(std::size_t first, std::size_t last,
     return row(cells_.at(first, last))[slots_in(bytes)];
 }
 
-CUOTA_INLINE std::size_t time_table::row_count(place where) const {
+CUOTA_INLINE std::size_t time_table::row_count(source_location where) const {
     auto const count = checked_mul(cells_.count(), checked_add(slots_, 1).value_or(unlimited));
     if (!count || *count > unlimited / 64)
-        throw_misuse(where, "plan table for {} slots exceeds the supported size; use fewer slots",
-                     {as_count(slots_)});
+        throw_usage_error(where, "plan table for {} slots exceeds the supported size; use fewer slots",
+                          {as_count(slots_)});
     return *count;
 }
 

@@ -27,11 +27,11 @@ namespace cuota::inline v0 {
 ///
 /// Each span has bytes / sizeof(T) elements. Forward has `input`, `output`, `scratch`, and `saved` if is_saving(). Backward has `input`,
 /// `result`, `saved`, `scratch`, `output_gradient` (except in the last stage) and `input_gradient` (except in the first).
-/// Throws:  misuse if a value's bytes are not a multiple of sizeof(T).
+/// Throws:  usage_error if a value's bytes are not a multiple of sizeof(T).
 /// Threads: one at a time.
 /// Cost:    none; does not access the device.
 /// Example: examples/deep_network.hpp
-class stage_run {
+class stage_context {
 public:
     /// Memory of one call's values; null with 0 bytes for values that the call does not have.
     struct values {
@@ -51,7 +51,7 @@ public:
     struct call {
         tag name{};                     ///< of the stage
         std::size_t stage = 0;          ///< number of the stage in the chain, from 0
-        std::size_t part = 0;           ///< micro-batch of a pipeline, from 0
+        std::size_t micro_batch = 0;    ///< micro-batch of a pipeline, from 0
         std::uint64_t seed = 0;         ///< of the stage in this step, also when it is recomputed
         bool is_backward = false;       ///< a call of `backward`
         bool is_saving = false;         ///< `saved` exists: a saving forward run, or backward
@@ -59,7 +59,7 @@ public:
     };
 
     /// Constructed by executors, or by a stage that runs another one on its own values.
-    stage_run(stream_ref s, call const& which, values const& memory) noexcept
+    stage_context(stream_ref s, call const& which, values const& memory) noexcept
         : stream_{s}, call_{which}, values_{memory} {}
 
     [[nodiscard]] stream_ref stream() const noexcept { return stream_; }  ///< to enqueue all work on
@@ -69,7 +69,7 @@ public:
     /// Returns the stage's number in the chain, from 0.
     [[nodiscard]] std::size_t stage() const noexcept { return call_.stage; }
     /// Returns the pipeline's micro-batch, from 0.
-    [[nodiscard]] std::size_t part() const noexcept { return call_.part; }
+    [[nodiscard]] std::size_t micro_batch() const noexcept { return call_.micro_batch; }
     /// Returns the seed for the stage's random numbers, such as dropout's: different for each stage, part and step, and the same when the
     /// stage is recomputed for backward.
     [[nodiscard]] std::uint64_t seed() const noexcept { return call_.seed; }
@@ -145,8 +145,8 @@ struct checkpoint_stage {
     std::size_t saved_bytes = 0;       ///< kept from a saving forward to backward, besides input and output
     std::size_t forward_scratch = 0;   ///< only during forward
     std::size_t backward_scratch = 0;  ///< only during backward
-    std::function<void(stage_run const&)> forward{};   ///< see above; required
-    std::function<void(stage_run const&)> backward{};  ///< see above; required
+    std::function<void(stage_context const&)> forward{};   ///< see above; required
+    std::function<void(stage_context const&)> backward{};  ///< see above; required
     /// Bytes of the output's gradient; by default output_bytes.
     std::optional<std::size_t> gradient_bytes{};
 
@@ -154,13 +154,13 @@ struct checkpoint_stage {
     [[nodiscard]] std::size_t gradient() const noexcept { return gradient_bytes.value_or(output_bytes); }
 };
 
-/// Returns the sizes of `stages` as a chain for planning, rounded up to `granule`, the granularity of their resource. Times are 1;
-/// `measure_stages` measures real ones. Throws: misuse if `granule` is not a power of two.
-[[nodiscard]] chain chain_of(std::vector<checkpoint_stage> const& stages, std::size_t granule);
+/// Returns the sizes of `stages` as a chain for planning, rounded up to `granularity`, the granularity of their resource. Times are 1;
+/// `measure_stages` measures real ones. Throws: usage_error if `granularity` is not a power of two.
+[[nodiscard]] chain chain_of(std::vector<checkpoint_stage> const& stages, std::size_t granularity);
 
 namespace detail {
 
-/// Returns stage_run::seed of a stage and part, for the step's seed.
+/// Returns stage_context::seed of a stage and part, for the step's seed.
 [[nodiscard]] constexpr std::uint64_t stage_seed(std::uint64_t step, std::size_t stage,
                                                  std::size_t part = 0) noexcept {
     return mixed(mixed(step + golden * (stage + 1)) + golden * part);
@@ -174,13 +174,14 @@ namespace detail {
 
 namespace cuota::inline v0 {
 
-CUOTA_INLINE void stage_run::refuse(char const* what, std::string const& why) const {
-    detail::throw_misuse("{} of stage {}{}: {}",
-                         {what, detail::as_count(call_.stage),
-                          call_.name.is_empty() ? "" : std::string{" ("} + call_.name.text() + ')', why});
+CUOTA_INLINE void stage_context::refuse(char const* what, std::string const& why) const {
+    detail::throw_usage_error("{} of stage {}{}: {}",
+                              {what, detail::as_count(call_.stage),
+                               call_.name.is_empty() ? "" : std::string{" ("} + call_.name.text() + ')',
+                               why});
 }
 
-CUOTA_INLINE chain chain_of(std::vector<checkpoint_stage> const& stages, std::size_t granule) {
+CUOTA_INLINE chain chain_of(std::vector<checkpoint_stage> const& stages, std::size_t granularity) {
     chain c;
     for (checkpoint_stage const& s : stages) {
         chain_stage one;
@@ -191,7 +192,7 @@ CUOTA_INLINE chain chain_of(std::vector<checkpoint_stage> const& stages, std::si
         one.gradient_bytes = s.gradient_bytes;
         c.stages.push_back(one);
     }
-    return c.rounded_to(granule);
+    return c.rounded_to(granularity);
 }
 
 }  // namespace cuota::inline v0

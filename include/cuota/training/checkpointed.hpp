@@ -22,7 +22,7 @@ namespace cuota::inline v0 {
 
 /// Runs a chain of stages step by step by a schedule (plan), in exactly the memory that the plan predicts.
 ///
-///     auto const plan = chain_plan(chain_of(stages, pool.granule()), room);
+///     auto const plan = chain_plan(chain_of(stages, pool.granularity()), room);
 ///     checkpointed net{stages, plan, stream, pool.resource()};
 ///     for (auto const& batch : loader.epoch(0)) net.run(batch.view<float>(stream), step++);
 ///
@@ -38,10 +38,11 @@ namespace cuota::inline v0 {
 /// Follows Chen et al. 2016 (checkpointing), Beaumont et al. 2024 (plans), Rhu et al. 2016 (offloading).
 class checkpointed {
 public:
-    /// Throws: misuse if `simulate` rejects `plan` for these stages, or a stage lacks a function; exceptions of `host` for the memory of
-    ///         offloaded records; cuda_error. On failure, nothing stays allocated.
+    /// Throws: usage_error if `simulate` rejects `plan` for these stages, or a stage lacks a function; exceptions of `host` for the memory
+    ///         of offloaded records; cuda_error. On failure, nothing stays allocated.
     checkpointed(std::vector<checkpoint_stage> stages, chain_schedule plan, stream_ref on,
-                 any_resource memory, any_resource host = pinned_memory{}, place where = place::here());
+                 any_resource memory, any_resource host = pinned_memory{},
+                 source_location where = source_location::current());
     checkpointed(checkpointed const&) = delete;  // a step in progress refers to its host blocks
     checkpointed& operator=(checkpointed const&) = delete;
 
@@ -50,12 +51,13 @@ public:
     /// Throws: exceptions of `memory` if a value does not fit, and of stages; cuda_error. On failure, the step's memory is freed in stream
     ///         order; gradients to which stages have already added are not restored (see `with_retry`).
     template <class T>
-    void run(device_span<T const> input, std::uint64_t seed, place where = place::here()) {
+    void run(device_span<T const> input, std::uint64_t seed,
+             source_location where = source_location::current()) {
         run({reinterpret_cast<std::byte*>(const_cast<T*>(input.data())), input.bytes()}, seed, where);
     }
     /// Overload for a mutable `input`.
     template <class T>
-    void run(device_span<T> input, std::uint64_t seed, place where = place::here()) {
+    void run(device_span<T> input, std::uint64_t seed, source_location where = source_location::current()) {
         run(device_span<T const>{input}, seed, where);
     }
 
@@ -66,15 +68,15 @@ public:
     [[nodiscard]] chain_schedule const& plan() const noexcept { return plan_; }  ///< as passed in
 
 private:
-    void run(stage_run::values::range input, std::uint64_t seed, place where);
+    void run(stage_context::values::range input, std::uint64_t seed, source_location where);
 
     [[nodiscard]] static std::vector<checkpoint_stage> checked(std::vector<checkpoint_stage> stages,
-                                                               place where);
+                                                               source_location where);
 
     std::vector<checkpoint_stage> stages_;
     chain_schedule plan_;
-    chain_run expected_;
-    stream_share on_;
+    chain_cost expected_;
+    shared_stream on_;
     any_resource memory_;
     detail::record_store store_;
 };
@@ -86,15 +88,17 @@ private:
 namespace cuota::inline v0 {
 
 CUOTA_INLINE checkpointed::checkpointed(std::vector<checkpoint_stage> stages, chain_schedule plan,
-                                        stream_ref on, any_resource memory, any_resource host, place where)
+                                        stream_ref on, any_resource memory, any_resource host,
+                                        source_location where)
     : stages_{checked(std::move(stages), where)},
       plan_{std::move(plan)},
-      expected_{simulate(chain_of(stages_, memory.granule()), plan_, where)},
+      expected_{simulate(chain_of(stages_, memory.granularity()), plan_, where)},
       on_{on},
       memory_{std::move(memory)},
       store_{stages_, plan_, on_, std::move(host), where} {}
 
-CUOTA_INLINE void checkpointed::run(stage_run::values::range input, std::uint64_t seed, place where) {
+CUOTA_INLINE void checkpointed::run(stage_context::values::range input, std::uint64_t seed,
+                                    source_location where) {
     try {
         detail::chain_state state{stages_, input, on_, memory_, store_, seed, where};
         for (chain_op const& op : plan_) state.perform(op);
@@ -106,11 +110,11 @@ CUOTA_INLINE void checkpointed::run(stage_run::values::range input, std::uint64_
 }
 
 CUOTA_INLINE std::vector<checkpoint_stage> checkpointed::checked(std::vector<checkpoint_stage> stages,
-                                                                 place where) {
+                                                                 source_location where) {
     for (std::size_t i = 0; i != stages.size(); ++i)
         if (!stages[i].forward || !stages[i].backward)
-            detail::throw_misuse(where, "stage {} of a chain has no {} function",
-                                 {detail::as_count(i), stages[i].forward ? "backward" : "forward"});
+            detail::throw_usage_error(where, "stage {} of a chain has no {} function",
+                                      {detail::as_count(i), stages[i].forward ? "backward" : "forward"});
     return stages;
 }
 

@@ -45,11 +45,11 @@ public:
 
     [[nodiscard]] std::size_t decoded_bytes() const noexcept;
 
-    void forward(stage_run const& run) const;
-    void backward(stage_run const& run) const;
+    void forward(stage_context const& run) const;
+    void backward(stage_context const& run) const;
 
 private:
-    static void decode(stage_run const& run, coded_floats const& how, stage_run::values::range& value,
+    static void decode(stage_context const& run, coded_floats const& how, stage_context::values::range& value,
                        std::byte*& next);
 
     checkpoint_stage inside_;
@@ -59,17 +59,17 @@ private:
 
 }  // namespace detail
 
-/// Wraps stages to store their outputs as 8-bit codes (see `quantised`): 1.016 bytes per number in place of 4. Inputs are decoded in
+/// Wraps stages to store their outputs as 8-bit codes (see `quantized`): 1.016 bytes per number in place of 4. Inputs are decoded in
 /// scratch, outputs are encoded, gradients stay floats. The last stage's output is not compressed.
 ///
 /// Works with any plan and executor. The next stage's forward run uses the decoded numbers, too, so gradients match the forward run, and
 /// are the same under every plan, bit for bit. They differ from those of uncompressed stages: each output changes by up to absmax / 254 of
-/// its block (exact bound: quantised).
+/// its block (exact bound: quantized).
 /// Memory: a stage's scratch grows by its input and output as floats, so compression saves memory only in longer chains.
-/// Throws: misuse if an output's bytes are not a multiple of sizeof(float).
+/// Throws: usage_error if an output's bytes are not a multiple of sizeof(float).
 /// Follows Chakrabarti and Moseley, "Backprop with approximate activations for memory-efficient network training", 2019.
-[[nodiscard]] std::vector<checkpoint_stage> compressed_stages(std::vector<checkpoint_stage> stages,
-                                                              place where = place::here());
+[[nodiscard]] std::vector<checkpoint_stage> compressed_stages(
+    std::vector<checkpoint_stage> stages, source_location where = source_location::current());
 
 }  // namespace cuota::inline v0
 
@@ -98,8 +98,8 @@ CUOTA_INLINE std::size_t compressed_stage::decoded_bytes() const noexcept {
     return input_.decoded_bytes() + output_.decoded_bytes();
 }
 
-CUOTA_INLINE void compressed_stage::forward(stage_run const& run) const {
-    stage_run::values v = run.memory();
+CUOTA_INLINE void compressed_stage::forward(stage_context const& run) const {
+    stage_context::values v = run.memory();
     std::byte* const coded = v.output.at;
     std::byte* next = v.scratch.at;
     decode(run, input_, v.input, next);
@@ -109,8 +109,8 @@ CUOTA_INLINE void compressed_stage::forward(stage_run const& run) const {
     if (output_.count != 0) output_.encode(run.stream(), reinterpret_cast<float const*>(v.output.at), coded);
 }
 
-CUOTA_INLINE void compressed_stage::backward(stage_run const& run) const {
-    stage_run::values v = run.memory();
+CUOTA_INLINE void compressed_stage::backward(stage_context const& run) const {
+    stage_context::values v = run.memory();
     std::byte* next = v.scratch.at;
     decode(run, input_, v.input, next);
     decode(run, output_, v.output, next);
@@ -118,8 +118,8 @@ CUOTA_INLINE void compressed_stage::backward(stage_run const& run) const {
     inside_.backward({run.stream(), run.which(), v});
 }
 
-CUOTA_INLINE void compressed_stage::decode(stage_run const& run, coded_floats const& how,
-                                           stage_run::values::range& value, std::byte*& next) {
+CUOTA_INLINE void compressed_stage::decode(stage_context const& run, coded_floats const& how,
+                                           stage_context::values::range& value, std::byte*& next) {
     if (how.count == 0) return;
     how.decode(run.stream(), value.at, reinterpret_cast<float*>(next));
     value = {next, how.count * sizeof(float)};
@@ -131,14 +131,14 @@ CUOTA_INLINE void compressed_stage::decode(stage_run const& run, coded_floats co
 namespace cuota::inline v0 {
 
 CUOTA_INLINE std::vector<checkpoint_stage> compressed_stages(std::vector<checkpoint_stage> stages,
-                                                             place where) {
+                                                             source_location where) {
     detail::coded_floats input;
     for (std::size_t i = 0; i != stages.size(); ++i) {
         checkpoint_stage& s = stages[i];
         detail::coded_floats output;
         if (i + 1 != stages.size()) {
             if (s.output_bytes % sizeof(float) != 0)
-                detail::throw_misuse(
+                detail::throw_usage_error(
                     where,
                     "compressed_stages: the output of stage {} ({} bytes) is not a whole number of floats",
                     {detail::as_count(i), detail::as_count(s.output_bytes)});
@@ -149,8 +149,8 @@ CUOTA_INLINE std::vector<checkpoint_stage> compressed_stages(std::vector<checkpo
         if (output.count != 0) s.output_bytes = output.bytes();
         s.forward_scratch = one.decoded_bytes() + s.forward_scratch;
         s.backward_scratch = one.decoded_bytes() + s.backward_scratch;
-        if (s.forward) s.forward = [one](stage_run const& run) { one.forward(run); };
-        if (s.backward) s.backward = [one](stage_run const& run) { one.backward(run); };
+        if (s.forward) s.forward = [one](stage_context const& run) { one.forward(run); };
+        if (s.backward) s.backward = [one](stage_context const& run) { one.backward(run); };
         input = output;
     }
     return stages;

@@ -60,11 +60,11 @@ struct block_in_registers {
 /// other twice.
 template <class Code, std::size_t Block, class T, class Number>
 CUOTA_KERNEL void encode_block(std::size_t b, warp const& all, std::size_t count, T const* from,
-                               typename Code::type* codes, float* steps, Number number) {
+                               typename Code::type* codes, float* scales, Number number) {
     using registers = block_in_registers<Block>;
     std::size_t const begin = b * Block;
     std::size_t const end = block_end(begin, Block, count);
-    float step = 0;
+    float scale = 0;
     if (registers::fits && end - begin == Block && registers::is_aligned(from + begin) &&
         registers::is_aligned(codes + begin)) {
         registers x;
@@ -72,18 +72,18 @@ CUOTA_KERNEL void encode_block(std::size_t b, warp const& all, std::size_t count
             auto const had = registers::load(from + begin + registers::offset(p, all));
             for (std::size_t i = 0; i != registers::pack; ++i) x.at[p][i] = number(had.at[i]);
         }
-        step = Code::code::step(x.largest(all));
-        x.template encode<Code>(typename Code::code::encoder{step}, codes + begin, all);
+        scale = Code::code::scale(x.largest(all));
+        x.template encode<Code>(typename Code::code::encoder{scale}, codes + begin, all);
     } else {
         float most = 0;
         for (std::size_t i = begin + all.lane(); i < end; i += warp::threads)
             most = finite_max(most, magnitude(number(from[i])));
-        step = Code::code::step(all.largest(most));
-        typename Code::code::encoder const by{step};
+        scale = Code::code::scale(all.largest(most));
+        typename Code::code::encoder const by{scale};
         for (std::size_t i = begin + all.lane(); i < end; i += warp::threads)
             codes[i] = Code::of(number(from[i]), by);
     }
-    if (all.lane() == 0) steps[b] = step;
+    if (all.lane() == 0) scales[b] = scale;
 }
 
 }  // namespace cuota::inline v0::detail

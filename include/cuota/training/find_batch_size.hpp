@@ -31,34 +31,34 @@ struct batch_search_options {
     std::size_t largest = 0;      ///< inclusive; required: at most the number of samples
     std::size_t multiple_of = 1;  ///< only multiples are tried
     /// Budget from which the step allocates. After every try, its bytes in use must not exceed those before.
-    std::optional<budget> account{};
+    std::optional<cuota::budget> budget{};
     /// Planned memory of the step, taken as an upper bound: its largest batch is tried first, and no larger one. If it is exact, that is
     /// the only try. May be null.
     footprint const* plan = nullptr;
-    /// Bytes of the account that are reserved during the search, and so stay free with the returned size.
+    /// Bytes of the budget that are reserved during the search, and so stay free with the returned size.
     std::size_t keep_free = 0;
     /// In [0, 1): fraction by which the returned size, which is tried too, is below the largest that fitted.
     double margin = 0;
     /// All ranks try the same sizes; a size must fit on every rank. May be null.
-    agreement* ranks = nullptr;
+    rank_consensus* ranks = nullptr;
 };
 
 /// A size that was run.
-struct tried_batch {
+struct batch_trial {
     std::size_t batch = 0;  ///< samples
     /// False if it was refused on some rank, or would leave less than keep_free bytes.
-    bool has_fitted = false;
+    bool fitted = false;
 };
 
 /// Result of find_batch_size. Units: samples.
-struct batch_search {
-    std::size_t batch = 0;               ///< size to use: it was tried and fitted
-    std::size_t largest_fitted = 0;      ///< above `batch` only with a margin
-    std::size_t smallest_refused = 0;    ///< 0: none was refused
-    std::vector<tried_batch> tried{};    ///< in order; each size once
-    std::optional<batch_fit> planned{};  ///< by the plan, on this rank
+struct batch_search_result {
+    std::size_t batch = 0;                       ///< size to use: it was tried and fitted
+    std::size_t largest_fitted = 0;              ///< above `batch` only with a margin
+    std::size_t smallest_refused = 0;            ///< 0: none was refused
+    std::vector<batch_trial> trials{};           ///< in order; each size once
+    std::optional<planned_batch_fit> planned{};  ///< by the plan, on this rank
 
-    [[nodiscard]] std::size_t tries() const noexcept { return tried.size(); }  ///< number of runs
+    [[nodiscard]] std::size_t attempts() const noexcept { return trials.size(); }  ///< number of runs
     /// Returns false if a size was refused although a larger one fitted: a still larger one may fit, or one that fitted may fail.
     [[nodiscard]] bool is_monotone() const noexcept;
     /// Returns "a batch of 448 fits (448 was planned), 449 was refused: 2 tries", for example.
@@ -84,10 +84,10 @@ struct batch_sizes {
 template <class Try>
 class batch_searcher {
 public:
-    batch_searcher(Try& attempt, batch_search_options const& o, place where)
+    batch_searcher(Try& attempt, batch_search_options const& o, source_location where)
         : attempt_{attempt}, options_{o}, where_{where}, sizes_{range()} {}
 
-    [[nodiscard]] batch_search search() {
+    [[nodiscard]] batch_search_result search() {
         prepare();
         std::size_t const best = is_planned_ ? from_above() : from_below();
         if (best == 0) throw_refusal(least_refused_, text_of(sizes_.least), where_);
@@ -101,29 +101,31 @@ private:
 
     void check_options() const {
         batch_search_options const& o = options_;
-        auto const fail = [&](std::string const& why) { throw_misuse(where_, "find_batch_size: {}", {why}); };
+        auto const fail = [&](std::string const& why) {
+            throw_usage_error(where_, "find_batch_size: {}", {why});
+        };
         if (o.largest == 0) fail("largest must be at least 1; set it to the number of samples, or less");
         if (o.smallest == 0 || o.multiple_of == 0) fail("smallest and multiple_of must be at least 1");
         if (!(o.margin >= 0 && o.margin < 1))
             fail("margin = " + real_text(o.margin) + " is out of range [0, 1)");
-        if (!o.account && (o.plan || o.keep_free != 0)) fail("plan and keep_free require an account");
+        if (!o.budget && (o.plan || o.keep_free != 0)) fail("plan and keep_free require an account");
     }
-    // Common to all ranks. The questions contain step and margin, so that a rank with other options is detected.
+    // Common to all ranks. The names contain step and margin, so that a rank with other options is detected.
     [[nodiscard]] batch_sizes range() const {
         check_options();
         std::size_t const step = options_.multiple_of;
         std::size_t least = checked_mul((options_.smallest - 1) / step + 1, step).value_or(unlimited);
         std::size_t most = options_.largest / step * step;
-        if (agreement* const ranks = options_.ranks) {
+        if (rank_consensus* const ranks = options_.ranks) {
             std::string const how =
                 " in steps of " + std::to_string(step) + ", margin " + real_text(options_.margin);
-            least = ranks->largest(least, "smallest batch" + how, where_);
-            most = ranks->smallest(most, "largest batch" + how, where_);
+            least = ranks->max(least, "smallest batch" + how, where_);
+            most = ranks->min(most, "largest batch" + how, where_);
         }
         if (least <= most) return {least, most, step};
-        throw_misuse(where_, "find_batch_size: empty batch range: no multiple of {} in [{}, {}]{}",
-                     {as_count(step), as_count(options_.smallest), as_count(options_.largest),
-                      options_.ranks ? " on all ranks" : ""});
+        throw_usage_error(where_, "find_batch_size: empty batch range: no multiple of {} in [{}, {}]{}",
+                          {as_count(step), as_count(options_.smallest), as_count(options_.largest),
+                           options_.ranks ? " on all ranks" : ""});
     }
 
     // Reserves keep_free and evaluates the plan. A refusal on one rank is thrown on all before any try.
@@ -133,9 +135,9 @@ private:
             options_.ranks, "batch search: plan",
             [&] {
                 if (options_.keep_free != 0)
-                    kept_.emplace(budget{*options_.account}.reserve(options_.keep_free, "kept free", where_));
+                    kept_.emplace(budget{*options_.budget}.reserve(options_.keep_free, "kept free", where_));
                 if (options_.plan) most = planned();
-                if (options_.account) mark_.emplace(*options_.account);
+                if (options_.budget) mark_.emplace(*options_.budget);
                 return outcome::went_well;
             },
             where_);
@@ -144,8 +146,8 @@ private:
         is_planned_ = options_.plan != nullptr;
         if (!options_.ranks) sizes_.most = most;
         else {
-            is_planned_ = options_.ranks->largest(is_planned_ ? 1 : 0, "batch search: planned", where_) != 0;
-            sizes_.most = options_.ranks->smallest(most, "batch search: largest", where_);
+            is_planned_ = options_.ranks->max(is_planned_ ? 1 : 0, "batch search: planned", where_) != 0;
+            sizes_.most = options_.ranks->min(most, "batch search: largest", where_);
         }
     }
     // Largest size that the plan allows. Throws: budget_exceeded if that is below the smallest.
@@ -154,15 +156,15 @@ private:
         std::size_t const room = room_with_caches();
         found_.planned = plan.largest_batch_in(room);
         if (found_.planned->batch < sizes_.least) {
-            plan.check(*options_.account, sizes_.least, where_);
-            found_.planned = plan.largest_batch(*options_.account);  // memory was freed meanwhile
+            plan.check(*options_.budget, sizes_.least, where_);
+            found_.planned = plan.largest_batch(*options_.budget);  // memory was freed meanwhile
         }
         return sizes_.at(sizes_.number_of(found_.planned->batch));
     }
     // room() plus reclaimable caches: memory that a pool caches from earlier tries is available to the next one.
     [[nodiscard]] std::size_t room_with_caches() const {
-        budget const& b = *options_.account;
-        std::size_t const own = saturating_add(b.room(), cached_in(holders_of(b)));
+        budget const& b = *options_.budget;
+        std::size_t const own = saturating_add(b.available(), cached_in(holders_of(b)));
         return std::max(std::min(own, b.limit()), most_with_caches(b));
     }
 
@@ -192,25 +194,25 @@ private:
         for (std::size_t number = sizes_.number_of(batch - std::min(less, batch)); number != 0; number /= 2)
             if (fits(number)) return sizes_.at(number);
         std::size_t smallest = batch;
-        for (tried_batch const& t : found_.tried)
-            if (t.has_fitted) smallest = std::min(smallest, t.batch);
+        for (batch_trial const& t : found_.trials)
+            if (t.fitted) smallest = std::min(smallest, t.batch);
         return smallest;
     }
 
     // Runs no size twice.
     [[nodiscard]] bool fits(std::size_t number) {
         std::size_t const batch = sizes_.at(number);
-        for (tried_batch const& t : found_.tried)
-            if (t.batch == batch) return t.has_fitted;
+        for (batch_trial const& t : found_.trials)
+            if (t.batch == batch) return t.fitted;
         auto const went = run_agreed(
             options_.ranks, "try of " + text_of(batch), [&] { return try_out(batch); }, where_);
-        bool const has_fitted = went.agreed != outcome::refused;
-        found_.tried.push_back({batch, has_fitted});
-        if (has_fitted) found_.largest_fitted = std::max(found_.largest_fitted, batch);
+        bool const fitted = went.agreed != outcome::refused;
+        found_.trials.push_back({batch, fitted});
+        if (fitted) found_.largest_fitted = std::max(found_.largest_fitted, batch);
         else if (found_.smallest_refused == 0 || batch < found_.smallest_refused)
             found_.smallest_refused = batch;
-        if (!has_fitted && batch == sizes_.least) least_refused_ = went;
-        return has_fitted;
+        if (!fitted && batch == sizes_.least) least_refused_ = went;
+        return fitted;
     }
     [[nodiscard]] outcome try_out(std::size_t batch) {
         try {
@@ -225,13 +227,13 @@ private:
 
     Try& attempt_;
     batch_search_options const& options_;
-    place where_;
+    source_location where_;
     batch_sizes sizes_;
     bool is_planned_ = false;
     std::optional<reservation> kept_;
-    std::optional<use_mark> mark_;
-    verdict least_refused_;
-    batch_search found_;
+    std::optional<step_leak_check> mark_;
+    group_result least_refused_;
+    batch_search_result found_;
 };
 
 }  // namespace detail
@@ -239,26 +241,26 @@ private:
 /// Runs `attempt(batch)` for several sizes and returns the largest that fitted, reduced by the margin. Returns only a size that was run and
 /// fitted with `keep_free` bytes to spare, and runs no size twice.
 ///
-///     batch_search const found = find_batch_size([&](std::size_t batch) { train_step(batch, stream, pool); },
-///                                                {.largest = samples, .account = budget, .plan = &plan});
+///     batch_search_result const found = find_batch_size([&](std::size_t batch) { train_step(batch, stream, pool); },
+///                                                {.largest = samples, .budget = budget, .plan = &plan});
 ///
 /// `attempt` runs one complete step of that size, with backward and the optimizer, and frees all memory that it allocated. If a step
-/// creates lasting objects, such as optimizer state, run a small one first: with an account, more bytes in use after a try than before are
+/// creates lasting objects, such as optimizer state, run a small one first: with a budget, more bytes in use after a try than before are
 /// misuse that names them and their holders (idle memory of a pool is not in use).
 /// A try is refused if it throws out_of_memory; other exceptions propagate. If steps of one size differ in memory, a size that fitted may
 /// be refused later: use a margin and with_retry.
 /// With `ranks`, every rank calls this function and tries the same sizes; one is refused if any rank refuses it. If a step fails otherwise
-/// on one rank, its exception propagates there, and the others throw rank_gone that names it. A step that communicates must first agree
-/// with the other ranks (all_or_none), or a refusal leaves them waiting.
+/// on one rank, its exception propagates there, and the others throw rank_lost_error that names it. A step that communicates must first
+/// agree with the other ranks (all_or_none), or a refusal leaves them waiting.
 /// Throws:  the refusal of the smallest size, or of its plan before any try; on a rank that was not refused itself, an out_of_memory that
-///          names one that was. misuse; rank_gone; exceptions of a try.
+///          names one that was. misuse; rank_lost_error; exceptions of a try.
 /// Cost:    1 try if the plan is exact. Otherwise, with n = bit_width(largest / multiple_of), at most n + 1 tries with a plan and 2 n
 ///          without; a margin adds one, or up to n if smaller sizes are refused although a larger one fitted.
 /// Threads: runs the step on the calling thread.
 /// Example: examples/deep_plan.hpp
 template <std::invocable<std::size_t> Try>
-[[nodiscard]] batch_search find_batch_size(Try&& attempt, batch_search_options const& options,
-                                           place where = place::here()) {
+[[nodiscard]] batch_search_result find_batch_size(Try&& attempt, batch_search_options const& options,
+                                                  source_location where = source_location::current()) {
     return detail::batch_searcher<std::remove_reference_t<Try>>{attempt, options, where}.search();
 }
 
@@ -268,20 +270,21 @@ template <std::invocable<std::size_t> Try>
 
 namespace cuota::inline v0 {
 
-CUOTA_INLINE bool batch_search::is_monotone() const noexcept {
+CUOTA_INLINE bool batch_search_result::is_monotone() const noexcept {
     return smallest_refused == 0 || smallest_refused > largest_fitted;
 }
 
-CUOTA_INLINE std::string batch_search::text() const {
+CUOTA_INLINE std::string batch_search_result::text() const {
     std::string said = detail::message("a batch of {} fits", {detail::as_count(batch)});
     if (planned)
-        said +=
-            planned->is_any() ? " (any was planned)" : " (" + count_text(planned->batch) + " was planned)";
+        said += planned->is_unbounded() ? " (any was planned)"
+                                        : " (" + count_text(planned->batch) + " was planned)";
     if (largest_fitted != batch)
         detail::append_message(said, ", {} fitted", {detail::as_count(largest_fitted)});
     if (smallest_refused != 0)
         detail::append_message(said, ", {} was refused", {detail::as_count(smallest_refused)});
-    detail::append_message(said, ": {}{}", {detail::as_count(tries()), tries() == 1 ? " try" : " tries"});
+    detail::append_message(said, ": {}{}",
+                           {detail::as_count(attempts()), attempts() == 1 ? " try" : " tries"});
     return is_monotone() ? said : said + "; not monotone";
 }
 

@@ -19,12 +19,12 @@ namespace cuota::inline v0 {
 
 /// Options of loss_scaler. The scale stays within [floor, ceiling].
 struct loss_scaler_options {
-    float initial = 0x1p16f;        ///< the first scale
+    float initial_scale = 0x1p16f;  ///< the first scale
     double growth = 2.0;            ///< above 1: factor of an increase
     double backoff = 0.5;           ///< between 0 and 1: factor of a decrease
     std::uint64_t interval = 2000;  ///< good steps in a row before an increase
-    float floor = 1.0f;             ///< above 0, not a denormal
-    float ceiling = 0x1p24f;        ///< finite
+    float min_scale = 1.0f;         ///< above 0, not a denormal
+    float max_scale = 0x1p24f;      ///< finite
 };
 
 /// State of a loss_scaler between two steps, to be saved with a checkpoint.
@@ -34,8 +34,9 @@ struct loss_scaler_state {
 
     /// Returns one line, for `parse`.
     [[nodiscard]] std::string text() const;
-    /// Throws: misuse if `text` is not the output of text() for a finite scale above 0.
-    [[nodiscard]] static loss_scaler_state parse(std::string_view text, place where = place::here());
+    /// Throws: usage_error if `text` is not the output of text() for a finite scale above 0.
+    [[nodiscard]] static loss_scaler_state parse(std::string_view text,
+                                                 source_location where = source_location::current());
 
     /// Compares memberwise.
     friend bool operator==(loss_scaler_state const&, loss_scaler_state const&) noexcept = default;
@@ -55,12 +56,12 @@ enum class scaling_phase {
 ///     ... backward of scaler.scale() * loss ...
 ///     double const inverse = scaler.unscale();                              // once a step
 ///     for (auto& g : gradients) check.unscale(s, g.write(s), inverse);      // a non_finite_check
-///     if (scaler.update(check.found(s))) ... the optimiser's step ...
+///     if (scaler.update(check.found(s))) ... the optimizer's step ...
 ///
 /// Unlike torch's, it has a floor, so that repeated overflow does not drive the scale to 0, and a finite ceiling. Factors are applied in
 /// double, and the scale is rounded to float. Several optimizers share one decision. A value in host memory.
 /// Threads: as an int.
-/// Throws:  misuse for calls in the wrong phase; the state is unchanged.
+/// Throws:  usage_error for calls in the wrong phase; the state is unchanged.
 /// Example: examples/train_deep.hpp
 class loss_scaler {
 public:
@@ -68,8 +69,8 @@ public:
     using state_type = loss_scaler_state;  ///< the result of state()
 
     loss_scaler() = default;  ///< with default options
-    /// Throws: misuse that quotes the value of an invalid option.
-    explicit loss_scaler(options const& o, place where = place::here());
+    /// Throws: usage_error that quotes the value of an invalid option.
+    explicit loss_scaler(options const& o, source_location where = source_location::current());
 
     /// Returns the factor for the loss.
     [[nodiscard]] float scale() const noexcept { return scale_; }
@@ -79,33 +80,34 @@ public:
     [[nodiscard]] std::uint64_t good_steps() const noexcept { return good_steps_; }
     [[nodiscard]] scaling_phase phase() const noexcept { return phase_; }  ///< valid next calls
     /// Returns true if another overflow cannot lower the scale; repeated overflow then has another cause.
-    [[nodiscard]] bool is_at_floor() const noexcept { return scale_ <= options_.floor; }
+    [[nodiscard]] bool is_at_min_scale() const noexcept { return scale_ <= options_.min_scale; }
 
-    /// Returns the inverse, for this step's gradients. Throws: misuse if called twice in a step, or after `step`.
-    double unscale(place where = place::here());
+    /// Returns the inverse, for this step's gradients. Throws: usage_error if called twice in a step, or after `step`.
+    double unscale(source_location where = source_location::current());
 
-    /// Returns true if the optimizer should step. Call `update` next. Throws: misuse if already decided.
-    [[nodiscard]] bool step(bool found_non_finite, place where = place::here());
-    /// Computes the scale of the next step. Throws: misuse without a `step`.
-    void update(place where = place::here());
-    /// step() and update(): returns true if the optimizer should step. Throws: misuse after `step`.
-    bool update(bool found_non_finite, place where = place::here());
+    /// Returns true if the optimizer should step. Call `update` next. Throws: usage_error if already decided.
+    [[nodiscard]] bool step(bool found_non_finite, source_location where = source_location::current());
+    /// Computes the scale of the next step. Throws: usage_error without a `step`.
+    void update(source_location where = source_location::current());
+    /// step() and update(): returns true if the optimizer should step. Throws: usage_error after `step`.
+    bool update(bool found_non_finite, source_location where = source_location::current());
 
-    /// Returns the state to save. Throws: misuse within a step.
-    [[nodiscard]] loss_scaler_state state(place where = place::here()) const;
-    /// Continues from a saved state, at the beginning of a step. Throws: misuse if these options cannot produce it; the state is unchanged.
-    void restore(loss_scaler_state const& from, place where = place::here());
+    /// Returns the state to save. Throws: usage_error within a step.
+    [[nodiscard]] loss_scaler_state state(source_location where = source_location::current()) const;
+    /// Continues from a saved state, at the beginning of a step. Throws: usage_error if these options cannot produce it; the state is
+    /// unchanged.
+    void restore(loss_scaler_state const& from, source_location where = source_location::current());
 
 private:
     void back_off() noexcept;
     void grow() noexcept;
 
-    void check_options(place where) const;
+    void check_options(source_location where) const;
     [[nodiscard]] static std::string number(double x);
-    [[noreturn]] static void refuse(std::string const& why, place where);
+    [[noreturn]] static void refuse(std::string const& why, source_location where);
 
     options options_{};
-    float scale_ = options_.initial;
+    float scale_ = options_.initial_scale;
     std::uint64_t good_steps_ = 0;
     scaling_phase phase_ = scaling_phase::idle;
     bool found_ = false;
@@ -125,7 +127,7 @@ CUOTA_INLINE std::string loss_scaler_state::text() const {
                            {std::string{digits, end}, good_steps});
 }
 
-CUOTA_INLINE loss_scaler_state loss_scaler_state::parse(std::string_view text, place where) {
+CUOTA_INLINE loss_scaler_state loss_scaler_state::parse(std::string_view text, source_location where) {
     std::string_view rest = text;
     auto const take = [&](std::string_view word) {
         bool const is_there = rest.starts_with(word);
@@ -142,17 +144,17 @@ CUOTA_INLINE loss_scaler_state loss_scaler_state::parse(std::string_view text, p
                           take(" good-steps ") && number(state.good_steps);
     // Only exact output of text() is accepted: a state edited by hand is not that of a run.
     if (!is_state || !is_finite(state.scale) || state.scale <= 0 || state.text() != text)
-        detail::throw_misuse(where, "loss_scaler_state: cannot parse \"{}\"",
-                             {std::string{text.substr(0, 80)}});
+        detail::throw_usage_error(where, "loss_scaler_state: cannot parse \"{}\"",
+                                  {std::string{text.substr(0, 80)}});
     return state;
 }
 
-CUOTA_INLINE loss_scaler::loss_scaler(options const& o, place where) : options_{o} {
+CUOTA_INLINE loss_scaler::loss_scaler(options const& o, source_location where) : options_{o} {
     check_options(where);
-    scale_ = o.initial;
+    scale_ = o.initial_scale;
 }
 
-CUOTA_INLINE double loss_scaler::unscale(place where) {
+CUOTA_INLINE double loss_scaler::unscale(source_location where) {
     if (phase_ == scaling_phase::unscaled)
         refuse("unscale was called twice in a step; call update() first", where);
     if (phase_ == scaling_phase::decided)
@@ -161,36 +163,36 @@ CUOTA_INLINE double loss_scaler::unscale(place where) {
     return inverse();
 }
 
-CUOTA_INLINE bool loss_scaler::step(bool found_non_finite, place where) {
+CUOTA_INLINE bool loss_scaler::step(bool found_non_finite, source_location where) {
     if (phase_ == scaling_phase::decided) refuse("step was called twice; call update() first", where);
     found_ = found_non_finite;
     phase_ = scaling_phase::decided;
     return !found_;
 }
 
-CUOTA_INLINE void loss_scaler::update(place where) {
+CUOTA_INLINE void loss_scaler::update(source_location where) {
     if (phase_ != scaling_phase::decided) refuse("update was called without step()", where);
     if (found_) back_off();
     else if (++good_steps_ == options_.interval) grow();
     phase_ = scaling_phase::idle;
 }
 
-CUOTA_INLINE bool loss_scaler::update(bool found_non_finite, place where) {
+CUOTA_INLINE bool loss_scaler::update(bool found_non_finite, source_location where) {
     bool const is_taken = step(found_non_finite, where);
     update(where);
     return is_taken;
 }
 
-CUOTA_INLINE loss_scaler_state loss_scaler::state(place where) const {
+CUOTA_INLINE loss_scaler_state loss_scaler::state(source_location where) const {
     if (phase_ != scaling_phase::idle)
         refuse("state is not available in the middle of a step; call update() first", where);
     return {scale_, good_steps_};
 }
 
-CUOTA_INLINE void loss_scaler::restore(loss_scaler_state const& from, place where) {
-    if (!(from.scale >= options_.floor && from.scale <= options_.ceiling))
-        refuse("scale = " + number(from.scale) + " is outside [" + number(options_.floor) + ", " +
-                   number(options_.ceiling) + ']',
+CUOTA_INLINE void loss_scaler::restore(loss_scaler_state const& from, source_location where) {
+    if (!(from.scale >= options_.min_scale && from.scale <= options_.max_scale))
+        refuse("scale = " + number(from.scale) + " is outside [" + number(options_.min_scale) + ", " +
+                   number(options_.max_scale) + ']',
                where);
     if (from.good_steps >= options_.interval)
         refuse(std::to_string(from.good_steps) + " good steps are out of range: the growth interval is " +
@@ -203,17 +205,17 @@ CUOTA_INLINE void loss_scaler::restore(loss_scaler_state const& from, place wher
 
 CUOTA_INLINE void loss_scaler::back_off() noexcept {
     double const lower = static_cast<double>(scale_) * options_.backoff;
-    scale_ = static_cast<float>(std::max(lower, static_cast<double>(options_.floor)));
+    scale_ = static_cast<float>(std::max(lower, static_cast<double>(options_.min_scale)));
     good_steps_ = 0;
 }
 
 CUOTA_INLINE void loss_scaler::grow() noexcept {
     double const higher = static_cast<double>(scale_) * options_.growth;
-    scale_ = static_cast<float>(std::min(higher, static_cast<double>(options_.ceiling)));
+    scale_ = static_cast<float>(std::min(higher, static_cast<double>(options_.max_scale)));
     good_steps_ = 0;
 }
 
-CUOTA_INLINE void loss_scaler::check_options(place where) const {
+CUOTA_INLINE void loss_scaler::check_options(source_location where) const {
     options const& o = options_;
     // Written so that a NaN fails.
     if (!(is_finite(o.growth) && o.growth > 1))
@@ -221,14 +223,15 @@ CUOTA_INLINE void loss_scaler::check_options(place where) const {
     if (!(o.backoff > 0 && o.backoff < 1))
         refuse("backoff = " + number(o.backoff) + " is out of range (0, 1)", where);
     if (o.interval == 0) refuse("interval must be at least 1 step", where);
-    if (!(o.floor >= 0x1p-126f))  // its inverse is a float, too
-        refuse("floor = " + number(o.floor) + " must be a positive normal number", where);
-    if (!(is_finite(o.ceiling) && o.ceiling >= o.floor))
-        refuse("ceiling = " + number(o.ceiling) + " must be finite and at least floor = " + number(o.floor),
+    if (!(o.min_scale >= 0x1p-126f))  // its inverse is a float, too
+        refuse("floor = " + number(o.min_scale) + " must be a positive normal number", where);
+    if (!(is_finite(o.max_scale) && o.max_scale >= o.min_scale))
+        refuse("ceiling = " + number(o.max_scale) +
+                   " must be finite and at least floor = " + number(o.min_scale),
                where);
-    if (!(o.initial >= o.floor && o.initial <= o.ceiling))
-        refuse("initial = " + number(o.initial) + " is outside [" + number(o.floor) + ", " +
-                   number(o.ceiling) + ']',
+    if (!(o.initial_scale >= o.min_scale && o.initial_scale <= o.max_scale))
+        refuse("initial = " + number(o.initial_scale) + " is outside [" + number(o.min_scale) + ", " +
+                   number(o.max_scale) + ']',
                where);
 }
 
@@ -238,8 +241,8 @@ CUOTA_INLINE std::string loss_scaler::number(double x) {
     return text;
 }
 
-CUOTA_INLINE void loss_scaler::refuse(std::string const& why, place where) {
-    detail::throw_misuse(where, "loss_scaler: {}", {why});
+CUOTA_INLINE void loss_scaler::refuse(std::string const& why, source_location where) {
+    detail::throw_usage_error(where, "loss_scaler: {}", {why});
 }
 
 }  // namespace cuota::inline v0

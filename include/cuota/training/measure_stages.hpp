@@ -24,14 +24,14 @@ namespace cuota::inline v0 {
 
 namespace detail {
 
-[[nodiscard]] double seconds_between(time_mark const& from, time_mark const& to);
+[[nodiscard]] double seconds_between(timed_event const& from, timed_event const& to);
 [[nodiscard]] double median_of(std::vector<double>& values);
 
 /// Returns the time of each op of a schedule on the device. Units: seconds.
 [[nodiscard]] std::vector<double> times_of(std::vector<checkpoint_stage> const& stages,
-                                           chain_schedule const& plan, stage_run::values::range input,
+                                           chain_schedule const& plan, stage_context::values::range input,
                                            stream_ref on, any_resource const& memory, std::uint64_t seed,
-                                           place where);
+                                           source_location where);
 
 /// Seconds per byte of a copy of `bytes` bytes in each direction, the faster of two; 0 if `bytes` is 0.
 struct link_times {
@@ -50,19 +50,21 @@ struct link_times {
 /// the largest output's size in `host`; so measure with a part of the batch that fits. Times need no scaling, as they are only compared
 /// with each other.
 /// Order:   waits on the host in every step.
-/// Throws:  exceptions of memory, stages and device; misuse for no steps or no stages. On failure, nothing stays allocated.
+/// Throws:  exceptions of memory, stages and device; usage_error for no steps or no stages. On failure, nothing stays allocated.
 /// Threads: runs the stages on the calling thread.
 /// Cost:    `steps` + 1 steps.
 /// Example: examples/train_deep.hpp
 template <class T>
 [[nodiscard]] chain measure_stages(std::vector<checkpoint_stage> const& stages, device_span<T const> input,
                                    stream_ref on, any_resource memory, std::size_t steps = 5,
-                                   any_resource host = pinned_memory{}, place where = place::here()) {
-    if (steps == 0) detail::throw_misuse(where, "measure_stages: the number of steps must be at least 1");
-    chain measured = chain_of(stages, memory.granule());
+                                   any_resource host = pinned_memory{},
+                                   source_location where = source_location::current()) {
+    if (steps == 0)
+        detail::throw_usage_error(where, "measure_stages: the number of steps must be at least 1");
+    chain measured = chain_of(stages, memory.granularity());
     measured.check(where);
-    stage_run::values::range const from{reinterpret_cast<std::byte*>(const_cast<T*>(input.data())),
-                                        input.bytes()};
+    stage_context::values::range const from{reinterpret_cast<std::byte*>(const_cast<T*>(input.data())),
+                                            input.bytes()};
     chain_schedule const plan = store_all_plan(measured);
     std::vector<std::vector<double>> times(plan.size());
     for (std::size_t step = 0; step != steps + 1; ++step) {
@@ -73,8 +75,8 @@ template <class T>
     std::size_t largest = 0;
     for (std::size_t i = 0; i != plan.size(); ++i) {
         chain_stage& s = measured.stages[plan[i].stage];
-        if (plan[i].act == chain_act::forward_saving) s.forward_time = detail::median_of(times[i]);
-        if (plan[i].act == chain_act::backward) s.backward_time = detail::median_of(times[i]);
+        if (plan[i].kind == chain_op_kind::forward_saving) s.forward_time = detail::median_of(times[i]);
+        if (plan[i].kind == chain_op_kind::backward) s.backward_time = detail::median_of(times[i]);
         largest = std::max(largest, s.output_bytes);
     }
     detail::link_times const link =
@@ -92,7 +94,7 @@ template <class T>
 
 namespace cuota::inline v0::detail {
 
-CUOTA_INLINE double seconds_between(time_mark const& from, time_mark const& to) {
+CUOTA_INLINE double seconds_between(timed_event const& from, timed_event const& to) {
     return std::chrono::duration<double>(to.since(from).value_or(std::chrono::nanoseconds{0})).count();
 }
 
@@ -103,12 +105,12 @@ CUOTA_INLINE double median_of(std::vector<double>& values) {
 }
 
 CUOTA_INLINE std::vector<double> times_of(std::vector<checkpoint_stage> const& stages,
-                                          chain_schedule const& plan, stage_run::values::range input,
+                                          chain_schedule const& plan, stage_context::values::range input,
                                           stream_ref on, any_resource const& memory, std::uint64_t seed,
-                                          place where) {
+                                          source_location where) {
     record_store nowhere{stages, plan, on, pinned_memory{}, where};
     chain_state state{stages, input, on, memory, nowhere, seed, where};
-    std::vector<time_mark> marks;
+    std::vector<timed_event> marks;
     marks.reserve(plan.size() + 1);
     marks.emplace_back(on);
     for (chain_op const& op : plan) {
@@ -135,11 +137,11 @@ CUOTA_INLINE link_times link_times_of(std::size_t bytes, stream_ref on, any_reso
     link_times best;
     try {
         for (int turn = 0; turn != 2; ++turn) {
-            time_mark const begin{on};
+            timed_event const begin{on};
             rt::copy_to_host(here.at, there.at(), bytes, on);
-            time_mark const middle{on};
+            timed_event const middle{on};
             rt::copy_to_device(there.at(), here.at, bytes, on);
-            time_mark const end{on};
+            timed_event const end{on};
             on.synchronize(who.where);
             double const out = seconds_between(begin, middle) / static_cast<double>(bytes);
             double const in = seconds_between(middle, end) / static_cast<double>(bytes);

@@ -13,26 +13,26 @@
 
 namespace cuota::inline v0 {
 
-/// A part of a batch: samples [first, first + count) of `of`. Units: samples.
+/// A part of a batch: samples [first, first + count) of `batch_size`. Units: samples.
 ///
 /// The weight is count / of, exact as a ratio of integers; weights of all parts sum to exactly 1. Multiply a loss that is the mean over the
 /// part by it before backward: accumulated gradients are those of the mean over the whole batch. Divide a loss that is a sum over samples
-/// by `of`, or leave it as it is.
+/// by `batch_size`, or leave it as it is.
 struct micro_batch {
-    std::size_t first = 0;  ///< index of its first sample in the batch
-    std::size_t count = 0;  ///< samples
-    std::size_t of = 0;     ///< samples of the whole batch
+    std::size_t first = 0;       ///< index of its first sample in the batch
+    std::size_t count = 0;       ///< samples
+    std::size_t batch_size = 0;  ///< samples of the whole batch
 
     /// Returns the index after its last sample.
     [[nodiscard]] constexpr std::size_t end() const noexcept { return first + count; }
     /// Returns true for the part before which gradients are set to zero.
     [[nodiscard]] constexpr bool is_first() const noexcept { return first == 0; }
     /// Returns true for the part after which the optimizer steps, ragged or not.
-    [[nodiscard]] constexpr bool is_last() const noexcept { return end() == of; }
+    [[nodiscard]] constexpr bool is_last() const noexcept { return end() == batch_size; }
     /// Returns count / of, rounded once.
     template <class T = double>
     [[nodiscard]] constexpr T weight() const noexcept {
-        return static_cast<T>(static_cast<double>(count) / static_cast<double>(of));
+        return static_cast<T>(static_cast<double>(count) / static_cast<double>(batch_size));
     }
     /// Compares memberwise.
     friend constexpr bool operator==(micro_batch const&, micro_batch const&) noexcept = default;
@@ -44,7 +44,7 @@ struct micro_batch {
 ///     for (micro_batch part : micro_batches{batch.size(), 32}) {
 ///         if (part.is_first()) zero_gradients();
 ///         backward(part.weight<float>() * mean_loss(part.first, part.count));  // adds to the gradients
-///         if (part.is_last()) optimiser_step();
+///         if (part.is_last()) optimizer_step();
 ///     }
 ///
 /// Each batch is divided alone: an accumulation window never spans two batches or the end of an epoch.
@@ -129,12 +129,13 @@ public:
         std::size_t index_ = 0;
     };
 
-    /// n samples, `micro` per part; if `micro` exceeds n, one part. Throws: misuse if `micro` is 0.
-    constexpr explicit micro_batches(std::size_t n, std::size_t micro, place where = place::here())
+    /// n samples, `micro` per part; if `micro` exceeds n, one part. Throws: usage_error if `micro` is 0.
+    constexpr explicit micro_batches(std::size_t n, std::size_t micro,
+                                     source_location where = source_location::current())
         : n_{n}, micro_{micro} {
         if (micro == 0)
-            detail::throw_misuse(where, "micro_batches: cannot divide a batch of {} into parts of 0",
-                                 {detail::as_count(n)});
+            detail::throw_usage_error(where, "micro_batches: cannot divide a batch of {} into parts of 0",
+                                      {detail::as_count(n)});
     }
 
     /// Returns the number of parts.
@@ -144,11 +145,11 @@ public:
     [[nodiscard]] constexpr bool empty() const noexcept { return n_ == 0; }  ///< true for 0 samples
     /// Returns the batch's number of samples.
     [[nodiscard]] constexpr std::size_t samples() const noexcept { return n_; }
-    /// Returns part i. Throws: misuse if i >= size().
+    /// Returns part i. Throws: usage_error if i >= size().
     [[nodiscard]] constexpr micro_batch operator[](std::size_t i) const {
         if (i >= size())
-            detail::throw_misuse("micro_batches: part {} is out of range: the number of parts is {}",
-                                 {detail::as_count(i), detail::as_count(size())});
+            detail::throw_usage_error("micro_batches: part {} is out of range: the number of parts is {}",
+                                      {detail::as_count(i), detail::as_count(size())});
         return part(n_, micro_, i);
     }
     /// Returns the position of the first part.

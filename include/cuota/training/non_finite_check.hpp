@@ -67,48 +67,53 @@ namespace cuota::inline v0::inline CUOTA_VIEWS {
 /// Accepts any number of spans on any streams; the flag stays raised until `reset`. Move-only.
 /// Order:   of the stream argument; calls on several streams run in the order of the calls.
 /// Threads: one at a time.
-/// Throws:  as device_scalar; misuse if moved from. On failure, nothing is changed.
+/// Throws:  as device_scalar; usage_error if moved from. On failure, nothing is changed.
 /// Cost:    4 bytes of the resource; one kernel per span, which reads each element once.
 class non_finite_check {
 public:
     /// Allocates 4 bytes, with the flag not raised.
-    non_finite_check(stream_ref home, resource_ref const& memory, tag name = {}, place where = place::here())
+    non_finite_check(stream_ref home, resource_ref const& memory, tag name = {},
+                     source_location where = source_location::current())
         : flag_{home, memory, name, where} {}
 
     /// Checks the elements.
-    void look(stream_ref s, device_span<float const> at, place where = place::here());
+    void check(stream_ref s, device_span<float const> at, source_location where = source_location::current());
     /// Overload for half.
-    void look(stream_ref s, device_span<half const> at, place where = place::here());
+    void check(stream_ref s, device_span<half const> at, source_location where = source_location::current());
     /// Overload for bfloat16.
-    void look(stream_ref s, device_span<bfloat16 const> at, place where = place::here());
+    void check(stream_ref s, device_span<bfloat16 const> at,
+               source_location where = source_location::current());
 
     /// Multiplies gradients by the inverse of their scale and checks them, in one kernel. The product is computed in double, then rounded
-    /// to float and to the stored type. Throws: also misuse if `inverse` is not finite and above 0.
-    void unscale(stream_ref s, device_span<float> gradients, double inverse, place where = place::here());
+    /// to float and to the stored type. Throws: also usage_error if `inverse` is not finite and above 0.
+    void unscale(stream_ref s, device_span<float> gradients, double inverse,
+                 source_location where = source_location::current());
     /// Overload for half.
-    void unscale(stream_ref s, device_span<half> gradients, double inverse, place where = place::here());
+    void unscale(stream_ref s, device_span<half> gradients, double inverse,
+                 source_location where = source_location::current());
     /// Overload for bfloat16.
-    void unscale(stream_ref s, device_span<bfloat16> gradients, double inverse, place where = place::here());
+    void unscale(stream_ref s, device_span<bfloat16> gradients, double inverse,
+                 source_location where = source_location::current());
 
     /// Returns true if any element checked since the last reset, in order of s, was not finite. Waits for s and a copy of 4 bytes.
-    [[nodiscard]] bool found(stream_ref s, place where = place::here()) const;
+    [[nodiscard]] bool found(stream_ref s, source_location where = source_location::current()) const;
     /// Clears the flag, in order of s.
-    void reset(stream_ref s, place where = place::here());
+    void reset(stream_ref s, source_location where = source_location::current());
 
 private:
     template <class T>
-    void look_through(stream_ref s, device_span<T const> at, place where) {
+    void look_through(stream_ref s, device_span<T const> at, source_location where) {
         auto const flag = flag_.write(s, where);
         void* const nothing = nullptr;
         detail::for_each_element(s, at.size(), at.data(), nothing,
-                                 detail::find_non_finite<T>{flag.span().data()}, "non_finite_check::look",
+                                 detail::find_non_finite<T>{flag.span().data()}, "non_finite_check::check",
                                  where);
     }
     template <class T>
-    void multiply(stream_ref s, device_span<T> gradients, double inverse, place where) {
+    void multiply(stream_ref s, device_span<T> gradients, double inverse, source_location where) {
         if (!is_finite(inverse) || inverse <= 0)
-            detail::throw_misuse(where, "unscale: inverse scale must be finite and positive, got {}",
-                                 {inverse});
+            detail::throw_usage_error(where, "unscale: inverse scale must be finite and positive, got {}",
+                                      {inverse});
         auto const flag = flag_.write(s, where);
         T const* const from = gradients.data();
         detail::for_each_element(s, gradients.size(), from, gradients.data(),
@@ -125,38 +130,39 @@ private:
 
 namespace cuota::inline v0::inline CUOTA_VIEWS {
 
-CUOTA_INLINE void non_finite_check::look(stream_ref s, device_span<float const> at, place where) {
+CUOTA_INLINE void non_finite_check::check(stream_ref s, device_span<float const> at, source_location where) {
     look_through(s, at, where);
 }
 
-CUOTA_INLINE void non_finite_check::look(stream_ref s, device_span<half const> at, place where) {
+CUOTA_INLINE void non_finite_check::check(stream_ref s, device_span<half const> at, source_location where) {
     look_through(s, at, where);
 }
 
-CUOTA_INLINE void non_finite_check::look(stream_ref s, device_span<bfloat16 const> at, place where) {
+CUOTA_INLINE void non_finite_check::check(stream_ref s, device_span<bfloat16 const> at,
+                                          source_location where) {
     look_through(s, at, where);
 }
 
 CUOTA_INLINE void non_finite_check::unscale(stream_ref s, device_span<float> gradients, double inverse,
-                                            place where) {
+                                            source_location where) {
     multiply(s, gradients, inverse, where);
 }
 
 CUOTA_INLINE void non_finite_check::unscale(stream_ref s, device_span<half> gradients, double inverse,
-                                            place where) {
+                                            source_location where) {
     multiply(s, gradients, inverse, where);
 }
 
 CUOTA_INLINE void non_finite_check::unscale(stream_ref s, device_span<bfloat16> gradients, double inverse,
-                                            place where) {
+                                            source_location where) {
     multiply(s, gradients, inverse, where);
 }
 
-CUOTA_INLINE bool non_finite_check::found(stream_ref s, place where) const {
+CUOTA_INLINE bool non_finite_check::found(stream_ref s, source_location where) const {
     return flag_.get(s, where) != 0;
 }
 
-CUOTA_INLINE void non_finite_check::reset(stream_ref s, place where) {
+CUOTA_INLINE void non_finite_check::reset(stream_ref s, source_location where) {
     auto const flag = flag_.write(s, where);
     rt::fill_bytes(flag.span().data(), 0, flag.span().bytes(), s, where);
 }

@@ -77,10 +77,11 @@ private:
 
 /// Returns the smallest room for which offload_plan finds a plan: the maximum over stages of the records of the stage and the previous one,
 /// with gradients and scratch. Units: bytes.
-/// Throws:  misuse for an invalid chain (chain::check).
+/// Throws:  usage_error for an invalid chain (chain::check).
 /// Cost:    linear in the stages.
 /// Threads: any.
-[[nodiscard]] std::size_t least_offload_bytes(chain const& c, place where = place::here());
+[[nodiscard]] std::size_t min_offload_bytes(chain const& c,
+                                            source_location where = source_location::current());
 
 /// Returns a schedule that runs every stage once and never holds more than `room` bytes on the device. Some records are offloaded as soon
 /// as the next stage has read them, and fetched for backward; none if everything fits.
@@ -90,14 +91,15 @@ private:
 /// largest records that can stay, and adds, removes or exchanges one stage until nothing improves. It is a local optimum, not proven best.
 ///
 /// Faster than a chain_plan if the link keeps up; to decide, simulate both with measured times. The host holds the offloaded bytes:
-/// simulate's host_peak. For a resource with a granularity, plan for c.rounded_to(granule).
+/// simulate's host_peak. For a resource with a granularity, plan for c.rounded_to(granularity).
 ///
-/// Throws:  out_of_memory if room < least_offload_bytes: `asked` is that minimum, and the cause names the stage; misuse for an invalid
+/// Throws:  out_of_memory if room < min_offload_bytes: `asked` is that minimum, and the cause names the stage; usage_error for an invalid
 ///          chain.
 /// Cost:    for L stages, some rounds of L^2/4 simulations; 20 to 100 ms for 100 stages.
 /// Threads: any. Host only.
 /// Example: examples/deep_plan.hpp
-[[nodiscard]] chain_schedule offload_plan(chain const& c, std::size_t room, place where = place::here());
+[[nodiscard]] chain_schedule offload_plan(chain const& c, std::size_t room,
+                                          source_location where = source_location::current());
 
 }  // namespace cuota::inline v0
 
@@ -115,15 +117,15 @@ CUOTA_INLINE chain_schedule offload_planner::schedule(stage_set const& away) con
     std::size_t const count = chain_.stages.size();
     chain_schedule to;
     for (std::size_t i = 0; i != count; ++i) {
-        to.push_back({chain_act::forward_saving, i});
-        if (i != 0 && away[i - 1]) to.push_back({chain_act::offload, i - 1});
+        to.push_back({chain_op_kind::forward_saving, i});
+        if (i != 0 && away[i - 1]) to.push_back({chain_op_kind::offload, i - 1});
     }
     std::vector<run_need> held = needs(away);
     std::size_t next = count;  // all offloaded records from `next` on have been fetched
     for (std::size_t k = count; k-- != 0;) {
         for (; next != 0 && (!away[next - 1] || come_back(held, next - 1, k)); --next)
-            if (away[next - 1]) to.push_back({chain_act::fetch, next - 1});
-        to.push_back({chain_act::backward, k});
+            if (away[next - 1]) to.push_back({chain_op_kind::fetch, next - 1});
+        to.push_back({chain_op_kind::backward, k});
     }
     return to;
 }
@@ -188,7 +190,7 @@ CUOTA_INLINE auto offload_planner::thinned() const -> stage_set {
 
 CUOTA_INLINE bool offload_planner::consider(stage_set const& away) {
     if (least(away) > room_) return false;
-    chain_run const run = simulate(chain_, schedule(away));
+    chain_cost const run = simulate(chain_, schedule(away));
     std::pair const found{run.time, run.offloaded_bytes};
     if (found >= best_) return false;
     best_ = found;
@@ -215,16 +217,16 @@ CUOTA_INLINE auto offload_planner::toggled(std::size_t i, std::size_t j) const -
 
 namespace cuota::inline v0 {
 
-CUOTA_INLINE std::size_t least_offload_bytes(chain const& c, place where) {
+CUOTA_INLINE std::size_t min_offload_bytes(chain const& c, source_location where) {
     c.check(where);
     detail::offload_planner const planner{c, 0};
     return planner.least(planner.all());
 }
 
-CUOTA_INLINE chain_schedule offload_plan(chain const& c, std::size_t room, place where) {
+CUOTA_INLINE chain_schedule offload_plan(chain const& c, std::size_t room, source_location where) {
     chain_schedule everything = store_all_plan(c, where);
     if (simulate(c, everything, where).peak <= room) return everything;
-    std::size_t const least = least_offload_bytes(c, where);
+    std::size_t const least = min_offload_bytes(c, where);
     detail::offload_planner planner{c, std::max(room, least)};
     if (room < least)
         throw detail::plan_refusal(c, planner.schedule(planner.all()), room, "offloading", "offload_plan",

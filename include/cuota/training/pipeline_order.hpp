@@ -14,20 +14,20 @@
 namespace cuota::inline v0 {
 
 /// One device's run of its stages for one micro-batch.
-struct pipeline_act {
-    std::size_t device = 0;    ///< number of the device, from 0
-    std::size_t part = 0;      ///< micro-batch, from 0
-    bool is_backward = false;  ///< false: forward
+struct pipeline_op {
+    std::size_t device = 0;       ///< number of the device, from 0
+    std::size_t micro_batch = 0;  ///< micro-batch, from 0
+    bool is_backward = false;     ///< false: forward
 
-    [[nodiscard]] friend bool operator==(pipeline_act, pipeline_act) noexcept = default;  ///< memberwise
+    [[nodiscard]] friend bool operator==(pipeline_op, pipeline_op) noexcept = default;  ///< memberwise
 };
 
 /// Acts of all devices. Each device runs its own in this order; every act follows those that it depends on.
-using pipeline_schedule = std::vector<pipeline_act>;
+using pipeline_schedule = std::vector<pipeline_op>;
 
 /// Returns the largest number of micro-batches that a device keeps between forward and backward: one for itself and one for each later
 /// device, min(micro_batches, devices - device).
-[[nodiscard]] constexpr std::size_t pipeline_live(std::size_t devices, std::size_t micro_batches,
+[[nodiscard]] constexpr std::size_t max_in_flight(std::size_t devices, std::size_t micro_batches,
                                                   std::size_t device) noexcept {
     return device < devices ? std::min(micro_batches, devices - device) : 0;
 }
@@ -42,10 +42,10 @@ public:
 
     [[nodiscard]] bool is_over(std::size_t d) const noexcept { return backwards_[d] == micro_batches_; }
     /// Returns forward until the limit of micro-batches is reached, then backward and forward alternately.
-    [[nodiscard]] pipeline_act next(std::size_t d) const noexcept;
+    [[nodiscard]] pipeline_op next(std::size_t d) const noexcept;
     /// Returns true if the acts of neighboring devices that `act` depends on are done.
-    [[nodiscard]] bool is_ready(pipeline_act act) const noexcept;
-    void done(pipeline_act act) noexcept { ++(act.is_backward ? backwards_ : forwards_)[act.device]; }
+    [[nodiscard]] bool is_ready(pipeline_op act) const noexcept;
+    void done(pipeline_op act) noexcept { ++(act.is_backward ? backwards_ : forwards_)[act.device]; }
 
 private:
     std::size_t micro_batches_;
@@ -55,15 +55,15 @@ private:
 
 }  // namespace detail
 
-/// Returns the 1F1B schedule (one forward, one backward): every device runs forward until it keeps `pipeline_live` micro-batches, then one
+/// Returns the 1F1B schedule (one forward, one backward): every device runs forward until it keeps `max_in_flight` micro-batches, then one
 /// backward and one forward alternately, then the remaining backward runs. Each device processes micro-batches in order, so gradients are
 /// summed as in a loop over them. Takes as long as GPipe's order, but keeps min(M, D - d) micro-batches in place of M. Follows Narayanan et
 /// al. (PipeDream, SOSP 2019), without its stale weights.
-/// Throws:  misuse for no devices or no micro-batches.
+/// Throws:  usage_error for no devices or no micro-batches.
 /// Cost:    O((M + D) D).
 /// Threads: any.
-[[nodiscard]] pipeline_schedule pipeline_order(std::size_t devices, std::size_t micro_batches,
-                                               place where = place::here());
+[[nodiscard]] pipeline_schedule pipeline_1f1b(std::size_t devices, std::size_t micro_batches,
+                                              source_location where = source_location::current());
 
 }  // namespace cuota::inline v0
 
@@ -71,26 +71,28 @@ private:
 
 namespace cuota::inline v0::detail {
 
-CUOTA_INLINE pipeline_act pipeline_progress::next(std::size_t d) const noexcept {
+CUOTA_INLINE pipeline_op pipeline_progress::next(std::size_t d) const noexcept {
     std::size_t const live = forwards_[d] - backwards_[d];
-    bool const is_full = live == pipeline_live(forwards_.size(), micro_batches_, d);
+    bool const is_full = live == max_in_flight(forwards_.size(), micro_batches_, d);
     bool const is_backward = is_full || forwards_[d] == micro_batches_;
     return {d, is_backward ? backwards_[d] : forwards_[d], is_backward};
 }
 
-CUOTA_INLINE bool pipeline_progress::is_ready(pipeline_act act) const noexcept {
-    if (!act.is_backward) return act.device == 0 || forwards_[act.device - 1] > act.part;
-    return act.device + 1 == forwards_.size() || backwards_[act.device + 1] > act.part;
+CUOTA_INLINE bool pipeline_progress::is_ready(pipeline_op act) const noexcept {
+    if (!act.is_backward) return act.device == 0 || forwards_[act.device - 1] > act.micro_batch;
+    return act.device + 1 == forwards_.size() || backwards_[act.device + 1] > act.micro_batch;
 }
 
 }  // namespace cuota::inline v0::detail
 
 namespace cuota::inline v0 {
 
-CUOTA_INLINE pipeline_schedule pipeline_order(std::size_t devices, std::size_t micro_batches, place where) {
+CUOTA_INLINE pipeline_schedule pipeline_1f1b(std::size_t devices, std::size_t micro_batches,
+                                             source_location where) {
     if (devices == 0 || micro_batches == 0)
-        detail::throw_misuse(where, "pipeline needs at least one device and one micro-batch, got {} and {}",
-                             {detail::as_count(devices), detail::as_count(micro_batches)});
+        detail::throw_usage_error(where,
+                                  "pipeline needs at least one device and one micro-batch, got {} and {}",
+                                  {detail::as_count(devices), detail::as_count(micro_batches)});
     pipeline_schedule order;
     detail::pipeline_progress progress{devices, micro_batches};
     while (!progress.is_over(0)) {  // the first device finishes last
@@ -98,7 +100,7 @@ CUOTA_INLINE pipeline_schedule pipeline_order(std::size_t devices, std::size_t m
         for (std::size_t d = 0; d != devices; ++d)
             if (!progress.is_over(d) && progress.is_ready(progress.next(d)))
                 at_once.push_back(progress.next(d));
-        for (pipeline_act const act : at_once) progress.done(act);
+        for (pipeline_op const act : at_once) progress.done(act);
         order.insert(order.end(), at_once.begin(), at_once.end());
     }
     return order;

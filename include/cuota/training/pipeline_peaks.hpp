@@ -18,15 +18,15 @@ namespace cuota::inline v0 {
 
 namespace detail {
 
-/// Throws misuse unless `first` starts with 0, increases strictly, and stays below `stages`.
-void check_cuts(std::vector<std::size_t> const& first, std::size_t stages, place where);
+/// Throws usage_error unless `first` starts with 0, increases strictly, and stays below `stages`.
+void check_cuts(std::vector<std::size_t> const& first, std::size_t stages, source_location where);
 
 /// Bytes held by each device during a schedule. `of[d]` is the chain with the granularity of device d.
 class pipeline_account {
 public:
     pipeline_account(std::vector<chain> const& of, std::vector<std::size_t> const& first);
 
-    void perform(pipeline_act act);
+    void perform(pipeline_op act);
     [[nodiscard]] std::vector<std::size_t> const& peaks() const noexcept { return peaks_; }
 
 private:
@@ -51,22 +51,23 @@ private:
 // `of`: the chain with each device's granularity.
 [[nodiscard]] std::vector<std::size_t> pipeline_peaks(std::vector<chain> const& of,
                                                       std::vector<std::size_t> const& first,
-                                                      std::size_t micro_batches, place where);
+                                                      std::size_t micro_batches, source_location where);
 
 }  // namespace detail
 
-/// Returns each device's peak while a pipeline runs a step in pipeline_order: records (output and saved bytes) of all micro-batches in
+/// Returns each device's peak while a pipeline runs a step in pipeline_1f1b: records (output and saved bytes) of all micro-batches in
 /// flight, scratch and gradients of the running stage, copies of values from neighboring devices, and gradients that the previous device
 /// has not fetched yet. `pipeline` allocates exactly that.
 ///
-/// `c`: with sizes rounded to the devices' granularity (chain_of, rounded_to). `first`: the first stage of each device, as placement::cuts
-/// returns it. Parameters and their gradients belong to the stages and are not counted.
+/// `c`: with sizes rounded to the devices' granularity (chain_of, rounded_to). `first`: the first stage of each device, as
+/// placement::boundaries returns it. Parameters and their gradients belong to the stages and are not counted.
 /// Units:   bytes, by device.
-/// Throws:  misuse for invalid cuts or counts, and for sizes that overflow.
+/// Throws:  usage_error for invalid cuts or counts, and for sizes that overflow.
 /// Cost:    O((M + D) D + M L).
 /// Threads: any.
 [[nodiscard]] std::vector<std::size_t> pipeline_peaks(chain const& c, std::vector<std::size_t> const& first,
-                                                      std::size_t micro_batches, place where = place::here());
+                                                      std::size_t micro_batches,
+                                                      source_location where = source_location::current());
 
 }  // namespace cuota::inline v0
 
@@ -74,13 +75,14 @@ private:
 
 namespace cuota::inline v0::detail {
 
-CUOTA_INLINE void check_cuts(std::vector<std::size_t> const& first, std::size_t stages, place where) {
+CUOTA_INLINE void check_cuts(std::vector<std::size_t> const& first, std::size_t stages,
+                             source_location where) {
     bool is_right = !first.empty() && first.front() == 0 && first.back() < stages;
     for (std::size_t d = 1; d < first.size(); ++d) is_right = is_right && first[d - 1] < first[d];
     if (is_right) return;
     std::string text;
     for (std::size_t const f : first) text += (text.empty() ? "" : ", ") + count_text(f);
-    throw_misuse(
+    throw_usage_error(
         where,
         "cannot cut a chain of {} stages at {{}}: the first cut must be 0, and each device needs a stage",
         {as_count(stages), text});
@@ -90,7 +92,7 @@ CUOTA_INLINE pipeline_account::pipeline_account(std::vector<chain> const& of,
                                                 std::vector<std::size_t> const& first)
     : of_{of}, first_{first}, held_(first.size()), peaks_(first.size()) {}
 
-CUOTA_INLINE void pipeline_account::perform(pipeline_act act) {
+CUOTA_INLINE void pipeline_account::perform(pipeline_op act) {
     if (act.is_backward) backward(act.device);
     else forward(act.device);
 }
@@ -136,18 +138,18 @@ CUOTA_INLINE void pipeline_account::backward(std::size_t d) {
 
 CUOTA_INLINE std::vector<std::size_t> pipeline_peaks(std::vector<chain> const& of,
                                                      std::vector<std::size_t> const& first,
-                                                     std::size_t micro_batches, place where) {
+                                                     std::size_t micro_batches, source_location where) {
     for (chain const& c : of) {
         c.check(where);
         check_cuts(first, c.stages.size(), where);
         std::size_t sum = 0;
         for (chain_stage const& s : c.stages) sum += *most_of(s);  // chain::check has excluded overflow
         if (!checked_mul(sum, micro_batches))
-            throw_misuse(where, "pipeline: total size for {} micro-batches overflows std::size_t",
-                         {as_count(micro_batches)});
+            throw_usage_error(where, "pipeline: total size for {} micro-batches overflows std::size_t",
+                              {as_count(micro_batches)});
     }
     pipeline_account account{of, first};
-    for (pipeline_act const act : pipeline_order(first.size(), micro_batches, where)) account.perform(act);
+    for (pipeline_op const act : pipeline_1f1b(first.size(), micro_batches, where)) account.perform(act);
     return account.peaks();
 }
 
@@ -156,7 +158,7 @@ CUOTA_INLINE std::vector<std::size_t> pipeline_peaks(std::vector<chain> const& o
 namespace cuota::inline v0 {
 
 CUOTA_INLINE std::vector<std::size_t> pipeline_peaks(chain const& c, std::vector<std::size_t> const& first,
-                                                     std::size_t micro_batches, place where) {
+                                                     std::size_t micro_batches, source_location where) {
     return detail::pipeline_peaks(std::vector<chain>(std::max(first.size(), std::size_t{1}), c), first,
                                   micro_batches, where);
 }

@@ -31,9 +31,9 @@ inline constexpr Cost no_way = std::numeric_limits<Cost>::has_infinity ? std::nu
 /// layers, then the second, and so on.
 /// Cost: at most D^2 L^2 / 2 time, D^2 L numbers of memory.
 template <class Cost, class Costs, class Join>
-class cut_search {
+class partition_search {
 public:
-    cut_search(std::size_t layers, std::size_t devices, Costs costs, Join join)
+    partition_search(std::size_t layers, std::size_t devices, Costs costs, Join join)
         : layers_{layers},
           devices_{devices},
           costs_{costs},

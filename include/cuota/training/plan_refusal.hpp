@@ -18,7 +18,7 @@ namespace cuota::inline v0::detail {
 
 /// Returns a refusal with the peak, and the stage at it, of `least`, the schedule with the least memory. `what` names the class of plans.
 [[nodiscard]] out_of_memory plan_refusal(chain const& c, chain_schedule const& least, std::size_t room,
-                                         char const* what, tag name, place where);
+                                         char const* what, tag name, source_location where);
 
 }  // namespace cuota::inline v0::detail
 
@@ -27,15 +27,15 @@ namespace cuota::inline v0::detail {
 namespace cuota::inline v0::detail {
 
 CUOTA_INLINE out_of_memory plan_refusal(chain const& c, chain_schedule const& least, std::size_t room,
-                                        char const* what, tag name, place where) {
-    chain_run const run = simulate(c, least, where);
+                                        char const* what, tag name, source_location where) {
+    chain_cost const run = simulate(c, least, where);
     chain_op const op = least[run.peak_op];
     refusal r;
-    r.asked = r.charged = run.peak;
+    r.requested = r.charged = run.peak;
     r.request = label{name, where};
     r.cause = message("the smallest plan with {} needs {} ({}{}); the limit is {}",
                       {what, as_bytes(run.peak), stage_text(op.stage),
-                       op.act == chain_act::backward ? " backward" : " forward", as_bytes(room)});
+                       op.kind == chain_op_kind::backward ? " backward" : " forward", as_bytes(room)});
     return out_of_memory{std::move(r)};
 }
 

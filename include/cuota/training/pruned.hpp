@@ -18,7 +18,7 @@
 
 namespace cuota::inline v0::inline CUOTA_VIEWS {
 
-/// Stores `size()` numbers of which `survivors()` are kept and the others are zero: one bit per number, the survivors in order, and 8 bytes
+/// Stores `size()` numbers of which `nonzeros()` are kept and the others are zero: one bit per number, the survivors in order, and 8 bytes
 /// per 1024 numbers, by which each survivor is found in constant time.
 ///
 ///     auto const kept = cuota::pruned<float>::pack(s, weights.read(s), 1e-3f, pool, "weights");
@@ -39,47 +39,48 @@ class pruned {
 public:
     using value_type = T;  ///< of an unpacked number
 
-    /// Keeps numbers of a magnitude above `threshold`, and NaNs. Waits for s. Throws: misuse if `threshold` is negative or NaN.
-    [[nodiscard]] static pruned pack(stream_ref s, device_span<T const> dense, float threshold,
-                                     resource_ref const& memory, tag name = {},
-                                     place where = place::here()) requires stored_float<T> {
+    /// Keeps numbers of a magnitude above `threshold`, and NaNs. Waits for s. Throws: usage_error if `threshold` is negative or NaN.
+    [[nodiscard]] static pruned pack(
+        stream_ref s, device_span<T const> dense, float threshold, resource_ref const& memory, tag name = {},
+        source_location where = source_location::current()) requires storage_float<T> {
         if (!(threshold >= 0))
-            detail::throw_misuse(where, "pruned: threshold = {} must not be negative", {threshold});
+            detail::throw_usage_error(where, "pruned: threshold = {} must not be negative", {threshold});
         return packed_by(detail::above_threshold<T>{dense.data(), threshold}, s, dense, memory, name, where);
     }
-    /// Keeps numbers with a nonzero byte in `keep`. Waits for s. Throws: misuse if counts differ.
+    /// Keeps numbers with a nonzero byte in `keep`. Waits for s. Throws: usage_error if counts differ.
     [[nodiscard]] static pruned pack(stream_ref s, device_span<T const> dense,
                                      device_span<unsigned char const> keep, resource_ref const& memory,
-                                     tag name = {}, place where = place::here()) {
+                                     tag name = {}, source_location where = source_location::current()) {
         detail::check_counts("pruned::pack", dense.size(), keep.size(), where);
         return packed_by(detail::kept_by_mask{keep.data()}, s, dense, memory, name, where);
     }
 
-    /// Returns the bytes of `survivors` of `count` numbers: three allocations, rounded up to `granule`; `unlimited` on overflow.
+    /// Returns the bytes of `survivors` of `count` numbers: three allocations, rounded up to `granularity`; `unlimited` on overflow.
     [[nodiscard]] static constexpr std::size_t bytes(std::size_t count, std::size_t survivors,
-                                                     std::size_t granule = 1) noexcept {
+                                                     std::size_t granularity = 1) noexcept {
         std::size_t const words = detail::parts_of(count, detail::word_bits) * sizeof(detail::mask_word);
         std::size_t const ranks = detail::parts_of(count, detail::group_bits) * sizeof(detail::rank_number);
         auto const kept = checked_mul(survivors, sizeof(T));
-        auto sum = checked_add(round_up(words, granule), round_up(ranks, granule));
+        auto sum = checked_add(round_up(words, granularity), round_up(ranks, granularity));
         if (!kept || !sum) return unlimited;
-        return checked_add(*sum, round_up(*kept, granule)).value_or(unlimited);
+        return checked_add(*sum, round_up(*kept, granularity)).value_or(unlimited);
     }
     [[nodiscard]] std::size_t size() const noexcept { return count_; }  ///< numbers, including zeros
     /// Returns the number of numbers that are kept.
-    [[nodiscard]] std::size_t survivors() const noexcept { return packed_.size(); }
+    [[nodiscard]] std::size_t nonzeros() const noexcept { return packed_.size(); }
     /// Returns the bytes on the device, in three buffers.
     [[nodiscard]] std::size_t bytes() const noexcept {
         return words_.bytes() + ranks_.bytes() + packed_.bytes();
     }
     [[nodiscard]] stream_ref home() const noexcept { return words_.home(); }  ///< the stream of pack
     /// Returns the survivors in order, for work on s that reads them.
-    [[nodiscard]] lease<T const> packed(stream_ref s, place where = place::here()) const {
+    [[nodiscard]] lease<T const> packed(stream_ref s,
+                                        source_location where = source_location::current()) const {
         return packed_.read(s, where);
     }
 
-    /// Writes all numbers, with zeros for those that were not kept. Throws: misuse if counts differ.
-    void unpack(stream_ref s, device_span<T> to, place where = place::here()) const {
+    /// Writes all numbers, with zeros for those that were not kept. Throws: usage_error if counts differ.
+    void unpack(stream_ref s, device_span<T> to, source_location where = source_location::current()) const {
         detail::check_counts("pruned::unpack", size(), to.size(), where);
         auto const words = words_.read(s, where);
         auto const ranks = ranks_.read(s, where);
@@ -115,7 +116,7 @@ private:
 
     template <class Keeps>
     [[nodiscard]] static pruned packed_by(Keeps keeps, stream_ref s, device_span<T const> dense,
-                                          resource_ref const& memory, tag name, place where) {
+                                          resource_ref const& memory, tag name, source_location where) {
         std::size_t const count = dense.size();
         mask_words mask{detail::parts_of(count, detail::word_bits), s, memory, no_init, name, where};
         mark(s, keeps, count, mask, where);
@@ -126,7 +127,7 @@ private:
         return {count, std::move(mask), std::move(before), std::move(packed)};
     }
     static void gather(stream_ref s, device_span<T const> dense, mask_words const& mask,
-                       rank_list const& before, device_buffer<T>& packed, place where) {
+                       rank_list const& before, device_buffer<T>& packed, source_location where) {
         auto const bits = mask.read(s, where);
         auto const places = before.read(s, where);
         auto const to = packed.write(s, where);
@@ -136,7 +137,7 @@ private:
                        "pruned::pack", where);
     }
     template <class Keeps>
-    static void mark(stream_ref s, Keeps keeps, std::size_t count, mask_words& mask, place where) {
+    static void mark(stream_ref s, Keeps keeps, std::size_t count, mask_words& mask, source_location where) {
         auto const to = mask.write(s, where);
         using marks = detail::mark_words<Keeps>;
         detail::for_each_by_warp(s, detail::parts_of(to.size(), marks::at_once),

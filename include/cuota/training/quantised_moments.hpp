@@ -33,7 +33,7 @@ struct adamw_options {
 
 namespace detail {
 
-void check_adamw(adamw_options const& o, place where);
+void check_adamw(adamw_options const& o, source_location where);
 
 /// Returns a * b + c, rounded once, on the host and on a GPU.
 [[nodiscard]] CUOTA_HOST_DEVICE inline float fused(float a, float b, float c) noexcept {
@@ -83,12 +83,12 @@ struct moment_codes {
     template <class T>
     using element = std::conditional_t<is_writable, T, T const>;
     element<signed_code::type>* first;
-    element<float>* first_steps;
+    element<float>* first_scales;
     element<divisor_code::type>* root;
-    element<float>* root_steps;
+    element<float>* root_scales;
 
-    [[nodiscard]] CUOTA_KERNEL adam_moments at(std::size_t i, float first_step, float root_step) const {
-        return {signed_code::value(first[i], first_step), divisor_code::value(root[i], root_step)};
+    [[nodiscard]] CUOTA_KERNEL adam_moments at(std::size_t i, float first_scale, float root_scale) const {
+        return {signed_code::value(first[i], first_scale), divisor_code::value(root[i], root_scale)};
     }
 };
 
@@ -104,23 +104,23 @@ struct adamw_block {
     CUOTA_KERNEL void operator()(std::size_t b, warp const& all) const {
         using registers = block_in_registers<Block>;
         std::size_t const begin = b * Block;
-        adam_moments const steps{codes.first_steps[b], codes.root_steps[b]};
+        adam_moments const scales{codes.first_scales[b], codes.root_scales[b]};
         bool const is_whole = registers::fits && count - begin >= Block &&
                               registers::is_aligned(parameters + begin) &&
                               registers::is_aligned(gradients + begin);
-        adam_moments const next = is_whole ? in_registers(begin, steps, all) : in_memory(begin, steps, all);
+        adam_moments const next = is_whole ? in_registers(begin, scales, all) : in_memory(begin, scales, all);
         if (all.lane() == 0) {
-            codes.first_steps[b] = next.first;
-            codes.root_steps[b] = next.root;
+            codes.first_scales[b] = next.first;
+            codes.root_scales[b] = next.root;
         }
     }
 
 private:
-    [[nodiscard]] CUOTA_KERNEL static adam_moments steps_of(float most_first, float most_root) {
-        return {signed_code::code::step(most_first), divisor_code::code::step(most_root)};
+    [[nodiscard]] CUOTA_KERNEL static adam_moments scales_of(float most_first, float most_root) {
+        return {signed_code::code::scale(most_first), divisor_code::code::scale(most_root)};
     }
     // Both return the new scales. Codes have the alignment of their buffers.
-    [[nodiscard]] CUOTA_KERNEL adam_moments in_registers(std::size_t begin, adam_moments steps,
+    [[nodiscard]] CUOTA_KERNEL adam_moments in_registers(std::size_t begin, adam_moments scales,
                                                          warp const& all) const {
         using registers = block_in_registers<Block>;
         using floats = element_pack<float, registers::pack, true>;
@@ -135,8 +135,8 @@ private:
             auto const first_codes = registers::load(codes.first + at);
             auto const root_codes = registers::load(codes.root + at);
             for (std::size_t i = 0; i != registers::pack; ++i) {
-                first.at[p][i] = signed_code::value(first_codes.at[i], steps.first);
-                root.at[p][i] = divisor_code::value(root_codes.at[i], steps.root);
+                first.at[p][i] = signed_code::value(first_codes.at[i], scales.first);
+                root.at[p][i] = divisor_code::value(root_codes.at[i], scales.root);
             }
         }
         for (std::size_t p = 0; p != registers::packs; ++p) {
@@ -149,33 +149,33 @@ private:
             }
             store(parameter[p], parameters + begin + registers::offset(p, all));
         }
-        adam_moments const made = steps_of(first.largest(all), root.largest(all));
+        adam_moments const made = scales_of(first.largest(all), root.largest(all));
         first.template encode<signed_code>(signed_code::code::encoder{made.first}, codes.first + begin, all);
         root.template encode<divisor_code>(divisor_code::code::encoder{made.root}, codes.root + begin, all);
         return made;
     }
-    [[nodiscard]] CUOTA_KERNEL adam_moments in_memory(std::size_t begin, adam_moments steps,
+    [[nodiscard]] CUOTA_KERNEL adam_moments in_memory(std::size_t begin, adam_moments scales,
                                                       warp const& all) const {
         std::size_t const end = block_end(begin, Block, count);
         adam_moments most{0, 0};
         for (std::size_t i = begin + all.lane(); i < end; i += warp::threads) {
-            adam_moments const next = of(i, steps);
+            adam_moments const next = of(i, scales);
             most.first = finite_max(most.first, magnitude(next.first));
             most.root = finite_max(most.root, next.root);
         }
-        adam_moments const made = steps_of(all.largest(most.first), all.largest(most.root));
+        adam_moments const made = scales_of(all.largest(most.first), all.largest(most.root));
         signed_code::code::encoder const of_first{made.first};
         divisor_code::code::encoder const of_root{made.root};
         for (std::size_t i = begin + all.lane(); i < end; i += warp::threads) {
-            adam_moments const next = of(i, steps);
+            adam_moments const next = of(i, scales);
             parameters[i] = next.applied_to(parameters[i], by);
             codes.first[i] = signed_code::of(next.first, of_first);
             codes.root[i] = divisor_code::of(next.root, of_root);
         }
         return made;
     }
-    [[nodiscard]] CUOTA_KERNEL adam_moments of(std::size_t i, adam_moments steps) const {
-        return codes.at(i, steps.first, steps.root).after(gradients[i], by);
+    [[nodiscard]] CUOTA_KERNEL adam_moments of(std::size_t i, adam_moments scales) const {
+        return codes.at(i, scales.first, scales.root).after(gradients[i], by);
     }
 };
 
@@ -185,7 +185,7 @@ struct load_moments {
     float* first;
     float* second;
     CUOTA_KERNEL void operator()(std::size_t i) const {
-        adam_moments const now = codes.at(i, codes.first_steps[i / Block], codes.root_steps[i / Block]);
+        adam_moments const now = codes.at(i, codes.first_scales[i / Block], codes.root_scales[i / Block]);
         first[i] = now.first;
         second[i] = now.root * now.root;
     }
@@ -206,8 +206,8 @@ struct store_moments {
     moment_codes<true> codes;
     std::size_t count;
     CUOTA_KERNEL void operator()(std::size_t b, warp const& all) const {
-        encode_block<signed_code, Block>(b, all, count, first, codes.first, codes.first_steps, itself{});
-        encode_block<divisor_code, Block>(b, all, count, second, codes.root, codes.root_steps, root_of{});
+        encode_block<signed_code, Block>(b, all, count, first, codes.first, codes.first_scales, itself{});
+        encode_block<divisor_code, Block>(b, all, count, second, codes.root, codes.root_scales, root_of{});
     }
 };
 
@@ -223,10 +223,10 @@ namespace cuota::inline v0::inline CUOTA_VIEWS {
 /// Adam's moments m and v of `size()` parameters, and AdamW's step, which updates them in place: 2 bytes per parameter and 8 per block, in
 /// place of 8 per parameter as floats (Dettmers et al., 8-bit Optimizers via Block-wise Quantization, 2022, but with equidistant levels).
 ///
-///     cuota::quantised_moments<> adam{n, s, pool, "adam"};
+///     cuota::quantized_moments<> adam{n, s, pool, "adam"};
 ///     adam.step(s, parameters.write(s), gradients.read(s), {.learning_rate = 3e-4});
 ///
-/// Stores m with the error of `quantised`, and r = sqrt(v), unsigned: |r - r'| <= max / 254 / 2 with the block's maximum, but a nonzero r
+/// Stores m with the error of `quantized`, and r = sqrt(v), unsigned: |r - r'| <= max / 254 / 2 with the block's maximum, but a nonzero r
 /// below half the scale becomes the scale, not 0. A v that is small compared with others in its block thus makes the update smaller, and
 /// never divides by epsilon alone; codes of r span a factor of 2^16 in v. Parameters are updated with the moments before these are rounded.
 /// Every step rounds anew: a change of a moment by less than half the scale is lost, so averages follow slow changes in jumps.
@@ -235,30 +235,31 @@ namespace cuota::inline v0::inline CUOTA_VIEWS {
 /// Move-only.
 /// Order:   of the stream arguments.
 /// Threads: as device_buffer; one step at a time.
-/// Throws:  as device_buffer; misuse if counts differ or options are invalid. On failure, nothing is changed or stays allocated.
+/// Throws:  as device_buffer; usage_error if counts differ or options are invalid. On failure, nothing is changed or stays allocated.
 /// Cost:    one kernel per step with 32 threads per block: 16 bytes of memory traffic per parameter if Block is 128, 256, 512 or 1024 and
 ///          parameters and gradients are aligned to 16 bytes; otherwise moments and gradients are read twice.
 template <std::size_t Block = 256>
-class quantised_moments {
+class quantized_moments {
     static_assert(Block != 0, "a block has at least one number");
 
 public:
     /// Allocates zero moments of `count` parameters.
-    quantised_moments(element_count count, stream_ref home, resource_ref const& memory, tag name = {},
-                      place where = place::here())
+    quantized_moments(element_count count, stream_ref home, resource_ref const& memory, tag name = {},
+                      source_location where = source_location::current())
         : first_{count, home, memory, name, where},
-          first_steps_{blocks(count), home, memory, name, where},
+          first_scales_{blocks(count), home, memory, name, where},
           root_{count, home, memory, name, where},
-          root_steps_{blocks(count), home, memory, name, where} {}
+          root_scales_{blocks(count), home, memory, name, where} {}
 
-    /// Returns the bytes of the moments of `count` parameters: four allocations, rounded up to `granule`; `unlimited` on overflow.
-    [[nodiscard]] static constexpr std::size_t bytes(std::size_t count, std::size_t granule = 1) noexcept {
-        return checked_mul(2, detail::coded_bytes(count, Block, granule)).value_or(unlimited);
+    /// Returns the bytes of the moments of `count` parameters: four allocations, rounded up to `granularity`; `unlimited` on overflow.
+    [[nodiscard]] static constexpr std::size_t bytes(std::size_t count,
+                                                     std::size_t granularity = 1) noexcept {
+        return checked_mul(2, detail::coded_bytes(count, Block, granularity)).value_or(unlimited);
     }
     [[nodiscard]] std::size_t size() const noexcept { return first_.size(); }  ///< number of parameters
     /// Returns the bytes of both moments.
     [[nodiscard]] std::size_t bytes() const noexcept {
-        return first_.bytes() + first_steps_.bytes() + root_.bytes() + root_steps_.bytes();
+        return first_.bytes() + first_scales_.bytes() + root_.bytes() + root_scales_.bytes();
     }
     [[nodiscard]] stream_ref home() const noexcept { return first_.home(); }  ///< stream of all buffers
     /// Returns the number of enqueued steps.
@@ -266,35 +267,36 @@ public:
 
     /// Enqueues one step of AdamW, which updates parameters and moments.
     void step(stream_ref s, device_span<float> parameters, device_span<float const> gradients,
-              adamw_options const& by = {}, place where = place::here()) {
-        detail::check_counts("quantised_moments::step", parameters.size(), size(), where);
-        detail::check_counts("quantised_moments::step", gradients.size(), size(), where);
-        detail::check_disjoint("quantised_moments::step", parameters.data(), parameters.bytes(),
+              adamw_options const& by = {}, source_location where = source_location::current()) {
+        detail::check_counts("quantized_moments::step", parameters.size(), size(), where);
+        detail::check_counts("quantized_moments::step", gradients.size(), size(), where);
+        detail::check_disjoint("quantized_moments::step", parameters.data(), parameters.bytes(),
                                gradients.data(), gradients.bytes(), where);
         detail::check_adamw(by, where);
         borrowed<true> const mine{*this, s, where};
-        detail::for_each_by_warp(s, first_steps_.size(),
+        detail::for_each_by_warp(s, first_scales_.size(),
                                  detail::adamw_block<Block>{parameters.data(), gradients.data(), mine.codes(),
                                                             size(), detail::adamw_step::of(by, steps_ + 1)},
-                                 "quantised_moments::step", where);
+                                 "quantized_moments::step", where);
         ++steps_;
     }
 
     /// Writes m and v as floats, for a checkpoint.
-    void load(stream_ref s, device_span<float> m, device_span<float> v, place where = place::here()) const {
-        check_both("quantised_moments::load", m, v, where);
+    void load(stream_ref s, device_span<float> m, device_span<float> v,
+              source_location where = source_location::current()) const {
+        check_both("quantized_moments::load", m, v, where);
         borrowed<false> const mine{*this, s, where};
         for_each_index(s, size(), detail::load_moments<Block>{mine.codes(), m.data(), v.data()},
-                       "quantised_moments::load", where);
+                       "quantized_moments::load", where);
     }
     /// Replaces m, v and the number of steps. A v below 0 becomes NaN.
     void store(stream_ref s, device_span<float const> m, device_span<float const> v, std::uint64_t steps,
-               place where = place::here()) {
-        check_both("quantised_moments::store", m, v, where);
+               source_location where = source_location::current()) {
+        check_both("quantized_moments::store", m, v, where);
         borrowed<true> const mine{*this, s, where};
-        detail::for_each_by_warp(s, first_steps_.size(),
+        detail::for_each_by_warp(s, first_scales_.size(),
                                  detail::store_moments<Block>{m.data(), v.data(), mine.codes(), size()},
-                                 "quantised_moments::store", where);
+                                 "quantized_moments::store", where);
         steps_ = steps;
     }
 
@@ -306,29 +308,29 @@ private:
 
     public:
         template <class Moments>
-        borrowed(Moments& of, stream_ref s, place where)
+        borrowed(Moments& of, stream_ref s, source_location where)
             : first_{taken(of.first_, s, where)},
-              first_steps_{taken(of.first_steps_, s, where)},
+              first_scales_{taken(of.first_scales_, s, where)},
               root_{taken(of.root_, s, where)},
-              root_steps_{taken(of.root_steps_, s, where)} {}
+              root_scales_{taken(of.root_scales_, s, where)} {}
         [[nodiscard]] detail::moment_codes<is_writable> codes() const noexcept {
-            return {first_.span().data(), first_steps_.span().data(), root_.span().data(),
-                    root_steps_.span().data()};
+            return {first_.span().data(), first_scales_.span().data(), root_.span().data(),
+                    root_scales_.span().data()};
         }
 
     private:
         template <class Buffer>
-        [[nodiscard]] static auto taken(Buffer& from, stream_ref s, place where) {
+        [[nodiscard]] static auto taken(Buffer& from, stream_ref s, source_location where) {
             if constexpr (is_writable) return from.write(s, where);
             else return from.read(s, where);
         }
         of_some<detail::signed_code::type> first_;
-        of_some<float> first_steps_;
+        of_some<float> first_scales_;
         of_some<detail::divisor_code::type> root_;
-        of_some<float> root_steps_;
+        of_some<float> root_scales_;
     };
     template <class T>
-    void check_both(char const* what, device_span<T> m, device_span<T> v, place where) const {
+    void check_both(char const* what, device_span<T> m, device_span<T> v, source_location where) const {
         detail::check_counts(what, m.size(), size(), where);
         detail::check_counts(what, v.size(), size(), where);
     }
@@ -337,9 +339,9 @@ private:
     }
 
     device_buffer<detail::signed_code::type> first_;
-    device_buffer<float> first_steps_;
+    device_buffer<float> first_scales_;
     device_buffer<detail::divisor_code::type> root_;
-    device_buffer<float> root_steps_;
+    device_buffer<float> root_scales_;
     std::uint64_t steps_ = 0;
 };
 
@@ -351,9 +353,9 @@ private:
 
 namespace cuota::inline v0::detail {
 
-CUOTA_INLINE void check_adamw(adamw_options const& o, place where) {
+CUOTA_INLINE void check_adamw(adamw_options const& o, source_location where) {
     auto const refuse = [&](char const* name, double value, char const* range) {
-        throw_misuse(where, "adamw: {} = {} is out of range {}", {name, value, range});
+        throw_usage_error(where, "adamw: {} = {} is out of range {}", {name, value, range});
     };
     // Written so that a NaN fails.
     if (!(is_finite(o.learning_rate) && o.learning_rate >= 0))

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Agreements of ranks for a step: on its resources, and on the share of each rank.
+/// Consensus of ranks for a step: on its resources, and on the share of each rank.
 #pragma once
 
 #include <concepts>
@@ -28,13 +28,13 @@ namespace cuota::inline v0 {
 ///     batch const b = *all_or_none(ranks, "the next batch", [&] { return epoch.next(); });
 ///
 /// `what` names the work and is the same on all ranks.
-/// Threads: as the agreement.
+/// Threads: as the rank_consensus.
 /// Throws:  this rank's own refusal; if only others were refused, an out_of_memory that names one; any other exception of `work`, and on
-///          the other ranks rank_gone that names this one; exceptions of the agreement.
-/// Cost:    one question.
+///          the other ranks rank_lost_error that names this one; exceptions of the rank_consensus.
+/// Cost:    one name.
 template <std::invocable Work>
-std::invoke_result_t<Work&> all_or_none(agreement& ranks, std::string_view what, Work work,
-                                        place where = place::here()) {
+std::invoke_result_t<Work&> all_or_none(rank_consensus& ranks, std::string_view what, Work work,
+                                        source_location where = source_location::current()) {
     using result = std::invoke_result_t<Work&>;
     if constexpr (std::is_void_v<result>) {
         auto const went = detail::run_agreed(
@@ -57,12 +57,13 @@ std::invoke_result_t<Work&> all_or_none(agreement& ranks, std::string_view what,
 /// between ranks and may be 0.
 ///
 /// Its weight is exact, as a micro_batch's: means over the ranks' samples times the weights sum to the mean over the whole batch, and so do
-/// the gradients. Divide a loss that is a sum over samples by `of` instead.
-/// Throws:  misuse if no rank has a sample; exceptions of the agreement.
-/// Cost:    one question.
-/// Threads: as the agreement.
+/// the gradients. Divide a loss that is a sum over samples by `batch_size` instead.
+/// Throws:  usage_error if no rank has a sample; exceptions of the rank_consensus.
+/// Cost:    one name.
+/// Threads: as the rank_consensus.
 /// Example: see gradient_buckets.
-[[nodiscard]] micro_batch part_of_ranks(agreement& ranks, std::size_t count, place where = place::here());
+[[nodiscard]] micro_batch local_share(rank_consensus& ranks, std::size_t count,
+                                      source_location where = source_location::current());
 
 }  // namespace cuota::inline v0
 
@@ -70,15 +71,16 @@ std::invoke_result_t<Work&> all_or_none(agreement& ranks, std::string_view what,
 
 namespace cuota::inline v0 {
 
-CUOTA_INLINE micro_batch part_of_ranks(agreement& ranks, std::size_t count, place where) {
-    std::vector<std::uint64_t> const counts = ranks.values(count, "samples of a step", where);
+CUOTA_INLINE micro_batch local_share(rank_consensus& ranks, std::size_t count, source_location where) {
+    std::vector<std::uint64_t> const counts = ranks.all_gather(count, "samples of a step", where);
     micro_batch part{0, count, 0};
     for (std::size_t r = 0; r != counts.size(); ++r) {
         auto const here = static_cast<std::size_t>(counts[r]);
         if (r < ranks.rank()) part.first += here;
-        part.of = checked_add(part.of, here).value_or(unlimited);
+        part.batch_size = checked_add(part.batch_size, here).value_or(unlimited);
     }
-    if (part.of == 0) detail::throw_misuse(where, "part_of_ranks: no rank has a sample in this step");
+    if (part.batch_size == 0)
+        detail::throw_usage_error(where, "local_share: no rank has a sample in this step");
     return part;
 }
 

@@ -29,10 +29,11 @@ void add_dropping_run(chain_schedule& to, std::size_t first, std::size_t last);
 }  // namespace detail
 
 /// Returns the schedule that keeps the records of all stages: nothing is recomputed, and no schedule needs more memory.
-/// Throws:  misuse for an invalid chain (chain::check).
+/// Throws:  usage_error for an invalid chain (chain::check).
 /// Threads: any.
 /// Cost:    linear in the stages.
-[[nodiscard]] chain_schedule store_all_plan(chain const& c, place where = place::here());
+[[nodiscard]] chain_schedule store_all_plan(chain const& c,
+                                            source_location where = source_location::current());
 
 /// Divides the chain into segments of equal length, keeps the last output of each, and recomputes each segment but the last before its
 /// backward run: about sqrt(L) segments need about 2 sqrt(L) records of equal stages, for one more forward run (Chen, Xu, Zhang and
@@ -40,10 +41,10 @@ void add_dropping_run(chain_schedule& to, std::size_t first, std::size_t last);
 ///
 /// Chooses the number of segments with the smallest simulated peak, then time. Takes no memory limit; `simulate` returns its peak. A
 /// chain_plan within that peak is never slower.
-/// Throws:  misuse for an invalid chain.
+/// Throws:  usage_error for an invalid chain.
 /// Cost:    O(stages^2).
 /// Threads: any.
-[[nodiscard]] chain_schedule sqrt_plan(chain const& c, place where = place::here());
+[[nodiscard]] chain_schedule sqrt_plan(chain const& c, source_location where = source_location::current());
 
 }  // namespace cuota::inline v0
 
@@ -52,14 +53,14 @@ void add_dropping_run(chain_schedule& to, std::size_t first, std::size_t last);
 namespace cuota::inline v0::detail {
 
 CUOTA_INLINE void add_saved_run(chain_schedule& to, std::size_t first, std::size_t last) {
-    for (std::size_t i = first; i != last; ++i) to.push_back({chain_act::forward_saving, i});
-    for (std::size_t i = last; i != first; --i) to.push_back({chain_act::backward, i - 1});
+    for (std::size_t i = first; i != last; ++i) to.push_back({chain_op_kind::forward_saving, i});
+    for (std::size_t i = last; i != first; --i) to.push_back({chain_op_kind::backward, i - 1});
 }
 
 CUOTA_INLINE void add_dropping_run(chain_schedule& to, std::size_t first, std::size_t last) {
     for (std::size_t i = first; i != last; ++i) {
-        to.push_back({chain_act::forward, i});
-        if (i != first) to.push_back({chain_act::drop, i - 1});
+        to.push_back({chain_op_kind::forward, i});
+        if (i != first) to.push_back({chain_op_kind::drop, i - 1});
     }
 }
 
@@ -71,7 +72,7 @@ CUOTA_INLINE chain_schedule segment_plan(std::size_t stages, std::size_t segment
     chain_schedule plan;
     for (std::size_t k = 0; k + 1 < segments; ++k) add_dropping_run(plan, start(k), start(k + 1));
     for (std::size_t k = segments; k != 0; --k) {
-        if (k != segments) plan.push_back({chain_act::drop, start(k) - 1});
+        if (k != segments) plan.push_back({chain_op_kind::drop, start(k) - 1});
         add_saved_run(plan, start(k - 1), start(k));
     }
     return plan;
@@ -81,17 +82,17 @@ CUOTA_INLINE chain_schedule segment_plan(std::size_t stages, std::size_t segment
 
 namespace cuota::inline v0 {
 
-CUOTA_INLINE chain_schedule store_all_plan(chain const& c, place where) {
+CUOTA_INLINE chain_schedule store_all_plan(chain const& c, source_location where) {
     c.check(where);
     return detail::segment_plan(c.stages.size(), 1);
 }
 
-CUOTA_INLINE chain_schedule sqrt_plan(chain const& c, place where) {
+CUOTA_INLINE chain_schedule sqrt_plan(chain const& c, source_location where) {
     chain_schedule best = store_all_plan(c, where);
-    chain_run least = simulate(c, best, where);
+    chain_cost least = simulate(c, best, where);
     for (std::size_t segments = 2; segments <= c.stages.size(); ++segments) {
         chain_schedule plan = detail::segment_plan(c.stages.size(), segments);
-        chain_run const run = simulate(c, plan, where);
+        chain_cost const run = simulate(c, plan, where);
         if (std::pair{run.peak, run.time} >= std::pair{least.peak, least.time}) continue;
         least = run;
         best = std::move(plan);

@@ -155,7 +155,7 @@ struct scatter_survivor {
 /// Computes the number of survivors before each group of words; returns the total. Waits for the home stream.
 [[nodiscard]] std::size_t count_survivors(device_buffer<mask_word> const& mask,
                                           device_buffer<rank_number>& ranks, resource_ref const& memory,
-                                          place where);
+                                          source_location where);
 
 }  // namespace cuota::inline v0::detail
 
@@ -167,7 +167,7 @@ namespace cuota::inline v0::detail {
 
 CUOTA_INLINE std::size_t count_survivors(device_buffer<mask_word> const& mask,
                                          device_buffer<rank_number>& ranks, resource_ref const& memory,
-                                         place where) {
+                                         source_location where) {
     stream_ref const s = mask.home();
     char const* const name = "pruned::pack";
     std::size_t const run_count = parts_of(ranks.size(), run_groups);

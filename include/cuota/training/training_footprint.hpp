@@ -17,7 +17,7 @@
 namespace cuota::inline v0 {
 
 /// The optimizer, by the number of values that it stores per weight.
-enum class optimiser_kind {
+enum class optimizer_kind {
     none,          ///< no optimizer here: gradients are computed for use elsewhere
     sgd,           ///< no values
     sgd_momentum,  ///< one value
@@ -28,7 +28,7 @@ enum class optimiser_kind {
 /// Storage of the optimizer state.
 enum class state_storage {
     floats,    ///< float; double for f64 weights
-    quantised  ///< a byte each, and a float per block (Dettmers et al., ICLR 2022)
+    quantized  ///< a byte each, and a float per block (Dettmers et al., ICLR 2022)
 };
 
 /// One layer of a network.
@@ -42,16 +42,16 @@ struct training_layer {
 
 /// Options of training_footprint.
 struct training_options {
-    optimiser_kind optimiser = optimiser_kind::adam;  ///< determines the optimizer state
+    optimizer_kind optimizer = optimizer_kind::adam;  ///< determines the optimizer state
     state_storage state = state_storage::floats;      ///< storage of that state
-    std::size_t quantised_block = 256;                ///< numbers per scale
+    std::size_t quantized_block = 256;                ///< numbers per scale
     bool master_weights = true;                       ///< the optimizer keeps float copies of 16-bit weights
     bool float_gradients = false;                     ///< gradients of 16-bit weights are floats
     std::size_t workspace_bytes = 0;                  ///< of libraries, such as cuBLAS or convolutions
-    /// Bytes of the CUDA context, as budget::learn_overhead measures them, if the plan is compared with the whole device; 0 for a device's
+    /// Bytes of the CUDA context, as budget::record_baseline measures them, if the plan is compared with the whole device; 0 for a device's
     /// budget, which excludes them from its limit, and for one that is charged only for planned allocations.
     std::size_t context_bytes = 0;
-    std::size_t granule = device_memory::granule();  ///< granularity of the resource for all of it
+    std::size_t granularity = device_memory::granularity();  ///< granularity of the resource for all of it
 };
 
 namespace detail {
@@ -59,7 +59,7 @@ namespace detail {
 /// Adds the parts of one layer after another.
 class training_parts {
 public:
-    training_parts(training_options const& how, place where);
+    training_parts(training_options const& how, source_location where);
 
     void add(training_layer const& layer, std::size_t number);
     [[nodiscard]] footprint with_the_rest() &&;
@@ -72,7 +72,7 @@ private:
               bool per_sample = false);
 
     training_options how_;
-    place where_;
+    source_location where_;
     footprint plan_;
     std::string name_;
     bool is_backward_run_ = false;  // from the first trainable layer on
@@ -83,7 +83,7 @@ private:
 /// Returns the memory of a network in training as a footprint, with a line for each layer and use ("conv1 gradients"):
 ///
 ///     footprint const plan = training_footprint({{"conv", 9'408, 150'528}, {"fc", 513'000, 512}},
-///                                               {.optimiser = optimiser_kind::adamw});
+///                                               {.optimizer = optimizer_kind::adamw});
 ///     std::size_t const batch = plan.largest_batch(budget).batch;
 ///     plan.check(budget, 256);                                // throws budget_exceeded
 ///
@@ -93,10 +93,11 @@ private:
 ///
 /// Units:   counts of numbers; bytes where stated. A sum that overflows is `unlimited`, as in any footprint.
 /// Threads: any.
-/// Throws:  misuse for integer weights, a block of 0, or a granule that is not a power of two; std::bad_alloc.
+/// Throws:  usage_error for integer weights, a block of 0, or a granularity that is not a power of two; std::bad_alloc.
 /// Cost:    up to seven names per layer are kept until the program exits.
 [[nodiscard]] footprint training_footprint(std::vector<training_layer> const& layers,
-                                           training_options const& how = {}, place where = place::here());
+                                           training_options const& how = {},
+                                           source_location where = source_location::current());
 
 }  // namespace cuota::inline v0
 
@@ -104,10 +105,10 @@ private:
 
 namespace cuota::inline v0::detail {
 
-CUOTA_INLINE training_parts::training_parts(training_options const& how, place where)
-    : how_{how}, where_{where}, plan_{footprint::with_granule(how.granule, where)} {
-    if (how.quantised_block == 0)
-        throw_misuse(where, "training_footprint: the quantised block size must be at least 1");
+CUOTA_INLINE training_parts::training_parts(training_options const& how, source_location where)
+    : how_{how}, where_{where}, plan_{footprint::with_granularity(how.granularity, where)} {
+    if (how.quantized_block == 0)
+        throw_usage_error(where, "training_footprint: the quantized block size must be at least 1");
 }
 
 CUOTA_INLINE void training_parts::add(training_layer const& layer, std::size_t number) {
@@ -132,19 +133,20 @@ CUOTA_INLINE footprint training_parts::with_the_rest() && {
 CUOTA_INLINE void training_parts::check(training_layer const& layer, std::size_t number) const {
     using enum element_type;
     if (layer.type == f16 || layer.type == bf16 || layer.type == f32 || layer.type == f64) return;
-    throw_misuse(where_,
-                 "training_footprint: layer {}: parameters of type {} are not supported; supported: f16, "
-                 "bf16, f32, f64",
-                 {number, element_name(layer.type)});
+    throw_usage_error(
+        where_,
+        "training_footprint: layer {}: parameters of type {} are not supported; supported: f16, "
+        "bf16, f32, f64",
+        {number, element_name(layer.type)});
 }
 
 CUOTA_INLINE std::size_t training_parts::remembered() const noexcept {
-    switch (how_.optimiser) {
-        case optimiser_kind::sgd_momentum: return 1;
-        case optimiser_kind::adam:
-        case optimiser_kind::adamw: return 2;
-        case optimiser_kind::none:
-        case optimiser_kind::sgd: break;
+    switch (how_.optimizer) {
+        case optimizer_kind::sgd_momentum: return 1;
+        case optimizer_kind::adam:
+        case optimizer_kind::adamw: return 2;
+        case optimizer_kind::none:
+        case optimizer_kind::sgd: break;
     }
     return 0;
 }
@@ -152,12 +154,12 @@ CUOTA_INLINE std::size_t training_parts::remembered() const noexcept {
 CUOTA_INLINE void training_parts::add_what_learns(std::size_t count, std::size_t unit) {
     std::size_t const wide = std::max(unit, sizeof(float));
     part("gradients", count, how_.float_gradients ? wide : unit);
-    if (how_.master_weights && unit < wide && how_.optimiser != optimiser_kind::none)
+    if (how_.master_weights && unit < wide && how_.optimizer != optimizer_kind::none)
         part("master weights", count, wide);
-    if (how_.state == state_storage::floats) return part("optimiser state", count, wide, remembered());
-    std::size_t const blocks = count / how_.quantised_block + (count % how_.quantised_block != 0);
-    part("optimiser codes", count, 1, remembered());
-    part("optimiser scales", blocks, sizeof(float), remembered());
+    if (how_.state == state_storage::floats) return part("optimizer state", count, wide, remembered());
+    std::size_t const blocks = count / how_.quantized_block + (count % how_.quantized_block != 0);
+    part("optimizer codes", count, 1, remembered());
+    part("optimizer scales", blocks, sizeof(float), remembered());
 }
 
 CUOTA_INLINE void training_parts::part(char const* what, std::size_t count, std::size_t unit,
@@ -179,7 +181,7 @@ CUOTA_INLINE void training_parts::part(char const* what, std::size_t count, std:
 namespace cuota::inline v0 {
 
 CUOTA_INLINE footprint training_footprint(std::vector<training_layer> const& layers,
-                                          training_options const& how, place where) {
+                                          training_options const& how, source_location where) {
     detail::training_parts parts{how, where};
     for (std::size_t i = 0; i != layers.size(); ++i) parts.add(layers[i], i);
     return std::move(parts).with_the_rest();

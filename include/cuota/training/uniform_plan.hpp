@@ -59,12 +59,12 @@ void add_revolve(chain_schedule& to, std::size_t first, std::size_t last, std::s
 
 /// Returns the smallest number of recomputed forward runs for `stages` stages in `slots` slots: with r the smallest number for which
 /// C(slots + r, slots) >= stages, r stages - C(slots + r, r - 1) (Griewank and Walther, "Algorithm 799: revolve", 2000). Equals
-/// `recomputed` of simulate for uniform_plan. `unlimited` on overflow.
-/// Throws:  misuse if `stages` or `slots` is 0.
+/// `recomputed` of simulate for revolve_plan. `unlimited` on overflow.
+/// Throws:  usage_error if `stages` or `slots` is 0.
 /// Threads: any.
 /// Cost:    O(log(stages) slots).
 [[nodiscard]] std::size_t revolve_forwards(std::size_t stages, std::size_t slots,
-                                           place where = place::here());
+                                           source_location where = source_location::current());
 
 /// Returns the schedule with the fewest forward runs for equal stages: revolve.
 ///
@@ -73,11 +73,12 @@ void add_revolve(chain_schedule& to, std::size_t first, std::size_t last, std::s
 /// every stage is recomputed from the input. Saved bytes are kept for one stage at a time, so even with a slot per stage all but the last
 /// run twice; with memory for several stages' saved bytes, a chain_plan recomputes less.
 ///
-/// Throws:  misuse if `stages` or `slots` is 0.
+/// Throws:  usage_error if `stages` or `slots` is 0.
 /// Cost:    linear in its ops: stages + revolve_forwards(stages, slots) forward runs.
 /// Threads: any.
-/// Example: auto const run = cuota::simulate(sizes, cuota::uniform_plan(sizes.stages.size(), 4));
-[[nodiscard]] chain_schedule uniform_plan(std::size_t stages, std::size_t slots, place where = place::here());
+/// Example: auto const run = cuota::simulate(sizes, cuota::revolve_plan(sizes.stages.size(), 4));
+[[nodiscard]] chain_schedule revolve_plan(std::size_t stages, std::size_t slots,
+                                          source_location where = source_location::current());
 
 }  // namespace cuota::inline v0
 
@@ -93,7 +94,7 @@ CUOTA_INLINE void add_revolve(chain_schedule& to, std::size_t first, std::size_t
             std::min(revolve_reach(slots, rounds - 1), length - revolve_reach(slots - 1, rounds - 1));
         add_dropping_run(to, first, first + part);
         add_revolve(to, first + part, last, slots - 1);
-        to.push_back({chain_act::drop, first + part - 1});
+        to.push_back({chain_op_kind::drop, first + part - 1});
         last = first + part;
     }
     add_saved_run(to, first, last);
@@ -103,11 +104,11 @@ CUOTA_INLINE void add_revolve(chain_schedule& to, std::size_t first, std::size_t
 
 namespace cuota::inline v0 {
 
-CUOTA_INLINE std::size_t revolve_forwards(std::size_t stages, std::size_t slots, place where) {
-    if (stages == 0) detail::throw_misuse(where, "chain: no stages");
+CUOTA_INLINE std::size_t revolve_forwards(std::size_t stages, std::size_t slots, source_location where) {
+    if (stages == 0) detail::throw_usage_error(where, "chain: no stages");
     if (slots == 0)
-        detail::throw_misuse(where,
-                             "uniform plan: at least one slot is required, for the input of the chain");
+        detail::throw_usage_error(where,
+                                  "uniform plan: at least one slot is required, for the input of the chain");
     std::size_t const rounds = detail::revolve_rounds(stages, slots);
     if (rounds == 0) return 0;
     std::size_t const n = slots > unlimited - rounds ? unlimited : slots + rounds;
@@ -117,7 +118,7 @@ CUOTA_INLINE std::size_t revolve_forwards(std::size_t stages, std::size_t slots,
     return runs < unlimited ? static_cast<std::size_t>(runs) : unlimited;
 }
 
-CUOTA_INLINE chain_schedule uniform_plan(std::size_t stages, std::size_t slots, place where) {
+CUOTA_INLINE chain_schedule revolve_plan(std::size_t stages, std::size_t slots, source_location where) {
     (void)revolve_forwards(stages, slots, where);  // checks the arguments
     chain_schedule plan;
     detail::add_revolve(plan, 0, stages, slots);

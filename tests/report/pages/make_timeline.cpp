@@ -36,10 +36,10 @@ namespace {
         text += (text.empty() ? "\n[" : ",\n[") + std::to_string(address) + ',' + std::to_string(size) +
                 ",\"" + what + "\"]";
     };
-    for (cuota::pool_facts const& p : r.at_end.pools)
-        for (cuota::segment_facts const& s : p.segments) {
+    for (cuota::pool_info const& p : r.final_snapshot.pools)
+        for (cuota::segment_info const& s : p.segments) {
             add(s.address, s.size, "segment");
-            for (cuota::block_facts const& b : s.blocks)
+            for (cuota::block_info const& b : s.blocks)
                 if (b.use == cuota::block_use::live) add(b.address, b.size, b.name.text());
         }
     return text;

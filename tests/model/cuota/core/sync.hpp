@@ -136,7 +136,7 @@ private:
 };
 
 /// Always a step, because readers detect a change by it.
-class published_version {
+class seqlock_version {
 public:
     void step(model::detail::site where = {}) noexcept {
         std::size_t const next = n_.load(std::memory_order_relaxed, where) + 1;
@@ -186,9 +186,11 @@ private:
     std::int32_t holder_ = 0;
 };
 
-inline void light_fence(model::detail::site where = {}) noexcept { model::detail::light_fence(where); }
-inline void heavy_fence(model::detail::site where = {}) noexcept {
-    model::detail::operation const op{.what = model::detail::act::heavy_fence, .where = where};
+inline void asymmetric_fence_light(model::detail::site where = {}) noexcept {
+    model::detail::asymmetric_fence_light(where);
+}
+inline void asymmetric_fence_heavy(model::detail::site where = {}) noexcept {
+    model::detail::operation const op{.what = model::detail::act::asymmetric_fence_heavy, .where = where};
     model::detail::before(op);
     model::detail::told(op, 0);
 }
@@ -205,6 +207,6 @@ void wait_while(atomic<T> const& what, std::type_identity_t<T> value,
     what.wait(value, true, where);
 }
 
-[[nodiscard]] inline thread_record*& this_thread_record() noexcept { return model::detail::record(); }
+[[nodiscard]] inline thread_slot*& this_thread_slot() noexcept { return model::detail::record(); }
 
 }  // namespace cuota::inline v0::detail

@@ -5,7 +5,7 @@
 
 #include <cuota/cuota.hpp>
 
-void PART::report() { cuota::report_error(cuota::misuse{"of a part"}); }
+void PART::report() { cuota::report_error(cuota::usage_error{"of a part"}); }
 
 std::size_t PART::take(cuota::budget const& of, cuota::scoped_pool& pool, std::size_t bytes) {
     cuota::stream const stream;
