@@ -171,6 +171,8 @@ CASES = [  # lint, what is broken, how, what the lint must say
      r"includes limits/gone.inc, and no page has it"),
     ("snippets", "code that a page has no room for", swap("docs/ten_minutes.md", r"using namespace cuota::literals;", "//" + 104 * "x"),
      r"docs/ten_minutes.md:\d+: 106 columns"),
+    ("timeline_scripts", "a script that differs from its header", add("include/cuota/report/detail/timeline/chart.js", "let more = 1;"),
+     r"timeline_scripts.hpp is not what packaging/timeline_scripts makes"),
     ("docs", "a function that says nothing",
      add("include/cuota/core/label.hpp", "namespace cuota::inline v0 {\ninline int says_nothing() { return 1; }\n}"),
      r"label.hpp:\d+:.*says_nothing.* is not documented"),
