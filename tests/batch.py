@@ -15,5 +15,5 @@ output, *sources = map(pathlib.Path, sys.argv[1:])
 includes = {}  # in order, each once
 for source in sources:
     includes |= dict.fromkeys(re.findall(r'^ *# *include *[<"][^\n]*?(?<!\.inc)[>"]', source.read_text(), flags=re.M))
-parts = [f'namespace {re.sub(r"[^a-z0-9]", "_", source.stem)}_test {{\n#include "{source}"\n}}' for source in sources]
+parts = [f'namespace {re.sub(r"[^a-z0-9]", "_", f"{source.parent.name}_{source.stem}")}_test {{\n#include "{source}"\n}}' for source in sources]
 output.write_text("\n".join([*includes, *parts, ""]))

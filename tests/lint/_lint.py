@@ -29,11 +29,11 @@ def files(top):
 
 
 def headers(top):
-    """The public headers, as paths below include/cuota. Those of simulator/, bar its control header, belong to its sources."""
+    """The headers, as paths below include/cuota. Those of simulator/ belong to its sources; its public header is simulator.hpp."""
     base = top / "include" / "cuota"
     for path in sorted(base.rglob("*.hpp")):
         name = path.relative_to(base).as_posix()
-        if not name.startswith("simulator/") or name == "simulator/simulator.hpp":
+        if not name.startswith("simulator/"):
             yield name
 
 

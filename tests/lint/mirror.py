@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-FileCopyrightText: 2026 The cuota authors
 # SPDX-License-Identifier: Apache-2.0
-"""A header's test has the header's path: include/cuota/pool/x.hpp and tests/pool/x.cpp (or x.sim.cpp)."""
+"""A header's test has the header's path: include/cuota/pool/detail/x.hpp and tests/pool/detail/x.cpp (or x.sim.cpp)."""
 import _lint
 
 # Headers without a test file of their own, each with its reason.

@@ -53,7 +53,8 @@ def texts(top):
     library = top / "include" / "cuota"
     layers = sorted(p for p in library.iterdir() if p.is_dir()) if library.exists() else []
     for layer in layers:
-        sources = [p for p in _lint.files(layer) if p.suffix in (".hpp", ".cpp", ".h")]
+        umbrella = layer.with_suffix(".hpp")
+        sources = [p for p in [*_lint.files(layer), *[umbrella] * umbrella.exists()] if p.suffix in (".hpp", ".cpp", ".h")]
         yield f"include/cuota/{layer.name}", [(p, comments(p.read_text())) for p in sources]
         yield f"include/cuota/{layer.name}, messages", [(p, messages(p.read_text())) for p in sources]
     for folder in ("examples", "tests", "bench"):

@@ -23,6 +23,7 @@ from mutating import Build, Verdict, apply, option, outcome, take_out, words  # 
 
 INCLUDE = HERE.parents[1] / "include" / "cuota"
 MODES = {"late:1": {"CUOTA_SIM_SCHEDULE": "late:1"}, "strict": {"CUOTA_SIM_CHECKS": "strict"}}
+PATHS = {path.name: path for path in HERE.rglob("*.cpp")}
 NOTICED = ("failed", "crashed", "hung")
 EVERYTHING = "*"
 
@@ -46,7 +47,7 @@ def try_out(build, m):
             return Verdict(m.rule, False, wrong)
         said = []
         for test in m.tests:
-            program, wrong = build.program(folder, [HERE / test], folder)
+            program, wrong = build.program(folder, [PATHS[test]], folder)
             if wrong:
                 return Verdict(m.rule, False, "does not compile: " + wrong[-2000:])
             said.append(f"{test} {ends(program, m.modes)}")
@@ -59,7 +60,7 @@ def without_mutation(build):
     """The tests must pass, built the same way with nothing taken out."""
     findings = []
     for test in sorted({test for m in MUTATIONS for test in m.tests}):
-        program, wrong = build.program(pathlib.Path(build.kept.name), [HERE / test])
+        program, wrong = build.program(pathlib.Path(build.kept.name), [PATHS[test]])
         end = wrong or ends(program, MODES)
         findings += [] if end == "passed" else [f"{test} {end} with nothing taken out"]
     return findings

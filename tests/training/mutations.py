@@ -2,13 +2,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """The rules of training/ that mutation.py takes out, how, and the test files of which one must then fail."""
 import dataclasses
+import pathlib
+
+INCLUDE = pathlib.Path(__file__).resolve().parents[2] / "include" / "cuota"
 
 
 @dataclasses.dataclass
 class Mutation:
     rule: str
     edits: list  # of (header, text that stands there once, what takes its place)
-    tests: list  # files of this folder
+    tests: list  # files of this folder or of one in it, by name
     modes: list  # environments to try besides none: "late:1" and "strict"
 
 
@@ -16,8 +19,10 @@ MUTATIONS = []
 
 
 def rules_of(header, *tests, modes=()):
+    [path] = (INCLUDE / "training").rglob(f"{header}.hpp")
+
     def without(rule, text, instead=""):
-        MUTATIONS.append(Mutation(rule, [(f"training/{header}.hpp", text, instead)], list(tests), list(modes)))
+        MUTATIONS.append(Mutation(rule, [(path.relative_to(INCLUDE).as_posix(), text, instead)], list(tests), list(modes)))
     return without
 
 
