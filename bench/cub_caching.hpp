@@ -12,8 +12,8 @@
 
 #include <cub/util_allocator.cuh>
 
-#include <cuota/runtime/call.hpp>
 #include <cuota/runtime/device.hpp>
+#include <cuota/runtime/rt/call.hpp>
 #include <cuota/runtime/stream.hpp>
 
 namespace bench {

@@ -13,14 +13,14 @@
 #include <benchmark/benchmark.h>
 
 #include <cuota/cuota.hpp>
-#include <cuota/data/device_conversion.hpp>
-#include <cuota/pool/step_plan.hpp>
+#include <cuota/data/loader/device_conversion.hpp>
+#include <cuota/pool/planning/step_plan.hpp>
 #include <cuota/runtime/graph.hpp>
-#include <cuota/training/cast.hpp>
-#include <cuota/training/non_finite_check.hpp>
-#include <cuota/training/pruned.hpp>
-#include <cuota/training/quantised.hpp>
-#include <cuota/training/quantised_moments.hpp>
+#include <cuota/training/precision/cast.hpp>
+#include <cuota/training/precision/non_finite_check.hpp>
+#include <cuota/training/precision/pruned.hpp>
+#include <cuota/training/precision/quantized.hpp>
+#include <cuota/training/precision/quantized_moments.hpp>
 
 #include "kept_memory.hpp"
 

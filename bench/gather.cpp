@@ -20,7 +20,7 @@
 #include <benchmark/benchmark.h>
 
 #include <cuota/cuota.hpp>
-#include <cuota/data/ragged_source.hpp>
+#include <cuota/data/datasets/ragged_dataset.hpp>
 
 namespace {
 

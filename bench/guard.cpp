@@ -16,7 +16,7 @@
 #include <benchmark/benchmark.h>
 
 #include <cuota/cuota.hpp>
-#include <cuota/guard/watch.hpp>
+#include <cuota/guard/budget_alert.hpp>
 
 #include "false_refusals.hpp"
 

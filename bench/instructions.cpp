@@ -22,13 +22,13 @@
 #endif
 
 #include <cuota/buffer/device_buffer.hpp>
-#include <cuota/data/memory_source.hpp>
+#include <cuota/data/datasets/memory_dataset.hpp>
 #include <cuota/guard/budget.hpp>
 #include <cuota/guard/budgeted.hpp>
 #include <cuota/guard/tracked.hpp>
+#include <cuota/pool/planning/step_plan.hpp>
 #include <cuota/pool/scoped_pool.hpp>
-#include <cuota/pool/step_plan.hpp>
-#include <cuota/report/recorder.hpp>
+#include <cuota/report/recording/recorder.hpp>
 
 #include "training_step.hpp"
 

@@ -14,7 +14,7 @@
 #include <benchmark/benchmark.h>
 
 #include <cuota/cuota.hpp>
-#include <cuota/data/callable_source.hpp>
+#include <cuota/data/datasets/callable_dataset.hpp>
 
 namespace {
 

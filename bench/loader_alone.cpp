@@ -17,7 +17,7 @@
 #include <benchmark/benchmark.h>
 
 #include <cuota/cuota.hpp>
-#include <cuota/simulator/simulator.hpp>
+#include <cuota/simulator.hpp>
 
 // Allocations of all threads. Not inlined: a compiler that sees malloc and free inside would warn of mismatched new and delete.
 std::atomic<std::int64_t> allocations = 0;

@@ -10,7 +10,7 @@
 #include <benchmark/benchmark.h>
 
 #include <cuota/cuota.hpp>
-#include <cuota/resource/host_pages.hpp>
+#include <cuota/resource/detail/host_pages.hpp>
 #include <cuota/resource/registered_memory.hpp>
 
 namespace {

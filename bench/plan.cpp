@@ -13,8 +13,8 @@
 #include <benchmark/benchmark.h>
 
 #include <cuota/cuota.hpp>
-#include <cuota/pool/offset_plan.hpp>
-#include <cuota/pool/step_plan.hpp>
+#include <cuota/pool/planning/offset_plan.hpp>
+#include <cuota/pool/planning/step_plan.hpp>
 
 #include "training_step.hpp"
 

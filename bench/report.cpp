@@ -16,13 +16,13 @@
 
 #include <cuota/core/label.hpp>
 #include <cuota/pool/scoped_pool.hpp>
-#include <cuota/report/event_clock.hpp>
-#include <cuota/report/event_ring.hpp>
-#include <cuota/report/recorded.hpp>
-#include <cuota/report/recorder.hpp>
-#include <cuota/report/site_table.hpp>
-#include <cuota/report/snapshot.hpp>
-#include <cuota/report/summary.hpp>
+#include <cuota/report/detail/recording/event_clock.hpp>
+#include <cuota/report/detail/recording/event_ring.hpp>
+#include <cuota/report/detail/recording/site_table.hpp>
+#include <cuota/report/export/summary.hpp>
+#include <cuota/report/recording/recorded.hpp>
+#include <cuota/report/recording/recorder.hpp>
+#include <cuota/report/snapshot/snapshot.hpp>
 
 namespace {
 

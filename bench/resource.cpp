@@ -14,7 +14,7 @@
 #include <benchmark/benchmark.h>
 
 #include <cuota/cuota.hpp>
-#include <cuota/guard/fenced.hpp>
+#include <cuota/guard/guarded.hpp>
 #include <cuota/guard/tracked.hpp>
 
 namespace {

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include <cuota/core/bytes.hpp>
-#include <cuota/runtime/call.hpp>
+#include <cuota/runtime/rt/call.hpp>
 #include <cuota/runtime/stream.hpp>
 
 namespace bench {

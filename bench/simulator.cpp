@@ -12,7 +12,7 @@
 #include <cuda_runtime_api.h>
 
 #include <cuota/cuota.hpp>
-#include <cuota/simulator/simulator.hpp>
+#include <cuota/simulator.hpp>
 
 namespace {
 

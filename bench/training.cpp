@@ -11,7 +11,7 @@
 #include <benchmark/benchmark.h>
 
 #include <cuota/cuota.hpp>
-#include <cuota/pool/step_plan.hpp>
+#include <cuota/pool/planning/step_plan.hpp>
 #include <cuota/training.hpp>
 
 namespace {

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include <cuota/pool/lifetimes.hpp>
+#include <cuota/pool/planning/lifetimes.hpp>
 
 namespace bench {
 

@@ -12,10 +12,10 @@
 
 #include <cuota/buffer/device_buffer.hpp>
 #include <cuota/data/element.hpp>
-#include <cuota/data/permutation.hpp>
+#include <cuota/data/samplers/permutation.hpp>
 #include <cuota/guard/footprint.hpp>
-#include <cuota/training/checkpoint_stage.hpp>
-#include <cuota/training/micro_batches.hpp>
+#include <cuota/training/batches/micro_batches.hpp>
+#include <cuota/training/checkpointing/checkpoint_stage.hpp>
 
 #include "deep_kernels.hpp"
 #include "train_network.hpp"

@@ -14,15 +14,15 @@
 #include <utility>
 #include <vector>
 
-#include <cuota/pool/planned_step.hpp>
+#include <cuota/pool/planning/planned_step.hpp>
 #include <cuota/resource/device_memory.hpp>
 #include <cuota/resource/pinned_memory.hpp>
-#include <cuota/training/chain_plan.hpp>
-#include <cuota/training/chain_requests.hpp>
-#include <cuota/training/chain_simulation.hpp>
-#include <cuota/training/find_batch_size.hpp>
-#include <cuota/training/offload_plan.hpp>
-#include <cuota/training/store_plans.hpp>
+#include <cuota/training/batches/find_batch_size.hpp>
+#include <cuota/training/checkpointing/chain_plan.hpp>
+#include <cuota/training/checkpointing/chain_requests.hpp>
+#include <cuota/training/checkpointing/chain_simulation.hpp>
+#include <cuota/training/checkpointing/offload_plan.hpp>
+#include <cuota/training/checkpointing/simple_plans.hpp>
 
 namespace train {
 

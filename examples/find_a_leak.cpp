@@ -6,8 +6,7 @@
 /// Expected output:
 ///
 ///     step 0 gave back what it took
-///     step 1: cuota::usage_error: a step of tracked memory trainer ended with more memory in use: 1 allocation is still alive: losses 3.9
-///       KiB (find_a_leak.cpp:31) (find_a_leak.cpp:28)
+///     step 1: cuota::usage_error: a step of tracked memory trainer ended with more memory in use: 1 allocation is still alive: losses 3.9 KiB (find_a_leak.cpp:31) (find_a_leak.cpp:28)
 ///     step 2 gave back what it took
 #include <cstdio>
 #include <utility>

@@ -14,7 +14,7 @@
 #include <cuota/buffer/device_buffer.hpp>
 #include <cuota/guard/budgeted.hpp>
 #include <cuota/guard/footprint.hpp>
-#include <cuota/training/find_batch_size.hpp>
+#include <cuota/training/batches/find_batch_size.hpp>
 
 using namespace cuota::literals;
 

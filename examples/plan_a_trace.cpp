@@ -26,10 +26,10 @@
 #include <vector>
 
 #include <cuota/buffer/device_buffer.hpp>
-#include <cuota/pool/offset_plan.hpp>
+#include <cuota/pool/planning/offset_plan.hpp>
 #include <cuota/pool/scoped_pool.hpp>
-#include <cuota/report/recorder.hpp>
-#include <cuota/report/replay.hpp>
+#include <cuota/report/recording/lifetimes.hpp>
+#include <cuota/report/recording/recorder.hpp>
 
 using namespace cuota::literals;
 using floats = cuota::device_buffer<float>;

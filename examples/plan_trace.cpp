@@ -19,7 +19,7 @@
 #include <vector>
 
 #include <cuota/cuota.hpp>
-#include <cuota/pool/offset_plan.hpp>
+#include <cuota/pool/planning/offset_plan.hpp>
 
 #include "command_line.hpp"
 #include "trace_file.hpp"

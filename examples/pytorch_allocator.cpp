@@ -21,8 +21,8 @@
 #include <fstream>
 #include <string>
 
-#include <cuota/report/memory_viz.hpp>
-#include <cuota/report/timeline.hpp>
+#include <cuota/report/export/memory_viz.hpp>
+#include <cuota/report/export/timeline.hpp>
 
 namespace {
 

@@ -13,9 +13,9 @@
 
 #include <cuota/buffer/device_buffer.hpp>
 #include <cuota/pool/scoped_pool.hpp>
-#include <cuota/report/diagnosis.hpp>
-#include <cuota/report/recorder.hpp>
-#include <cuota/report/timeline.hpp>
+#include <cuota/report/diagnosis/diagnosis.hpp>
+#include <cuota/report/export/timeline.hpp>
+#include <cuota/report/recording/recorder.hpp>
 
 using namespace cuota::literals;
 using floats = cuota::device_buffer<float>;

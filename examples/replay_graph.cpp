@@ -11,7 +11,7 @@
 #include <vector>
 
 #include <cuota/cuota.hpp>
-#include <cuota/pool/step_plan.hpp>
+#include <cuota/pool/planning/step_plan.hpp>
 #include <cuota/runtime/graph.hpp>
 
 using namespace cuota::literals;

@@ -16,7 +16,7 @@
 #include <vector>
 
 #include <cuota/cuota.hpp>
-#include <cuota/pool/step_plan.hpp>
+#include <cuota/pool/planning/step_plan.hpp>
 #include <cuota/report.hpp>
 
 #include "command_line.hpp"

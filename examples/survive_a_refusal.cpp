@@ -12,7 +12,7 @@
 
 #include <cuota/buffer/device_buffer.hpp>
 #include <cuota/guard/budgeted.hpp>
-#include <cuota/training/with_retry.hpp>
+#include <cuota/training/batches/with_retry.hpp>
 
 using namespace cuota::literals;
 

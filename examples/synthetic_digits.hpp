@@ -15,7 +15,7 @@
 #include <utility>
 #include <vector>
 
-#include <cuota/data/permutation.hpp>
+#include <cuota/data/samplers/permutation.hpp>
 
 namespace train {
 

@@ -19,8 +19,8 @@
 
 #include <cuota/core/bytes.hpp>
 #include <cuota/core/error.hpp>
-#include <cuota/data/file.hpp>
-#include <cuota/pool/lifetimes.hpp>
+#include <cuota/data/io/file.hpp>
+#include <cuota/pool/planning/lifetimes.hpp>
 
 namespace trace {
 

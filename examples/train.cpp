@@ -20,9 +20,9 @@
 #include <unistd.h>
 
 #include <cuota/cuota.hpp>
-#include <cuota/data/idx_source.hpp>
-#include <cuota/data/subset_source.hpp>
-#include <cuota/data/zip_source.hpp>
+#include <cuota/data/datasets/idx_dataset.hpp>
+#include <cuota/data/datasets/subset_dataset.hpp>
+#include <cuota/data/datasets/zip_dataset.hpp>
 #include <cuota/report.hpp>
 
 #include "synthetic_digits.hpp"

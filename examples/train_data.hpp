@@ -15,11 +15,11 @@
 #include <utility>
 #include <vector>
 
+#include <cuota/data/datasets/dataset.hpp>
 #include <cuota/data/element.hpp>
-#include <cuota/data/file.hpp>
-#include <cuota/data/source.hpp>
+#include <cuota/data/io/file.hpp>
 #if defined(CUOTA_WITH_ZLIB)
-#include <cuota/data/gzip.hpp>
+#include <cuota/data/io/gzip.hpp>
 #endif
 
 namespace train {

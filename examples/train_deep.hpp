@@ -16,17 +16,17 @@
 #include <utility>
 #include <vector>
 
-#include <cuota/data/batch_loader.hpp>
+#include <cuota/data/loader/batch_loader.hpp>
 #include <cuota/guard/budgeted.hpp>
 #include <cuota/guard/measured.hpp>
+#include <cuota/pool/planning/step_plan.hpp>
 #include <cuota/pool/scoped_pool.hpp>
-#include <cuota/pool/step_plan.hpp>
-#include <cuota/training/chain_requests.hpp>
-#include <cuota/training/checkpointed.hpp>
-#include <cuota/training/loss_scaler.hpp>
-#include <cuota/training/measure_stages.hpp>
-#include <cuota/training/micro_batches.hpp>
-#include <cuota/training/non_finite_check.hpp>
+#include <cuota/training/batches/micro_batches.hpp>
+#include <cuota/training/checkpointing/chain_requests.hpp>
+#include <cuota/training/checkpointing/checkpointed.hpp>
+#include <cuota/training/checkpointing/measure_stages.hpp>
+#include <cuota/training/precision/loss_scaler.hpp>
+#include <cuota/training/precision/non_finite_check.hpp>
 
 #include "deep_network.hpp"
 #include "deep_plan.hpp"

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include <cuota/buffer/device_buffer.hpp>
-#include <cuota/data/permutation.hpp>
+#include <cuota/data/samplers/permutation.hpp>
 #include <cuota/pool/scoped_pool.hpp>
 
 #if defined(CUOTA_WITH_CUBLAS)

@@ -8,8 +8,8 @@
 /// Sums gradients with NCCL if the program is compiled with it and each rank has a GPU of its own, otherwise with MPI. Options make one
 /// rank refuse memory, exit or hang, to show what the other ranks report. Exit status: 0 on success; 2 for an invalid command line; 1 for
 /// errors of data, budgets, devices and ranks.
-#include <cuota/data/idx_source.hpp>
-#include <cuota/data/zip_source.hpp>
+#include <cuota/data/datasets/idx_dataset.hpp>
+#include <cuota/data/datasets/zip_dataset.hpp>
 #include <cuota/interop/mpi.hpp>
 #if defined(CUOTA_WITH_NCCL)
 #include <cuota/interop/nccl.hpp>

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 /// Forward declarations of the public names. If the compiler reports an incomplete type, include the header of that name, such as
-/// pool/step_plan.hpp for step_plan, or all.hpp.
+/// pool/planning/step_plan.hpp for step_plan, or all.hpp.
 #pragma once
 
 #include <cuota/core/config.hpp>

@@ -3,7 +3,7 @@
 
 // Leases on streams that other code captures: no capture is invalidated, the graph contains the order of its leases, and the host waits for
 // work outside the graph on which a lease depends.
-#include <cuota/buffer/stream_uses.hpp>
+#include <cuota/buffer/detail/access_tracker.hpp>
 
 #include <cstddef>
 #include <optional>
@@ -14,7 +14,7 @@
 
 #include <cuota/buffer/async_copy.hpp>
 #include <cuota/buffer/device_buffer.hpp>
-#include <cuota/buffer/host_device.hpp>
+#include <cuota/buffer/mirrored_buffer.hpp>
 #include <cuota/buffer/pinned_buffer.hpp>
 #include <cuota/buffer/staging_ring.hpp>
 #include <cuota/pool/scoped_pool.hpp>

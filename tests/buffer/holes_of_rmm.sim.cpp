@@ -16,7 +16,7 @@
 
 #include <cuota/buffer/device_scalar.hpp>
 #include <cuota/guard/budgeted.hpp>
-#include <cuota/guard/fenced.hpp>
+#include <cuota/guard/guarded.hpp>
 #include <cuota/guard/tracked.hpp>
 #include <cuota/pool/scoped_pool.hpp>
 #include <cuota/resource/async_memory.hpp>

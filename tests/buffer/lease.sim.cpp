@@ -11,12 +11,12 @@
 #include <vector>
 
 #include <cuota/buffer/device_buffer.hpp>
-#include <cuota/buffer/host_device.hpp>
+#include <cuota/buffer/mirrored_buffer.hpp>
 #include <cuota/buffer/pinned_buffer.hpp>
 #include <cuota/pool/scoped_pool.hpp>
 #include <cuota/resource/async_memory.hpp>
 #include <cuota/runtime/graph.hpp>
-#include <cuota/runtime/peer_access.hpp>
+#include <cuota/runtime/rt/peer_access.hpp>
 
 #include "support/calls.hpp"
 #include "support/catch.hpp"

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include <cuota/buffer/host_device.hpp>
+#include <cuota/buffer/mirrored_buffer.hpp>
 #include <cuota/guard/tracked.hpp>
 #include <cuota/resource/managed_memory.hpp>
 #include <cuota/resource/pinned_memory.hpp>

@@ -19,7 +19,7 @@
 #include <vector>
 
 #include <cuota/pool/scoped_pool.hpp>
-#include <cuota/simulator/simulator.hpp>
+#include <cuota/simulator.hpp>
 
 #include "support/catch.hpp"
 #include "support/machine.hpp"

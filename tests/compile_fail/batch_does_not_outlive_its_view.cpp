@@ -3,7 +3,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <utility>
 
-#include <cuota/data/batch_loader.hpp>
+#include <cuota/data/loader/batch_loader.hpp>
 
 void use(cuota::batch b, cuota::stream_ref s) {
 #ifdef CUOTA_FIXED

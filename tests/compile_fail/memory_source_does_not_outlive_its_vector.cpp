@@ -3,7 +3,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <vector>
 
-#include <cuota/data/memory_source.hpp>
+#include <cuota/data/datasets/memory_dataset.hpp>
 
 void read() {
 #ifdef CUOTA_FIXED

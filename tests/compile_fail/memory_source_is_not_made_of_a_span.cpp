@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include <cuota/data/memory_source.hpp>
+#include <cuota/data/datasets/memory_dataset.hpp>
 
 void read(std::vector<float> values) {
 #ifdef CUOTA_FIXED

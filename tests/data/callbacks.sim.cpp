@@ -14,11 +14,11 @@
 #include <vector>
 
 #include <cuota/core/error_sink.hpp>
-#include <cuota/data/batch_loader.hpp>
-#include <cuota/data/device_transform.hpp>
-#include <cuota/runtime/copy.hpp>
+#include <cuota/data/loader/batch_loader.hpp>
+#include <cuota/data/loader/device_transform.hpp>
 #include <cuota/runtime/for_each_index.hpp>
-#include <cuota/simulator/simulator.hpp>
+#include <cuota/runtime/rt/copy.hpp>
+#include <cuota/simulator.hpp>
 
 #include "support/asking_sink.hpp"
 #include "support/catch.hpp"

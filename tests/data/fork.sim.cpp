@@ -16,21 +16,21 @@
 #include <unistd.h>
 
 #include <cuota/core/bytes.hpp>
-#include <cuota/data/batch_loader.hpp>
-#include <cuota/data/bucket_sampler.hpp>
-#include <cuota/data/callable_source.hpp>
-#include <cuota/data/concat_source.hpp>
-#include <cuota/data/converted_source.hpp>
-#include <cuota/data/memory_source.hpp>
-#include <cuota/data/open_parts.hpp>
-#include <cuota/data/ragged_source.hpp>
-#include <cuota/data/raw_source.hpp>
-#include <cuota/data/resident_data.hpp>
-#include <cuota/data/subset_source.hpp>
-#include <cuota/data/weighted_sampler.hpp>
-#include <cuota/data/zip_source.hpp>
+#include <cuota/data/datasets/callable_dataset.hpp>
+#include <cuota/data/datasets/concat_dataset.hpp>
+#include <cuota/data/datasets/converted_dataset.hpp>
+#include <cuota/data/datasets/memory_dataset.hpp>
+#include <cuota/data/datasets/ragged_dataset.hpp>
+#include <cuota/data/datasets/raw_dataset.hpp>
+#include <cuota/data/datasets/subset_dataset.hpp>
+#include <cuota/data/datasets/zip_dataset.hpp>
+#include <cuota/data/detail/datasets/open_parts.hpp>
+#include <cuota/data/loader/batch_loader.hpp>
+#include <cuota/data/loader/device_resident_dataset.hpp>
+#include <cuota/data/samplers/bucket_sampler.hpp>
+#include <cuota/data/samplers/weighted_sampler.hpp>
 #include <cuota/guard/budget.hpp>
-#include <cuota/simulator/simulator.hpp>
+#include <cuota/simulator.hpp>
 
 #include "support/catch.hpp"
 #include "support/child_ends.hpp"

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // The context of an epoch that loaders pass to datasets, also through datasets that wrap others.
-#include <cuota/data/source.hpp>
+#include <cuota/data/datasets/dataset.hpp>
 
 #include <cstdint>
 #include <cstring>
@@ -15,16 +15,16 @@
 #include <vector>
 
 #include <cuota/buffer/device_buffer.hpp>
-#include <cuota/data/any_source.hpp>
-#include <cuota/data/batch_loader.hpp>
-#include <cuota/data/callable_source.hpp>
-#include <cuota/data/concat_source.hpp>
-#include <cuota/data/converted_source.hpp>
-#include <cuota/data/memory_source.hpp>
-#include <cuota/data/ragged_source.hpp>
-#include <cuota/data/subset_source.hpp>
-#include <cuota/data/zip_source.hpp>
-#include <cuota/runtime/copy.hpp>
+#include <cuota/data/datasets/callable_dataset.hpp>
+#include <cuota/data/datasets/concat_dataset.hpp>
+#include <cuota/data/datasets/converted_dataset.hpp>
+#include <cuota/data/datasets/memory_dataset.hpp>
+#include <cuota/data/datasets/ragged_dataset.hpp>
+#include <cuota/data/datasets/subset_dataset.hpp>
+#include <cuota/data/datasets/zip_dataset.hpp>
+#include <cuota/data/detail/loader/any_dataset.hpp>
+#include <cuota/data/loader/batch_loader.hpp>
+#include <cuota/runtime/rt/copy.hpp>
 
 #include "support/catch.hpp"
 #include "support/machine.hpp"

@@ -3,7 +3,7 @@
 
 // Hazards H10 to H13, H17 and H20 of loading data: ends of epochs, loaders, processes and programs while work is in progress.
 // tests/README.md lists the guard against each.
-#include <cuota/data/batch_loader.hpp>
+#include <cuota/data/loader/batch_loader.hpp>
 
 #include <algorithm>
 #include <atomic>
@@ -28,13 +28,13 @@
 #include <cuota/buffer/device_buffer.hpp>
 #include <cuota/buffer/pinned_buffer.hpp>
 #include <cuota/buffer/staging_ring.hpp>
+#include <cuota/pool/planning/step_plan.hpp>
 #include <cuota/pool/scoped_pool.hpp>
-#include <cuota/pool/step_plan.hpp>
 #include <cuota/resource/async_memory.hpp>
 #include <cuota/resource/device_memory.hpp>
 #include <cuota/resource/pinned_memory.hpp>
 #include <cuota/runtime/graph.hpp>
-#include <cuota/simulator/simulator.hpp>
+#include <cuota/simulator.hpp>
 
 #include "support/catch.hpp"
 #include "support/machine.hpp"

@@ -3,7 +3,7 @@
 
 // Hazards H14, H15 and H21 to H23 of loading data: resuming an epoch, a loader's memory, and its device. tests/README.md lists the guard
 // against each.
-#include <cuota/data/batch_loader.hpp>
+#include <cuota/data/loader/batch_loader.hpp>
 
 #include <chrono>
 #include <cstddef>
@@ -17,7 +17,7 @@
 #include <vector>
 
 #include <cuota/runtime/device.hpp>
-#include <cuota/simulator/simulator.hpp>
+#include <cuota/simulator.hpp>
 
 #include "support/catch.hpp"
 #include "support/machine.hpp"

@@ -3,7 +3,7 @@
 
 // Hazards H7, H8, H9, H16, H18, H19 and H24 of loading data: errors that are lost, late or out of order, and data that exceeds its buffer.
 // tests/README.md lists the guard against each.
-#include <cuota/data/batch_loader.hpp>
+#include <cuota/data/loader/batch_loader.hpp>
 
 #include <algorithm>
 #include <atomic>
@@ -25,10 +25,10 @@
 
 #include <cuota/buffer/device_buffer.hpp>
 #include <cuota/buffer/staging_ring.hpp>
-#include <cuota/data/raw_source.hpp>
-#include <cuota/data/row_deal.hpp>
+#include <cuota/data/datasets/raw_dataset.hpp>
+#include <cuota/data/loader/sample_too_long_error.hpp>
 #include <cuota/resource/device_memory.hpp>
-#include <cuota/simulator/simulator.hpp>
+#include <cuota/simulator.hpp>
 
 #include "support/catch.hpp"
 #include "support/machine.hpp"

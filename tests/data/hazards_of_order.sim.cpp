@@ -3,7 +3,7 @@
 
 // Hazards H1 to H6 of loading data: memory that is overwritten or freed while a copy or a kernel still needs it. tests/README.md lists the
 // guard against each.
-#include <cuota/data/batch_loader.hpp>
+#include <cuota/data/loader/batch_loader.hpp>
 
 #include <algorithm>
 #include <concepts>
@@ -22,7 +22,7 @@
 #include <cuota/resource/pinned_memory.hpp>
 #include <cuota/runtime/event.hpp>
 #include <cuota/runtime/for_each_index.hpp>
-#include <cuota/simulator/simulator.hpp>
+#include <cuota/simulator.hpp>
 
 #include "support/catch.hpp"
 #include "support/machine.hpp"

@@ -15,9 +15,9 @@ class Mutation:
 
 
 MUTATIONS = []
-STAGE, ENGINE, BATCH, SLOTS, LINE = "data/copy_stage.hpp", "data/loader_engine.hpp", "data/batch.hpp", "data/loader_slots.hpp", "data/batch_line.hpp"
-SLOT, LOADER, RING, STAGING, EVENT = "data/device_slot.hpp", "data/batch_loader.hpp", "buffer/ring_state.hpp", "buffer/staging_ring.hpp", "runtime/event.hpp"
-LAYOUT, FILE, SOURCE, CALL, ROWS = "data/slot_layout.hpp", "data/file.hpp", "data/source.hpp", "runtime/call.hpp", "data/row_deal.hpp"
+STAGE, ENGINE, BATCH, SLOTS, LINE = "data/detail/loader/copy_stage.hpp", "data/detail/loader/loader_engine.hpp", "data/loader/batch.hpp", "data/detail/loader/loader_slots.hpp", "data/detail/loader/batch_reorder_queue.hpp"
+SLOT, LOADER, RING, STAGING, EVENT = "data/detail/loader/device_slot.hpp", "data/loader/batch_loader.hpp", "buffer/detail/ring_state.hpp", "buffer/staging_ring.hpp", "runtime/event.hpp"
+LAYOUT, FILE, SOURCE, CALL, ROWS = "data/loader/slot_layout.hpp", "data/io/file.hpp", "data/datasets/dataset.hpp", "runtime/rt/call.hpp", "data/loader/sample_too_long_error.hpp"
 
 
 def without(rule, edits, *tests, by_compiler=False, by_tsan=False, **environment):

@@ -3,7 +3,7 @@
 
 // The snippets of docs/coming_from.md that need Thrust and CCCL. On the simulated runtime Thrust's device system is that of the host.
 #include <cuota/interop/cuda_mr.hpp>
-#include <cuota/interop/cuda_mr_upstream.hpp>
+#include <cuota/interop/cuda_mr_adaptor.hpp>
 #include <cuota/interop/thrust.hpp>
 #include <cuota/interop/thrust_allocator.hpp>
 

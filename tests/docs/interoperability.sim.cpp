@@ -7,7 +7,7 @@
 #include <vector>
 
 #include <cuota/interop/cub.hpp>
-#include <cuota/training/thread_ranks.hpp>
+#include <cuota/training/distributed/thread_group.hpp>
 
 #include "docs/page.hpp"
 #include "interop/reversed_in_two_phases.hpp"

@@ -3,7 +3,7 @@
 
 // The snippets of docs/interoperability.md that need Thrust and CCCL.
 #include <cuota/interop/cuda_mr.hpp>
-#include <cuota/interop/cuda_mr_upstream.hpp>
+#include <cuota/interop/cuda_mr_adaptor.hpp>
 #include <cuota/interop/thrust.hpp>
 #include <cuota/interop/thrust_allocator.hpp>
 

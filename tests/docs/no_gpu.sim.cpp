@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
+#include <cuota/simulator.hpp>
 #include <cuota/simulator/host_kernel.hpp>
-#include <cuota/simulator/simulator.hpp>
 
 #include "docs/page.hpp"
 #include "support/machine.hpp"

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include <cuota/training/with_retry.hpp>
+#include <cuota/training/batches/with_retry.hpp>
 
 #include "docs/page.hpp"
 

@@ -5,10 +5,10 @@
 #include <filesystem>
 #include <string>
 
-#include <cuota/report/diagnosis.hpp>
-#include <cuota/report/recorder.hpp>
-#include <cuota/report/summary.hpp>
-#include <cuota/report/timeline.hpp>
+#include <cuota/report/diagnosis/diagnosis.hpp>
+#include <cuota/report/export/summary.hpp>
+#include <cuota/report/export/timeline.hpp>
+#include <cuota/report/recording/recorder.hpp>
 
 #include "docs/page.hpp"
 

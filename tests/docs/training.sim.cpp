@@ -6,9 +6,9 @@
 #include <cstdint>
 #include <vector>
 
-#include <cuota/training/chain_plan.hpp>
-#include <cuota/training/checkpointed.hpp>
-#include <cuota/training/measure_stages.hpp>
+#include <cuota/training/checkpointing/chain_plan.hpp>
+#include <cuota/training/checkpointing/checkpointed.hpp>
+#include <cuota/training/checkpointing/measure_stages.hpp>
 
 #include "docs/page.hpp"
 

@@ -7,7 +7,7 @@
 #include <array>
 #include <optional>
 
-#include <cuota/data/cifar_source.hpp>
+#include <cuota/data/datasets/cifar_dataset.hpp>
 
 // The first byte selects the set, and the number of records in the first of two files.
 extern "C" int LLVMFuzzerTestOneInput(std::uint8_t const* data, std::size_t size) {

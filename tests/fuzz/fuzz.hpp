@@ -18,9 +18,9 @@
 #include <unistd.h>
 
 #include <cuota/core/error.hpp>
+#include <cuota/data/datasets/dataset.hpp>
 #include <cuota/data/element.hpp>
-#include <cuota/data/file.hpp>
-#include <cuota/data/source.hpp>
+#include <cuota/data/io/file.hpp>
 
 #include "support/heap_watch.hpp"
 

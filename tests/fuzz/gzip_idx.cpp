@@ -1,14 +1,14 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-#include <cuota/data/gzip.hpp>
+#include <cuota/data/io/gzip.hpp>
 
 #include <algorithm>
 #include <optional>
 
 #include <stdlib.h>
 
-#include <cuota/data/idx_source.hpp>
+#include <cuota/data/datasets/idx_dataset.hpp>
 
 #include "fuzz/fuzz.hpp"
 

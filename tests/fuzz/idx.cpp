@@ -5,7 +5,7 @@
 
 #include <optional>
 
-#include <cuota/data/idx_source.hpp>
+#include <cuota/data/datasets/idx_dataset.hpp>
 
 extern "C" int LLVMFuzzerTestOneInput(std::uint8_t const* data, std::size_t size) {
     static fuzz::memory_file const memory;

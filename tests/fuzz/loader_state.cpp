@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-#include <cuota/data/loader_state.hpp>
+#include <cuota/data/loader/loader_state.hpp>
 
 #include <optional>
 

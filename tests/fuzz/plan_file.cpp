@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-#include <cuota/pool/plan_file.hpp>
+#include <cuota/pool/planning/plan_file.hpp>
 
 #include "fuzz/fuzz.hpp"
 

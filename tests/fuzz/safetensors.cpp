@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <optional>
 
-#include <cuota/data/safetensors_source.hpp>
+#include <cuota/data/datasets/safetensors_dataset.hpp>
 
 #include "fuzz/fuzz.hpp"
 

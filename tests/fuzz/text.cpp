@@ -1,11 +1,11 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-#include <cuota/core/text.hpp>
+#include <cuota/core/detail/text/text.hpp>
 
 #include <algorithm>
 
-#include <cuota/core/json.hpp>
+#include <cuota/core/detail/text/json.hpp>
 
 #include "fuzz/fuzz.hpp"
 

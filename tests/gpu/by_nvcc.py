@@ -56,10 +56,10 @@ def nothing(top):
     pass
 
 
-for name in ("guard/ledger_node.hpp", "guard/pressure.hpp"):  # nvcc refused both once, and no test had seen it
+for name in ("guard/detail/ledger_node.hpp", "guard/detail/reclaim.hpp"):  # nvcc refused both once, and no test had seen it
     case(f"{name} is taken", nothing, "--headers=in place,apart", f"--only={name}")
-case("a header without one that it needs", takes_out("guard/ledger_node.hpp", "#include <cuota/guard/ledger_tree.hpp>\n"),
-     "--headers=apart", "--only=guard/ledger_node.hpp", refused="guard/ledger_node.hpp does not compile alone by nvcc, definitions apart")
+case("a header without one that it needs", takes_out("guard/detail/ledger_node.hpp", "#include <cuota/guard/detail/ledger_tree.hpp>\n"),
+     "--headers=apart", "--only=guard/detail/ledger_node.hpp", refused="guard/detail/ledger_node.hpp does not compile alone by nvcc, definitions apart")
 case("a source is taken", nothing, "--sources")
 case("a source that nobody can read", source("int main() { return none; }\n"), "--sources", refused="tests/one.cpp is refused by nvcc")
 case("a source that only the device refuses", source("#if defined(__CUDA_ARCH__)\n#error not here\n#endif\nint main() {}\n"), "--sources",

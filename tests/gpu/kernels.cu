@@ -5,12 +5,12 @@
 /// not run.
 #include <cstdint>
 
-#include <cuota/data/device_conversion.hpp>
-#include <cuota/training/cast.hpp>
-#include <cuota/training/non_finite_check.hpp>
-#include <cuota/training/pruned.hpp>
-#include <cuota/training/quantised.hpp>
-#include <cuota/training/quantised_moments.hpp>
+#include <cuota/data/loader/device_conversion.hpp>
+#include <cuota/training/precision/cast.hpp>
+#include <cuota/training/precision/non_finite_check.hpp>
+#include <cuota/training/precision/pruned.hpp>
+#include <cuota/training/precision/quantized.hpp>
+#include <cuota/training/precision/quantized_moments.hpp>
 
 namespace {
 

@@ -15,7 +15,7 @@
 #include <cuota/core/bytes.hpp>
 #include <cuota/resource/device_memory.hpp>
 #include <cuota/runtime/for_each_index.hpp>
-#include <cuota/runtime/simulated.hpp>
+#include <cuota/runtime/simulator_hooks.hpp>
 #include <cuota/runtime/stream.hpp>
 
 namespace truth {

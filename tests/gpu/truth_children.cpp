@@ -26,8 +26,8 @@
 #include <unistd.h>
 
 #include <cuota/core/error_sink.hpp>
-#include <cuota/data/batch_loader.hpp>
-#include <cuota/data/callable_source.hpp>
+#include <cuota/data/datasets/callable_dataset.hpp>
+#include <cuota/data/loader/batch_loader.hpp>
 #include <cuota/pool/scoped_pool.hpp>
 
 #include "gpu/truth.hpp"

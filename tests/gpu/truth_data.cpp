@@ -13,11 +13,11 @@
 
 #include <cuota/buffer/pinned_buffer.hpp>
 #include <cuota/core/half.hpp>
-#include <cuota/data/batch_loader.hpp>
-#include <cuota/data/callable_source.hpp>
-#include <cuota/data/device_conversion.hpp>
-#include <cuota/data/raw_source.hpp>
-#include <cuota/data/resident_data.hpp>
+#include <cuota/data/datasets/callable_dataset.hpp>
+#include <cuota/data/datasets/raw_dataset.hpp>
+#include <cuota/data/loader/batch_loader.hpp>
+#include <cuota/data/loader/device_conversion.hpp>
+#include <cuota/data/loader/device_resident_dataset.hpp>
 
 #include "gpu/truth.hpp"
 #include "support/temp_folder.hpp"

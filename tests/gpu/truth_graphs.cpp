@@ -6,8 +6,8 @@
 #include <optional>
 #include <vector>
 
+#include <cuota/pool/planning/step_plan.hpp>
 #include <cuota/pool/scoped_pool.hpp>
-#include <cuota/pool/step_plan.hpp>
 #include <cuota/runtime/graph.hpp>
 
 #include "gpu/truth.hpp"

@@ -15,7 +15,7 @@
 #include <cuota/pool/scoped_pool.hpp>
 #include <cuota/resource/async_memory.hpp>
 #include <cuota/resource/pinned_memory.hpp>
-#include <cuota/runtime/virtual_memory.hpp>
+#include <cuota/runtime/rt/virtual_memory.hpp>
 
 #include "gpu/truth.hpp"
 

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include <cuota/simulator/simulator.hpp>
+#include <cuota/simulator.hpp>
 
 namespace truth {
 namespace {

@@ -9,11 +9,11 @@
 #include <cuota/guard/budgeted.hpp>
 #include <cuota/pool/scoped_pool.hpp>
 #include <cuota/resource/pinned_memory.hpp>
-#include <cuota/training/chain_plan.hpp>
-#include <cuota/training/chain_simulation.hpp>
-#include <cuota/training/checkpointed.hpp>
-#include <cuota/training/offload_plan.hpp>
-#include <cuota/training/store_plans.hpp>
+#include <cuota/training/checkpointing/chain_plan.hpp>
+#include <cuota/training/checkpointing/chain_simulation.hpp>
+#include <cuota/training/checkpointing/checkpointed.hpp>
+#include <cuota/training/checkpointing/offload_plan.hpp>
+#include <cuota/training/checkpointing/simple_plans.hpp>
 
 #include "../../examples/deep_network.hpp"
 #include "gpu/truth.hpp"

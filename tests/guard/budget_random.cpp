@@ -16,8 +16,8 @@
 #include <vector>
 
 #include <cuota/core/bytes.hpp>
-#include <cuota/guard/ledger.hpp>
-#include <cuota/guard/stakeholder.hpp>
+#include <cuota/guard/detail/ledger.hpp>
+#include <cuota/guard/detail/reclaimable_holder.hpp>
 
 #include "support/catch.hpp"
 #include "support/failing_heap.hpp"

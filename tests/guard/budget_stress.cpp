@@ -16,7 +16,7 @@
 #include <utility>
 #include <vector>
 
-#include <cuota/core/thread_record.hpp>
+#include <cuota/core/detail/threads/thread_slot.hpp>
 
 #include "support/catch.hpp"
 #include "support/sink.hpp"

@@ -184,9 +184,9 @@ TEST_CASE("a dry run names what was not given back, which stays harmless", "[gua
     std::vector<device_buffer<float>> kept;
     unsigned line = 0;
     usage_report const seen = dry_run([&](any_resource memory) {
-        line = __LINE__ + 1;
-        kept.emplace_back(1000, stream, memory, no_init, cuota::tag{"weights"},
-                          cuota::source_location::current());
+        auto const here = cuota::source_location::current();
+        line = here.line;
+        kept.emplace_back(1000, stream, memory, no_init, cuota::tag{"weights"}, here);
         kept.emplace_back(1000, stream, memory, no_init, cuota::tag{"weights"},
                           cuota::source_location{"train.cpp", 2});
         device_buffer<float> const gone{1000, stream, memory, no_init, "scratch"};

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include <cuota/buffer/lease.hpp>
-#include <cuota/interop/dlpack_types.hpp>
+#include <cuota/interop/dlpack/dlpack_types.hpp>
 
 namespace interop_tests {
 

@@ -19,8 +19,8 @@
 #include <type_traits>
 #include <vector>
 
-#include <cuota/training/gradient_buckets.hpp>
-#include <cuota/training/rank_step.hpp>
+#include <cuota/training/distributed/collective_step.hpp>
+#include <cuota/training/distributed/gradient_buckets.hpp>
 
 #include "support/catch.hpp"
 #include "support/child.hpp"

@@ -8,7 +8,7 @@
 #include <type_traits>
 #include <vector>
 
-#include <cuota/training/gradient_buckets.hpp>
+#include <cuota/training/distributed/gradient_buckets.hpp>
 
 #include "support/catch.hpp"
 #include "support/gradient_set.hpp"

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include <cuota/guard/budgeted.hpp>
-#include <cuota/training/gradient_buckets.hpp>
+#include <cuota/training/distributed/gradient_buckets.hpp>
 
 #include "support/catch.hpp"
 #include "support/child_ends.hpp"

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include <cuota/runtime/copy.hpp>
+#include <cuota/runtime/rt/copy.hpp>
 
 #include "support/catch.hpp"
 #include "support/sink.hpp"

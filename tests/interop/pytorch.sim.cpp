@@ -12,7 +12,7 @@
 
 #include <unistd.h>
 
-#include <cuota/runtime/copy.hpp>
+#include <cuota/runtime/rt/copy.hpp>
 
 #include "support/calls.hpp"
 #include "support/catch.hpp"

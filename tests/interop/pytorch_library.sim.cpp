@@ -28,8 +28,8 @@
 
 #include <nlohmann/json.hpp>
 
-#include <cuota/runtime/copy.hpp>
-#include <cuota/simulator/simulator.hpp>
+#include <cuota/runtime/rt/copy.hpp>
+#include <cuota/simulator.hpp>
 
 #include "support/catch.hpp"
 #include "support/last_error.hpp"

@@ -4,7 +4,7 @@
 /// Memory resources as users would write them for the installed version of CCCL alone.
 #pragma once
 
-#include <cuota/interop/cuda_mr_names.hpp>
+#include <cuota/interop/cuda_mr_concepts.hpp>
 
 #include <cstddef>
 #include <memory>

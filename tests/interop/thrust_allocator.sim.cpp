@@ -16,8 +16,8 @@
 #include <cuota/pool/scoped_pool.hpp>
 #include <cuota/resource/async_memory.hpp>
 #include <cuota/resource/device_memory.hpp>
-#include <cuota/runtime/copy.hpp>
-#include <cuota/simulator/simulator.hpp>
+#include <cuota/runtime/rt/copy.hpp>
+#include <cuota/simulator.hpp>
 
 #include "support/catch.hpp"
 #include "support/child_ends.hpp"

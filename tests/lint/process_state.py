@@ -9,9 +9,9 @@ import re
 
 import _lint
 
-EXEMPT = {("runtime/kernel_launch.hpp", "launch_by_nvcc"): "the facts of a kernel, which is in the same library",
+EXEMPT = {("runtime/detail/kernel_launch.hpp", "launch_by_nvcc"): "the facts of a kernel, which is in the same library",
           ("interop/mpi_call.hpp", "operator"): "a list that is never read, for programs that look for leaks",
-          ("report/nvtx.hpp", "nvtx_domain"): "a handle of the tool, who knows the domain by its name"}
+          ("report/export/nvtx.hpp", "nvtx_domain"): "a handle of the tool, who knows the domain by its name"}
 
 CLASS = re.compile(r"^\s*(?:class|struct|union)\b")
 STATIC = re.compile(r"^(\s+)static (?!const\b|constexpr\b|assert)(.*[^(,])$")

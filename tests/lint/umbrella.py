@@ -12,10 +12,10 @@ import re
 import _headers
 import _lint
 
-OPT_IN = {"data/gzip.hpp": "needs zlib", "data/safetensors_source.hpp": "needs nlohmann's JSON",
-          "data/arrow_column.hpp": "needs Arrow", "data/arrow_source.hpp": "needs Arrow",
-          "data/kvikio_source.hpp": "needs KvikIO", "resource/numa_memory.hpp": "needs libnuma",
-          "report/nvtx.hpp": "needs NVTX"}
+OPT_IN = {"data/io/gzip.hpp": "needs zlib", "data/datasets/safetensors_dataset.hpp": "needs nlohmann's JSON",
+          "data/detail/datasets/arrow_column.hpp": "needs Arrow", "data/datasets/arrow_dataset.hpp": "needs Arrow",
+          "data/datasets/kvikio_dataset.hpp": "needs KvikIO", "resource/numa_memory.hpp": "needs libnuma",
+          "report/export/nvtx.hpp": "needs NVTX"}
 
 UMBRELLAS = {"cuota.hpp": (), "report.hpp": ("cuota.hpp",), "training.hpp": ("cuota.hpp",),
              "all.hpp": ("cuota.hpp", "report.hpp", "training.hpp")}  # and the umbrellas that each includes

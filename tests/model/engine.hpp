@@ -197,7 +197,7 @@ inline word seen_by(fiber const& by, std::byte const* at, std::size_t size) {
     return in_memory(at, size);
 }
 
-inline std::uint16_t* known_of(std::byte const* source_location) {
+inline std::uint16_t* known_of(std::byte const* place) {
     return world().has(place) ? &known[static_cast<std::size_t>(place - world().heaps)] : nullptr;
 }
 
@@ -205,7 +205,7 @@ inline bool is_shared(std::uint16_t known_here) {
     return (known_here & is_written) != 0 && std::popcount(known_here & (is_written - 1U)) > 1;
 }
 
-inline bool is_shared(std::byte const* source_location) {
+inline bool is_shared(std::byte const* place) {
     auto const* const here = known_of(place);
     return !here || is_shared(*here);
 }

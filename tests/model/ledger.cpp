@@ -3,7 +3,7 @@
 
 // Explores every order of the ledger's atomic steps, in the text of the header: no overshoot, no false refusal, no lost refund.
 
-#include <cuota/guard/ledger.hpp>
+#include <cuota/guard/detail/ledger.hpp>
 
 #include <algorithm>
 #include <array>

@@ -8,7 +8,7 @@
 #include <mutex>
 #include <random>
 
-#include <cuota/core/sync.hpp>
+#include <cuota/core/detail/threads/asymmetric_fence.hpp>
 
 #include "model/linear.hpp"
 #include "support/catch.hpp"
@@ -377,7 +377,7 @@ struct writer : model::scenario {
         history.returned(me, me == 0 ? 1 : place.load(relaxed));
     }
     bool fenced;
-    stepping::atomic<int> source_location{0}, own{0};
+    stepping::atomic<int> place{0}, own{0};
     model::linear<last_written, int> history{last_written{}};
 };
 }  // namespace
@@ -569,7 +569,7 @@ struct random_program : model::scenario {
 
     struct one {
         int what;
-        std::size_t source_location;
+        std::size_t place;
         int value;
     };
     bool watched;

@@ -20,7 +20,7 @@ import tempfile
 
 from mutations import FRONT_MUTATIONS, LEDGER_MUTATIONS, TENURED_LOCK_MUTATIONS
 
-ALL = {"ledger": LEDGER_MUTATIONS, "front": FRONT_MUTATIONS, "biased_lock": TENURED_LOCK_MUTATIONS}
+ALL = {"ledger": LEDGER_MUTATIONS, "thread_cache": FRONT_MUTATIONS, "biased_lock": TENURED_LOCK_MUTATIONS}
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests" / "support"))
 from mutating import apply  # noqa: E402

@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: 2026 The cuota authors
 # SPDX-License-Identifier: Apache-2.0
 """What mutation.py takes out: the rule, the header, its text (which stands there once), and what takes its place."""
-LEDGER, NODE, STOCK = "guard/ledger.hpp", "guard/ledger_node.hpp", "guard/stock.hpp"
-RECORD = "core/thread_record.hpp"
-FRONT, BLOCK = "pool/front.hpp", "pool/block.hpp"
-TENURED, TENURE = "core/tenured_lock.hpp", "core/thread_tenure.hpp"
+LEDGER, NODE, STOCK = "guard/detail/ledger.hpp", "guard/detail/ledger_node.hpp", "guard/detail/stock.hpp"
+RECORD = "core/detail/threads/thread_slot.hpp"
+FRONT, BLOCK = "pool/detail/blocks/thread_cache.hpp", "pool/detail/blocks/block.hpp"
+TENURED, TENURE = "core/detail/threads/biased_lock.hpp", "core/detail/threads/biased_ownership.hpp"
 LEDGER_MUTATIONS = [
     ("who calls in fences", NODE, "if (others && fences_are_asymmetric()) asymmetric_fence_heavy();", "(void)others;"),
     ("who calls in waits for sections", NODE, "wait_for_owner_section(*closed->holder());", ""),

@@ -42,7 +42,7 @@ void fail(char const* what) {
 }
 
 namespace {
-bool is_saved(std::byte const* source_location) {
+bool is_saved(std::byte const* place) {
     auto const names = [&](auto const& more) {
         return place >= more.data() && place < more.data() + more.size();
     };
@@ -96,7 +96,7 @@ bool is_nobodys_business(fiber const& f, operation const& op) {
 
 // ---- The text of a failure.
 
-std::string name_of(std::byte const* source_location) {
+std::string name_of(std::byte const* place) {
     static std::map<std::byte const*, std::size_t> names;
     if (text.empty()) names.clear();
     return "#" + std::to_string(names.emplace(place, names.size() + 1).first->second);

@@ -11,8 +11,8 @@
 #include <optional>
 #include <utility>
 
-#include <cuota/core/shared.hpp>
-#include <cuota/pool/pool_state.hpp>
+#include <cuota/core/detail/smart_pointers.hpp>
+#include <cuota/pool/detail/pool_state.hpp>
 
 namespace pool_tests {
 

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Pools beside foreign captures: no capture is invalidated, and memory that its graph uses is not reused.
-#include <cuota/pool/graph_blocks.hpp>
+#include <cuota/pool/detail/blocks/captured_blocks.hpp>
 
 #include <algorithm>
 #include <atomic>
@@ -12,8 +12,8 @@
 #include <thread>
 #include <vector>
 
+#include <cuota/pool/planning/step_plan.hpp>
 #include <cuota/pool/scoped_pool.hpp>
-#include <cuota/pool/step_plan.hpp>
 #include <cuota/resource/async_memory.hpp>
 #include <cuota/resource/device_memory.hpp>
 #include <cuota/resource/managed_memory.hpp>

@@ -18,17 +18,17 @@
 
 #include <cuota/core/bytes.hpp>
 #include <cuota/guard/budget.hpp>
+#include <cuota/guard/budget_alert.hpp>
 #include <cuota/guard/budgeted.hpp>
 #include <cuota/guard/reclaimer.hpp>
 #include <cuota/guard/tracked.hpp>
-#include <cuota/guard/watch.hpp>
 #include <cuota/pool/frame.hpp>
+#include <cuota/pool/planning/step_plan.hpp>
 #include <cuota/pool/scoped_pool.hpp>
-#include <cuota/pool/step_plan.hpp>
 #include <cuota/resource/device_memory.hpp>
 #include <cuota/runtime/event.hpp>
 #include <cuota/runtime/stream.hpp>
-#include <cuota/simulator/simulator.hpp>
+#include <cuota/simulator.hpp>
 
 #include "support/catch.hpp"
 #include "support/child.hpp"

@@ -11,7 +11,7 @@
 
 #include <cuota/buffer/device_buffer.hpp>
 #include <cuota/pool/scoped_pool.hpp>
-#include <cuota/runtime/copy.hpp>
+#include <cuota/runtime/rt/copy.hpp>
 
 #include "support/calls.hpp"
 #include "support/catch.hpp"

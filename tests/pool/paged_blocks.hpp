@@ -8,7 +8,7 @@
 #include <cstdint>
 
 #include <cuota/core/bytes.hpp>
-#include <cuota/pool/block_index.hpp>
+#include <cuota/pool/detail/blocks/block_index.hpp>
 
 #include "support/catch.hpp"
 

@@ -17,8 +17,8 @@
 #include <cuota/guard/reclaimer.hpp>
 #include <cuota/resource/async_memory.hpp>
 #include <cuota/resource/pinned_memory.hpp>
-#include <cuota/runtime/copy.hpp>
-#include <cuota/runtime/peer_access.hpp>
+#include <cuota/runtime/rt/copy.hpp>
+#include <cuota/runtime/rt/peer_access.hpp>
 
 #include "support/calls.hpp"
 #include "support/catch.hpp"

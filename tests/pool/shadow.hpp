@@ -17,7 +17,7 @@
 
 #include <cuota/core/bytes.hpp>
 #include <cuota/core/label.hpp>
-#include <cuota/pool/lifespan.hpp>
+#include <cuota/pool/lifetime_hint.hpp>
 #include <cuota/pool/pool_stats.hpp>
 
 namespace pool_tests {

@@ -9,10 +9,10 @@
 #include <utility>
 
 #include <cuota/core/refusal.hpp>
-#include <cuota/pool/growing_range.hpp>
+#include <cuota/pool/detail/growth/mapped_range.hpp>
 #include <cuota/pool/scoped_pool.hpp>
 #include <cuota/resource/resource.hpp>
-#include <cuota/runtime/memory.hpp>
+#include <cuota/runtime/rt/memory.hpp>
 
 #include "pool/shadow.hpp"
 

@@ -14,14 +14,14 @@
 
 #include <cuota/core/bytes.hpp>
 #include <cuota/core/error_sink.hpp>
+#include <cuota/guard/budget_alert.hpp>
 #include <cuota/guard/budgeted.hpp>
-#include <cuota/guard/watch.hpp>
 #include <cuota/pool/frame.hpp>
+#include <cuota/pool/planning/step_plan.hpp>
 #include <cuota/pool/scoped_pool.hpp>
-#include <cuota/pool/step_plan.hpp>
 #include <cuota/resource/device_memory.hpp>
-#include <cuota/runtime/call.hpp>
-#include <cuota/simulator/simulator.hpp>
+#include <cuota/runtime/rt/call.hpp>
+#include <cuota/simulator.hpp>
 
 #include "support/asking_sink.hpp"
 #include "support/catch.hpp"

@@ -3,8 +3,8 @@
 
 // Random programs up to their first refusal. Each next step that is marked as sufficient is followed alone in a repetition of the program,
 // and the request is repeated: it must be served.
-#include <cuota/core/next_steps.hpp>
-#include <cuota/guard/ledger.hpp>
+#include <cuota/core/suggestions.hpp>
+#include <cuota/guard/detail/ledger.hpp>
 #include <cuota/pool/scoped_pool.hpp>
 
 #include <cstddef>

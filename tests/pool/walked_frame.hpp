@@ -14,7 +14,7 @@
 #include <utility>
 #include <vector>
 
-#include <cuota/pool/block.hpp>
+#include <cuota/pool/detail/blocks/block.hpp>
 #include <cuota/pool/frame.hpp>
 
 #include "pool/walker.hpp"

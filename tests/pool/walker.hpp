@@ -21,8 +21,8 @@
 #include <vector>
 
 #include <cuota/pool/scoped_pool.hpp>
-#include <cuota/runtime/copy.hpp>
 #include <cuota/runtime/event.hpp>
+#include <cuota/runtime/rt/copy.hpp>
 
 #include "pool/shadow.hpp"
 #include "support/catch.hpp"

@@ -14,16 +14,16 @@
 #include <vector>
 
 #include <cuota/buffer/device_buffer.hpp>
-#include <cuota/buffer/host_device.hpp>
+#include <cuota/buffer/mirrored_buffer.hpp>
 #include <cuota/buffer/pinned_buffer.hpp>
 #include <cuota/buffer/staging_ring.hpp>
-#include <cuota/data/batch_loader.hpp>
+#include <cuota/data/loader/batch_loader.hpp>
 #include <cuota/guard/budget.hpp>
+#include <cuota/pool/planning/step_plan.hpp>
 #include <cuota/pool/scoped_pool.hpp>
-#include <cuota/pool/step_plan.hpp>
-#include <cuota/report/recorder.hpp>
+#include <cuota/report/recording/recorder.hpp>
 #include <cuota/runtime/graph.hpp>
-#include <cuota/simulator/simulator.hpp>
+#include <cuota/simulator.hpp>
 
 #include "support/catch.hpp"
 #include "support/child.hpp"

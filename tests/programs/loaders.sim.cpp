@@ -23,13 +23,13 @@
 #include <utility>
 #include <vector>
 
-#include <cuota/data/batch_loader.hpp>
-#include <cuota/data/callable_source.hpp>
-#include <cuota/data/sampler.hpp>
+#include <cuota/data/datasets/callable_dataset.hpp>
+#include <cuota/data/loader/batch_loader.hpp>
+#include <cuota/data/samplers/sampler.hpp>
 #include <cuota/guard/budget.hpp>
-#include <cuota/report/recorder.hpp>
-#include <cuota/runtime/copy.hpp>
-#include <cuota/simulator/simulator.hpp>
+#include <cuota/report/recording/recorder.hpp>
+#include <cuota/runtime/rt/copy.hpp>
+#include <cuota/simulator.hpp>
 
 #include "support/catch.hpp"
 #include "support/machine.hpp"

@@ -21,10 +21,10 @@
 #include <cuota/buffer/device_buffer.hpp>
 #include <cuota/guard/budget.hpp>
 #include <cuota/guard/tracked.hpp>
+#include <cuota/pool/planning/step_plan.hpp>
 #include <cuota/pool/scoped_pool.hpp>
-#include <cuota/pool/step_plan.hpp>
 #include <cuota/resource/async_memory.hpp>
-#include <cuota/simulator/simulator.hpp>
+#include <cuota/simulator.hpp>
 
 #include "support/catch.hpp"
 #include "support/machine.hpp"

@@ -13,27 +13,27 @@
 
 #include <cuota/buffer/append_buffer.hpp>
 #include <cuota/buffer/device_buffer.hpp>
-#include <cuota/buffer/host_device.hpp>
+#include <cuota/buffer/mirrored_buffer.hpp>
 #include <cuota/buffer/pinned_buffer.hpp>
 #include <cuota/buffer/scratch_arena.hpp>
 #include <cuota/buffer/staging_ring.hpp>
 #include <cuota/core/bytes.hpp>
-#include <cuota/data/batch_loader.hpp>
-#include <cuota/data/memory_source.hpp>
-#include <cuota/data/resident_data.hpp>
+#include <cuota/data/datasets/memory_dataset.hpp>
+#include <cuota/data/loader/batch_loader.hpp>
+#include <cuota/data/loader/device_resident_dataset.hpp>
 #include <cuota/guard/budget.hpp>
+#include <cuota/guard/budget_alert.hpp>
 #include <cuota/guard/budgeted.hpp>
-#include <cuota/guard/fenced.hpp>
+#include <cuota/guard/guarded.hpp>
 #include <cuota/guard/tracked.hpp>
-#include <cuota/guard/watch.hpp>
+#include <cuota/pool/planning/step_plan.hpp>
 #include <cuota/pool/scoped_pool.hpp>
-#include <cuota/pool/step_plan.hpp>
-#include <cuota/report/recorder.hpp>
+#include <cuota/report/recording/recorder.hpp>
 #include <cuota/resource/async_memory.hpp>
 #include <cuota/resource/device_memory.hpp>
 #include <cuota/resource/managed_memory.hpp>
 #include <cuota/resource/pinned_memory.hpp>
-#include <cuota/simulator/simulator.hpp>
+#include <cuota/simulator.hpp>
 
 #include "support/catch.hpp"
 #include "support/machine.hpp"
@@ -186,7 +186,7 @@ constexpr door doors[]{
          cuota::tracked<cuota::device_memory> m;
          m.deallocate_sync(m.allocate_sync(n), n);
      }},
-    {"fenced",
+    {"guarded",
      [](scene&, std::size_t n) {
          cuota::guarded<cuota::device_memory> m;
          m.deallocate_sync(m.allocate_sync(n), n);

@@ -20,10 +20,10 @@
 #include <cuota/guard/budget.hpp>
 #include <cuota/guard/reclaimer.hpp>
 #include <cuota/pool/scoped_pool.hpp>
-#include <cuota/report/check_snapshot.hpp>
-#include <cuota/report/recorder.hpp>
-#include <cuota/report/snapshot.hpp>
-#include <cuota/simulator/simulator.hpp>
+#include <cuota/report/recording/recorder.hpp>
+#include <cuota/report/snapshot/check_snapshot.hpp>
+#include <cuota/report/snapshot/snapshot.hpp>
+#include <cuota/simulator.hpp>
 
 #include "support/catch.hpp"
 #include "support/machine.hpp"

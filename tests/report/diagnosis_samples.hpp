@@ -11,8 +11,8 @@
 #include <utility>
 #include <vector>
 
-#include <cuota/report/finding.hpp>
-#include <cuota/report/recording.hpp>
+#include <cuota/report/diagnosis/finding.hpp>
+#include <cuota/report/recording/recording.hpp>
 
 namespace diagnosis_samples {
 

@@ -12,22 +12,22 @@
 
 #include <cuota/buffer/async_copy.hpp>
 #include <cuota/buffer/device_buffer.hpp>
-#include <cuota/buffer/host_device.hpp>
+#include <cuota/buffer/mirrored_buffer.hpp>
 #include <cuota/buffer/pinned_buffer.hpp>
 #include <cuota/buffer/staging_ring.hpp>
 #include <cuota/core/bytes.hpp>
-#include <cuota/data/batch_loader.hpp>
-#include <cuota/data/memory_source.hpp>
-#include <cuota/guard/fenced.hpp>
+#include <cuota/data/datasets/memory_dataset.hpp>
+#include <cuota/data/loader/batch_loader.hpp>
+#include <cuota/guard/guarded.hpp>
 #include <cuota/guard/measured.hpp>
+#include <cuota/pool/planning/step_plan.hpp>
 #include <cuota/pool/pool_step.hpp>
 #include <cuota/pool/scoped_pool.hpp>
-#include <cuota/pool/step_plan.hpp>
-#include <cuota/report/live_view.hpp>
-#include <cuota/report/recorded.hpp>
-#include <cuota/report/recorder.hpp>
-#include <cuota/report/refusal_log.hpp>
-#include <cuota/report/snapshot.hpp>
+#include <cuota/report/export/live_view.hpp>
+#include <cuota/report/export/refusal_log.hpp>
+#include <cuota/report/recording/recorded.hpp>
+#include <cuota/report/recording/recorder.hpp>
+#include <cuota/report/snapshot/snapshot.hpp>
 #include <cuota/runtime/graph.hpp>
 
 #include "support/catch.hpp"

@@ -12,8 +12,8 @@
 
 #include <cuota/guard/budget.hpp>
 #include <cuota/pool/scoped_pool.hpp>
-#include <cuota/report/diagnosis.hpp>
-#include <cuota/report/recorder.hpp>
+#include <cuota/report/diagnosis/diagnosis.hpp>
+#include <cuota/report/recording/recorder.hpp>
 
 #include "report/diagnosis_samples.hpp"
 

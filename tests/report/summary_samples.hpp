@@ -12,7 +12,7 @@
 #include <vector>
 
 #include <cuota/core/bytes.hpp>
-#include <cuota/report/memory_snapshot.hpp>
+#include <cuota/report/snapshot/memory_snapshot.hpp>
 
 namespace summary_samples {
 

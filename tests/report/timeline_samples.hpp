@@ -16,7 +16,7 @@
 #include <utility>
 #include <vector>
 
-#include <cuota/report/recording.hpp>
+#include <cuota/report/recording/recording.hpp>
 
 namespace timeline_samples {
 

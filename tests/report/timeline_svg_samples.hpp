@@ -10,7 +10,7 @@
 #include <vector>
 
 #include <cuota/core/bytes.hpp>
-#include <cuota/report/recording.hpp>
+#include <cuota/report/recording/recording.hpp>
 
 namespace svg_samples {
 

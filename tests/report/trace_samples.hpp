@@ -13,7 +13,7 @@
 #include <vector>
 
 #include <cuota/pool/scoped_pool.hpp>
-#include <cuota/report/recorder.hpp>
+#include <cuota/report/recording/recorder.hpp>
 
 namespace trace_samples {
 

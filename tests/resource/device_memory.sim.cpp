@@ -3,7 +3,7 @@
 
 #include <cuota/resource/device_memory.hpp>
 
-#include <cuota/runtime/peer_access.hpp>
+#include <cuota/runtime/rt/peer_access.hpp>
 
 #include "support/catch.hpp"
 #include "support/driver_suite.hpp"

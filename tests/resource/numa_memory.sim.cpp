@@ -10,7 +10,7 @@
 #include <cuota/core/error.hpp>
 #include <cuota/runtime/device.hpp>
 #include <cuota/runtime/stream.hpp>
-#include <cuota/simulator/simulator.hpp>
+#include <cuota/simulator.hpp>
 
 #include "support/catch.hpp"
 #include "support/every_failure.hpp"

@@ -5,7 +5,7 @@
 
 #include <type_traits>
 
-#include <cuota/buffer/owned_block.hpp>
+#include <cuota/buffer/detail/owned_block.hpp>
 #include <cuota/resource/device_memory.hpp>
 #include <cuota/resource/pinned_memory.hpp>
 

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include <cuota/runtime/for_each_index.hpp>
-#include <cuota/runtime/memory.hpp>
+#include <cuota/runtime/rt/memory.hpp>
 
 #include "support/catch.hpp"
 #include "support/every_failure.hpp"

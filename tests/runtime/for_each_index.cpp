@@ -6,8 +6,8 @@
 #include <string_view>
 #include <vector>
 
-#include <cuota/runtime/copy.hpp>
-#include <cuota/runtime/memory.hpp>
+#include <cuota/runtime/rt/copy.hpp>
+#include <cuota/runtime/rt/memory.hpp>
 
 #include "support/catch.hpp"
 #include "support/kernels.hpp"

@@ -16,7 +16,7 @@
 
 #include <cuota/runtime/event.hpp>
 #include <cuota/runtime/for_each_index.hpp>
-#include <cuota/runtime/memory.hpp>
+#include <cuota/runtime/rt/memory.hpp>
 
 #include "support/calls.hpp"
 #include "support/catch.hpp"

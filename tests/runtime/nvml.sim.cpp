@@ -10,7 +10,7 @@
 #include <dlfcn.h>
 #include <unistd.h>
 
-#include <cuota/simulator/simulator.hpp>
+#include <cuota/simulator.hpp>
 
 #include "support/catch.hpp"
 #include "support/child.hpp"

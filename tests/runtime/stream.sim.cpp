@@ -14,10 +14,10 @@
 
 #include <unistd.h>
 
-#include <cuota/runtime/drain.hpp>
 #include <cuota/runtime/event.hpp>
 #include <cuota/runtime/for_each_index.hpp>
-#include <cuota/runtime/memory.hpp>
+#include <cuota/runtime/rt/drain.hpp>
+#include <cuota/runtime/rt/memory.hpp>
 
 #include "support/catch.hpp"
 #include "support/every_failure.hpp"

@@ -10,14 +10,14 @@
 #include <typeinfo>
 
 #include <cuota/buffer/device_buffer.hpp>
-#include <cuota/buffer/kernel_overflow.hpp>
+#include <cuota/buffer/kernel_overflow_error.hpp>
 #include <cuota/core/error.hpp>
-#include <cuota/data/row_deal.hpp>
+#include <cuota/data/loader/sample_too_long_error.hpp>
 #include <cuota/guard/budget.hpp>
-#include <cuota/guard/fence_damage.hpp>
+#include <cuota/guard/guard_violation.hpp>
 #include <cuota/pool/scoped_pool.hpp>
-#include <cuota/training/agreement.hpp>
-#include <cuota/training/placement.hpp>
+#include <cuota/training/distributed/placement.hpp>
+#include <cuota/training/distributed/rank_consensus.hpp>
 
 /// All errors of the library, as the calling code knows their types.
 [[nodiscard]] static std::span<std::type_info const* const> types_of_errors() {

@@ -17,7 +17,7 @@
 
 #include <cuota/core/error_sink.hpp>
 #include <cuota/runtime/graph.hpp>
-#include <cuota/simulator/simulator.hpp>
+#include <cuota/simulator.hpp>
 
 namespace {
 

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cuota/simulator/simulator.hpp>
+#include <cuota/simulator.hpp>
 
 #include <utility>
 

@@ -37,7 +37,7 @@ struct driver {
     CUOTA_ENTRY(error_string, cuGetErrorString);
     CUOTA_ENTRY(device, cuDeviceGet);
     CUOTA_ENTRY(current, cuCtxGetDevice);
-    CUOTA_ENTRY(granularity, cuMemGetAllocationGranularity);
+    CUOTA_ENTRY(get_granularity, cuMemGetAllocationGranularity);
     CUOTA_ENTRY(reserve, cuMemAddressReserve);
     CUOTA_ENTRY(free, cuMemAddressFree);
     CUOTA_ENTRY(create, cuMemCreate);
@@ -52,7 +52,7 @@ struct driver {
     [[nodiscard]] std::size_t granularity() const {
         std::size_t bytes = 0;
         auto const wanted = on_device(0);
-        REQUIRE(granularity(&bytes, &wanted, CU_MEM_ALLOC_GRANULARITY_MINIMUM) == CUDA_SUCCESS);
+        REQUIRE(get_granularity(&bytes, &wanted, CU_MEM_ALLOC_GRANULARITY_MINIMUM) == CUDA_SUCCESS);
         return bytes;
     }
     void open(CUdeviceptr start, std::size_t bytes) const {

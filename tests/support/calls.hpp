@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-#include <cuota/simulator/simulator.hpp>
+#include <cuota/simulator.hpp>
 
 namespace support {
 

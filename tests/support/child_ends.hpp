@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include <cuota/core/error_sink.hpp>
-#include <cuota/simulator/simulator.hpp>
+#include <cuota/simulator.hpp>
 
 #include "support/child.hpp"
 

@@ -5,8 +5,8 @@
 #include <cstddef>
 #include <span>
 
-#include <cuota/runtime/copy.hpp>
-#include <cuota/runtime/memory.hpp>
+#include <cuota/runtime/rt/copy.hpp>
+#include <cuota/runtime/rt/memory.hpp>
 
 namespace support {
 

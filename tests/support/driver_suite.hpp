@@ -12,7 +12,7 @@
 
 #include <cuota/resource/pinned_memory.hpp>
 #include <cuota/resource/resource.hpp>
-#include <cuota/runtime/copy.hpp>
+#include <cuota/runtime/rt/copy.hpp>
 
 #include "support/catch.hpp"
 #include "support/every_failure.hpp"

@@ -12,7 +12,7 @@
 #include <cuda_runtime_api.h>
 
 #include <cuota/core/error.hpp>
-#include <cuota/simulator/simulator.hpp>
+#include <cuota/simulator.hpp>
 
 #include "support/catch.hpp"
 #include "support/last_error.hpp"

@@ -8,7 +8,7 @@
 #include <thread>
 
 #include <cuota/runtime/for_each_index.hpp>
-#include <cuota/simulator/simulator.hpp>
+#include <cuota/simulator.hpp>
 
 #include "calls.hpp"
 

@@ -8,7 +8,7 @@
 
 #include <cuda_runtime_api.h>
 
-#include <cuota/simulator/simulator.hpp>
+#include <cuota/simulator.hpp>
 
 #include "support/catch.hpp"
 #include "support/sink.hpp"

@@ -15,9 +15,9 @@
 #include <vector>
 
 #include <cuota/buffer/device_buffer.hpp>
-#include <cuota/data/permutation.hpp>
+#include <cuota/data/samplers/permutation.hpp>
 #include <cuota/runtime/for_each_index.hpp>
-#include <cuota/training/checkpoint_stage.hpp>
+#include <cuota/training/checkpointing/checkpoint_stage.hpp>
 
 namespace support {
 

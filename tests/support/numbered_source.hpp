@@ -15,7 +15,7 @@
 #include <utility>
 #include <vector>
 
-#include <cuota/data/source.hpp>
+#include <cuota/data/datasets/dataset.hpp>
 
 namespace support {
 

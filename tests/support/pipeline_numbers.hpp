@@ -15,7 +15,7 @@
 #include <cuota/buffer/device_buffer.hpp>
 #include <cuota/guard/budgeted.hpp>
 #include <cuota/resource/device_memory.hpp>
-#include <cuota/training/pipeline.hpp>
+#include <cuota/training/distributed/pipeline.hpp>
 
 #include "support/number_chain.hpp"
 

@@ -10,10 +10,10 @@
 #include <string>
 #include <vector>
 
-#include <cuota/data/memory_source.hpp>
-#include <cuota/data/permutation.hpp>
-#include <cuota/data/ragged_source.hpp>
-#include <cuota/data/zip_source.hpp>
+#include <cuota/data/datasets/memory_dataset.hpp>
+#include <cuota/data/datasets/ragged_dataset.hpp>
+#include <cuota/data/datasets/zip_dataset.hpp>
+#include <cuota/data/samplers/permutation.hpp>
 
 namespace support {
 

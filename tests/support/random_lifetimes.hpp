@@ -11,7 +11,7 @@
 #include <vector>
 
 #include <cuota/core/bytes.hpp>
-#include <cuota/pool/lifetimes.hpp>
+#include <cuota/pool/planning/lifetimes.hpp>
 
 namespace support {
 

@@ -14,7 +14,7 @@
 #include <thread>
 #include <vector>
 
-#include <cuota/training/thread_ranks.hpp>
+#include <cuota/training/distributed/thread_group.hpp>
 
 namespace support {
 

@@ -17,9 +17,9 @@
 
 #include <cuota/core/bytes.hpp>
 #include <cuota/resource/resource.hpp>
-#include <cuota/runtime/copy.hpp>
 #include <cuota/runtime/for_each_index.hpp>
-#include <cuota/runtime/memory.hpp>
+#include <cuota/runtime/rt/copy.hpp>
+#include <cuota/runtime/rt/memory.hpp>
 
 #include "support/catch.hpp"
 #include "support/kernels.hpp"

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include <cuota/data/source.hpp>
+#include <cuota/data/datasets/dataset.hpp>
 
 namespace support {
 

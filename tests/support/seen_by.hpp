@@ -11,7 +11,7 @@
 #include <vector>
 
 #include <cuota/buffer/device_buffer.hpp>
-#include <cuota/data/batch_loader.hpp>
+#include <cuota/data/loader/batch_loader.hpp>
 #include <cuota/runtime/for_each_index.hpp>
 
 #include "support/catch.hpp"

@@ -12,9 +12,9 @@
 #include <random>
 #include <vector>
 
-#include <cuota/pool/step_plan.hpp>
-#include <cuota/runtime/copy.hpp>
+#include <cuota/pool/planning/step_plan.hpp>
 #include <cuota/runtime/event.hpp>
+#include <cuota/runtime/rt/copy.hpp>
 
 #include "support/catch.hpp"
 #include "support/random_lifetimes.hpp"

@@ -16,7 +16,7 @@
 #include <vector>
 
 #include <cuota/runtime/stream.hpp>
-#include <cuota/training/agreement.hpp>
+#include <cuota/training/distributed/rank_consensus.hpp>
 
 namespace support {
 

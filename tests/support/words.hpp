@@ -10,8 +10,8 @@
 #include <cstdint>
 #include <vector>
 
-#include <cuota/runtime/copy.hpp>
 #include <cuota/runtime/for_each_index.hpp>
+#include <cuota/runtime/rt/copy.hpp>
 
 namespace support {
 

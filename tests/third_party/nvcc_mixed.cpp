@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <vector>
 
-#include <cuota/runtime/copy.hpp>
-#include <cuota/runtime/memory.hpp>
+#include <cuota/runtime/rt/copy.hpp>
+#include <cuota/runtime/rt/memory.hpp>
 
 #include "nvcc_mixed.hpp"
 #include "support/sink.hpp"

@@ -55,7 +55,7 @@ without("a link copies one record at a time", "std::max(to_host_free_, s.ready) 
 without("the host's bytes are free after a fetch", "host_held_ -= s.bytes;")
 without("a run waits for what it reads", "last_start_ = std::max(compute_free_, needed_at)", "last_start_ = compute_free_")
 
-without = rules_of("store_plans", "store_plans.cpp")
+without = rules_of("simple_plans", "simple_plans.cpp")
 without("a segment's input is kept", "if (k != segments) plan.push_back", "if (false) plan.push_back")
 without("every number of segments is tried", "segments <= c.stages.size()", "segments < c.stages.size()")
 
@@ -144,13 +144,13 @@ without("the smallest part is the last", "if (part_ <= smallest_) throw", "if (p
 without("parts of the run that counts are counted", "        done_.parts = 0;\n")
 without("ranks use parts of one size", "part_ = o.ranks->max(part_", "(void)o.ranks->max(part_")
 
-without = rules_of("agreement", "agreement.cpp", "thread_ranks.cpp")
+without = rules_of("rank_consensus", "rank_consensus.cpp", "thread_group.cpp")
 without("ranks are in the same round", "return round == other.round && hash == other.hash;", "return hash == other.hash;")
 without("ranks are asked the same", "return round == other.round && hash == other.hash;", "return round == other.round;")
 without("a rank that has left is not asked", "if (has_left_) detail::throw_usage_error(where, \"rank_consensus: used after", "if (false) detail::throw_usage_error(where, \"rank_consensus: used after")
 without("a failure is told to the others", "            if (ranks) (void)ranks->all_gather(static_cast<std::uint64_t>(outcome::failed), name, where);", ";")
 
-without = rules_of("thread_ranks", "thread_ranks.cpp")
+without = rules_of("thread_group", "thread_group.cpp")
 without("a rank that leaves is told to who waits", "        if (!gone_) give_up(rank, why);", "        (void)rank; (void)why; (void)lock;")
 without("a round that is over stays so", "if (round_ == round) throw_if_gone();", "throw_if_gone();")
 without("a rank joins once", "!std::exchange(seats_[rank].has_joined, true)", "true")

@@ -13,12 +13,12 @@
 #include <cuota/guard/budget.hpp>
 #include <cuota/guard/budgeted.hpp>
 #include <cuota/resource/device_memory.hpp>
-#include <cuota/training/chain_plan.hpp>
-#include <cuota/training/checkpointed.hpp>
-#include <cuota/training/micro_batches.hpp>
-#include <cuota/training/offload_plan.hpp>
-#include <cuota/training/store_plans.hpp>
-#include <cuota/training/with_retry.hpp>
+#include <cuota/training/batches/micro_batches.hpp>
+#include <cuota/training/batches/with_retry.hpp>
+#include <cuota/training/checkpointing/chain_plan.hpp>
+#include <cuota/training/checkpointing/checkpointed.hpp>
+#include <cuota/training/checkpointing/offload_plan.hpp>
+#include <cuota/training/checkpointing/simple_plans.hpp>
 
 #include "support/catch.hpp"
 

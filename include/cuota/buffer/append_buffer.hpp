@@ -10,10 +10,10 @@
 #include <vector>
 
 #include <cuota/buffer/device_buffer.hpp>
-#include <cuota/buffer/kernel_overflow.hpp>
+#include <cuota/buffer/kernel_overflow_error.hpp>
 #include <cuota/core/config.hpp>
-#include <cuota/core/std_parts.hpp>
-#include <cuota/runtime/drain.hpp>
+#include <cuota/core/detail/std_minimal.hpp>
+#include <cuota/runtime/rt/drain.hpp>
 
 namespace cuota::inline v0::inline CUOTA_VIEWS {
 

@@ -14,8 +14,8 @@
 #include <cuota/buffer/pinned_buffer.hpp>
 #include <cuota/buffer/staging_ring.hpp>
 #include <cuota/core/config.hpp>
-#include <cuota/core/std_parts.hpp>
-#include <cuota/core/text.hpp>
+#include <cuota/core/detail/std_minimal.hpp>
+#include <cuota/core/detail/text/text.hpp>
 #include <cuota/runtime/event.hpp>
 
 namespace cuota::inline v0 {
@@ -146,7 +146,7 @@ template <class T>
 
 #if CUOTA_DEFINE_MEMORY
 
-#include <cuota/runtime/drain.hpp>
+#include <cuota/runtime/rt/drain.hpp>
 
 namespace cuota::inline v0::detail {
 

@@ -15,19 +15,19 @@
 #include <utility>
 #include <vector>
 
-#include <cuota/buffer/buffer_uses.hpp>
+#include <cuota/buffer/detail/buffer_access.hpp>
+#include <cuota/buffer/detail/owned_block.hpp>
 #include <cuota/buffer/lease.hpp>
-#include <cuota/buffer/owned_block.hpp>
 #include <cuota/buffer/released_buffer.hpp>
 #include <cuota/core/config.hpp>
+#include <cuota/core/detail/std_minimal.hpp>
+#include <cuota/core/detail/text/text.hpp>
 #include <cuota/core/element_count.hpp>
-#include <cuota/core/std_parts.hpp>
-#include <cuota/core/text.hpp>
-#include <cuota/runtime/copy.hpp>
-#include <cuota/runtime/drain.hpp>
-#include <cuota/runtime/for_each_element.hpp>
+#include <cuota/runtime/detail/for_each_element.hpp>
 #include <cuota/runtime/for_each_index.hpp>
-#include <cuota/runtime/simulated.hpp>
+#include <cuota/runtime/rt/copy.hpp>
+#include <cuota/runtime/rt/drain.hpp>
+#include <cuota/runtime/simulator_hooks.hpp>
 
 namespace cuota::inline v0 {
 

@@ -8,7 +8,7 @@
 #include <cstddef>
 #include <type_traits>
 
-#include <cuota/buffer/view_origin.hpp>
+#include <cuota/buffer/detail/view_origin.hpp>
 #include <cuota/core/config.hpp>
 
 namespace cuota::inline v0::inline CUOTA_VIEWS {

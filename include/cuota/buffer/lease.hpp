@@ -12,8 +12,8 @@
 
 #include <cuota/buffer/device_span.hpp>
 #include <cuota/core/config.hpp>
+#include <cuota/core/detail/threads/asymmetric_fence.hpp>
 #include <cuota/core/label.hpp>
-#include <cuota/core/sync.hpp>
 #include <cuota/runtime/stream.hpp>
 
 namespace cuota::inline v0::detail {
@@ -183,11 +183,11 @@ struct leases_for_copies {
 #include <optional>
 #include <string>
 
-#include <cuota/buffer/captured_uses.hpp>
-#include <cuota/buffer/stream_uses.hpp>
+#include <cuota/buffer/detail/access_tracker.hpp>
+#include <cuota/buffer/detail/captured_access.hpp>
 #include <cuota/core/error.hpp>
-#include <cuota/runtime/peer_access.hpp>
-#include <cuota/runtime/simulated.hpp>
+#include <cuota/runtime/rt/peer_access.hpp>
+#include <cuota/runtime/simulator_hooks.hpp>
 
 namespace cuota::inline v0::detail {
 

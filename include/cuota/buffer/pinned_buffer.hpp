@@ -9,14 +9,14 @@
 #include <type_traits>
 #include <utility>
 
-#include <cuota/buffer/buffer_uses.hpp>
+#include <cuota/buffer/detail/buffer_access.hpp>
 #include <cuota/buffer/device_buffer.hpp>
 #include <cuota/buffer/lease.hpp>
 #include <cuota/core/element_count.hpp>
 #include <cuota/guard/budgeted.hpp>
 #include <cuota/resource/any_resource.hpp>
 #include <cuota/resource/pinned_memory.hpp>
-#include <cuota/runtime/copy.hpp>
+#include <cuota/runtime/rt/copy.hpp>
 
 namespace cuota::inline v0 {
 

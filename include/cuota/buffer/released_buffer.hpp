@@ -7,7 +7,7 @@
 #include <cstddef>
 #include <utility>
 
-#include <cuota/buffer/owned_block.hpp>
+#include <cuota/buffer/detail/owned_block.hpp>
 #include <cuota/runtime/event.hpp>
 
 namespace cuota::inline v0 {

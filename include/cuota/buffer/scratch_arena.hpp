@@ -9,7 +9,7 @@
 #include <vector>
 
 #include <cuota/buffer/device_buffer.hpp>
-#include <cuota/buffer/kernel_overflow.hpp>
+#include <cuota/buffer/kernel_overflow_error.hpp>
 #include <cuota/core/config.hpp>
 
 namespace cuota::inline v0::detail::inline CUOTA_VIEWS {

@@ -12,8 +12,8 @@
 
 #include <cuota/buffer/device_span.hpp>
 #include <cuota/core/config.hpp>
+#include <cuota/core/detail/smart_pointers.hpp>
 #include <cuota/core/label.hpp>
-#include <cuota/core/shared.hpp>
 #include <cuota/core/stop_signal.hpp>
 #include <cuota/guard/budget.hpp>
 #include <cuota/resource/any_resource.hpp>
@@ -153,7 +153,7 @@ private:
 
 #include <string>
 
-#include <cuota/buffer/ring_state.hpp>
+#include <cuota/buffer/detail/ring_state.hpp>
 #include <cuota/guard/budgeted.hpp>
 #include <cuota/runtime/event.hpp>
 

@@ -114,7 +114,7 @@ void append_number(std::string& text, std::uint64_t n);
 
 #include <cstdio>
 
-#include <cuota/core/std_parts.hpp>
+#include <cuota/core/detail/std_minimal.hpp>
 
 namespace cuota::inline v0 {
 

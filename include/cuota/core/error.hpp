@@ -12,11 +12,11 @@
 #include <string_view>
 
 #include <cuota/core/config.hpp>
+#include <cuota/core/detail/smart_pointers.hpp>
+#include <cuota/core/detail/std_minimal.hpp>
+#include <cuota/core/detail/text/message.hpp>
 #include <cuota/core/label.hpp>
-#include <cuota/core/message.hpp>
 #include <cuota/core/refusal.hpp>
-#include <cuota/core/shared.hpp>
-#include <cuota/core/std_parts.hpp>
 
 namespace cuota::inline v0 {
 

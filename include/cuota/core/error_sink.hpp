@@ -9,8 +9,8 @@
 #include <utility>
 
 #include <cuota/core/config.hpp>
-#include <cuota/core/locked_region.hpp>
-#include <cuota/core/std_parts.hpp>
+#include <cuota/core/detail/std_minimal.hpp>
+#include <cuota/core/detail/threads/locked_region.hpp>
 
 namespace cuota::inline v0 {
 
@@ -85,8 +85,8 @@ bool report_failure_of(Step&& step) noexcept {
 
 #include <cstdio>
 
+#include <cuota/core/detail/smart_pointers.hpp>
 #include <cuota/core/error.hpp>
-#include <cuota/core/shared.hpp>
 
 namespace cuota::inline v0::detail {
 

@@ -12,7 +12,7 @@
 
 #include <cuota/core/bytes.hpp>
 #include <cuota/core/config.hpp>
-#include <cuota/core/dynamic_array.hpp>
+#include <cuota/core/detail/dynamic_array.hpp>
 
 namespace cuota::inline v0 {
 
@@ -124,8 +124,8 @@ namespace detail {
 
 #include <cstring>
 
-#include <cuota/core/shared.hpp>
-#include <cuota/core/std_parts.hpp>
+#include <cuota/core/detail/smart_pointers.hpp>
+#include <cuota/core/detail/std_minimal.hpp>
 
 namespace cuota::inline v0 {
 

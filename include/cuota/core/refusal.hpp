@@ -11,12 +11,12 @@
 
 #include <cuota/core/bytes.hpp>
 #include <cuota/core/config.hpp>
-#include <cuota/core/dynamic_array.hpp>
+#include <cuota/core/detail/dynamic_array.hpp>
 #include <cuota/core/label.hpp>
 
 namespace cuota::inline v0 {
 
-/// Bytes charged to a budget under one tag and call site. Example: tests/core/next_steps.cpp
+/// Bytes charged to a budget under one tag and call site. Example: tests/core/suggestions.cpp
 struct allocation_group {
     tag name{};               ///< empty: untagged
     source_location where{};  ///< call site of the allocation; line 0: unknown
@@ -113,8 +113,8 @@ struct refusal {
 
 #if CUOTA_DEFINE_MEMORY
 
-#include <cuota/core/std_parts.hpp>
-#include <cuota/core/text.hpp>
+#include <cuota/core/detail/std_minimal.hpp>
+#include <cuota/core/detail/text/text.hpp>
 
 namespace cuota::inline v0 {
 

@@ -9,10 +9,10 @@
 #include <vector>
 
 #include <cuota/core/config.hpp>
-#include <cuota/core/json.hpp>
-#include <cuota/core/next_steps.hpp>
+#include <cuota/core/detail/text/json.hpp>
+#include <cuota/core/detail/text/text.hpp>
 #include <cuota/core/refusal.hpp>
-#include <cuota/core/text.hpp>
+#include <cuota/core/suggestions.hpp>
 
 namespace cuota::inline v0 {
 

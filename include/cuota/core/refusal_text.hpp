@@ -11,11 +11,11 @@
 
 #include <cuota/core/bytes.hpp>
 #include <cuota/core/config.hpp>
+#include <cuota/core/detail/text/message.hpp>
+#include <cuota/core/detail/text/text.hpp>
 #include <cuota/core/label.hpp>
-#include <cuota/core/message.hpp>
-#include <cuota/core/next_steps.hpp>
 #include <cuota/core/refusal.hpp>
-#include <cuota/core/text.hpp>
+#include <cuota/core/suggestions.hpp>
 
 namespace cuota::inline v0 {
 
@@ -82,7 +82,7 @@ void append_suggestions(std::string& text, refusal const& r);
 #include <cstdint>
 #include <cstring>
 
-#include <cuota/core/std_parts.hpp>
+#include <cuota/core/detail/std_minimal.hpp>
 
 namespace cuota::inline v0::detail {
 

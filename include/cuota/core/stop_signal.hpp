@@ -7,7 +7,7 @@
 #include <cstddef>
 
 #include <cuota/core/config.hpp>
-#include <cuota/core/std_parts.hpp>
+#include <cuota/core/detail/std_minimal.hpp>
 
 namespace cuota::inline v0 {
 

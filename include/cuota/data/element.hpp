@@ -16,9 +16,9 @@
 
 #include <cuota/core/bytes.hpp>
 #include <cuota/core/config.hpp>
+#include <cuota/core/detail/std_minimal.hpp>
 #include <cuota/core/error.hpp>
 #include <cuota/core/half.hpp>
-#include <cuota/core/std_parts.hpp>
 
 namespace cuota::inline v0 {
 

@@ -10,9 +10,9 @@
 #include <utility>
 
 #include <cuota/core/config.hpp>
+#include <cuota/core/detail/smart_pointers.hpp>
+#include <cuota/core/detail/std_minimal.hpp>
 #include <cuota/core/error.hpp>
-#include <cuota/core/shared.hpp>
-#include <cuota/core/std_parts.hpp>
 #include <cuota/runtime/device.hpp>
 
 namespace cuota::inline v0 {
@@ -168,8 +168,8 @@ private:
 
 #include <vector>
 
-#include <cuota/guard/device_limit.hpp>
-#include <cuota/guard/pressure.hpp>
+#include <cuota/guard/detail/device_limit.hpp>
+#include <cuota/guard/detail/reclaim.hpp>
 
 namespace cuota::inline v0::detail {
 

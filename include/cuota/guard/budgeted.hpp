@@ -12,11 +12,11 @@
 
 #include <cuota/core/bytes.hpp>
 #include <cuota/core/config.hpp>
-#include <cuota/core/locked_region.hpp>
-#include <cuota/core/shared.hpp>
-#include <cuota/guard/accounted.hpp>
+#include <cuota/core/detail/smart_pointers.hpp>
+#include <cuota/core/detail/threads/locked_region.hpp>
 #include <cuota/guard/budget.hpp>
-#include <cuota/guard/stakeholder.hpp>
+#include <cuota/guard/detail/reclaimable_holder.hpp>
+#include <cuota/guard/detail/resource_adaptor_base.hpp>
 #include <cuota/resource/device_memory.hpp>
 #include <cuota/resource/resource.hpp>
 

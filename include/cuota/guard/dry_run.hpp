@@ -12,11 +12,11 @@
 #include <utility>
 
 #include <cuota/core/config.hpp>
+#include <cuota/core/detail/process.hpp>
+#include <cuota/core/detail/smart_pointers.hpp>
+#include <cuota/core/detail/std_minimal.hpp>
+#include <cuota/core/detail/threads/locked_region.hpp>
 #include <cuota/core/error.hpp>
-#include <cuota/core/locked_region.hpp>
-#include <cuota/core/process.hpp>
-#include <cuota/core/shared.hpp>
-#include <cuota/core/std_parts.hpp>
 #include <cuota/guard/budget.hpp>
 #include <cuota/guard/measured.hpp>
 #include <cuota/resource/device_memory.hpp>

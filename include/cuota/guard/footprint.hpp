@@ -12,8 +12,8 @@
 #include <vector>
 
 #include <cuota/core/config.hpp>
+#include <cuota/core/detail/text/text.hpp>
 #include <cuota/core/error.hpp>
-#include <cuota/core/text.hpp>
 #include <cuota/guard/budget.hpp>
 #include <cuota/resource/any_resource.hpp>
 #include <cuota/resource/device_memory.hpp>

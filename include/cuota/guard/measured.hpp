@@ -11,9 +11,9 @@
 #include <vector>
 
 #include <cuota/core/config.hpp>
-#include <cuota/core/locked_region.hpp>
-#include <cuota/core/shared.hpp>
-#include <cuota/guard/accounted.hpp>
+#include <cuota/core/detail/smart_pointers.hpp>
+#include <cuota/core/detail/threads/locked_region.hpp>
+#include <cuota/guard/detail/resource_adaptor_base.hpp>
 #include <cuota/guard/footprint.hpp>
 #include <cuota/resource/device_memory.hpp>
 #include <cuota/resource/resource.hpp>
@@ -151,7 +151,7 @@ measured(Upstream) -> measured<Upstream>;
 
 #include <cuota/core/error.hpp>
 #include <cuota/core/error_sink.hpp>
-#include <cuota/guard/stakeholder.hpp>
+#include <cuota/guard/detail/reclaimable_holder.hpp>
 
 namespace cuota::inline v0::detail {
 

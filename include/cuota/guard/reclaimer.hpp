@@ -8,8 +8,8 @@
 #include <string>
 
 #include <cuota/core/config.hpp>
-#include <cuota/core/shared.hpp>
-#include <cuota/core/std_parts.hpp>
+#include <cuota/core/detail/smart_pointers.hpp>
+#include <cuota/core/detail/std_minimal.hpp>
 #include <cuota/guard/budget.hpp>
 
 namespace cuota::inline v0 {
@@ -82,10 +82,10 @@ private:
 #include <vector>
 
 #include <cuota/core/bytes.hpp>
+#include <cuota/core/detail/text/message.hpp>
+#include <cuota/core/detail/threads/locked_region.hpp>
 #include <cuota/core/error_sink.hpp>
-#include <cuota/core/locked_region.hpp>
-#include <cuota/core/message.hpp>
-#include <cuota/guard/pressure.hpp>
+#include <cuota/guard/detail/reclaim.hpp>
 
 namespace cuota::inline v0::detail {
 

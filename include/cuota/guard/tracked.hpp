@@ -12,12 +12,12 @@
 #include <vector>
 
 #include <cuota/core/config.hpp>
+#include <cuota/core/detail/smart_pointers.hpp>
 #include <cuota/core/error.hpp>
 #include <cuota/core/error_sink.hpp>
-#include <cuota/core/shared.hpp>
-#include <cuota/guard/accounted.hpp>
+#include <cuota/guard/detail/resource_adaptor_base.hpp>
+#include <cuota/guard/detail/tracker.hpp>
 #include <cuota/guard/tracked_report.hpp>
-#include <cuota/guard/tracker.hpp>
 #include <cuota/resource/device_memory.hpp>
 #include <cuota/resource/resource.hpp>
 

@@ -14,9 +14,9 @@
 
 #include <cuota/core/bytes.hpp>
 #include <cuota/core/config.hpp>
+#include <cuota/core/detail/text/leak_summary.hpp>
+#include <cuota/core/detail/text/text.hpp>
 #include <cuota/core/label.hpp>
-#include <cuota/core/survivors.hpp>
-#include <cuota/core/text.hpp>
 
 namespace cuota::inline v0 {
 

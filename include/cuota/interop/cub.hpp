@@ -13,8 +13,8 @@
 
 #include <cuota/buffer/device_buffer.hpp>
 #include <cuota/resource/resource_ref.hpp>
-#include <cuota/runtime/call.hpp>
 #include <cuota/runtime/device.hpp>
+#include <cuota/runtime/rt/call.hpp>
 #include <cuota/runtime/stream.hpp>
 
 namespace cuota::inline v0 {

@@ -2,19 +2,19 @@
 // SPDX-License-Identifier: Apache-2.0
 
 /// Adapts cuota's resources to CCCL's memory-resource concepts (`cuda::mr`), for CUB, cuda::buffer, RMM and cuDF. Not in all.hpp: requires
-/// CCCL. The reverse: cuda_mr_upstream.hpp.
+/// CCCL. The reverse: cuda_mr_adaptor.hpp.
 #pragma once
 
-#include <cuota/interop/cuda_mr_names.hpp>
+#include <cuota/interop/cuda_mr_concepts.hpp>
 
 #include <concepts>
 #include <cstddef>
 #include <type_traits>
 #include <utility>
 
+#include <cuota/core/detail/smart_pointers.hpp>
 #include <cuota/core/error.hpp>
 #include <cuota/core/label.hpp>
-#include <cuota/core/shared.hpp>
 #include <cuota/resource/resource.hpp>
 #include <cuota/runtime/stream.hpp>
 

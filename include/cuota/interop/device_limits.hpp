@@ -14,8 +14,8 @@
 #include <string_view>
 
 #include <cuota/core/bytes.hpp>
+#include <cuota/core/detail/text/text.hpp>
 #include <cuota/core/error.hpp>
-#include <cuota/core/text.hpp>
 
 namespace cuota::inline v0 {
 

@@ -8,6 +8,6 @@
 /// consumer renames it to "used_...". tests/interop/dlpack_arrays.py shows both directions with ctypes.
 #pragma once
 
-#include <cuota/interop/dlpack_export.hpp>
-#include <cuota/interop/dlpack_import.hpp>
-#include <cuota/interop/dlpack_types.hpp>
+#include <cuota/interop/dlpack/dlpack_export.hpp>
+#include <cuota/interop/dlpack/dlpack_import.hpp>
+#include <cuota/interop/dlpack/dlpack_types.hpp>

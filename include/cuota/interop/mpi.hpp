@@ -18,11 +18,11 @@
 #include <string>
 #include <utility>
 
-#include <cuota/data/batch_deal.hpp>
-#include <cuota/interop/mpi_line.hpp>
-#include <cuota/interop/mpi_sum.hpp>
+#include <cuota/data/loader/shard.hpp>
+#include <cuota/interop/detail/mpi_all_reduce.hpp>
+#include <cuota/interop/detail/mpi_channel.hpp>
 #include <cuota/runtime/stream.hpp>
-#include <cuota/training/agreement.hpp>
+#include <cuota/training/distributed/rank_consensus.hpp>
 
 namespace cuota::inline v0 {
 

@@ -23,8 +23,8 @@
 #include <vector>
 
 #include <cuota/core/config.hpp>
+#include <cuota/core/detail/process.hpp>
 #include <cuota/core/error.hpp>
-#include <cuota/core/process.hpp>
 
 namespace cuota::inline v0 {
 

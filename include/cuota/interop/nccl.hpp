@@ -21,13 +21,13 @@
 #include <vector>
 
 #include <cuota/core/config.hpp>
+#include <cuota/core/detail/process.hpp>
+#include <cuota/core/detail/threads/backoff.hpp>
 #include <cuota/core/error.hpp>
 #include <cuota/core/error_sink.hpp>
-#include <cuota/core/poll_pause.hpp>
-#include <cuota/core/process.hpp>
 #include <cuota/runtime/event.hpp>
-#include <cuota/training/agreement.hpp>
-#include <cuota/training/rank_step.hpp>
+#include <cuota/training/distributed/collective_step.hpp>
+#include <cuota/training/distributed/rank_consensus.hpp>
 
 namespace cuota::inline v0 {
 

@@ -18,20 +18,20 @@
 #include <string_view>
 #include <utility>
 
+#include <cuota/core/detail/process.hpp>
+#include <cuota/core/detail/smart_pointers.hpp>
+#include <cuota/core/detail/threads/locked_region.hpp>
 #include <cuota/core/error.hpp>
 #include <cuota/core/error_sink.hpp>
-#include <cuota/core/locked_region.hpp>
-#include <cuota/core/process.hpp>
-#include <cuota/core/shared.hpp>
 #include <cuota/guard/budget.hpp>
+#include <cuota/interop/detail/pytorch_device.hpp>
 #include <cuota/interop/device_limits.hpp>
-#include <cuota/interop/pytorch_device.hpp>
 #include <cuota/pool/pool_stats.hpp>
-#include <cuota/report/recorder.hpp>
-#include <cuota/report/recording.hpp>
-#include <cuota/report/snapshot.hpp>
-#include <cuota/report/summary.hpp>
-#include <cuota/report/summary_json.hpp>
+#include <cuota/report/export/summary.hpp>
+#include <cuota/report/export/summary_json.hpp>
+#include <cuota/report/recording/recorder.hpp>
+#include <cuota/report/recording/recording.hpp>
+#include <cuota/report/snapshot/snapshot.hpp>
 #include <cuota/runtime/device.hpp>
 
 namespace cuota::inline v0 {

@@ -6,7 +6,7 @@
 #pragma once
 
 #include <cuota/interop/cuda_mr.hpp>
-#include <cuota/interop/cuda_mr_upstream.hpp>
+#include <cuota/interop/cuda_mr_adaptor.hpp>
 
 #include <rmm/error.hpp>
 

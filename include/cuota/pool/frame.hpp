@@ -8,7 +8,7 @@
 #include <utility>
 
 #include <cuota/core/config.hpp>
-#include <cuota/core/shared.hpp>
+#include <cuota/core/detail/smart_pointers.hpp>
 #include <cuota/pool/pool_resource.hpp>
 #include <cuota/resource/any_resource.hpp>
 
@@ -105,7 +105,7 @@ private:
 
 #if CUOTA_DEFINE_MEMORY
 
-#include <cuota/pool/frame_state.hpp>
+#include <cuota/pool/detail/frames/frame_state.hpp>
 
 namespace cuota::inline v0 {
 

@@ -8,8 +8,8 @@
 #include <utility>
 
 #include <cuota/core/config.hpp>
-#include <cuota/core/shared.hpp>
-#include <cuota/pool/lifespan.hpp>
+#include <cuota/core/detail/smart_pointers.hpp>
+#include <cuota/pool/lifetime_hint.hpp>
 #include <cuota/resource/resource.hpp>
 
 namespace cuota::inline v0 {
@@ -89,7 +89,7 @@ extern template class pool_resource_for<lifetime_hint::persistent>;
 
 #if CUOTA_DEFINE_MEMORY
 
-#include <cuota/pool/pool_state.hpp>
+#include <cuota/pool/detail/pool_state.hpp>
 
 namespace cuota::inline v0 {
 

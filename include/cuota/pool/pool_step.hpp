@@ -67,7 +67,7 @@ private:
 
 #if CUOTA_DEFINE_MEMORY
 
-#include <cuota/pool/pool_state.hpp>
+#include <cuota/pool/detail/pool_state.hpp>
 
 namespace cuota::inline v0 {
 

@@ -11,8 +11,8 @@
 #include <vector>
 
 #include <cuota/core/config.hpp>
-#include <cuota/core/process.hpp>
-#include <cuota/core/std_parts.hpp>
+#include <cuota/core/detail/process.hpp>
+#include <cuota/core/detail/std_minimal.hpp>
 #include <cuota/guard/budget.hpp>
 #include <cuota/guard/dry_run.hpp>
 #include <cuota/pool/frame.hpp>
@@ -131,7 +131,7 @@ public:
     /// graph, which uses these blocks at each launch, so they are reused only after this call or the pool's destruction.
     /// Order:   the caller ensures that these graphs are not launched again and that all launches have completed.
     /// Threads: any. Throws: nothing. Cost: O(these blocks).
-    /// Example: tests/pool/graph_blocks.sim.cpp
+    /// Example: tests/pool/detail/blocks/captured_blocks.sim.cpp
     std::size_t release_foreign_graphs() noexcept;
 
     /// Returns the pool as a resource, which may outlive the scope; allocating afterwards throws usage_error.
@@ -197,8 +197,8 @@ struct pool_access {
 
 #if CUOTA_DEFINE_MEMORY
 
-#include <cuota/pool/pool_state.hpp>
-#include <cuota/runtime/peer_access.hpp>
+#include <cuota/pool/detail/pool_state.hpp>
+#include <cuota/runtime/rt/peer_access.hpp>
 
 namespace cuota::inline v0 {
 

@@ -10,8 +10,8 @@
 #include <utility>
 
 #include <cuota/core/config.hpp>
-#include <cuota/core/shared.hpp>
-#include <cuota/core/std_parts.hpp>
+#include <cuota/core/detail/smart_pointers.hpp>
+#include <cuota/core/detail/std_minimal.hpp>
 #include <cuota/resource/resource.hpp>
 
 namespace cuota::inline v0 {

@@ -7,9 +7,9 @@
 #include <cstddef>
 
 #include <cuota/core/config.hpp>
-#include <cuota/resource/driver_memory.hpp>
+#include <cuota/resource/detail/driver_memory.hpp>
 #include <cuota/resource/resource.hpp>
-#include <cuota/runtime/memory.hpp>
+#include <cuota/runtime/rt/memory.hpp>
 
 namespace cuota::inline v0 {
 

@@ -25,7 +25,7 @@
 
 #include <cuota/core/bytes.hpp>
 #include <cuota/core/error.hpp>
-#include <cuota/resource/host_pages.hpp>
+#include <cuota/resource/detail/host_pages.hpp>
 #include <cuota/resource/registered_memory.hpp>
 #include <cuota/resource/resource.hpp>
 

@@ -6,7 +6,7 @@
 
 #include <cuota/core/config.hpp>
 #include <cuota/resource/resource.hpp>
-#include <cuota/runtime/memory.hpp>
+#include <cuota/runtime/rt/memory.hpp>
 
 namespace cuota::inline v0 {
 
@@ -43,8 +43,8 @@ public:
 
 #if CUOTA_DEFINE_MEMORY
 
-#include <cuota/resource/idle_memory.hpp>
-#include <cuota/runtime/drain.hpp>
+#include <cuota/resource/detail/idle_memory.hpp>
+#include <cuota/runtime/rt/drain.hpp>
 
 namespace cuota::inline v0 {
 

@@ -9,11 +9,11 @@
 
 #include <cuota/core/bytes.hpp>
 #include <cuota/core/config.hpp>
-#include <cuota/resource/host_pages.hpp>
-#include <cuota/resource/idle_memory.hpp>
+#include <cuota/resource/detail/host_pages.hpp>
+#include <cuota/resource/detail/idle_memory.hpp>
 #include <cuota/resource/resource.hpp>
-#include <cuota/runtime/drain.hpp>
-#include <cuota/runtime/memory.hpp>
+#include <cuota/runtime/rt/drain.hpp>
+#include <cuota/runtime/rt/memory.hpp>
 
 namespace cuota::inline v0 {
 

@@ -174,7 +174,7 @@ void note_given(refusal& r, std::vector<reclaimer_info> const& told);
 
 #if CUOTA_DEFINE_MEMORY
 
-#include <cuota/runtime/memory.hpp>
+#include <cuota/runtime/rt/memory.hpp>
 
 namespace cuota::inline v0::detail {
 

@@ -10,7 +10,7 @@
 #include <utility>
 
 #include <cuota/core/config.hpp>
-#include <cuota/core/std_parts.hpp>
+#include <cuota/core/detail/std_minimal.hpp>
 #include <cuota/resource/any_resource.hpp>
 
 namespace cuota::inline v0 {

@@ -9,10 +9,10 @@
 #include <string>
 
 #include <cuota/core/config.hpp>
-#include <cuota/core/dynamic_array.hpp>
-#include <cuota/core/locked_region.hpp>
+#include <cuota/core/detail/dynamic_array.hpp>
+#include <cuota/core/detail/threads/locked_region.hpp>
 #include <cuota/core/refusal.hpp>
-#include <cuota/runtime/call.hpp>
+#include <cuota/runtime/rt/call.hpp>
 
 namespace cuota::inline v0 {
 
@@ -81,9 +81,9 @@ private:
 
 #include <vector>
 
-#include <cuota/core/std_parts.hpp>
-#include <cuota/runtime/beside_capture.hpp>
-#include <cuota/runtime/primary_context.hpp>
+#include <cuota/core/detail/std_minimal.hpp>
+#include <cuota/runtime/rt/primary_context.hpp>
+#include <cuota/runtime/rt/relaxed_capture_mode.hpp>
 
 namespace cuota::inline v0 {
 

@@ -8,9 +8,9 @@
 #include <optional>
 
 #include <cuota/core/config.hpp>
-#include <cuota/core/handle.hpp>
-#include <cuota/core/locked_region.hpp>
-#include <cuota/core/std_parts.hpp>
+#include <cuota/core/detail/std_minimal.hpp>
+#include <cuota/core/detail/threads/locked_region.hpp>
+#include <cuota/core/unique_handle.hpp>
 #include <cuota/runtime/stream.hpp>
 
 namespace cuota::inline v0 {
@@ -160,9 +160,9 @@ bool drain(event const& e) noexcept;
 
 #if CUOTA_DEFINE_MEMORY
 
-#include <cuota/runtime/beside_capture.hpp>
-#include <cuota/runtime/capture_scope.hpp>
-#include <cuota/runtime/drain.hpp>
+#include <cuota/runtime/detail/capture_scope.hpp>
+#include <cuota/runtime/rt/drain.hpp>
+#include <cuota/runtime/rt/relaxed_capture_mode.hpp>
 
 namespace cuota::inline v0::detail {
 

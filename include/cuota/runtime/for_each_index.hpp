@@ -9,7 +9,7 @@
 #include <utility>
 
 #include <cuota/core/config.hpp>
-#include <cuota/runtime/kernel_launch.hpp>
+#include <cuota/runtime/detail/kernel_launch.hpp>
 #include <cuota/runtime/stream.hpp>
 
 namespace cuota::inline v0 {

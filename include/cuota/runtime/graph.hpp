@@ -13,11 +13,11 @@
 #include <vector>
 
 #include <cuota/core/config.hpp>
-#include <cuota/core/dynamic_array.hpp>
-#include <cuota/core/handle.hpp>
+#include <cuota/core/detail/dynamic_array.hpp>
+#include <cuota/core/detail/smart_pointers.hpp>
+#include <cuota/core/detail/std_minimal.hpp>
 #include <cuota/core/label.hpp>
-#include <cuota/core/shared.hpp>
-#include <cuota/core/std_parts.hpp>
+#include <cuota/core/unique_handle.hpp>
 #include <cuota/runtime/stream.hpp>
 
 namespace cuota::inline v0 {
@@ -148,9 +148,9 @@ template <std::invocable F>
 #include <string>
 
 #include <cuota/core/error_sink.hpp>
-#include <cuota/runtime/beside_capture.hpp>
-#include <cuota/runtime/capture_scope.hpp>
+#include <cuota/runtime/detail/capture_scope.hpp>
 #include <cuota/runtime/event.hpp>
+#include <cuota/runtime/rt/relaxed_capture_mode.hpp>
 
 namespace cuota::inline v0::detail {
 

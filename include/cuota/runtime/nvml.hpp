@@ -11,10 +11,10 @@
 #include <vector>
 
 #include <cuota/core/config.hpp>
-#include <cuota/core/process.hpp>
-#include <cuota/core/std_parts.hpp>
-#include <cuota/runtime/call.hpp>
+#include <cuota/core/detail/process.hpp>
+#include <cuota/core/detail/std_minimal.hpp>
 #include <cuota/runtime/device.hpp>
+#include <cuota/runtime/rt/call.hpp>
 
 namespace cuota::inline v0 {
 
@@ -194,7 +194,7 @@ private:
 #include <dlfcn.h>
 #include <unistd.h>
 
-#include <cuota/core/sort_stably.hpp>
+#include <cuota/core/detail/stable_sort.hpp>
 
 namespace cuota::inline v0::detail {
 

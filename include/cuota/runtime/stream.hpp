@@ -10,11 +10,11 @@
 #include <utility>
 
 #include <cuota/core/config.hpp>
-#include <cuota/core/locked_region.hpp>
-#include <cuota/core/shared.hpp>
-#include <cuota/runtime/call.hpp>
+#include <cuota/core/detail/smart_pointers.hpp>
+#include <cuota/core/detail/threads/locked_region.hpp>
+#include <cuota/runtime/detail/stream_state.hpp>
 #include <cuota/runtime/device.hpp>
-#include <cuota/runtime/stream_state.hpp>
+#include <cuota/runtime/rt/call.hpp>
 
 namespace cuota::inline v0 {
 
@@ -278,9 +278,9 @@ private:
 
 #if CUOTA_DEFINE_MEMORY
 
-#include <cuota/core/never_destroyed.hpp>
-#include <cuota/runtime/beside_capture.hpp>
-#include <cuota/runtime/capture_scope.hpp>
+#include <cuota/core/detail/never_destroyed.hpp>
+#include <cuota/runtime/detail/capture_scope.hpp>
+#include <cuota/runtime/rt/relaxed_capture_mode.hpp>
 
 namespace cuota::inline v0::detail {
 

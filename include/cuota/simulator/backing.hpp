@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "simulator.hpp"
+#include <cuota/simulator.hpp>
 
 #include <cstddef>
 #include <optional>

@@ -7,7 +7,7 @@
 #include "backing.hpp"
 #include "call_site.hpp"
 #include "functions.hpp"
-#include "order.hpp"
+#include "races.hpp"
 #include "work.hpp"
 
 #include <atomic>

@@ -6,11 +6,11 @@
 #include "export.hpp"
 #include "functions.hpp"
 #include "memory.hpp"
-#include "order.hpp"
+#include "races.hpp"
 #include "registry.hpp"
 #include "sanitizer.hpp"
-#include "simulator.hpp"
 #include "work.hpp"
+#include <cuota/simulator.hpp>
 
 #include <array>
 #include <atomic>

@@ -5,7 +5,7 @@
 #include "export.hpp"
 
 #include "call_site.hpp"
-#include "order.hpp"
+#include "races.hpp"
 
 #include <atomic>
 #include <chrono>

@@ -5,7 +5,7 @@
 /// with hostile names, or of a crowded one.
 ///     make_timeline EVENTS|hostile|crowded page.html events.json
 
-#include <cuota/report/timeline.hpp>
+#include <cuota/report/export/timeline.hpp>
 
 #include <cstdio>
 #include <cstdlib>

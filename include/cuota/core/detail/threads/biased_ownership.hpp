@@ -1,0 +1,91 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+/// Biased ownership: an object belongs to one thread until another thread revokes it.
+#pragma once
+
+#include <cstdint>
+
+#include <cuota/core/config.hpp>
+#include <cuota/core/detail/threads/thread_slot.hpp>
+
+namespace cuota::inline v0::detail {
+
+/// Base of objects that one thread, the owner, uses without a lock, and that others may revoke under one.
+///
+/// Owner:     enters a section, then uses the object only if `is_mine`.
+/// Collector: any other access, under the lock: clears the ownership, fences (`asymmetric_fence_heavy`, where fences are asymmetric) and
+///            waits for the owner's section (`wait_for_owner_section`) before it reads. The owner under the lock need not wait.
+class biased_ownership {
+public:
+    /// Whether to start a new ownership: false for a number of calls (a backoff) after revocations that came too early for it to pay.
+    [[nodiscard]] bool should_bias() noexcept;
+    void begin_bias(thread_slot& me) noexcept;
+    void close() noexcept { owner_.store(nullptr, std::memory_order_seq_cst); }
+    /// Records a revocation by another thread. An owner that has since entered and left 2048 sections or more, of any object, may own it
+    /// again at once; otherwise the backoff doubles.
+    void note_revocation() noexcept;
+
+    /// Returns the last owner. Requires the lock.
+    [[nodiscard]] thread_slot const* holder() const noexcept { return holder_; }
+    /// Call it as the owner or under the lock.
+    [[nodiscard]] bool is_of(thread_slot const& who) const noexcept;
+
+protected:
+    /// Call it in a section of `me`.
+    [[nodiscard]] bool is_mine(thread_slot const& me) const noexcept;
+    /// Validates an optimistic read: returns true if `me` owns the object now. Only the owner can start its ownership, so it owned the
+    /// object during the read too.
+    [[nodiscard]] bool was_mine(thread_slot const& me) const noexcept;
+
+private:
+    atomic<thread_slot const*> owner_ = nullptr;
+    thread_slot const* holder_ = nullptr;
+    std::uint64_t began_at_ = 0;  // `sections` of the owner at the start of its ownership
+    unsigned penalty_ = 0;
+    unsigned cooldown_ = 0;
+};
+
+}  // namespace cuota::inline v0::detail
+
+#if CUOTA_DEFINE_MEMORY
+
+#include <cuota/core/detail/std_minimal.hpp>
+
+namespace cuota::inline v0::detail {
+
+CUOTA_INLINE bool biased_ownership::should_bias() noexcept {
+    if (cooldown_ == 0) return true;
+    --cooldown_;
+    return false;
+}
+
+CUOTA_INLINE void biased_ownership::begin_bias(thread_slot& me) noexcept {
+    holder_ = &me;
+    began_at_ = me.sections.load(std::memory_order_relaxed);
+    owner_.store(&me, std::memory_order_relaxed);
+}
+
+CUOTA_INLINE void biased_ownership::note_revocation() noexcept {
+    constexpr std::uint64_t well = 4096;
+    constexpr unsigned at_most = 1023;
+    bool const paid = holder_->sections.load(std::memory_order_relaxed) - began_at_ >= well;
+    penalty_ = paid ? 0 : std::min(2 * penalty_ + 1, at_most);
+    cooldown_ = penalty_;
+}
+
+CUOTA_INLINE bool biased_ownership::is_of(thread_slot const& who) const noexcept {
+    return owner_.load(std::memory_order_relaxed) == &who;
+}
+
+CUOTA_INLINE bool biased_ownership::is_mine(thread_slot const& me) const noexcept {
+    return owner_.load(std::memory_order_seq_cst) == &me;
+}
+
+CUOTA_INLINE bool biased_ownership::was_mine(thread_slot const& me) const noexcept {
+    return owner_.load(std::memory_order_acquire) == &me;
+}
+
+}  // namespace cuota::inline v0::detail
+
+#endif

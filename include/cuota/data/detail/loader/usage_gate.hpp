@@ -1,0 +1,135 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+/// Use count of a loader's memory, which may be freed while unused.
+#pragma once
+
+#include <condition_variable>
+#include <cstddef>
+#include <mutex>
+
+#include <cuota/core/config.hpp>
+#include <cuota/core/detail/threads/locked_region.hpp>
+#include <cuota/guard/detail/reclaim.hpp>
+
+namespace cuota::inline v0::detail {
+
+/// Counts the uses of memory, and allows one thread at a time to free it while unused.
+///
+/// Release has two steps: the memory is freed, then its bytes are refunded. The refund may call a watch of the program, which may start a
+/// use; so a thread that is itself reclaiming waits for the first step only.
+/// Tests show that two features are needed. Without brief uses, a request would be refused although the memory is idle, if a worker looked
+/// for a batch at that moment. Without the refunding step, an epoch that starts between free and refund would be charged on top of the
+/// bytes about to be refunded, and refused.
+/// Threads: any.
+class usage_gate {
+public:
+    /// Starts a use, possibly the first; waits for a release by another thread. Ended by drop.
+    void start() noexcept;
+    /// Adds a use; requires an existing one. Ended by drop.
+    void add() noexcept;
+    void drop() noexcept;
+
+    /// Starts a brief use, which calls no function of the program, so that try_give waits for it. Requires an existing use. Ended by
+    /// drop_brief, or made ordinary by keep_brief, which requires another use.
+    void add_brief() noexcept;
+    void drop_brief() noexcept;
+    void keep_brief() noexcept;
+    /// Makes an ordinary use brief.
+    void make_brief() noexcept;
+
+    /// Returns whether try_give would succeed. Waits for a release by another thread.
+    [[nodiscard]] bool is_idle() const noexcept;
+
+    /// Waits for brief uses to end; returns false if other uses exist. After true, the caller has exclusive access until `freed`, and no
+    /// other thread releases the memory until `refunded`. Must not be called by a thread that is releasing it already.
+    [[nodiscard]] bool try_give() noexcept;
+    /// Allows uses again.
+    void freed() noexcept { go_on_to(refunding); }
+    void refunded() noexcept { go_on_to(nobody_gives); }
+
+private:
+    enum step { nobody_gives, freeing, refunding };
+
+    void go_on_to(step next) noexcept;
+
+    mutable object_lock guard_;
+    mutable std::condition_variable changed_;
+    std::size_t uses_ = 0;
+    std::size_t brief_ = 0;
+    step now_ = nobody_gives;
+};
+
+}  // namespace cuota::inline v0::detail
+
+#if CUOTA_DEFINE_DATA
+
+namespace cuota::inline v0::detail {
+
+CUOTA_INLINE void usage_gate::start() noexcept {
+    std::unique_lock<std::mutex> lock{guard_};
+    bool const may_wait = !reclaiming::is_on();
+    changed_.wait(lock, [&] { return now_ == nobody_gives || (now_ == refunding && !may_wait); });
+    ++uses_;
+}
+
+CUOTA_INLINE void usage_gate::add() noexcept {
+    region_lock const lock{guard_};
+    ++uses_;
+}
+
+CUOTA_INLINE void usage_gate::drop() noexcept {
+    region_lock const lock{guard_};
+    --uses_;
+}
+
+CUOTA_INLINE void usage_gate::add_brief() noexcept {
+    region_lock const lock{guard_};
+    ++brief_;
+}
+
+CUOTA_INLINE void usage_gate::drop_brief() noexcept {
+    {
+        region_lock const lock{guard_};
+        --brief_;
+    }
+    changed_.notify_all();
+}
+
+CUOTA_INLINE void usage_gate::keep_brief() noexcept {
+    region_lock const lock{guard_};
+    --brief_;
+    ++uses_;
+}
+
+CUOTA_INLINE void usage_gate::make_brief() noexcept {
+    region_lock const lock{guard_};
+    --uses_;
+    ++brief_;
+}
+
+CUOTA_INLINE bool usage_gate::is_idle() const noexcept {
+    std::unique_lock<std::mutex> lock{guard_};
+    if (!reclaiming::is_on()) changed_.wait(lock, [this] { return uses_ != 0 || now_ == nobody_gives; });
+    return uses_ == 0 && now_ != freeing;
+}
+
+CUOTA_INLINE bool usage_gate::try_give() noexcept {
+    std::unique_lock<std::mutex> lock{guard_};
+    changed_.wait(lock, [this] { return uses_ != 0 || (now_ == nobody_gives && brief_ == 0); });
+    if (uses_ != 0) return false;
+    now_ = freeing;
+    return true;
+}
+
+CUOTA_INLINE void usage_gate::go_on_to(step next) noexcept {
+    {
+        region_lock const lock{guard_};
+        now_ = next;
+    }
+    changed_.notify_all();
+}
+
+}  // namespace cuota::inline v0::detail
+
+#endif

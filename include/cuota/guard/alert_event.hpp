@@ -1,0 +1,153 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+/// Event of a watch, as data and as a line of JSON; a callback that writes it to standard error.
+#pragma once
+
+#include <cerrno>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <sys/select.h>
+#include <unistd.h>
+
+#include <cuota/core/config.hpp>
+#include <cuota/core/detail/std_minimal.hpp>
+#include <cuota/core/detail/text/json.hpp>
+#include <cuota/core/label.hpp>
+#include <cuota/core/refusal_json.hpp>
+
+namespace cuota::inline v0 {
+
+/// Kind of crossing.
+enum class alert_signal {
+    threshold,      ///< the held bytes crossed a threshold
+    time_to_limit,  ///< the limit would be reached in that time at the present rate
+};
+
+/// A crossing, with all figures of its instant. Bytes; copies allocate nothing.
+struct alert_event {
+    std::string_view budget{};                      ///< its name; valid as long as the budget
+    alert_signal signal = alert_signal::threshold;  ///< kind of crossing
+    bool rising = true;                             ///< false: the all-clear, sent on request only
+    std::size_t index = 0;                          ///< of the threshold; the lowest is 0
+    std::size_t threshold = 0;                      ///< in bytes; for time_to_limit the budget's limit
+    std::size_t held = 0;                           ///< after the change that crossed
+    std::size_t limit = 0;                          ///< of the budget; `unlimited` if none
+    std::size_t peak = 0;                           ///< of the budget so far
+    std::uint64_t number = 0;  ///< of this watch's crossings, from 1, missed ones included
+    std::uint64_t missed = 0;  ///< dropped since the previous call
+    std::chrono::steady_clock::time_point time{};  ///< of the crossing, by alert_options::clock
+    double growth = 0;                             ///< bytes per second, smoothed; negative while it shrinks
+    std::optional<std::chrono::duration<double>> time_to_limit;  ///< seconds; empty: no limit, or not growing
+    tag charge_tag{};               ///< tag of the charge that crossed, if any; empty for a refund
+    source_location charge_site{};  ///< call site of that charge
+
+    /// Returns limit - held, or 0.
+    [[nodiscard]] std::size_t free() const noexcept { return limit > held ? limit - held : 0; }
+};
+
+/// Callback of a watch.
+using alert_callback = std::function<void(alert_event const&)>;
+
+/// Returns the event as a line of JSON, without a newline. Sizes are bytes, `unlimited` is null; "growth" is bytes per second;
+/// "time_to_limit_ms" may be null; "steady_ns" is of std::chrono::steady_clock. Throws: std::bad_alloc. Cost: microseconds.
+[[nodiscard]] std::string alert_json(alert_event const& e);
+
+namespace detail {
+
+/// While one exists, a write by this thread to a pipe without readers, or beyond the file size limit, fails without terminating the
+/// program.
+class quiet_writes {
+public:
+    quiet_writes() noexcept;
+    quiet_writes(quiet_writes const&) = delete;
+    quiet_writes& operator=(quiet_writes const&) = delete;
+    ~quiet_writes();
+
+private:
+    void take_back(int signal) const noexcept;
+    ::sigset_t both_{};
+    ::sigset_t before_{};
+    ::sigset_t pending_{};
+};
+
+}  // namespace detail
+
+/// Returns a callback that writes alert_json and a newline to standard error in one write, so that lines of several threads or programs do
+/// not mix. Lines that cannot be written (closed, no reader, disk full) are lost silently. Threads: any. Cost: a write.
+[[nodiscard]] alert_callback log_to_stderr();
+
+}  // namespace cuota::inline v0
+
+#if CUOTA_DEFINE_MEMORY
+
+#include <algorithm>
+#include <csignal>
+
+namespace cuota::inline v0 {
+
+CUOTA_INLINE std::string alert_json(alert_event const& e) {
+    auto const integer = [](double n) {  // clamped to the range of a reader's integers
+        return std::to_string(static_cast<std::int64_t>(std::clamp(n, -9e18, 9e18)));
+    };
+    detail::json_object line;
+    line.add("event", "watch").add("budget", e.budget);
+    line.add("signal", e.signal == alert_signal::threshold ? "threshold" : "time_to_limit");
+    line.add("rising", e.rising).add("index", e.index).add("threshold", e.threshold);
+    line.add("held", e.held).add("limit", e.limit);
+    line.add("free", e.limit == unlimited ? unlimited : e.free()).add("peak", e.peak);
+    line.add_json("number", std::to_string(e.number)).add_json("missed", std::to_string(e.missed));
+    line.add_json("growth", integer(e.growth));
+    line.add_json("time_to_limit_ms", e.time_to_limit ? integer(1e3 * e.time_to_limit->count()) : "null");
+    line.add("tag", e.charge_tag.text()).add_json("location", detail::json_location(e.charge_site));
+    line.add_json("steady_ns", std::to_string(std::chrono::nanoseconds{e.time.time_since_epoch()}.count()));
+    return line.text();
+}
+
+}  // namespace cuota::inline v0
+
+namespace cuota::inline v0::detail {
+
+CUOTA_INLINE quiet_writes::quiet_writes() noexcept {
+    ::sigemptyset(&both_);
+    ::sigaddset(&both_, SIGPIPE);
+    ::sigaddset(&both_, SIGXFSZ);
+    ::pthread_sigmask(SIG_BLOCK, &both_, &before_);
+    ::sigpending(&pending_);
+}
+
+CUOTA_INLINE quiet_writes::~quiet_writes() {
+    take_back(SIGPIPE);
+    take_back(SIGXFSZ);
+    ::pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+}
+
+CUOTA_INLINE void quiet_writes::take_back(int signal) const noexcept {
+    ::sigset_t now;
+    ::sigpending(&now);
+    if (::sigismember(&now, signal) != 1 || ::sigismember(&pending_, signal) == 1) return;
+    ::sigset_t one;
+    ::sigemptyset(&one);
+    ::sigaddset(&one, signal);
+    int taken = 0;
+    ::sigwait(&one, &taken);
+}
+
+}  // namespace cuota::inline v0::detail
+
+namespace cuota::inline v0 {
+
+CUOTA_INLINE alert_callback log_to_stderr() {
+    return [](alert_event const& e) {
+        std::string const line = alert_json(e) + '\n';
+        detail::quiet_writes const here;
+        while (::write(STDERR_FILENO, line.data(), line.size()) < 0 && errno == EINTR) {}
+    };
+}
+
+}  // namespace cuota::inline v0
+
+#endif

@@ -1,0 +1,146 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+/// One device of pytorch_allocator, and the streams on which its memory is used.
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <cstddef>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include <cuota/core/detail/process.hpp>
+#include <cuota/core/detail/threads/locked_region.hpp>
+#include <cuota/core/error.hpp>
+#include <cuota/core/error_sink.hpp>
+#include <cuota/guard/budget.hpp>
+#include <cuota/guard/detail/ledger.hpp>
+#include <cuota/pool/scoped_pool.hpp>
+#include <cuota/runtime/event.hpp>
+#include <cuota/runtime/rt/drain.hpp>
+
+namespace cuota::inline v0::detail {
+
+/// Additional streams that use a block until it is freed. Threads: any.
+class recorded_streams {
+public:
+    /// Throws: std::bad_alloc; unchanged on failure.
+    void add(void* p, cudaStream_t s) {
+        region_lock const lock{guard_};
+        std::vector<cudaStream_t>& of = streams_[p];
+        if (std::ranges::find(of, s) == of.end()) of.push_back(s);
+        memories_.store(streams_.size(), std::memory_order_relaxed);
+    }
+    /// Returns and removes the streams of p. Takes no lock while no block is marked.
+    [[nodiscard]] std::vector<cudaStream_t> take(void* p) noexcept {
+        // The deallocation of p happens after its marks, and so sees that some exist.
+        if (memories_.load(std::memory_order_relaxed) == 0) return {};
+        region_lock const lock{guard_};
+        auto const of = streams_.find(p);
+        if (of == streams_.end()) return {};
+        std::vector<cudaStream_t> const all = std::move(of->second);
+        streams_.erase(of);
+        memories_.store(streams_.size(), std::memory_order_relaxed);
+        return all;
+    }
+
+private:
+    std::mutex guard_;
+    std::unordered_map<void*, std::vector<cudaStream_t>> streams_;
+    std::atomic<std::size_t> memories_ = 0;
+};
+
+/// A device's budget and pool. Threads: any.
+class pytorch_device {
+public:
+    /// Requires that the device is current. Throws: cuda_error, std::bad_alloc.
+    pytorch_device(device where, std::size_t limit)
+        : where_{where},
+          account_{"device " + std::to_string(where.ordinal()), limit},
+          pool_{account_, {.name = "pytorch"}, {}} {}
+
+    /// Throws: as scoped_pool.
+    [[nodiscard]] void* allocate(cudaStream_t s, std::size_t bytes) {
+        device_scope const here{where_};  // the default stream's handle refers to the current device
+        return pool_.allocate(s, bytes, default_alignment, "pytorch", {});
+    }
+    /// Deallocates after the work of s and `others` so far. Errors are reported.
+    void deallocate(cudaStream_t s, void* p, std::size_t bytes,
+                    std::vector<cudaStream_t> const& others) noexcept {
+        std::optional<device_scope> here;
+        if (!enter(here)) return;
+        if (std::optional<cudaStream_t> const captured = captured_of(others))
+            return pool_.deallocate(stream_ref{*captured}, p, bytes);  // the graph may use it
+        stream const* const after = others.empty() ? nullptr : gathered(s, others);
+        pool_.deallocate(after ? stream_ref{*after} : stream_ref{s}, p, bytes);
+    }
+
+    /// Returns the bytes released to the driver. Throws: cuda_error.
+    std::size_t trim(std::size_t keep) {
+        device_scope const here{where_};
+        return pool_.trim(keep);
+    }
+    /// May be below the held bytes: releases unused memory, and requests are refused until they fit. Throws: cuda_error; the limit is set
+    /// anyway.
+    void set_limit(std::size_t bytes) {
+        if (process_number::is_cuda_of_parent()) throw_forked();
+        (void)budget_access::node(account_).set_limit(bytes);
+        if (account_.held() > bytes) (void)trim(bytes);
+    }
+
+    [[nodiscard]] device where() const noexcept { return where_; }
+    [[nodiscard]] budget const& account() const noexcept { return account_; }
+    [[nodiscard]] pool_stats stats() const noexcept { return pool_.stats(); }
+
+private:
+    // Makes the device current for a deallocation. A transient error must not leak memory: retries once, then goes on without, which
+    // matters only for a default stream's handle. Returns false if CUDA has shut down with the program: the driver has then freed
+    // everything.
+    [[nodiscard]] bool enter(std::optional<device_scope>& here) const noexcept {
+        for (int tries = 0; tries != 2; ++tries) try {
+                here.emplace(where_);
+                return true;
+            } catch (cuda_error const& error) {
+                if (error.code() == cudaErrorCudartUnloading) return false;
+                report_error(error);
+            } catch (...) {  // no memory for the error's text
+            }
+        return true;
+    }
+    // Returns one of `others` that is part of a foreign capture. Query errors are reported.
+    [[nodiscard]] static std::optional<cudaStream_t> captured_of(
+        std::vector<cudaStream_t> const& others) noexcept {
+        std::optional<cudaStream_t> captured;
+        for (cudaStream_t const other : others)
+            report_failure_of([&] {
+                if (foreign_capture_of(other) != 0) captured = other;
+            });
+        return captured;
+    }
+    // Returns a stream that waits for s and all others, so that none of them waits for another. Returns null if none is available; the host
+    // has then waited for the others.
+    [[nodiscard]] stream const* gathered(cudaStream_t s, std::vector<cudaStream_t> const& others) noexcept {
+        bool const is_after_all = report_failure_of([&] {
+            region_lock const lock{guard_};
+            if (!gathering_) gathering_.emplace();
+            gathering_->wait(event{s});
+            for (cudaStream_t const other : others) gathering_->wait(event{other});
+        });
+        if (is_after_all) return &*gathering_;
+        for (cudaStream_t const other : others) rt::drain(other);
+        return nullptr;
+    }
+
+    device const where_;
+    budget account_;
+    scoped_pool pool_;
+    std::mutex guard_;
+    std::optional<stream> gathering_;
+};
+
+}  // namespace cuota::inline v0::detail

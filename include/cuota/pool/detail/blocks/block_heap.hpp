@@ -1,0 +1,367 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+/// Blocks of a pool with the order of its streams: choice, allocation, deallocation and statistics.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <utility>
+
+#include <cuota/core/config.hpp>
+#include <cuota/core/detail/dynamic_array.hpp>
+#include <cuota/pool/detail/blocks/block_index.hpp>
+#include <cuota/pool/detail/blocks/fit_policy.hpp>
+#include <cuota/pool/detail/blocks/live_report.hpp>
+#include <cuota/pool/detail/blocks/stream_order.hpp>
+#include <cuota/pool/detail/growth/growth_candidate.hpp>
+#include <cuota/pool/detail/growth/release_policy.hpp>
+#include <cuota/pool/pool_stats.hpp>
+
+namespace cuota::inline v0::detail {
+
+/// A segment as its source returned it and the budget was charged.
+struct segment {
+    void* at;
+    std::size_t bytes;
+    friend bool operator==(segment const&, segment const&) noexcept = default;
+};
+
+struct block_request {
+    std::size_t bytes;  ///< at least 1
+    label const& who;
+    lifetime_hint lifetime = lifetime_hint::scratch;
+    std::size_t alignment = block::granularity;  ///< a power of two
+    bool keeps = false;                          ///< the block keeps the pool alive
+};
+
+/// A stream and its index; or the host, which waits itself.
+struct block_user {
+    stream_ref const* stream = nullptr;
+    std::uint32_t stream_index = stream_order::nobody;
+};
+
+/// Free, live and held blocks, and holes that are being mapped. Sizes are multiples of the granularity, 256 bytes or more. Not thread-safe:
+/// requires the pool's lock. Throws: cuda_error, std::bad_alloc where not noexcept. On a throw, no block or segment changes, except where
+/// noted.
+class block_heap {
+public:
+    explicit block_heap(std::size_t granularity = block::granularity) noexcept : granularity_{granularity} {}
+
+    /// size_of returns the block size for a request. These three functions may be called without the lock.
+    [[nodiscard]] std::size_t granularity() const noexcept { return granularity_; }
+    [[nodiscard]] std::size_t size_of(std::size_t bytes) const noexcept {
+        return round_up(bytes, granularity_);
+    }
+    /// size_of for sizes that cannot overflow when they are rounded.
+    [[nodiscard]] std::size_t size_of_small(std::size_t bytes) const noexcept;
+
+    // --- blocks ---
+
+    /// Returns the best free block for a request, or null if none fits.
+    [[nodiscard]] block* find(block_request const& r, std::uint32_t stream_index);
+    /// Allocates from a found block and makes the user wait for its pending work; where that is the host, which must not wait under the
+    /// lock, adds that work to `left`.
+    [[nodiscard]] block& take(block& b, block_request const& r, block_user const& user, host_waits& left);
+    /// Binds a live or held block to a stream, which stays registered until the block is freed.
+    void keep_stream(block& b, std::uint32_t stream_index) noexcept;
+    /// Frees a live or held block for reuse after `waits`.
+    void give(block& b, wait_set waits) noexcept;
+    /// Returns whether the request would raise a peak.
+    [[nodiscard]] bool would_peak(std::size_t bytes) const noexcept;
+    /// Counts up to `most` bytes as requested without raising a peak: the credit of a thread cache. Returns the bytes.
+    [[nodiscard]] std::size_t lend(std::size_t most) noexcept;
+    /// Takes back unused credit, including the requested bytes of cached blocks.
+    void take_back(std::size_t bytes) noexcept { requested_ -= bytes; }
+
+    // --- segments ---
+
+    void add(segment const& fresh) { (void)enter(fresh); }
+    /// Adds a segment and allocates from it.
+    [[nodiscard]] block& take_of_new(segment const& fresh, block_request const& r);
+    template <class Visit>
+    void for_each_segment(Visit visit) const {
+        for (segment const& s : segments_) visit(s);
+    }
+
+    // --- pages ---
+
+    /// Holds the best window for a request, with at most `most` bytes to map; returns nothing if none exists.
+    [[nodiscard]] std::optional<growth_candidate> hold(std::size_t size, growth_aim aim, std::size_t most);
+    /// Allocates from a held window that was mapped, like `take`. On a throw, it stays held.
+    [[nodiscard]] block& take_of_grown(growth_candidate const& window, block_request const& r,
+                                       block_user const& user, host_waits& left);
+    /// Frees a held window that was mapped. On a throw, it stays held.
+    void add_grown(growth_candidate const& window) { (void)join(window, waits_of(window)); }
+    /// Restores a held window after unmapping. Bytes that could not be unmapped count as reserved and stay unusable; returns them.
+    std::size_t give_up(growth_candidate const& window) noexcept;
+
+    // --- release of idle memory ---
+
+    /// Holds the idle memory that best covers `surplus` bytes, outside of `kept`; returns nothing if none exists. It counts as reserved
+    /// until gone(). Adds its pending work to `busy`.
+    [[nodiscard]] std::optional<idle_memory> take_out(std::size_t surplus, kept_addresses const& kept,
+                                                      host_waits& busy);
+    /// Ends a take_out: the memory was released (is_gone) or is free again.
+    void gone(idle_memory const& out, bool is_gone) noexcept;
+
+    /// Waits on the host for the pending work of free blocks; reports failures. For destructors, which hold no lock.
+    void wait_for_freed() noexcept;
+
+    // --- figures ---
+
+    /// Leaves `thread_cache_hits` at 0.
+    [[nodiscard]] pool_stats stats() noexcept;
+    [[nodiscard]] std::size_t allocated() const noexcept { return allocated_; }
+    [[nodiscard]] std::size_t reserved() const noexcept { return reserved_; }
+    [[nodiscard]] std::size_t peak_allocated() const noexcept { return peak_allocated_; }
+    [[nodiscard]] std::size_t freed() const noexcept { return freed_; }      ///< total of all frees
+    [[nodiscard]] std::size_t leaving() const noexcept { return leaving_; }  ///< taken out, not yet gone
+    [[nodiscard]] std::size_t staying() const noexcept { return reserved_ - leaving_; }
+
+    [[nodiscard]] block_index& blocks() noexcept { return blocks_; }
+    [[nodiscard]] block_index const& blocks() const noexcept { return blocks_; }
+    [[nodiscard]] stream_order& order() noexcept { return order_; }
+    [[nodiscard]] step_clock& steps() noexcept { return steps_; }
+    /// May be called without the lock.
+    [[nodiscard]] step_clock const& steps() const noexcept { return steps_; }
+
+private:
+    void let_stream_go(block& b) noexcept;
+    [[nodiscard]] block* choose(block_requirements const& needed, lifetime_hint lifetime,
+                                std::uint32_t stream_index);
+    void order_before_use(wait_set const& waits, block_user const& user, host_waits& left);
+    // Cuts for a step from the opposite end to persistent blocks, so that it leaves one hole.
+    [[nodiscard]] block& cut(block& b, block_request const& r);
+
+    [[nodiscard]] block& enter(segment const& s);
+    // Compares the size as well, since a new segment may already have been added at the same address.
+    void forget(block& whole) noexcept;
+    // Includes the waits of adjacent free blocks, with which the window will be merged.
+    [[nodiscard]] static wait_set waits_of(growth_candidate const& window);
+    [[nodiscard]] block& join(growth_candidate const& window, wait_set waits) noexcept;
+    void count_reserved(std::size_t bytes) noexcept;
+
+    std::size_t const granularity_;
+    block_index blocks_;
+    stream_order order_;
+    step_clock steps_;
+    dynamic_array<segment> segments_;
+    std::size_t requested_ = 0;
+    std::size_t peak_requested_ = 0;
+    std::size_t allocated_ = 0;
+    std::size_t peak_allocated_ = 0;
+    std::size_t peak_active_ = 0;
+    std::size_t reserved_ = 0;
+    std::size_t peak_reserved_ = 0;
+    std::size_t leaving_ = 0;  // part of reserved_
+    std::size_t freed_ = 0;
+};
+
+}  // namespace cuota::inline v0::detail
+
+#if CUOTA_DEFINE_MEMORY
+
+namespace cuota::inline v0::detail {
+
+CUOTA_INLINE std::size_t block_heap::size_of_small(std::size_t bytes) const noexcept {
+    return round_down(bytes + (granularity_ - 1), granularity_);
+}
+
+CUOTA_INLINE block* block_heap::find(block_request const& r, std::uint32_t stream_index) {
+    block_requirements const exact{size_of(r.bytes), r.alignment};
+    block* const b = choose(exact, r.lifetime, stream_index);
+    if (b || r.alignment <= block::granularity) return b;
+    return choose(exact.anywhere(), r.lifetime, stream_index);
+}
+
+CUOTA_INLINE block& block_heap::take(block& b, block_request const& r, block_user const& user,
+                                     host_waits& left) {
+    order_before_use(b.waits, user, left);
+    return cut(b, r);
+}
+
+CUOTA_INLINE void block_heap::keep_stream(block& b, std::uint32_t stream_index) noexcept {
+    order_.keep(stream_index);
+    let_stream_go(b);
+    b.note->stream_index = stream_index;
+    b.keeps_stream(true);
+}
+
+CUOTA_INLINE void block_heap::give(block& b, wait_set waits) noexcept {
+    let_stream_go(b);
+    requested_ -= b.requested;
+    allocated_ -= b.size;
+    freed_ += b.size;
+    blocks_.release(b, std::move(waits));
+}
+
+CUOTA_INLINE bool block_heap::would_peak(std::size_t bytes) const noexcept {
+    return allocated_ + size_of(bytes) > peak_allocated_ || requested_ + bytes > peak_requested_;
+}
+
+CUOTA_INLINE std::size_t block_heap::lend(std::size_t most) noexcept {
+    std::size_t const lent = std::min(most, peak_requested_ - requested_);
+    requested_ += lent;
+    return lent;
+}
+
+CUOTA_INLINE block& block_heap::take_of_new(segment const& fresh, block_request const& r) {
+    block& whole = enter(fresh);
+    try {
+        return cut(whole, r);
+    } catch (...) {
+        reserved_ -= whole.size;
+        forget(whole);
+        throw;
+    }
+}
+
+CUOTA_INLINE std::optional<growth_candidate> block_heap::hold(std::size_t size, growth_aim aim,
+                                                              std::size_t most) {
+    auto window = choose_window(blocks_, size, aim);
+    if (!window || window->missing > most) return std::nullopt;
+    window->first = &blocks_.hold_window(*window->first, window->at, window->end);
+    return window;
+}
+
+CUOTA_INLINE block& block_heap::take_of_grown(growth_candidate const& window, block_request const& r,
+                                              block_user const& user, host_waits& left) {
+    wait_set waits = waits_of(window);
+    blocks_.prepare_take();
+    order_before_use(waits, user, left);
+    return cut(join(window, std::move(waits)), r);
+}
+
+CUOTA_INLINE std::size_t block_heap::give_up(growth_candidate const& window) noexcept {
+    std::size_t const kept = blocks_.undo_window(*window.first, window.end);
+    count_reserved(kept);
+    return kept;
+}
+
+CUOTA_INLINE std::optional<idle_memory> block_heap::take_out(std::size_t surplus, kept_addresses const& kept,
+                                                             host_waits& busy) {
+    auto out = choose_idle(blocks_, surplus, kept);
+    if (!out) return out;
+    out->in->waits.for_each([&](wait_point point) { order_.wait_on_host(point, busy); });
+    if (out->is_paged) out->in = &blocks_.hold_pages(*out->in, out->at, out->bytes);
+    else blocks_.hold_segment(*out->in);
+    leaving_ += out->bytes;
+    return out;
+}
+
+CUOTA_INLINE void block_heap::gone(idle_memory const& out, bool is_gone) noexcept {
+    leaving_ -= out.bytes;
+    if (!is_gone) return blocks_.put_back(*out.in);
+    reserved_ -= out.bytes;
+    if (out.is_paged) blocks_.let_go(*out.in);
+    else forget(*out.in);
+}
+
+CUOTA_INLINE void block_heap::wait_for_freed() noexcept {
+    blocks_.for_each_free([&](block const& b) {
+        b.waits.for_each([&](wait_point point) {
+            if (!report_failure_of([&] { order_.wait_now(point); }))
+                order_.drain(point);  // the memory is freed next, also when the wait has failed
+        });
+    });
+}
+
+CUOTA_INLINE pool_stats block_heap::stats() noexcept {
+    pool_stats now;
+    now.requested = requested_;
+    now.peak_requested = peak_requested_;
+    now.allocated = allocated_;
+    now.peak_allocated = peak_allocated_;
+    now.active = allocated_ + bytes_in_flight(blocks_, order_);
+    now.peak_active = peak_active_ = std::max({peak_active_, peak_allocated_, now.active});
+    now.reserved = reserved_;
+    now.peak_reserved = peak_reserved_;
+    now.live_blocks = blocks_.live_blocks();
+    now.free_blocks = blocks_.free_blocks();
+    now.largest_free = blocks_.largest_free();
+    now.segments = segments_.size() + blocks_.mapped_runs();
+    now.stream_waits = order_.waits();
+    return now;
+}
+
+CUOTA_INLINE void block_heap::let_stream_go(block& b) noexcept {
+    if (!b.keeps_stream()) return;
+    order_.let_go(b.note->stream_index);
+    b.keeps_stream(false);
+}
+
+CUOTA_INLINE block* block_heap::choose(block_requirements const& needed, lifetime_hint lifetime,
+                                       std::uint32_t stream_index) {
+    if (lifetime != lifetime_hint::persistent)
+        return choose_block(blocks_, order_, needed, stream_index,
+                            slack_for(allocated_ + needed.size, reserved_));
+    block* const b = choose_block_to_keep(blocks_, needed);
+    return !b || is_available(*b, order_, stream_index)
+               ? b
+               : choose_available_block(blocks_, order_, needed, stream_index);
+}
+
+CUOTA_INLINE void block_heap::order_before_use(wait_set const& waits, block_user const& user,
+                                               host_waits& left) {
+    waits.for_each([&](wait_point point) {
+        if (!user.stream) return order_.wait_on_host(point, left);
+        if (order_.is_ordered(point, user.stream_index) || order_.is_ready(point, user.stream_index)) return;
+        order_.wait(*user.stream, user.stream_index, point, left);
+    });
+}
+
+CUOTA_INLINE block& block_heap::cut(block& b, block_request const& r) {
+    auto const from = r.lifetime == lifetime_hint::step ? block_index::side::high : block_index::side::low;
+    block& taken =
+        blocks_.take(b, size_of(r.bytes), r.bytes, r.who, {steps_.now(), r.lifetime}, from, r.alignment);
+    requested_ += taken.requested;
+    peak_requested_ = std::max(peak_requested_, requested_);
+    allocated_ += taken.size;
+    peak_allocated_ = std::max(peak_allocated_, allocated_);
+    return taken;
+}
+
+CUOTA_INLINE block& block_heap::enter(segment const& s) {
+    segments_.reserve(segments_.size() + 1);
+    block& whole = blocks_.add_segment(s.at, s.bytes);
+    segments_.push_back(s);
+    count_reserved(s.bytes);
+    return whole;
+}
+
+CUOTA_INLINE void block_heap::forget(block& whole) noexcept {
+    segments_.erase(segments_.find_if([&](segment const& s) {
+        return s == segment{whole.at(), whole.size};
+    }));
+    blocks_.remove_segment(whole);
+}
+
+CUOTA_INLINE wait_set block_heap::waits_of(growth_candidate const& window) {
+    wait_set waits;
+    auto const add = [&](block const* b) {
+        wait_set also = b ? b->waits.copy() : wait_set{};
+        waits.merge(also);
+    };
+    block const* last = window.first;
+    add(last->before && last->before->may_merge() ? last->before : nullptr);
+    block_index::for_each_part(*window.first, window.end, [&](block const& b) { add(last = &b); });
+    add(last->after && last->after->may_merge() ? last->after : nullptr);
+    return waits;
+}
+
+CUOTA_INLINE block& block_heap::join(growth_candidate const& window, wait_set waits) noexcept {
+    count_reserved(window.missing);
+    return blocks_.join_window(*window.first, window.end, window.sizes, std::move(waits));
+}
+
+CUOTA_INLINE void block_heap::count_reserved(std::size_t bytes) noexcept {
+    reserved_ += bytes;
+    peak_reserved_ = std::max(peak_reserved_, reserved_);
+}
+
+}  // namespace cuota::inline v0::detail
+
+#endif

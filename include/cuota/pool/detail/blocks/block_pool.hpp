@@ -1,0 +1,704 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+/// The blocks of a pool for any number of threads and streams. Segments are acquired and budgets charged elsewhere.
+#pragma once
+
+#include <algorithm>
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <cuota/core/config.hpp>
+#include <cuota/core/detail/dynamic_array.hpp>
+#include <cuota/core/detail/threads/locked_region.hpp>
+#include <cuota/core/error.hpp>
+#include <cuota/core/error_sink.hpp>
+#include <cuota/core/refusal.hpp>
+#include <cuota/pool/detail/blocks/block_heap.hpp>
+#include <cuota/pool/detail/blocks/live_report.hpp>
+#include <cuota/pool/detail/blocks/thread_cache.hpp>
+#include <cuota/pool/detail/pool_notifier.hpp>
+#include <cuota/pool/pool_stats.hpp>
+
+namespace cuota::inline v0::detail {
+
+/// A scope in which this thread releases pool memory to its source. The release may call the program through a watch on the source's
+/// budget; an allocation there does not wait for memory that is being released, perhaps by this thread.
+class giving_back {
+public:
+    giving_back() noexcept : before_{std::exchange(is_on(), true)} {}
+    giving_back(giving_back const&) = delete;
+    giving_back& operator=(giving_back const&) = delete;
+    ~giving_back() { is_on() = before_; }
+
+    CUOTA_PROCESS_STATE [[nodiscard]] static bool& is_on() noexcept {
+        static constinit thread_local bool on = false;
+        return on;
+    }
+
+private:
+    bool const before_;
+};
+
+/// A block_heap under a lock, and thread caches (thread_cache.hpp), from which threads reuse small blocks without the lock. The caches are
+/// revoked before figures are read and when their blocks are needed, so all figures are exact. Threads: any. Throws: cuda_error,
+/// std::bad_alloc where not noexcept. On a throw, no block or segment changes, except where noted.
+class block_pool {
+public:
+    /// Block sizes are multiples of `granularity`, a power of two of at least 256 bytes.
+    explicit block_pool(tag name, std::size_t granularity = block::granularity)
+        : name_{name}, heap_{granularity} {}
+    block_pool(block_pool const&) = delete;
+    block_pool& operator=(block_pool const&) = delete;
+
+    // --- blocks; a null stream stands for the host, which waits itself ---
+
+    /// Allocates from this thread's cache without the lock; null on a miss and for 0 bytes. Arguments are passed by value so that they stay
+    /// in registers.
+    [[nodiscard]] void* take_cached(stream_ref s, std::size_t bytes, std::size_t alignment, tag name,
+                                    source_location where, lifetime_hint lifetime, bool keeps) noexcept;
+    /// Frees into this thread's cache without the lock; false if the block cannot be cached.
+    [[nodiscard, gnu::always_inline]] bool put_cached(stream_ref s, void* p, std::size_t bytes) noexcept {
+        thread_slot* const me = this_thread_slot();
+        if (!me || bytes > thread_cache::largest || !s.is_owned()) return false;
+        return thread_caches_.of(*me).try_put(*me, p, s.id(), bytes, heap_.size_of_small(bytes));
+    }
+
+    /// Allocates from free blocks in the order of s; null if none fits. Where the host has to wait for pending work, it waits without the
+    /// lock. Throws: usage_error after close(), and for lifetime_hint::step without an open step.
+    [[nodiscard]] void* try_take(stream_ref const* s, block_request const& r);
+
+    /// Adds a segment and allocates from it with an alignment of at most 256.
+    [[nodiscard]] void* take_of_new(segment const& fresh, stream_ref const* s, block_request const& r);
+    void add(segment const& fresh);
+
+    /// Frees in the order of s; reports invalid calls to the error sink and ignores them. In a closed pool, a segment may have become free:
+    /// calls while_closed(is_last) under the lock, is_last if this was the last block that kept the pool alive.
+    template <class WhileClosed>
+    void give(stream_ref const* s, void* p, std::size_t bytes, WhileClosed while_closed) noexcept {
+        if (!p) return;
+        late_free late;
+        report_failure_of([&] {
+            region_lock const lock{guard_};
+            block& b = claim(p, bytes);
+            if (is_special_) give_specially(b, s, late, while_closed);
+            else if (!s) heap_.give(b, {});
+            else put_in_order(b, *s, late);
+        });
+        if (late.what) give_late(*s, late, while_closed);
+    }
+
+    /// Gives a live block to a graph: thread caches will not accept it. Throws: usage_error if the block does not exist.
+    void keep_for_graph(void* p, std::size_t bytes);
+
+    // --- release of idle memory ---
+
+    /// Takes out the idle memory that best covers `surplus` bytes (choose_idle), outside of `kept`, and waits without the lock for its
+    /// pending work. Returns nothing if none exists or surplus is 0. The memory counts as reserved until gone().
+    [[nodiscard]] std::optional<idle_memory> take_out(std::size_t surplus, kept_addresses const& kept = {});
+    /// Takes out memory to come down to `keep` bytes.
+    [[nodiscard]] std::optional<idle_memory> take_out_above(std::size_t keep);
+    /// Ends a take_out: the memory was released (is_gone) or is free again.
+    void gone(idle_memory const& out, bool is_gone) noexcept;
+    /// Waits until some of the memory that other threads are releasing was released or kept. Returns the bytes released; 0 at once in a
+    /// giving_back.
+    std::size_t wait_for_leaving() noexcept;
+    /// Returns the bytes that take_out would yield for `wanted`; if too little, plus the memory that is being released.
+    [[nodiscard]] std::size_t could_take_out(std::size_t wanted,
+                                             kept_addresses const& kept = {}) const noexcept;
+
+    // --- growth by pages ---
+
+    void add_range(std::byte* at, std::size_t bytes, std::size_t page);
+
+    /// Returns the best window to map for a request, or nothing. It is not held and may change.
+    [[nodiscard]] std::optional<growth_candidate> could_grow(std::size_t bytes, growth_aim aim) const;
+    /// hold, take_of_grown, add_grown and give_up are those of block_heap.
+    [[nodiscard]] std::optional<growth_candidate> hold(std::size_t bytes, growth_aim aim, std::size_t most);
+    /// The host's waits, and those of try_take, are for waited_for.
+    [[nodiscard]] void* take_of_grown(growth_candidate const& window, stream_ref const* s,
+                                      block_request const& r, host_waits& left);
+    /// Waits on the host without the lock and returns p, the new block of `bytes`. On a throw, it is free again. Throws: cuda_error.
+    [[nodiscard]] void* waited_for(host_waits const& left, void* p, std::size_t bytes) {
+        return left.is_empty() ? p : wait_for(left, p, bytes);
+    }
+    void add_grown(growth_candidate const& window);
+    std::size_t give_up(growth_candidate const& window) noexcept;
+    /// Returns the largest request that `spent` bytes of pages, idle ones included, could serve.
+    [[nodiscard]] std::size_t largest_grown(std::size_t spent) const noexcept;
+
+    // --- end ---
+
+    /// Rejects further allocations. Returns true if this is the first call and live blocks keep the pool alive.
+    [[nodiscard]] bool close() noexcept;
+    /// Waits on the host for the pending work of free blocks; reports failures. For the destructor.
+    void wait_for_freed() noexcept;
+    /// Visits all segments, in use or not. For the destructor.
+    template <class Visit>
+    void for_each_segment(Visit visit) const {
+        heap_.for_each_segment(visit);
+    }
+    /// Calls visit(at, bytes) for all mapped runs, in use or not. For the destructor.
+    template <class Visit>
+    void for_each_mapped(Visit visit) const {
+        heap_.blocks().for_each_mapped(visit);
+    }
+
+    // --- observer ---
+
+    /// Notifies `told` of all events from now on, and disables the thread caches. Throws: usage_error if an observer exists.
+    void observe(intrusive_ptr<pool_observer> told);
+    intrusive_ptr<pool_observer> observe_no_more() noexcept;
+
+    // --- figures ---
+
+    [[nodiscard]] pool_stats stats() const noexcept;
+    /// Calls see(heap, stats, peaks by tag) under the lock, after notifying the observer of completed frees. Without an observer, the peaks
+    /// are null.
+    template <class See>
+    void at_rest(See see) const {
+        auto const lock = lock_all();
+        pool_stats const now = stats_now();
+        see(heap_, now, watch_ ? &watch_->peaks() : nullptr);
+    }
+    [[nodiscard]] std::size_t largest_free() const noexcept;
+    [[nodiscard]] std::size_t reserved() const noexcept;
+    /// Returns the idle memory if the live blocks of these allocation groups were freed.
+    [[nodiscard]] idle_pieces idle_if_released(std::span<allocation_group const> released) const;
+    /// The block size for a request, without bytes skipped for alignment.
+    [[nodiscard]] std::size_t size_of(std::size_t bytes) const noexcept { return heap_.size_of(bytes); }
+    /// The bytes beyond 1.5 times the peak if `fresh` bytes are added for a request of `bytes`: max(0, reserved - leaving + fresh - 1.5 *
+    /// max(peak_allocated, allocated + bytes) - kept).
+    [[nodiscard]] std::size_t hoard_with(std::size_t fresh, std::size_t bytes,
+                                         std::size_t kept) const noexcept;
+    /// Total bytes of all frees.
+    [[nodiscard]] std::size_t freed() const noexcept;
+
+    /// Appends the live bytes by tag and call site, and the free bytes.
+    void allocation_groups(std::vector<allocation_group>& into) const;
+
+    [[nodiscard]] std::vector<tag_stats> stats_by_tag() const;
+
+    /// Describes the live blocks; empty if none.
+    [[nodiscard]] std::string survivors() const;
+
+    /// Throws: usage_error if a step is open.
+    void begin_step(source_location where);
+    /// Ends the step, also on a throw; describes its live blocks.
+    [[nodiscard]] std::string end_step();
+
+    [[nodiscard]] tag name() const noexcept { return name_; }
+    [[nodiscard]] std::string title() const;
+
+private:
+    // A claimed block and the reason that its free could not be ordered: the host waits for the stream, without the lock, before it is
+    // free.
+    struct late_free {
+        block* what = nullptr;
+        std::exception_ptr why{};
+        std::optional<observed_block> seen{};
+    };
+    static void wait_for_stream(stream_ref s) noexcept;
+    template <class WhileClosed>
+    [[gnu::noinline]] void give_late(stream_ref s, late_free const& late,
+                                     WhileClosed& while_closed) noexcept {
+        wait_for_stream(s);
+        report_failure_of([&] {
+            {
+                region_lock const lock{guard_};
+                bool const keeps = closed_ && late.what->note->keeps;
+                heap_.give(*late.what, {});
+                if (late.seen && watch_) watch_->is_free(*late.seen, false, heap_.order());
+                if (closed_) while_closed(keeps && --keepers_ == 0);
+            }
+            std::rethrow_exception(late.why);
+        });
+    }
+
+    [[nodiscard]] bool is_out_of_step(lifetime_hint lifetime) const noexcept;
+    [[nodiscard]] void* take_free(stream_ref const* s, block_request const& r, host_waits& left);
+    [[nodiscard, gnu::noinline]] void* wait_for(host_waits const& left, void* p, std::size_t bytes) {
+        try {
+            left.wait();
+            region_lock const lock{guard_};
+            heap_.order().note_done(left);
+            return p;
+        } catch (...) {
+            left.drain();
+            give(nullptr, p, bytes, [](bool) {});
+            throw;
+        }
+    }
+
+    // The members below require the lock.
+
+    [[nodiscard]] pool_stats stats_now() const noexcept;
+    // --- closed or observed pool: out of line ---
+
+    [[gnu::noinline]] void throw_if_closed(block_request const& r) const {
+        if (closed_) throw_usage_error(r.who.where, "{}: allocation after close() or destruction", {title()});
+    }
+    [[nodiscard, gnu::noinline]] void* found_and_told(block& b, stream_ref const* s,
+                                                      block_request const& r) noexcept {
+        void* const p = found(b, s, r.keeps);
+        if (watch_) watch_->taken(b, s);
+        return p;
+    }
+    template <class WhileClosed>
+    [[gnu::noinline]] void give_specially(block& b, stream_ref const* s, late_free& late,
+                                          WhileClosed& while_closed) noexcept {
+        bool const keeps = closed_ && b.note->keeps;
+        if (watch_) late.seen = watch_->given(b, s);
+        if (!s) heap_.give(b, {});
+        else put_in_order(b, *s, late);
+        if (late.what) return;
+        if (late.seen) watch_->is_free(*late.seen, s != nullptr, heap_.order());
+        if (closed_) while_closed(keeps && --keepers_ == 0);
+    }
+
+    // Cached blocks count as requested and allocated, but not in peaks: revokes the caches if the request would raise one.
+    void make_peak_known(std::size_t bytes) noexcept;
+    [[nodiscard, gnu::always_inline]] void* found(block& b, stream_ref const* s, bool keeps) noexcept {
+        b.note->keeps = keeps;
+        if (s && ((keeps && s->is_owned()) || may_be_ready(b, *s))) expect_back(b, *s);
+        return b.at();
+    }
+
+    // The live block of that size at p, changed to held. Throws usage_error if it does not exist.
+    [[nodiscard]] block& claim(void* p, std::size_t bytes);
+
+    // Frees a held block in the order of s, or caches it. If its order cannot be recorded, the block stays held and is `late`.
+    void put_in_order(block& b, stream_ref s, late_free& late) noexcept;
+
+    // --- thread caches ---
+
+    // Cached blocks are not merged and may obstruct others, so they must be a small part of the pool.
+    [[nodiscard]] bool may_be_ready(block const& b, stream_ref s) const noexcept;
+    // Binds a block to its `stream`, and prepares this thread's cache for small ones.
+    void expect_back(block& b, stream_ref s) noexcept;
+    // Caches a held block that this thread freed in the order of s; false if it cannot.
+    [[nodiscard]] bool keep_ready(block& b, stream_ref s, std::uint32_t stream_index) noexcept;
+    // Evicts a cached block. It waits for all work enqueued on its stream up to now, more than necessary.
+    void give_ready(block& b) const noexcept;
+    void collect() const noexcept;
+    // The lock with all caches revoked: every block is free or in use.
+    class [[nodiscard]] lock_of_all {
+    public:
+        explicit lock_of_all(block_pool const& of) : lock_{of.guard_} { of.collect(); }
+
+    private:
+        region_lock<object_lock> const lock_;
+    };
+    lock_of_all lock_all() const { return lock_of_all{*this}; }
+    [[nodiscard]] block_user user_of(stream_ref const* s);
+    // Revokes the caches before a new stream is registered, as cached blocks refer to stream indices.
+    [[nodiscard]] std::uint32_t lane_of(stream_ref s);
+    [[nodiscard, gnu::noinline]] std::uint32_t look_up(stream_ref s) {
+        if (auto const known = heap_.order().find(s)) return *known;
+        collect();
+        return heap_.order().index_of(s);
+    }
+
+    template <class Surplus>
+    [[nodiscard]] std::optional<idle_memory> take_out_of(Surplus surplus, kept_addresses const& kept) {
+        host_waits busy;
+        std::optional<idle_memory> out;
+        {
+            auto const lock = lock_all();
+            std::size_t const bytes = surplus();
+            if (bytes == 0 || !(out = heap_.take_out(bytes, kept, busy))) return std::nullopt;
+            // First: after the release, this pool may get the address again.
+            if (watch_) watch_->goes(out->at, out->bytes);
+        }
+        try {
+            busy.wait();
+        } catch (...) {
+            gone(*out, false);
+            throw;
+        }
+        return out;
+    }
+
+    tag const name_;
+
+    // Protects the members below. Mutable, since queries revoke the caches.
+    mutable object_lock guard_;
+    mutable block_heap heap_;
+    mutable thread_caches thread_caches_;
+    std::size_t gone_ = 0;          // total bytes released
+    std::condition_variable left_;  // memory was released or kept
+    bool closed_ = false;
+    bool is_special_ = false;               // closed_ || watch_: a single test
+    std::unique_ptr<pool_notifier> watch_;  // set while an observer exists
+    std::size_t keepers_ = 0;               // after close(): live blocks that keep the pool alive
+};
+
+}  // namespace cuota::inline v0::detail
+
+#if CUOTA_DEFINE_MEMORY
+
+#include <cuota/guard/detail/reclaimable_holder.hpp>
+#include <cuota/runtime/rt/drain.hpp>
+
+namespace cuota::inline v0::detail {
+
+CUOTA_INLINE void* block_pool::take_cached(stream_ref s, std::size_t bytes, std::size_t alignment, tag name,
+                                           source_location where, lifetime_hint lifetime,
+                                           bool keeps) noexcept {
+    thread_slot* const me = this_thread_slot();
+    if (!me || bytes > thread_cache::largest || !s.is_owned() || alignment > heap_.granularity())
+        return nullptr;
+    if (lifetime == lifetime_hint::persistent || is_out_of_step(lifetime)) return nullptr;
+    void* taken = nullptr;
+    auto const write = [&](block& b) {
+        b.requested = bytes;
+        block_metadata& note = *b.note;
+        note.name = name;
+        // one by one: copied as a whole, they are read before all parts are written
+        note.where.file = where.file;
+        note.where.line = where.line;
+        note.epoch = {heap_.steps().now(), lifetime};
+        note.keeps = keeps;
+        taken = b.at();
+        b.stand_at(taken, block::state::live);
+    };
+    (void)thread_caches_.of(*me).try_take(*me, s.id(), bytes, heap_.size_of_small(bytes), write);
+    return taken;
+}
+
+CUOTA_INLINE void* block_pool::try_take(stream_ref const* s, block_request const& r) {
+    host_waits left;
+    return waited_for(left, take_free(s, r, left), r.bytes);
+}
+
+CUOTA_INLINE void* block_pool::take_free(stream_ref const* s, block_request const& r, host_waits& left) {
+    region_lock const lock{guard_};
+    if (is_out_of_step(r.lifetime))
+        throw_usage_error(r.who.where, "{}: step allocation outside of a step; call begin_step first",
+                          {title()});
+    bool const is_special = is_special_;
+    if (is_special) throw_if_closed(r);
+    make_peak_known(r.bytes);
+    block_user const user = user_of(s);  // first: registering a new stream merges cached blocks
+    block* b = heap_.find(r, user.stream_index);
+    if (!b) {
+        collect();
+        b = heap_.find(r, user.stream_index);
+    }
+    if (!b) return nullptr;
+    block& taken = heap_.take(*b, r, user, left);
+    return is_special ? found_and_told(taken, s, r) : found(taken, s, r.keeps);
+}
+
+CUOTA_INLINE void* block_pool::take_of_new(segment const& fresh, stream_ref const* s,
+                                           block_request const& r) {
+    region_lock const lock{guard_};
+    make_peak_known(r.bytes);
+    if (!watch_) return found(heap_.take_of_new(fresh, r), s, r.keeps);
+    block& taken = heap_.take_of_new(fresh, r);
+    watch_->came(fresh, r.who.where);
+    return found_and_told(taken, s, r);
+}
+
+CUOTA_INLINE void block_pool::add(segment const& fresh) {
+    region_lock const lock{guard_};
+    heap_.add(fresh);
+    if (watch_) watch_->came(fresh, {});
+}
+
+CUOTA_INLINE void block_pool::keep_for_graph(void* p, std::size_t bytes) {
+    region_lock const lock{guard_};
+    block& b = claim(p, bytes);
+    b.note->stream = block_metadata::no_stream;
+    b.become(block::state::live);
+}
+
+CUOTA_INLINE std::optional<idle_memory> block_pool::take_out(std::size_t surplus,
+                                                             kept_addresses const& kept) {
+    return take_out_of([surplus] { return surplus; }, kept);
+}
+
+CUOTA_INLINE std::optional<idle_memory> block_pool::take_out_above(std::size_t keep) {
+    return take_out_of([&] { return heap_.staying() - std::min(heap_.staying(), keep); }, {});
+}
+
+CUOTA_INLINE void block_pool::gone(idle_memory const& out, bool is_gone) noexcept {
+    {
+        region_lock const lock{guard_};
+        if (watch_ && !is_gone) watch_->came({out.at, out.bytes}, {});
+        heap_.gone(out, is_gone);
+        if (is_gone) gone_ += out.bytes;
+    }
+    left_.notify_all();
+}
+
+CUOTA_INLINE std::size_t block_pool::wait_for_leaving() noexcept {
+    if (giving_back::is_on()) return 0;
+    std::unique_lock<std::mutex> lock{guard_};
+    std::size_t const before = heap_.leaving();
+    std::size_t const gone_before = gone_;
+    left_.wait(lock,
+               [&] { return heap_.leaving() < before || heap_.leaving() == 0 || gone_ != gone_before; });
+    return gone_ - gone_before;
+}
+
+CUOTA_INLINE std::size_t block_pool::could_take_out(std::size_t wanted,
+                                                    kept_addresses const& kept) const noexcept {
+    auto const lock = lock_all();
+    std::size_t const given = could_be_idle(heap_.blocks(), wanted, kept);
+    return given >= wanted ? given : given + heap_.leaving();
+}
+
+CUOTA_INLINE void block_pool::add_range(std::byte* at, std::size_t bytes, std::size_t page) {
+    heap_.blocks().add_range(at, bytes, page);
+}
+
+CUOTA_INLINE std::optional<growth_candidate> block_pool::could_grow(std::size_t bytes, growth_aim aim) const {
+    auto const lock = lock_all();
+    return choose_window(heap_.blocks(), heap_.size_of(bytes), aim);
+}
+
+CUOTA_INLINE std::optional<growth_candidate> block_pool::hold(std::size_t bytes, growth_aim aim,
+                                                              std::size_t most) {
+    auto const lock = lock_all();
+    return heap_.hold(heap_.size_of(bytes), aim, most);
+}
+
+CUOTA_INLINE void* block_pool::take_of_grown(growth_candidate const& window, stream_ref const* s,
+                                             block_request const& r, host_waits& left) {
+    region_lock const lock{guard_};
+    make_peak_known(r.bytes);
+    block_user const user = user_of(s);  // first: cached blocks may become free next to the window
+    if (!watch_) return found(heap_.take_of_grown(window, r, user, left), s, r.keeps);
+    pool_notifier::growth const grown{window};
+    block& taken = heap_.take_of_grown(window, r, user, left);
+    watch_->came(grown, r.who.where);
+    return found_and_told(taken, s, r);
+}
+
+CUOTA_INLINE void block_pool::add_grown(growth_candidate const& window) {
+    region_lock const lock{guard_};
+    if (!watch_) return heap_.add_grown(window);
+    pool_notifier::growth const grown{window};
+    heap_.add_grown(window);
+    watch_->came(grown, {});
+}
+
+CUOTA_INLINE std::size_t block_pool::give_up(growth_candidate const& window) noexcept {
+    region_lock const lock{guard_};
+    return heap_.give_up(window);
+}
+
+CUOTA_INLINE std::size_t block_pool::largest_grown(std::size_t spent) const noexcept {
+    auto const lock = lock_all();
+    return largest_window(heap_.blocks(), spent);
+}
+
+CUOTA_INLINE bool block_pool::close() noexcept {
+    auto const lock = lock_all();
+    thread_caches_.end();
+    is_special_ = true;
+    if (std::exchange(closed_, true)) return false;
+    heap_.blocks().for_each_live([this](block const& b) { keepers_ += b.note->keeps; });
+    return keepers_ != 0;
+}
+
+CUOTA_INLINE void block_pool::wait_for_freed() noexcept {
+    { auto const lock = lock_all(); }  // revokes the caches: their blocks count as free
+    heap_.wait_for_freed();
+}
+
+CUOTA_INLINE void block_pool::observe(intrusive_ptr<pool_observer> told) {
+    auto fresh = std::make_unique<pool_notifier>(std::move(told));
+    auto const lock = lock_all();
+    if (watch_) throw_usage_error("{}: cannot record: the pool already has a recorder", {title()});
+    watch_ = std::move(fresh);
+    is_special_ = true;
+    thread_caches_.end();
+    heap_.blocks().for_each_live([this](block const& b) { watch_->found(b); });
+}
+
+CUOTA_INLINE intrusive_ptr<pool_observer> block_pool::observe_no_more() noexcept {
+    std::unique_ptr<pool_notifier> before;
+    region_lock const lock{guard_};
+    if (!watch_) return {};
+    before = std::move(watch_);
+    before->settle(heap_.order());
+    is_special_ = closed_;
+    if (!closed_) thread_caches_.go_on();
+    return before->told();
+}
+
+CUOTA_INLINE pool_stats block_pool::stats() const noexcept {
+    auto const lock = lock_all();
+    return stats_now();
+}
+
+CUOTA_INLINE std::size_t block_pool::largest_free() const noexcept {
+    auto const lock = lock_all();
+    return heap_.blocks().largest_free();
+}
+
+CUOTA_INLINE std::size_t block_pool::reserved() const noexcept {
+    region_lock const lock{guard_};
+    return heap_.reserved();
+}
+
+CUOTA_INLINE idle_pieces block_pool::idle_if_released(std::span<allocation_group const> released) const {
+    auto const lock = lock_all();
+    return idle_if(heap_.blocks(),
+                   [&](block const& b) { return is_one_of(released, b.note->name, b.note->where); });
+}
+
+CUOTA_INLINE std::size_t block_pool::hoard_with(std::size_t fresh, std::size_t bytes,
+                                                std::size_t kept) const noexcept {
+    auto const lock = lock_all();
+    std::size_t const live = saturating_add(heap_.allocated(), bytes);
+    std::size_t const peak = std::max(heap_.peak_allocated(), live);
+    std::size_t const most = saturating_add(saturating_add(peak, peak / 2), kept);
+    std::size_t const all = saturating_add(heap_.staying(), fresh);
+    return all - std::min(all, most);
+}
+
+CUOTA_INLINE std::size_t block_pool::freed() const noexcept {
+    auto const lock = lock_all();
+    return heap_.freed();
+}
+
+CUOTA_INLINE void block_pool::allocation_groups(std::vector<allocation_group>& into) const {
+    auto const lock = lock_all();
+    append_allocation_groups(heap_.blocks(), into);
+    if (std::size_t const cached = heap_.reserved() - heap_.allocated(); cached != 0)
+        into.push_back({tag::named("cached in " + title()), {}, cached, true});
+}
+
+CUOTA_INLINE std::vector<tag_stats> block_pool::stats_by_tag() const {
+    auto const lock = lock_all();
+    return detail::stats_by_tag(heap_.blocks(), heap_.steps().now());
+}
+
+CUOTA_INLINE std::string block_pool::survivors() const {
+    auto const lock = lock_all();
+    return survivors_of(heap_.blocks(), heap_.steps().now(), [](block const&) { return true; }).text();
+}
+
+CUOTA_INLINE void block_pool::begin_step(source_location where) {
+    region_lock const lock{guard_};
+    if (heap_.steps().is_open())
+        throw_usage_error(where, "{}: begin_step: a step is already open; end it first", {title()});
+    (void)heap_.steps().go_on();
+    if (watch_) watch_->step_begun(where, heap_.order());
+}
+
+CUOTA_INLINE std::string block_pool::end_step() {
+    auto const lock = lock_all();
+    step_time const now = heap_.steps().go_on();
+    if (watch_) watch_->step_ended(heap_.order());
+    allocation_epoch const in_it{now, lifetime_hint::step};
+    return survivors_of(heap_.blocks(), now, [&](block const& b) { return b.note->epoch == in_it; }).text();
+}
+
+CUOTA_INLINE std::string block_pool::title() const {
+    return name_.is_empty() ? "a pool" : "pool " + std::string{name_.text()};
+}
+
+CUOTA_INLINE void block_pool::wait_for_stream(stream_ref s) noexcept { rt::drain(s); }
+
+CUOTA_INLINE bool block_pool::is_out_of_step(lifetime_hint lifetime) const noexcept {
+    return lifetime == lifetime_hint::step && !heap_.steps().is_open();
+}
+
+CUOTA_INLINE pool_stats block_pool::stats_now() const noexcept {
+    if (watch_) watch_->settle(heap_.order());
+    // last: later readers of the blocks use the stream states that it queried
+    pool_stats now = heap_.stats();
+    now.thread_cache_hits = thread_caches_.taken();
+    return now;
+}
+
+CUOTA_INLINE void block_pool::make_peak_known(std::size_t bytes) noexcept {
+    if (heap_.would_peak(bytes)) collect();
+}
+
+CUOTA_INLINE block& block_pool::claim(void* p, std::size_t bytes) {
+    block* const b = heap_.blocks().find_live(p);
+    if (!b || !b->claim(p))
+        throw_usage_error("{}: deallocate of an unknown pointer (double free, or allocated elsewhere)",
+                          {title()});
+    if (b->requested != bytes) {
+        usage_error const wrong{title() + ": deallocate with the wrong size: " + bytes_text(bytes) + " of " +
+                                    describe(*b),
+                                b->note->where};
+        b->become(block::state::live);
+        throw wrong;
+    }
+    return *b;
+}
+
+CUOTA_INLINE void block_pool::put_in_order(block& b, stream_ref s, late_free& late) noexcept {
+    try {
+        std::uint32_t const stream_index = lane_of(s);
+        if (!keep_ready(b, s, stream_index)) heap_.give(b, wait_set{heap_.order().release_on(stream_index)});
+    } catch (...) {
+        late.what = &b;
+        late.why = std::current_exception();
+    }
+}
+
+CUOTA_INLINE bool block_pool::may_be_ready(block const& b, stream_ref s) const noexcept {
+    return b.size <= thread_cache::largest && s.is_owned() && b.size <= heap_.reserved() / 2048;
+}
+
+CUOTA_INLINE void block_pool::expect_back(block& b, stream_ref s) noexcept {
+    auto const stream_index = heap_.order().find(s);
+    if (!stream_index) return;
+    heap_.keep_stream(b, *stream_index);
+    if (!may_be_ready(b, s)) return;
+    thread_slot* const me = this_thread();
+    if (!me) return;  // as in a capture, whose blocks belong to the graph
+    b.note->stream = s.id();
+    if (!thread_caches_.of(*me).is_of(*me)) return;
+    thread_cache& mine = thread_caches_.of(*me);
+    mine.remember(b);
+    if (mine.credit() < thread_cache::loan) mine.lend(heap_.lend(thread_cache::loan));
+}
+
+CUOTA_INLINE bool block_pool::keep_ready(block& b, stream_ref s, std::uint32_t stream_index) noexcept {
+    if (!may_be_ready(b, s)) return false;
+    thread_slot* const me = this_thread();
+    thread_cache* const mine = me ? thread_caches_.open_for(*me) : nullptr;
+    if (!mine) return false;
+    b.note->stream = s.id();
+    heap_.keep_stream(b, stream_index);
+    return mine->put(b, [this](block& other) { give_ready(other); });
+}
+
+CUOTA_INLINE void block_pool::give_ready(block& b) const noexcept {
+    heap_.give(b, wait_set{heap_.order().release_on_owned(b.note->stream_index)});
+}
+
+CUOTA_INLINE void block_pool::collect() const noexcept {
+    heap_.take_back(thread_caches_.collect([this](block& b) { give_ready(b); }));
+}
+
+CUOTA_INLINE block_user block_pool::user_of(stream_ref const* s) {
+    return s ? block_user{s, lane_of(*s)} : block_user{};
+}
+
+CUOTA_INLINE std::uint32_t block_pool::lane_of(stream_ref s) {
+    if (heap_.order().was_last(s)) [[likely]]
+        return heap_.order().last();
+    return look_up(s);
+}
+
+}  // namespace cuota::inline v0::detail
+
+#endif

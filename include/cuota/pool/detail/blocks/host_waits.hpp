@@ -1,0 +1,66 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+/// Work that the host waits for without a lock.
+#pragma once
+
+#include <utility>
+
+#include <cuota/core/config.hpp>
+#include <cuota/core/detail/dynamic_array.hpp>
+#include <cuota/core/detail/smart_pointers.hpp>
+#include <cuota/pool/detail/blocks/wait_set.hpp>
+#include <cuota/runtime/event.hpp>
+
+namespace cuota::inline v0::detail {
+
+/// An event with an owner count, so that a thread can wait for it without the lock of the pool that records it.
+class stream_mark final : public ref_counted, public event {
+public:
+    using event::event;
+    using event::record_in;
+};
+
+/// Events that the host has to wait for. They are collected under a lock and waited for after its release: a function in a stream may wait
+/// for a thread that needs the lock.
+class host_waits {
+public:
+    [[nodiscard]] bool is_empty() const noexcept { return waits_.empty(); }
+    /// Adds an event, which was recorded after all work before a point. Throws: std::bad_alloc.
+    void add(intrusive_ptr<stream_mark> mark, wait_point covers) {
+        waits_.push_back({std::move(mark), covers});
+    }
+    /// Waits for all. Throws: cuda_error.
+    void wait() const;
+    /// Waits for all by rt::drain, after `wait` has failed.
+    void drain() const noexcept;
+    template <class Visit>
+    void for_each_point(Visit visit) const {
+        for (one const& w : waits_) visit(w.covers);
+    }
+
+private:
+    struct one {
+        intrusive_ptr<stream_mark> mark;
+        wait_point covers;
+    };
+    dynamic_array<one> waits_;
+};
+
+}  // namespace cuota::inline v0::detail
+
+#if CUOTA_DEFINE_MEMORY
+
+namespace cuota::inline v0::detail {
+
+CUOTA_INLINE void host_waits::wait() const {
+    for (one const& w : waits_) w.mark->synchronize();
+}
+
+CUOTA_INLINE void host_waits::drain() const noexcept {
+    for (one const& w : waits_) rt::drain(*w.mark);
+}
+
+}  // namespace cuota::inline v0::detail
+
+#endif

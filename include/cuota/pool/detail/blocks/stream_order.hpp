@@ -1,0 +1,356 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+/// Happens-before tracking: when memory freed on one stream may be used on another.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include <cuota/core/config.hpp>
+#include <cuota/core/detail/dynamic_array.hpp>
+#include <cuota/core/detail/smart_pointers.hpp>
+#include <cuota/core/error.hpp>
+#include <cuota/pool/detail/blocks/host_waits.hpp>
+#include <cuota/pool/detail/blocks/wait_set.hpp>
+#include <cuota/runtime/event.hpp>
+
+namespace cuota::inline v0::detail {
+
+/// The streams that a pool has seen. A free increments a ticket; an event is recorded only when another stream needs the memory, and covers
+/// all earlier frees of its stream.
+///
+/// Not thread-safe: requires the pool's lock.
+/// Throws: cuda_error, std::bad_alloc where not noexcept. On a throw, no stream is registered, no point is created and nothing waits.
+class stream_order {
+public:
+    /// The index for the host, which is ordered after no stream.
+    static constexpr std::uint32_t nobody = ~std::uint32_t{0};
+
+    /// The index of a registered stream, by id, as handles are reused.
+    [[nodiscard]] std::optional<std::uint32_t> find(stream_ref s);
+    /// Whether s is the stream of the previous query, of index last().
+    [[nodiscard]] bool was_last(stream_ref s) const { return is_last(s.id()); }
+    [[nodiscard]] std::uint32_t last() const noexcept { return last_; }
+    /// The index of a stream. A new stream is registered, possibly at the index of a finished one.
+    [[nodiscard]] std::uint32_t index_of(stream_ref s);
+
+    /// Returns the point after all work enqueued on that stream. For a native handle, records the event at once, as the stream may be
+    /// destroyed, or the handle may mean another stream in another thread, before the memory is needed.
+    [[nodiscard]] wait_point release_on(std::uint32_t stream);
+
+    /// The last free on the stream of the previous query.
+    [[nodiscard]] wait_point last_release() const noexcept { return {last_, slots_[last_].ticket}; }
+
+    /// release_on for a stream kept alive by its owner; makes no CUDA call.
+    [[nodiscard]] wait_point release_on_owned(std::uint32_t stream) noexcept;
+
+    /// Whether `stream` need not wait: the point is its own, it has waited for that or a later point, or the work is known to have
+    /// completed. Makes no CUDA call.
+    [[nodiscard]] bool is_ordered(wait_point point, std::uint32_t stream) const noexcept;
+
+    /// Count the references to an index. While one exists, the index is not reused and its stream is kept alive.
+    void keep(std::uint32_t stream) noexcept { ++slots_[stream].keepers; }
+    void let_go(std::uint32_t stream) noexcept { --slots_[stream].keepers; }
+
+    /// is_ordered, or a recorded event has completed.
+    [[nodiscard]] bool is_ready(wait_point point, std::uint32_t stream);
+
+    /// Returns false while neither streams nor the host can wait for the point: its stream is in a foreign capture, and no event was
+    /// recorded before.
+    [[nodiscard]] bool can_be_waited_for(wait_point point) const;
+
+    /// Makes later work on s, of index `stream`, wait for a point, and thereby for all that the point's stream had waited for when its
+    /// event was recorded. For a captured stream, which cannot wait for work outside its capture, adds the event to `left`.
+    /// Throws: usage_error for a point of captured work, or one that cannot be waited for.
+    void wait(stream_ref s, std::uint32_t stream, wait_point point, host_waits& left);
+
+    /// Queries which streams have pending work of earlier frees; true if none has. Leaves the points for waits unchanged. A captured stream
+    /// is not queried and counts as busy.
+    [[nodiscard]] bool look();
+    /// Whether the work before a point had completed at the last look(). Makes no CUDA call.
+    [[nodiscard]] bool was_over(wait_point point) const noexcept;
+
+    /// Adds the event of a point to `left`, unless its work has completed.
+    void wait_on_host(wait_point point, host_waits& left);
+    /// Notes that the work before these points has completed.
+    void note_done(host_waits const& over) noexcept;
+    /// Waits on the host, for destructors, which hold no lock. Throws: cuda_error, std::bad_alloc.
+    void wait_now(wait_point point);
+    /// Waits on the host for the stream of the point by rt::drain, which needs no event and allocates no host memory.
+    void drain(wait_point point) noexcept;
+
+    // --- captures: frees on captured streams cannot be waited for, and are void afterwards ---
+
+    /// Treats frees on these streams as captured until end_capture. Throws: usage_error during another capture.
+    void begin_capture(std::span<std::uint64_t const> ids);
+    void end_capture() noexcept;
+
+    [[nodiscard]] std::size_t waits() const noexcept { return waits_; }  ///< enqueued on streams so far
+    [[nodiscard]] std::size_t streams() const noexcept { return slots_.size(); }
+
+private:
+    static constexpr std::uint64_t none_captured = ~std::uint64_t{0};
+
+    struct stream_slot {
+        std::uint64_t id;
+        shared_stream stream;
+        std::uint64_t ticket = 0;    // frees
+        std::uint64_t recorded = 0;  // the ticket that mark covers
+        std::uint64_t done = 0;      // frees known to be complete
+        std::size_t keepers = 0;
+        std::uint64_t captured_above = none_captured;  // tickets above are captured
+        bool is_busy = false;                          // at the last look
+        intrusive_ptr<stream_mark> mark{};
+        // Vector clocks (Fidge, 1988; Mattern, 1989) by stream: `seen`, the last ticket that future work here comes after; `mark_saw`,
+        // `seen` when mark was recorded.
+        std::vector<std::uint64_t> seen{};
+        std::vector<std::uint64_t> mark_saw{};
+
+        [[nodiscard]] bool has_seen(wait_point point) const noexcept;
+    };
+
+    [[nodiscard]] bool is_last(std::uint64_t id) const noexcept;
+    [[nodiscard]] std::uint32_t look_up(stream_ref s);
+
+    [[nodiscard]] wait_point release_on_native(std::uint32_t stream);
+
+    [[nodiscard]] static bool has_run(stream_slot const& l);
+
+    // Returns null if the point has completed, as all work before a capture has.
+    [[nodiscard]] event const* mark_of(wait_point point);
+
+    // Whether the index can be reused: all work is complete and no owner can enqueue more. Tickets continue, so that points of the previous
+    // stream are complete for the next.
+    [[nodiscard]] bool is_vacant(std::uint32_t i);
+
+    [[nodiscard]] bool is_of_capture(std::uint64_t id) const noexcept;
+    [[nodiscard]] std::uint32_t enter(stream_ref s, std::uint64_t id);
+    [[nodiscard]] std::uint32_t enter_stream(stream_ref s, std::uint64_t id);
+
+    dynamic_array<stream_slot> slots_;
+    std::vector<std::uint64_t> captured_;  // ids of streams in the current capture
+    std::uint32_t last_ = 0;
+    std::size_t waits_ = 0;
+};
+
+}  // namespace cuota::inline v0::detail
+
+#if CUOTA_DEFINE_MEMORY
+
+#include <cuota/runtime/rt/drain.hpp>
+
+namespace cuota::inline v0::detail {
+
+CUOTA_INLINE std::optional<std::uint32_t> stream_order::find(stream_ref s) {
+    std::uint64_t const id = s.id();
+    if (is_last(id)) return last_;
+    for (std::uint32_t i = 0; i != slots_.size(); ++i)
+        if (slots_[i].id == id) return last_ = i;
+    return std::nullopt;
+}
+
+CUOTA_INLINE std::uint32_t stream_order::index_of(stream_ref s) {
+    if (s.is_owned() && is_last(s.id())) [[likely]]
+        return last_;
+    return look_up(s);
+}
+
+CUOTA_INLINE wait_point stream_order::release_on(std::uint32_t stream) {
+    if (slots_[stream].stream.is_owned()) [[likely]]
+        return release_on_owned(stream);
+    return release_on_native(stream);
+}
+
+CUOTA_INLINE wait_point stream_order::release_on_owned(std::uint32_t stream) noexcept {
+    return {stream, ++slots_[stream].ticket};
+}
+
+CUOTA_INLINE bool stream_order::is_ordered(wait_point point, std::uint32_t stream) const noexcept {
+    return point.stream == stream || point.ticket <= slots_[point.stream].done ||
+           (stream < slots_.size() && slots_[stream].has_seen(point));
+}
+
+CUOTA_INLINE bool stream_order::is_ready(wait_point point, std::uint32_t stream) {
+    stream_slot& from = slots_[point.stream];
+    if (is_ordered(point, stream)) return true;
+    if (from.recorded >= point.ticket && from.mark->is_done()) from.done = from.recorded;
+    return point.ticket <= from.done;
+}
+
+CUOTA_INLINE bool stream_order::can_be_waited_for(wait_point point) const {
+    stream_slot const& from = slots_[point.stream];
+    return std::max(from.recorded, from.done) >= point.ticket || foreign_capture_of(from.stream) == 0;
+}
+
+CUOTA_INLINE void stream_order::wait(stream_ref s, std::uint32_t stream, wait_point point, host_waits& left) {
+    if (is_captured(s)) [[unlikely]]
+        return wait_on_host(point, left);
+    stream_slot& to = slots_[stream];
+    to.seen.resize(slots_.size());
+    event const* const mark = mark_of(point);
+    if (!mark) return;
+    stream_slot const& from = slots_[point.stream];
+    if (!try_order_after(s, *mark)) [[unlikely]]
+        return left.add(from.mark, {point.stream, from.recorded});
+    ++waits_;
+    for (std::size_t i = 0; i != from.mark_saw.size(); ++i)
+        to.seen[i] = std::max(to.seen[i], from.mark_saw[i]);
+    to.seen[point.stream] = std::max(to.seen[point.stream], from.recorded);
+}
+
+CUOTA_INLINE bool stream_order::look() {
+    for (stream_slot& l : slots_) l.is_busy = l.done != l.ticket;  // pessimistic until queried
+    for (stream_slot& l : slots_) l.is_busy = l.is_busy && !has_run(l);
+    return slots_.find_if([](stream_slot const& l) { return l.is_busy; }) == slots_.end();
+}
+
+CUOTA_INLINE bool stream_order::was_over(wait_point point) const noexcept {
+    return !slots_[point.stream].is_busy || is_ordered(point, nobody);
+}
+
+CUOTA_INLINE void stream_order::wait_on_host(wait_point point, host_waits& left) {
+    if (is_ready(point, nobody) || !mark_of(point)) return;
+    stream_slot const& from = slots_[point.stream];
+    left.add(from.mark, {point.stream, from.recorded});
+}
+
+CUOTA_INLINE void stream_order::note_done(host_waits const& over) noexcept {
+    over.for_each_point([this](wait_point point) {
+        stream_slot& from = slots_[point.stream];  // tickets go on in the next stream of an index
+        from.done = std::max(from.done, point.ticket);
+    });
+}
+
+CUOTA_INLINE void stream_order::wait_now(wait_point point) {
+    stream_slot& from = slots_[point.stream];
+    if (point.ticket <= from.done) return;
+    event const* const mark = mark_of(point);
+    if (!mark) return;
+    mark->synchronize();
+    from.done = from.recorded;
+}
+
+CUOTA_INLINE void stream_order::drain(wait_point point) noexcept {
+    stream_slot& from = slots_[point.stream];
+    if (point.ticket > from.done && rt::drain(from.stream))
+        from.done = std::min(from.ticket, from.captured_above);
+}
+
+CUOTA_INLINE void stream_order::begin_capture(std::span<std::uint64_t const> ids) {
+    if (!captured_.empty())
+        throw_usage_error(
+            "step_plan: cannot allocate in a capture while another capture uses it; capture one "
+            "step at a time");
+    captured_.assign(ids.begin(), ids.end());
+    for (stream_slot& l : slots_)
+        if (is_of_capture(l.id)) l.captured_above = l.ticket;
+}
+
+CUOTA_INLINE void stream_order::end_capture() noexcept {
+    captured_.clear();
+    for (stream_slot& l : slots_)
+        if (std::exchange(l.captured_above, none_captured) != none_captured) l.done = l.ticket;
+}
+
+CUOTA_INLINE bool stream_order::stream_slot::has_seen(wait_point point) const noexcept {
+    return point.stream < seen.size() && point.ticket <= seen[point.stream];
+}
+
+CUOTA_INLINE bool stream_order::is_last(std::uint64_t id) const noexcept {
+    return !slots_.empty() && slots_[last_].id == id;
+}
+
+CUOTA_INLINE std::uint32_t stream_order::look_up(stream_ref s) {
+    if (auto const known = find(s)) return *known;
+    return last_ = enter(s, s.id());
+}
+
+CUOTA_INLINE wait_point stream_order::release_on_native(std::uint32_t stream) {
+    wait_point const point = release_on_owned(stream);
+    try {
+        (void)mark_of(point);
+    } catch (...) {
+        --slots_[stream].ticket;  // undone: mark covers all recorded frees
+        throw;
+    }
+    return point;
+}
+
+CUOTA_INLINE bool stream_order::has_run(stream_slot const& l) {
+    stream_ref const s = l.stream;
+    if (!s.is_owned()) return l.mark && l.mark->is_done();  // recorded at each free
+    return !s.is_capturing() && s.is_idle();
+}
+
+CUOTA_INLINE event const* stream_order::mark_of(wait_point point) {
+    stream_slot& from = slots_[point.stream];
+    if (from.recorded >= point.ticket) return from.mark.get();
+    if (point.ticket > from.captured_above)
+        throw_usage_error(
+            "capture: memory freed on one captured stream cannot be reused on another; use a single stream");
+    from.mark_saw.reserve(from.seen.size());
+    if (foreign_capture_of(from.stream) != 0)
+        throw_usage_error(
+            "cannot reuse memory on another stream than the one that freed it while that one is "
+            "captured outside cuota::capture; end the capture first");
+    bool const is_marked = mark_outside_capture(from.stream, [&from] {
+        if (from.mark) from.mark->record_in(from.stream, 0);
+        else from.mark = intrusive_ptr<stream_mark>::make(from.stream);
+    });
+    if (!is_marked) {
+        from.done = std::min(from.ticket, from.captured_above);
+        return nullptr;
+    }
+    from.recorded = from.ticket;
+    from.mark_saw = from.seen;
+    return from.mark.get();
+}
+
+CUOTA_INLINE bool stream_order::is_vacant(std::uint32_t i) {
+    stream_slot& l = slots_[i];
+    if (l.keepers != 0 || l.captured_above != none_captured || (l.stream.is_owned() && !l.stream.is_unique()))
+        return false;
+    if (l.done < l.ticket && l.recorded < l.ticket && l.stream.is_owned()) {
+        if (!can_be_waited_for({i, l.ticket})) return false;
+        (void)mark_of({i, l.ticket});
+    }
+    return is_ready({i, l.ticket}, nobody);
+}
+
+CUOTA_INLINE bool stream_order::is_of_capture(std::uint64_t id) const noexcept {
+    for (std::uint64_t const known : captured_)
+        if (known == id) return true;
+    return false;
+}
+
+CUOTA_INLINE std::uint32_t stream_order::enter(stream_ref s, std::uint64_t id) {
+    std::uint32_t const entered = enter_stream(s, id);
+    if (is_of_capture(id)) slots_[entered].captured_above = slots_[entered].ticket;
+    return entered;
+}
+
+CUOTA_INLINE std::uint32_t stream_order::enter_stream(stream_ref s, std::uint64_t id) {
+    for (std::uint32_t i = 0; i != slots_.size(); ++i) {
+        if (!is_vacant(i)) continue;
+        stream_slot& l = slots_[i];
+        l.mark = {};  // possibly of another device
+        l.id = id;
+        l.stream = s;
+        l.recorded = l.done = l.ticket;
+        l.seen.clear();
+        l.mark_saw.clear();
+        return i;
+    }
+    slots_.push_back({id, shared_stream{s}});
+    return static_cast<std::uint32_t>(slots_.size() - 1);
+}
+
+}  // namespace cuota::inline v0::detail
+
+#endif

@@ -1,0 +1,136 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+/// Applies the rules on steps: leaks and churn.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <cuota/core/config.hpp>
+#include <cuota/report/detail/diagnosis/finding_words.hpp>
+#include <cuota/report/detail/diagnosis/step_account.hpp>
+#include <cuota/report/diagnosis/diagnosis_options.hpp>
+#include <cuota/report/diagnosis/finding.hpp>
+#include <cuota/report/recording/recording.hpp>
+
+namespace cuota::inline v0::detail::diagnosis {
+
+/// Returns the number of consecutive steps, up to the last that ended, that satisfy `is_so`. Step 0 does not count: it may include setup,
+/// and its beginning may be missing.
+template <class IsSo>
+[[nodiscard]] std::size_t last_steps_that(site_account const& a, std::size_t steps, IsSo is_so) {
+    std::size_t run = 0;
+    for (auto s = a.steps.rbegin(); s != a.steps.rend() && s->step != 0; ++s) {
+        if (s->step + run + 1 != steps || !is_so(*s)) break;
+        ++run;
+    }
+    return run;
+}
+
+/// Formats "in each of the last 10 steps", "in the last step".
+[[nodiscard]] std::string last_steps_text(std::size_t steps);
+
+/// Formats "pool work", "resource host", "budget gpu".
+[[nodiscard]] std::string words_for(event_source const& s);
+
+/// Reports tags and call sites that leak: in each of the last steps (at least `leak_steps` in a row), more bytes were allocated than freed,
+/// and a block of it was live when the last step ended; with `leak_bytes` in total. So growth that stops is not reported, nor replacement
+/// (the old block is freed), a full cache (inflow equals outflow), or a block reallocated slightly larger in each step. A cache that is
+/// still filling looks like a leak. From twice `leak_steps` on, the finding is a problem, otherwise a warning.
+void find_leaks(recording const& r, step_account const& steps, diagnosis_options const& o,
+                std::vector<finding>& to);
+
+/// Reports tags and call sites that churn: in each of at least `churn_steps` last steps, they allocated `churn_count` blocks or more, freed
+/// all in the same step, and never had more than 1 / `churn_reuse` of the bytes at once, so that one allocation of that size would suffice.
+void find_churn(recording const& r, step_account const& steps, diagnosis_options const& o,
+                std::vector<finding>& to);
+
+}  // namespace cuota::inline v0::detail::diagnosis
+
+#if CUOTA_DEFINE_REPORT
+
+namespace cuota::inline v0::detail::diagnosis {
+
+CUOTA_INLINE std::string last_steps_text(std::size_t steps) {
+    return steps == 1 ? "in the last step" : "in each of the last " + count_text(steps) + " steps";
+}
+
+CUOTA_INLINE std::string words_for(event_source const& s) {
+    return words_for(s.kind == source_kind::pool     ? "pool"
+                     : s.kind == source_kind::budget ? "budget"
+                                                     : "resource",
+                     s.name);
+}
+
+CUOTA_INLINE void find_leaks(recording const& r, step_account const& steps, diagnosis_options const& o,
+                             std::vector<finding>& to) {
+    for (site_account const& a : steps.sites()) {
+        std::size_t const run = last_steps_that(
+            a, steps.steps_of(a.source), [](site_step const& s) { return s.growth > 0 && s.stayed != 0; });
+        if (run < o.leak_steps) continue;
+        std::size_t grown = 0, stayed = 0, least = unlimited, most = 0;
+        for (auto s = a.steps.end() - static_cast<std::ptrdiff_t>(run); s != a.steps.end(); ++s) {
+            auto const growth = static_cast<std::size_t>(s->growth);
+            grown = saturating_add(grown, growth);
+            least = std::min(least, growth);
+            most = std::max(most, growth);
+            stayed += s->stayed;
+        }
+        if (grown < o.leak_bytes) continue;
+        event_source const& source = r.sources[a.source];
+        event_site const site = a.site < r.sites.size() ? r.sites[a.site] : event_site{};
+        std::string const low = bytes_text(least), high = bytes_text(most);
+        finding f{finding_kind::leak, run / 2 >= o.leak_steps ? severity::problem : severity::warning};
+        f.text = "leak in " + words_for(source) + ": " + words_for(site.name, site.where) + " grew by " +
+                 (low == high ? low : low + " to " + high) + ' ' + last_steps_text(run) + ", " +
+                 bytes_text(grown) + " in total; " + counted(stayed, "block") + " still live";
+        f.bytes = grown;
+        f.whose = source.name;
+        f.name = site.name;
+        f.where = site.where;
+        f.reference_bytes = static_cast<std::size_t>(a.steps.back().growth);
+        f.count = stayed;
+        f.steps = run;
+        to.push_back(std::move(f));
+    }
+}
+
+CUOTA_INLINE void find_churn(recording const& r, step_account const& steps, diagnosis_options const& o,
+                             std::vector<finding>& to) {
+    for (site_account const& a : steps.sites()) {
+        std::size_t const run = last_steps_that(a, steps.steps_of(a.source), [&](site_step const& s) {
+            return s.taken >= o.churn_count && s.given == s.taken &&
+                   is_share(s.taken_bytes, o.churn_reuse, s.at_once);
+        });
+        if (run < o.churn_steps) continue;
+        std::size_t least = unlimited, at_once = 0, bytes = 0;
+        for (auto s = a.steps.end() - static_cast<std::ptrdiff_t>(run); s != a.steps.end(); ++s) {
+            least = std::min(least, s->taken);
+            at_once = std::max(at_once, s->at_once);
+            bytes = std::max(bytes, s->taken_bytes);
+        }
+        event_source const& source = r.sources[a.source];
+        event_site const site = a.site < r.sites.size() ? r.sites[a.site] : event_site{};
+        finding f{finding_kind::churn, severity::note};
+        f.text = "churn in " + words_for(source) + ": " + words_for(site.name, site.where) +
+                 " was allocated and freed at least " + counted(least, "time") + ' ' + last_steps_text(run) +
+                 ", at most " + bytes_text(at_once) + " at once: allocate it once and reuse it";
+        f.bytes = at_once;
+        f.whose = source.name;
+        f.name = site.name;
+        f.where = site.where;
+        f.reference_bytes = bytes;
+        f.count = least;
+        f.steps = run;
+        to.push_back(std::move(f));
+    }
+}
+
+}  // namespace cuota::inline v0::detail::diagnosis
+
+#endif

@@ -1,0 +1,297 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+/// Idle memory: a registry of its holders, the order in which they release it, and the measures taken when the driver refuses a request.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <cuota/core/config.hpp>
+#include <cuota/core/detail/dynamic_array.hpp>
+#include <cuota/core/detail/smart_pointers.hpp>
+#include <cuota/core/refusal.hpp>
+#include <cuota/runtime/device.hpp>
+
+namespace cuota::inline v0::detail {
+
+/// Holder of unused memory that it can release, such as a pool or a loader. All members are called outside every lock, by the thread whose
+/// request does not fit.
+class idle_holder : public ref_counted {
+public:
+    virtual ~idle_holder() = default;
+
+    /// Releases at least `wanted` bytes of unused memory, or all of it, overshooting as little as possible. Returns the bytes released.
+    virtual std::size_t reclaim(std::size_t wanted) noexcept = 0;
+
+    /// Returns the bytes that reclaim(wanted) would release now; an upper bound if they are not known exactly.
+    [[nodiscard]] virtual std::size_t reclaimable(std::size_t wanted) const noexcept = 0;
+
+    /// Returns the bytes that it could release after all memory of these allocation groups was freed.
+    [[nodiscard]] virtual std::size_t reclaimable_if(std::span<allocation_group const>) const {
+        return reclaimable(unlimited);
+    }
+
+    /// Holders of higher priority come first; among equal ones the holder that would overshoot least.
+    [[nodiscard]] virtual int priority() const noexcept { return 0; }
+
+    /// Returns true if the result of reclaim() comes from a function of the program; it is then checked against the account.
+    [[nodiscard]] virtual bool speaks_for_program() const noexcept { return false; }
+    /// Returns the total bytes freed into it that stayed charged, such as blocks of a pool; reclaim() can release them. Never decreases.
+    [[nodiscard]] virtual std::size_t freed() const noexcept { return 0; }
+    /// Reports to the error sink that reclaim() claimed more than `shown`, the bytes that the account got back.
+    virtual void report_false_claim(std::size_t, std::size_t, std::string const&) const noexcept {}
+
+    /// Returns its name in messages.
+    [[nodiscard]] virtual std::string title() const = 0;
+};
+
+/// While one exists, this thread calls no holder: it is inside such a call, or its request is optional.
+class reclaiming {
+public:
+    reclaiming() noexcept : before_{std::exchange(is_on(), true)} {}
+    reclaiming(reclaiming const&) = delete;
+    reclaiming& operator=(reclaiming const&) = delete;
+    ~reclaiming() { is_on() = before_; }
+
+    CUOTA_PROCESS_STATE [[nodiscard]] static bool& is_on() noexcept;
+
+private:
+    bool before_;
+};
+
+/// The holders to be called for one shortfall, in order of priority; among equal ones, so that the overshoot is least.
+class idle_round {
+public:
+    explicit idle_round(dynamic_array<intrusive_ptr<idle_holder>> requested);
+
+    /// Returns whether the holders not called yet could together release `missing` bytes.
+    [[nodiscard]] bool can_give(std::size_t missing) const noexcept;
+    [[nodiscard]] bool is_over() const noexcept { return left_.empty(); }
+    /// Removes and returns the next holder to call for `missing` bytes. Requires: !is_over().
+    [[nodiscard]] intrusive_ptr<idle_holder> next(std::size_t missing) noexcept;
+
+private:
+    dynamic_array<intrusive_ptr<idle_holder>> left_;
+};
+
+/// Origin of driver memory: a device, the host, or unknown.
+class memory_origin {
+public:
+    /// A device.
+    memory_origin(device where) noexcept : ordinal_{where.ordinal()} {}
+    /// Page-locked host memory.
+    [[nodiscard]] static memory_origin host() noexcept { return memory_origin{-1}; }
+    /// Device or host memory.
+    [[nodiscard]] static memory_origin unknown() noexcept { return memory_origin{-2}; }
+
+    [[nodiscard]] bool is_host() const noexcept { return ordinal_ == -1; }
+    /// Requires that the origin is a device.
+    [[nodiscard]] device where() const noexcept { return device{ordinal_}; }
+    friend bool operator==(memory_origin, memory_origin) noexcept = default;
+
+private:
+    explicit memory_origin(int ordinal) noexcept : ordinal_{ordinal} {}
+    int ordinal_;
+};
+
+/// All holders of this process, over all budgets, which the driver does not distinguish. Threads: any.
+class idle_registry {
+public:
+    /// Registers a holder, to be called when the driver refuses memory of that origin. It must leave before it is destroyed.
+    /// Throws: std::bad_alloc.
+    static void join(memory_origin from, idle_holder& who);
+    static void leave(idle_holder& who) noexcept;
+    /// Returns the holders of that origin. Throws: std::bad_alloc.
+    [[nodiscard]] static dynamic_array<intrusive_ptr<idle_holder>> of(memory_origin from);
+
+private:
+    struct shelf;
+    CUOTA_PROCESS_STATE [[nodiscard]] static shelf& all() noexcept;
+};
+
+/// Measures against a refusal by the driver, taken one after the other for one request, which is retried after each that released memory. A
+/// request that the driver grants causes none of them.
+///
+///     1  if the device's default pool (cudaMallocAsync) holds unused memory or pending frees, waits for those frees and trims the pool
+///     2  pools and loaders of the same origin, of every budget, release the shortfall
+///     3  the program's caches, whose reclaimers state no origin, release it, and then pools again
+///
+/// No holder is called from inside a reclaim call (`reclaiming`). Waits for frees by `async_memory` on streams that are not capturing, but
+/// not for those of other code: a wait for the whole device would invalidate captures.
+/// Threads: one at a time. Cost: driver calls, and a wait for the device if its default pool holds unused memory.
+class driver_relief {
+public:
+    explicit driver_relief(memory_origin from) noexcept : from_{from} {}
+
+    /// Takes measures until one releases memory for `bytes`; returns false if none is left. Errors are reported to the error sink.
+    [[nodiscard]] bool relieve(std::size_t bytes) noexcept;
+    /// Returns the holders that were called, with the bytes that each released.
+    [[nodiscard]] std::vector<reclaimer_info> const& told() const noexcept { return told_; }
+
+private:
+    enum class measure { trim, ask_holders, ask_program, none };
+
+    // Each returns whether it released memory. Throws: cuda_error, std::bad_alloc.
+    [[nodiscard]] bool take(measure next, std::size_t bytes);
+    [[nodiscard]] bool trim();
+    // Calls none of the holders if they, together with the `others` bytes of later ones, cannot cover the shortfall.
+    [[nodiscard]] bool ask(dynamic_array<intrusive_ptr<idle_holder>> whom, std::size_t bytes,
+                           std::size_t others = 0);
+    // Returns the shortfall on the device; `unlimited` above its total memory. On the host, whose free memory is unknown, returns `bytes`.
+    [[nodiscard]] std::size_t lacking(std::size_t bytes) const;
+
+    memory_origin const from_;
+    measure next_ = measure::trim;
+    std::vector<reclaimer_info> told_{};
+};
+
+/// Returns call(), repeated after each successful measure while it returns null.
+template <class Call>
+[[nodiscard]] void* call_with_relief(driver_relief& relief, std::size_t bytes, Call call) {
+    void* p = call();
+    while (!p && relief.relieve(bytes)) p = call();
+    return p;
+}
+
+}  // namespace cuota::inline v0::detail
+
+#if CUOTA_DEFINE_MEMORY
+
+#include <cuota/core/detail/never_destroyed.hpp>
+#include <cuota/core/detail/process.hpp>
+#include <cuota/core/detail/stable_sort.hpp>
+#include <cuota/core/detail/std_minimal.hpp>
+#include <cuota/core/error_sink.hpp>
+#include <cuota/resource/resource.hpp>
+#include <cuota/runtime/rt/memory.hpp>
+
+namespace cuota::inline v0::detail {
+
+CUOTA_INLINE bool& reclaiming::is_on() noexcept {
+    static thread_local bool on = false;
+    return on;
+}
+
+CUOTA_INLINE idle_round::idle_round(dynamic_array<intrusive_ptr<idle_holder>> requested)
+    : left_{std::move(requested)} {
+    sort_stably(left_, std::greater{}, [](auto const& left) { return left->priority(); });
+}
+
+CUOTA_INLINE bool idle_round::can_give(std::size_t missing) const noexcept {
+    std::size_t sum = 0;
+    for (auto const& left : left_) sum = saturating_add(sum, left->reclaimable(missing));
+    return sum >= missing;
+}
+
+CUOTA_INLINE intrusive_ptr<idle_holder> idle_round::next(std::size_t missing) noexcept {
+    // Among the highest priority, prefers the holder that covers the shortfall with the least overshoot, else the one that releases most.
+    auto* best = left_.begin();
+    std::size_t most = (*best)->reclaimable(missing);
+    for (auto* at = best + 1; at != left_.end() && (*at)->priority() == (*best)->priority(); ++at) {
+        std::size_t const gives = (*at)->reclaimable(missing);
+        if (most >= missing ? gives >= missing && gives < most : gives > most) {
+            best = at;
+            most = gives;
+        }
+    }
+    intrusive_ptr<idle_holder> next = std::move(*best);
+    left_.erase(best);
+    return next;
+}
+
+struct idle_registry::shelf {
+    process_lock guard;
+    dynamic_array<std::pair<memory_origin, idle_holder*>> holders;  // each leaves before it is destroyed
+};
+
+CUOTA_INLINE idle_registry::shelf& idle_registry::all() noexcept {
+    static never_destroyed<shelf> one;  // static pools leave it during exit
+    return one.value;
+}
+
+CUOTA_INLINE void idle_registry::join(memory_origin from, idle_holder& who) {
+    std::lock_guard const lock{all().guard};
+    all().holders.emplace_back(from, &who);
+}
+
+CUOTA_INLINE void idle_registry::leave(idle_holder& who) noexcept {
+    std::lock_guard const lock{all().guard};
+    all().holders.erase_if([&](auto const& entry) { return entry.second == &who; });
+}
+
+CUOTA_INLINE dynamic_array<intrusive_ptr<idle_holder>> idle_registry::of(memory_origin from) {
+    dynamic_array<intrusive_ptr<idle_holder>> found;
+    std::lock_guard const lock{all().guard};
+    // Reserved, because a throwing push_back would release owners, perhaps the last ones, under the lock.
+    found.reserve(all().holders.size());
+    for (auto const& [origin, who] : all().holders)
+        if (origin == from && who->try_add_ref()) found.push_back(intrusive_ptr<idle_holder>::adopt(who));
+    return found;
+}
+
+CUOTA_INLINE bool driver_relief::relieve(std::size_t bytes) noexcept {
+    bool was_of_use = false;
+    while (!was_of_use && next_ != measure::none && !reclaiming::is_on()) {
+        measure const now = next_;
+        next_ = static_cast<measure>(static_cast<int>(now) + 1);
+        report_failure_of([&] { was_of_use = take(now, bytes); });
+    }
+    return was_of_use;
+}
+
+CUOTA_INLINE bool driver_relief::take(measure next, std::size_t bytes) {
+    reclaiming const here;
+    if (next == measure::trim) return trim();
+    if (next == measure::ask_holders) return ask(idle_registry::of(from_), bytes);
+    auto holders = idle_registry::of(from_);
+    std::size_t idle = 0;
+    for (auto const& one : holders) idle = saturating_add(idle, one->reclaimable(unlimited));
+    if (!ask(idle_registry::of(memory_origin::unknown()), bytes, idle)) return false;
+    (void)ask(std::move(holders), bytes);  // caches may have freed blocks into pools
+    return true;
+}
+
+CUOTA_INLINE bool driver_relief::trim() {
+    if (from_.is_host()) return false;
+    device const where = from_.where();
+    // Nothing to trim unless the pool has memory that no resource of ours uses: unused, or with a pending free.
+    if (rt::in_default_pool(where).reserved <= taken_from_pool_of(where).load()) return false;
+    (void)wait_for_async_frees(where);
+    rt::trim_default_pool(where);
+    return true;
+}
+
+CUOTA_INLINE std::size_t driver_relief::lacking(std::size_t bytes) const {
+    if (from_.is_host()) return bytes;
+    device::memory_info const memory = from_.where().memory();
+    if (bytes > memory.total) return unlimited;
+    return bytes > memory.free ? bytes - memory.free : bytes;  // enough is free, but fragmented
+}
+
+CUOTA_INLINE bool driver_relief::ask(dynamic_array<intrusive_ptr<idle_holder>> whom, std::size_t bytes,
+                                     std::size_t others) {
+    if (whom.empty()) return false;
+    std::size_t const missing = lacking(bytes);
+    idle_round round{std::move(whom)};
+    // The shortfall on the host is unknown.
+    if (!from_.is_host() && !round.can_give(missing - std::min(missing, others))) return false;
+    std::size_t got = 0;
+    while (got < missing && !round.is_over()) {
+        std::size_t const wanted = missing - got;
+        intrusive_ptr<idle_holder> const who = round.next(wanted);
+        std::size_t const given = who->reclaim(wanted);
+        if (given == 0) continue;
+        told_.push_back({who->title(), wanted, given, 0});
+        got = saturating_add(got, given);
+    }
+    if (got != 0) (void)trim();  // the upstream of a pool may be the driver's pool
+    return got != 0;
+}
+
+}  // namespace cuota::inline v0::detail
+
+#endif

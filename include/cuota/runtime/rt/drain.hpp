@@ -1,0 +1,160 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+/// Host waits before memory is freed or reused, and errors for operations on captured streams. For the library's memory and buffers;
+/// programs use stream_ref::synchronize.
+#pragma once
+
+#include <cuota/core/config.hpp>
+#include <cuota/core/detail/threads/locked_region.hpp>
+#include <cuota/runtime/stream.hpp>
+
+namespace cuota::inline v0::rt {
+
+/// Throws usage_error if this thread captures s with `capture`, before a CUDA call that would invalidate the capture. The message contains
+/// `what`, the operation, and `instead`, the alternative. Cost: a load, outside of captures.
+void refuse_own_capture(stream_ref s, char const* what, char const* instead, source_location where = {});
+/// Throws usage_error if s is part of a foreign capture (foreign_capture_of). Cost: a CUDA call.
+void refuse_foreign_capture(stream_ref s, char const* what, char const* instead, source_location where = {});
+/// Calls refuse_own_capture and refuse_foreign_capture.
+void check_not_capturing(stream_ref s, char const* what, char const* instead, source_location where = {});
+
+/// Waits on the host for all work on s, where throwing is impossible, before memory is freed that the work may use. Returns whether the
+/// work is known to have finished. If this thread captures s, the capture fails. A foreign capture is not waited for, which is reported as
+/// misuse. For cudaStreamPerThread of another thread, waits for the device's legacy stream, and so for the default streams of all threads;
+/// if that thread has ended, or the stream was destroyed, waits for the device. Errors go to the error sink. Threads: any.
+bool drain(stream_ref s) noexcept;
+/// Returns whether s is part of a foreign capture, which is reported as misuse: memory freed on s must stay allocated, because each launch
+/// of the graph may use it. Threads: any.
+[[nodiscard]] bool is_kept_for_foreign_graph(stream_ref s) noexcept;
+/// Waits like drain, or returns false if is_kept_for_foreign_graph: the memory must not be freed.
+[[nodiscard]] bool drain_to_free(stream_ref s) noexcept;
+
+/// Waits on the host for the work on s; if that throws, waits once more before rethrowing, so that no copy is in progress when the caller's
+/// host memory is destroyed.
+/// Throws: cuda_error, also for an error of the work.
+void synchronize_or_drain(stream_ref s, source_location where);
+
+}  // namespace cuota::inline v0::rt
+
+#if CUOTA_DEFINE_MEMORY
+
+#include <exception>
+
+#include <cuota/core/error_sink.hpp>
+#include <cuota/runtime/detail/capture_scope.hpp>
+#include <cuota/runtime/rt/relaxed_capture_mode.hpp>
+
+namespace cuota::inline v0::rt {
+
+CUOTA_INLINE void refuse_own_capture(stream_ref s, char const* what, char const* instead,
+                                     source_location where) {
+    if (cuota::detail::capture_of(s)) [[unlikely]]
+        cuota::detail::throw_usage_error(where, "{} on a stream that is being captured; {}", {what, instead});
+}
+
+CUOTA_INLINE void refuse_foreign_capture(stream_ref s, char const* what, char const* instead,
+                                         source_location where) {
+    if (cuota::detail::foreign_capture_of(s) != 0) [[unlikely]]
+        cuota::detail::throw_usage_error(where, "{} on a stream that is captured outside cuota::capture; {}",
+                                         {what, instead});
+}
+
+CUOTA_INLINE void check_not_capturing(stream_ref s, char const* what, char const* instead,
+                                      source_location where) {
+    refuse_own_capture(s, what, instead, where);
+    refuse_foreign_capture(s, what, instead, where);
+}
+
+namespace detail {
+
+bool is_foreign_usage_error(stream_ref s, char const* what, char const* instead) noexcept;
+bool drain_device(device on, bool by_legacy_stream) noexcept;
+bool drain_outside_foreign_capture(stream_ref s) noexcept;
+
+// Reports misuse that names the operation which was not made.
+CUOTA_INLINE bool is_foreign_usage_error(stream_ref s, char const* what, char const* instead) noexcept {
+    if (cuota::detail::process_number::is_cuda_of_parent()) return false;
+    bool is_foreign = false;
+    try {
+        rt::refuse_foreign_capture(s, what, instead);
+    } catch (usage_error const& wrong) {
+        is_foreign = true;
+        report_error(wrong);
+    } catch (...) { cuota::detail::report_handled(); }
+    return is_foreign;
+}
+
+// Waits for the legacy stream, which waits for the default streams of all live threads and invalidates only captures of streams that
+// synchronize with it; or for the device, which invalidates every capture on it.
+[[gnu::noinline]] CUOTA_INLINE bool drain_device(device on, bool by_legacy_stream) noexcept {
+    bool is_done = false;
+    report_failure_of([&] {
+        device_scope const here{on};
+        relaxed_capture_mode const beside;
+        is_done =
+            by_legacy_stream || cuota::detail::captured_streams::are_any()
+                ? give_back("cudaStreamSynchronize", [] { return cudaStreamSynchronize(cudaStreamLegacy); })
+                : give_back("cudaDeviceSynchronize", [] { return cudaDeviceSynchronize(); });
+    });
+    return is_done;
+}
+
+CUOTA_INLINE bool drain_outside_foreign_capture(stream_ref s) noexcept {
+    cuota::detail::expect_no_region("cudaStreamSynchronize");
+    if (cuota::detail::process_number::is_cuda_of_parent()) return false;
+    bool is_over = false;
+    if (cuota::detail::captured_streams::are_any()) [[unlikely]]
+        report_failure_of([&] {
+            is_over = cuota::detail::is_captured(s);
+            if (auto* const scope = cuota::detail::capture_of(s))
+                scope->fail(std::make_exception_ptr(
+                    usage_error{"capture: cannot wait for captured work after an error"}));
+        });
+    if (is_over) return cuota::detail::capture_of(s) == nullptr;
+    if (!s.is_reachable()) [[unlikely]]
+        return drain_device(s.device(), s.has_live_thread());
+    bool is_done = false;
+    report_failure_of([&] {
+        cuota::detail::on_device_of const here{s};
+        relaxed_capture_mode const beside;
+        cudaError_t code = cudaSuccess;
+        is_done = give_back("cudaStreamSynchronize", [&] { return code = cudaStreamSynchronize(s.get()); });
+        // The stream was destroyed, but its work may still run.
+        if (code == cudaErrorInvalidResourceHandle) is_done = drain_device(device::current(), false);
+    });
+    return is_done;
+}
+
+}  // namespace detail
+
+CUOTA_INLINE bool drain(stream_ref s) noexcept {
+    return !detail::is_foreign_usage_error(s, "cannot wait for work", "end the capture first") &&
+           detail::drain_outside_foreign_capture(s);
+}
+
+CUOTA_INLINE bool is_kept_for_foreign_graph(stream_ref s) noexcept {
+    return detail::is_foreign_usage_error(
+        s, "cannot free memory",
+        "it stays allocated, because the graph may use it: free it after the "
+        "last launch, or use a scoped_pool");
+}
+
+CUOTA_INLINE bool drain_to_free(stream_ref s) noexcept {
+    if (is_kept_for_foreign_graph(s)) return false;
+    (void)detail::drain_outside_foreign_capture(s);
+    return true;
+}
+
+CUOTA_INLINE void synchronize_or_drain(stream_ref s, source_location where) {
+    try {
+        s.synchronize(where);
+    } catch (...) {
+        drain(s);
+        throw;
+    }
+}
+
+}  // namespace cuota::inline v0::rt
+
+#endif

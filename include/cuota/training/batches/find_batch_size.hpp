@@ -1,0 +1,306 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+/// Search for the largest batch that fits by running the step.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <concepts>
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include <cuota/core/bytes.hpp>
+#include <cuota/core/config.hpp>
+#include <cuota/core/detail/text/text.hpp>
+#include <cuota/core/error.hpp>
+#include <cuota/guard/budget.hpp>
+#include <cuota/guard/footprint.hpp>
+#include <cuota/training/detail/step_leak_check.hpp>
+#include <cuota/training/distributed/rank_consensus.hpp>
+
+namespace cuota::inline v0 {
+
+/// Options of find_batch_size. Units: samples, where not stated otherwise.
+struct batch_search_options {
+    std::size_t smallest = 1;     ///< inclusive
+    std::size_t largest = 0;      ///< inclusive; required: at most the number of samples
+    std::size_t multiple_of = 1;  ///< only multiples are tried
+    /// Budget from which the step allocates. After every try, its bytes in use must not exceed those before.
+    std::optional<cuota::budget> budget{};
+    /// Planned memory of the step, taken as an upper bound: its largest batch is tried first, and no larger one. If it is exact, that is
+    /// the only try. May be null.
+    footprint const* plan = nullptr;
+    /// Bytes of the budget that are reserved during the search, and so stay free with the returned size.
+    std::size_t keep_free = 0;
+    /// In [0, 1): fraction by which the returned size, which is tried too, is below the largest that fitted.
+    double margin = 0;
+    /// All ranks try the same sizes; a size must fit on every rank. May be null.
+    rank_consensus* ranks = nullptr;
+};
+
+/// A size that was run.
+struct batch_trial {
+    std::size_t batch = 0;  ///< samples
+    /// False if it was refused on some rank, or would leave less than keep_free bytes.
+    bool fitted = false;
+};
+
+/// Result of find_batch_size. Units: samples.
+struct batch_search_result {
+    std::size_t batch = 0;                       ///< size to use: it was tried and fitted
+    std::size_t largest_fitted = 0;              ///< above `batch` only with a margin
+    std::size_t smallest_refused = 0;            ///< 0: none was refused
+    std::vector<batch_trial> trials{};           ///< in order; each size once
+    std::optional<planned_batch_fit> planned{};  ///< by the plan, on this rank
+
+    [[nodiscard]] std::size_t attempts() const noexcept { return trials.size(); }  ///< number of runs
+    /// Returns false if a size was refused although a larger one fitted: a still larger one may fit, or one that fitted may fail.
+    [[nodiscard]] bool is_monotone() const noexcept;
+    /// Returns "a batch of 448 fits (448 was planned), 449 was refused: 2 tries", for example.
+    [[nodiscard]] std::string text() const;
+};
+
+namespace detail {
+
+/// Sizes least, least + step, ..., most by number, from 1. Precondition: `least` and `most` are multiples of `step`.
+struct batch_sizes {
+    std::size_t least;
+    std::size_t most;
+    std::size_t step;
+
+    [[nodiscard]] std::size_t count() const noexcept { return (most - least) / step + 1; }
+    [[nodiscard]] std::size_t at(std::size_t number) const noexcept { return least + (number - 1) * step; }
+    /// Returns the number of the largest size <= `size`, or 1.
+    [[nodiscard]] std::size_t number_of(std::size_t size) const noexcept;
+    /// Returns the number of the largest size up to twice as large.
+    [[nodiscard]] std::size_t doubled(std::size_t number) const noexcept;
+};
+
+template <class Try>
+class batch_searcher {
+public:
+    batch_searcher(Try& attempt, batch_search_options const& o, source_location where)
+        : attempt_{attempt}, options_{o}, where_{where}, sizes_{range()} {}
+
+    [[nodiscard]] batch_search_result search() {
+        prepare();
+        std::size_t const best = is_planned_ ? from_above() : from_below();
+        if (best == 0) throw_refusal(least_refused_, text_of(sizes_.least), where_);
+        found_.batch = sizes_.at(best);
+        if (options_.margin > 0) found_.batch = with_margin(found_.batch);
+        return std::move(found_);
+    }
+
+private:
+    [[nodiscard]] static std::string text_of(std::size_t batch) { return "a batch of " + count_text(batch); }
+
+    void check_options() const {
+        batch_search_options const& o = options_;
+        auto const fail = [&](std::string const& why) {
+            throw_usage_error(where_, "find_batch_size: {}", {why});
+        };
+        if (o.largest == 0) fail("largest must be at least 1; set it to the number of samples, or less");
+        if (o.smallest == 0 || o.multiple_of == 0) fail("smallest and multiple_of must be at least 1");
+        if (!(o.margin >= 0 && o.margin < 1))
+            fail("margin = " + real_text(o.margin) + " is out of range [0, 1)");
+        if (!o.budget && (o.plan || o.keep_free != 0)) fail("plan and keep_free require an account");
+    }
+    // Common to all ranks. The names contain step and margin, so that a rank with other options is detected.
+    [[nodiscard]] batch_sizes range() const {
+        check_options();
+        std::size_t const step = options_.multiple_of;
+        std::size_t least = checked_mul((options_.smallest - 1) / step + 1, step).value_or(unlimited);
+        std::size_t most = options_.largest / step * step;
+        if (rank_consensus* const ranks = options_.ranks) {
+            std::string const how =
+                " in steps of " + std::to_string(step) + ", margin " + real_text(options_.margin);
+            least = ranks->max(least, "smallest batch" + how, where_);
+            most = ranks->min(most, "largest batch" + how, where_);
+        }
+        if (least <= most) return {least, most, step};
+        throw_usage_error(where_, "find_batch_size: empty batch range: no multiple of {} in [{}, {}]{}",
+                          {as_count(step), as_count(options_.smallest), as_count(options_.largest),
+                           options_.ranks ? " on all ranks" : ""});
+    }
+
+    // Reserves keep_free and evaluates the plan. A refusal on one rank is thrown on all before any try.
+    void prepare() {
+        std::size_t most = sizes_.most;
+        auto const ready = run_agreed(
+            options_.ranks, "batch search: plan",
+            [&] {
+                if (options_.keep_free != 0)
+                    kept_.emplace(budget{*options_.budget}.reserve(options_.keep_free, "kept free", where_));
+                if (options_.plan) most = planned();
+                if (options_.budget) mark_.emplace(*options_.budget);
+                return outcome::went_well;
+            },
+            where_);
+        if (ready.agreed == outcome::refused)
+            throw_refusal(ready, "the plan of " + text_of(sizes_.least), where_);
+        is_planned_ = options_.plan != nullptr;
+        if (!options_.ranks) sizes_.most = most;
+        else {
+            is_planned_ = options_.ranks->max(is_planned_ ? 1 : 0, "batch search: planned", where_) != 0;
+            sizes_.most = options_.ranks->min(most, "batch search: largest", where_);
+        }
+    }
+    // Largest size that the plan allows. Throws: budget_exceeded if that is below the smallest.
+    [[nodiscard]] std::size_t planned() {
+        footprint const& plan = *options_.plan;
+        std::size_t const room = room_with_caches();
+        found_.planned = plan.largest_batch_in(room);
+        if (found_.planned->batch < sizes_.least) {
+            plan.check(*options_.budget, sizes_.least, where_);
+            found_.planned = plan.largest_batch(*options_.budget);  // memory was freed meanwhile
+        }
+        return sizes_.at(sizes_.number_of(found_.planned->batch));
+    }
+    // room() plus reclaimable caches: memory that a pool caches from earlier tries is available to the next one.
+    [[nodiscard]] std::size_t room_with_caches() const {
+        budget const& b = *options_.budget;
+        std::size_t const own = saturating_add(b.available(), cached_in(holders_of(b)));
+        return std::max(std::min(own, b.limit()), most_with_caches(b));
+    }
+
+    // Number of the largest size that fits; 0: none.
+    [[nodiscard]] std::size_t from_above() {
+        if (fits(sizes_.count())) return sizes_.count();
+        return between(0, sizes_.count());
+    }
+    [[nodiscard]] std::size_t from_below() {
+        std::size_t fitting = 0;
+        for (std::size_t number = 1; fits(number); number = sizes_.doubled(number)) {
+            fitting = number;
+            if (number == sizes_.count()) return number;
+        }
+        return fitting == 0 ? 0 : between(fitting, sizes_.doubled(fitting));
+    }
+    [[nodiscard]] std::size_t between(std::size_t fitting, std::size_t refused) {
+        while (refused - fitting > 1) {
+            std::size_t const middle = fitting + (refused - fitting) / 2;
+            (fits(middle) ? fitting : refused) = middle;
+        }
+        return fitting;
+    }
+    // Size to use. If all smaller sizes are refused although a larger one fitted, the smallest that fitted.
+    [[nodiscard]] std::size_t with_margin(std::size_t batch) {
+        auto const less = static_cast<std::size_t>(std::ceil(static_cast<double>(batch) * options_.margin));
+        for (std::size_t number = sizes_.number_of(batch - std::min(less, batch)); number != 0; number /= 2)
+            if (fits(number)) return sizes_.at(number);
+        std::size_t smallest = batch;
+        for (batch_trial const& t : found_.trials)
+            if (t.fitted) smallest = std::min(smallest, t.batch);
+        return smallest;
+    }
+
+    // Runs no size twice.
+    [[nodiscard]] bool fits(std::size_t number) {
+        std::size_t const batch = sizes_.at(number);
+        for (batch_trial const& t : found_.trials)
+            if (t.batch == batch) return t.fitted;
+        auto const went = run_agreed(
+            options_.ranks, "try of " + text_of(batch), [&] { return try_out(batch); }, where_);
+        bool const fitted = went.agreed != outcome::refused;
+        found_.trials.push_back({batch, fitted});
+        if (fitted) found_.largest_fitted = std::max(found_.largest_fitted, batch);
+        else if (found_.smallest_refused == 0 || batch < found_.smallest_refused)
+            found_.smallest_refused = batch;
+        if (!fitted && batch == sizes_.least) least_refused_ = went;
+        return fitted;
+    }
+    [[nodiscard]] outcome try_out(std::size_t batch) {
+        try {
+            attempt_(batch);
+        } catch (out_of_memory const&) {  // the step has been unwound
+            if (mark_) mark_->check("a refused try of " + text_of(batch), where_);
+            throw;
+        }
+        if (mark_) mark_->check("a try of " + text_of(batch), where_);
+        return outcome::went_well;
+    }
+
+    Try& attempt_;
+    batch_search_options const& options_;
+    source_location where_;
+    batch_sizes sizes_;
+    bool is_planned_ = false;
+    std::optional<reservation> kept_;
+    std::optional<step_leak_check> mark_;
+    group_result least_refused_;
+    batch_search_result found_;
+};
+
+}  // namespace detail
+
+/// Runs `attempt(batch)` for several sizes and returns the largest that fitted, reduced by the margin. Returns only a size that was run and
+/// fitted with `keep_free` bytes to spare, and runs no size twice.
+///
+///     batch_search_result const found = find_batch_size([&](std::size_t batch) { train_step(batch, stream, pool); },
+///                                                {.largest = samples, .budget = budget, .plan = &plan});
+///
+/// `attempt` runs one complete step of that size, with backward and the optimizer, and frees all memory that it allocated. If a step
+/// creates lasting objects, such as optimizer state, run a small one first: with a budget, more bytes in use after a try than before are
+/// misuse that names them and their holders (idle memory of a pool is not in use).
+/// A try is refused if it throws out_of_memory; other exceptions propagate. If steps of one size differ in memory, a size that fitted may
+/// be refused later: use a margin and with_retry.
+/// With `ranks`, every rank calls this function and tries the same sizes; one is refused if any rank refuses it. If a step fails otherwise
+/// on one rank, its exception propagates there, and the others throw rank_lost_error that names it. A step that communicates must first
+/// agree with the other ranks (all_or_none), or a refusal leaves them waiting.
+/// Throws:  the refusal of the smallest size, or of its plan before any try; on a rank that was not refused itself, an out_of_memory that
+///          names one that was. misuse; rank_lost_error; exceptions of a try.
+/// Cost:    1 try if the plan is exact. Otherwise, with n = bit_width(largest / multiple_of), at most n + 1 tries with a plan and 2 n
+///          without; a margin adds one, or up to n if smaller sizes are refused although a larger one fitted.
+/// Threads: runs the step on the calling thread.
+/// Example: examples/deep_plan.hpp
+template <std::invocable<std::size_t> Try>
+[[nodiscard]] batch_search_result find_batch_size(Try&& attempt, batch_search_options const& options,
+                                                  source_location where = source_location::current()) {
+    return detail::batch_searcher<std::remove_reference_t<Try>>{attempt, options, where}.search();
+}
+
+}  // namespace cuota::inline v0
+
+#if CUOTA_DEFINE_TRAINING
+
+namespace cuota::inline v0 {
+
+CUOTA_INLINE bool batch_search_result::is_monotone() const noexcept {
+    return smallest_refused == 0 || smallest_refused > largest_fitted;
+}
+
+CUOTA_INLINE std::string batch_search_result::text() const {
+    std::string said = detail::message("a batch of {} fits", {detail::as_count(batch)});
+    if (planned)
+        said += planned->is_unbounded() ? " (any was planned)"
+                                        : " (" + count_text(planned->batch) + " was planned)";
+    if (largest_fitted != batch)
+        detail::append_message(said, ", {} fitted", {detail::as_count(largest_fitted)});
+    if (smallest_refused != 0)
+        detail::append_message(said, ", {} was refused", {detail::as_count(smallest_refused)});
+    detail::append_message(said, ": {}{}",
+                           {detail::as_count(attempts()), attempts() == 1 ? " try" : " tries"});
+    return is_monotone() ? said : said + "; not monotone";
+}
+
+}  // namespace cuota::inline v0
+
+namespace cuota::inline v0::detail {
+
+CUOTA_INLINE std::size_t batch_sizes::number_of(std::size_t size) const noexcept {
+    return size < least ? 1 : (std::min(size, most) - least) / step + 1;
+}
+
+CUOTA_INLINE std::size_t batch_sizes::doubled(std::size_t number) const noexcept {
+    std::size_t const size = at(number);
+    return number_of(size > most - size ? most : 2 * size);
+}
+
+}  // namespace cuota::inline v0::detail
+
+#endif

@@ -1,0 +1,161 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+/// Runs a batch in smaller parts when it is refused memory, with the same result.
+#pragma once
+
+#include <algorithm>
+#include <concepts>
+#include <cstddef>
+#include <functional>
+#include <optional>
+#include <string>
+#include <type_traits>
+
+#include <cuota/core/bytes.hpp>
+#include <cuota/core/error.hpp>
+#include <cuota/guard/budget.hpp>
+#include <cuota/training/batches/micro_batches.hpp>
+#include <cuota/training/detail/step_leak_check.hpp>
+#include <cuota/training/distributed/rank_consensus.hpp>
+
+namespace cuota::inline v0 {
+
+/// The point from which with_retry continues after a refusal.
+enum class retry_from {
+    start,      ///< restarts the batch: the refused part may already have changed gradients
+    same_part,  ///< splits the refused part; for steps that allocate all memory before they change anything
+};
+
+/// Options of with_retry. Units: samples.
+struct retry_options {
+    std::size_t largest = 0;              ///< first size of a part; 0: the whole batch
+    std::size_t smallest = 1;             ///< smallest size of a part: if it is refused, the batch is
+    retry_from from = retry_from::start;  ///< where to continue after a refusal
+    /// Sets gradients, and all else to which a step adds, to zero. Called before the first part and at each restart of the batch. Required
+    /// for retry_from::start.
+    std::function<void()> on_start{};
+    /// Budget from which the step allocates: after a refusal, its bytes in use must not exceed those before the batch.
+    std::optional<cuota::budget> budget{};
+    /// All ranks use the same size of parts; their batches may differ. May be null.
+    rank_consensus* ranks = nullptr;
+};
+
+/// Result of with_retry. Units: samples, where not stated otherwise.
+struct retry_result {
+    std::size_t part = 0;      ///< final size of a part: may be `largest` of the next batch
+    std::size_t parts = 0;     ///< number of parts run, without those before a restart
+    std::size_t refusals = 0;  ///< number of refusals on any rank
+};
+
+namespace detail {
+
+template <class Step>
+concept retryable_step =
+    std::invocable<Step&, micro_batch> || std::invocable<Step&, std::size_t, std::size_t>;
+
+template <retryable_step Step>
+class retry_run {
+public:
+    retry_run(std::size_t n, Step& step, retry_options const& o, source_location where)
+        : n_{n}, step_{step}, options_{o}, where_{where} {
+        check_options();
+        part_ = o.largest == 0 ? n : std::min(o.largest, n);
+        smallest_ = o.smallest;
+        if (o.ranks) {
+            smallest_ = o.ranks->max(smallest_, "with_retry: smallest", where);
+            part_ = o.ranks->max(part_, "with_retry: largest", where);
+        }
+        part_ = std::max(part_, smallest_);
+        if (o.budget) mark_.emplace(*o.budget);
+    }
+
+    [[nodiscard]] retry_result run() {
+        for (;;) {
+            group_result const went = run_agreed(
+                options_.ranks, "parts of " + count_text(part_), [&] { return next_part(); }, where_);
+            if (went.agreed == outcome::is_done) break;
+            if (went.agreed == outcome::refused) go_smaller(went);
+        }
+        done_.part = std::min(part_, n_);
+        return done_;
+    }
+
+private:
+    void check_options() const {
+        if (options_.smallest == 0) throw_usage_error(where_, "with_retry: smallest must be at least 1");
+        if (options_.from == retry_from::start && !options_.on_start)
+            throw_usage_error(
+                where_,
+                "with_retry: retry_from::start requires options.on_start (to reset gradients); set it or use "
+                "retry_from::same_part");
+    }
+
+    [[nodiscard]] outcome next_part() {
+        if (has_to_begin_) {
+            if (options_.on_start) options_.on_start();
+            has_to_begin_ = false;
+        }
+        if (first_ == n_) return outcome::is_done;  // other ranks may have more parts
+        micro_batch const part{first_, std::min(part_, n_ - first_), n_};
+        try {
+            if constexpr (std::invocable<Step&, micro_batch>) step_(part);
+            else step_(part.first, part.count);
+        } catch (out_of_memory const&) {  // the step has been unwound
+            if (mark_) mark_->check("a refused part of " + count_text(part.count), where_);
+            throw;
+        }
+        first_ = part.end();
+        ++done_.parts;
+        return part.is_last() ? outcome::is_done : outcome::went_well;
+    }
+    void go_smaller(group_result const& refused) {
+        if (part_ <= smallest_) throw_refusal(refused, "a part of " + count_text(part_), where_);
+        part_ = std::max(part_ / 2, smallest_);
+        ++done_.refusals;
+        if (options_.from == retry_from::same_part) return;
+        has_to_begin_ = true;
+        first_ = 0;
+        done_.parts = 0;
+    }
+
+    std::size_t const n_;
+    Step& step_;
+    retry_options const& options_;
+    source_location where_;
+    std::size_t part_ = 0;
+    std::size_t smallest_ = 1;
+    std::size_t first_ = 0;
+    bool has_to_begin_ = true;
+    std::optional<step_leak_check> mark_;
+    retry_result done_;
+};
+
+}  // namespace detail
+
+/// Runs `step` over a batch of n samples, in one part if that fits. If a part is refused memory (out_of_memory), it is unwound, and the
+/// batch restarts in parts of half the size, so the result is that of the whole batch, whatever the refused part had done.
+///
+///     retry_result const how = with_retry(batch.size(), [&](micro_batch part) { backward(part, stream, pool); },
+///                                    {.on_start = [&] { zero_gradients(stream); }});
+///     optimizer_step(stream);  // once, after all of the batch
+///
+/// `step` is called as step(micro_batch), with the weight, or as step(first, count). It adds to gradients and frees all memory that it
+/// allocated. It must not change weights, which a repeated part would read.
+/// With retry_from::same_part, completed parts stay and only the refused part is split. This is correct only for a step that allocates all
+/// its memory before it adds to anything; otherwise the refused part's contributions count twice.
+/// Nothing is stored between batches: start the next one with the same options, or with `part` as `largest`.
+/// With `ranks`, every rank calls this function; if one is refused, all restart with smaller parts. For other failures, and for steps that
+/// communicate, see find_batch_size.
+/// Throws:  the refusal of a smallest part, as an out_of_memory also on ranks that were not refused; rank_lost_error; other exceptions of
+///          the step; misuse. Gradients may then contain a part of the batch; nothing that the step allocated is held.
+/// Cost:    at most log2(n) refusals; with ranks, one all-gather per part.
+/// Threads: runs the step on the calling thread.
+template <class Step>
+    requires detail::retryable_step<std::remove_reference_t<Step>> retry_result
+    with_retry(std::size_t n, Step&& step, retry_options const& options,
+               source_location where = source_location::current()) {
+        return detail::retry_run<std::remove_reference_t<Step>>{n, step, options, where}.run();
+    }
+
+}  // namespace cuota::inline v0

@@ -1,0 +1,54 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+#include <cuota/guard/detail/stock.hpp>
+
+#include <cuota/guard/detail/ledger.hpp>
+
+#include "support/catch.hpp"
+
+using cuota::detail::stock;
+using cuota::detail::thread_slot;
+
+namespace {
+
+struct shelf {
+    cuota::detail::intrusive_ptr<cuota::detail::ledger> node =
+        cuota::detail::intrusive_ptr<cuota::detail::ledger>::make(
+            "node", 100u, cuota::detail::intrusive_ptr<cuota::detail::ledger>{});
+    thread_slot me;
+    thread_slot other;
+    stock ready;
+};
+
+}  // namespace
+
+TEST_CASE("a stock serves its owner alone", "[guard][stock]") {
+    shelf s;
+    REQUIRE(!s.ready.try_use(s.me, 0));
+    s.ready.open(*s.node, s.me);
+    s.ready.extend(50, 20);
+    REQUIRE(s.ready.idle() == 30);
+    REQUIRE(!s.ready.try_use(s.other, 1));
+    REQUIRE(!s.ready.try_put_back(s.other, 1));
+    REQUIRE(s.ready.try_use(s.me, 30));
+    REQUIRE(!s.ready.try_use(s.me, 1));
+    REQUIRE(s.ready.try_put_back(s.me, 50));
+    REQUIRE(!s.ready.try_put_back(s.me, 1));
+    REQUIRE(!s.ready.try_use(s.me, 51));
+    REQUIRE(!s.ready.try_use(s.me, static_cast<std::size_t>(-1)));
+    REQUIRE(s.me.sections % 2 == 0);
+}
+
+TEST_CASE("a stock that was closed serves nobody", "[guard][stock]") {
+    shelf s;
+    s.ready.open(*s.node, s.me);
+    s.ready.extend(50, 20);
+    s.ready.close();
+    REQUIRE(!s.ready.try_use(s.me, 1));
+    REQUIRE(!s.ready.try_put_back(s.me, 1));
+    REQUIRE(s.ready.used() == 20);
+    s.ready.clear();
+    REQUIRE(!s.ready.is_open());
+    REQUIRE(s.ready.idle() == 0);
+}

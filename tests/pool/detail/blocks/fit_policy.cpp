@@ -1,0 +1,154 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+#include <cuota/pool/detail/blocks/fit_policy.hpp>
+
+#include <cstdint>
+#include <vector>
+
+#include <cuota/core/bytes.hpp>
+
+#include "support/catch.hpp"
+
+using cuota::detail::block;
+using cuota::detail::block_index;
+using cuota::detail::choose_block;
+using cuota::detail::choose_block_to_keep;
+using cuota::detail::fit_slack;
+using cuota::detail::slack_for;
+using cuota::detail::stream_order;
+using cuota::detail::wait_set;
+using namespace cuota::literals;
+
+namespace {
+
+// Free blocks, each in a segment of its own, freed on one of two streams. Their addresses are not backed by memory.
+struct shop {
+    cuota::stream mine;
+    cuota::stream other;
+    stream_order order;
+    std::uint32_t const me = order.index_of(mine);
+    std::uint32_t const them = order.index_of(other);
+    block_index blocks;
+    std::uintptr_t next = 1 << 20;
+
+    block& freed_by(std::uint32_t stream, std::size_t size) {
+        block& whole = blocks.add_segment(reinterpret_cast<void*>(next), size);
+        next += size + 256;
+        block& taken = blocks.take(whole, size, size, {});
+        return blocks.release(taken, wait_set{order.release_on(stream)});
+    }
+    [[nodiscard]] block* choose(std::size_t size, fit_slack slack) {
+        return choose_block(blocks, order, {size}, me, slack);
+    }
+};
+
+}  // namespace
+
+TEST_CASE("a pool can afford slack until five eighths of it are allocated", "[pool][block_choice]") {
+    CHECK(slack_for(0, 0) == fit_slack::quarter);
+    CHECK(slack_for(5_MiB - 1, 8_MiB) == fit_slack::quarter);
+    CHECK(slack_for(5_MiB + 5, 8_MiB) == fit_slack::same_size_if_small);
+    CHECK(slack_for(8_MiB, 8_MiB) == fit_slack::same_size_if_small);
+    CHECK(slack_for(cuota::unlimited, 8_MiB) == fit_slack::same_size_if_small);
+    CHECK(slack_for(cuota::unlimited, cuota::unlimited) == fit_slack::same_size_if_small);
+}
+
+TEST_CASE("nothing is chosen where nothing fits", "[pool][block_choice]") {
+    shop s;
+    CHECK(!s.choose(256, fit_slack::quarter));
+    s.freed_by(s.me, 64_KiB);
+    CHECK(!s.choose(64_KiB + 1, fit_slack::quarter));
+}
+
+TEST_CASE("with slack a block up to a quarter larger is chosen that takes no wait", "[pool][block_choice]") {
+    shop s;
+    block& tight = s.freed_by(s.them, 64_KiB);
+    SECTION("of this stream") {
+        block& own = s.freed_by(s.me, 80_KiB - 256);
+        CHECK(s.choose(60_KiB, fit_slack::quarter) == &own);
+        CHECK(s.choose(60_KiB, fit_slack::same_size_if_small) == &tight);
+    }
+    SECTION("but none that is larger than that") {
+        s.freed_by(s.me, 80_KiB);
+        CHECK(s.choose(60_KiB, fit_slack::quarter) == &tight);
+    }
+    SECTION("nor one that takes as many waits") {
+        s.freed_by(s.them, 72_KiB);
+        CHECK(s.choose(60_KiB, fit_slack::quarter) == &tight);
+    }
+    SECTION("and the tight one, once this stream has waited for it") {
+        s.freed_by(s.me, 72_KiB);
+        cuota::detail::host_waits left;
+        tight.waits.for_each([&](auto point) { s.order.wait(s.mine, s.me, point, left); });
+        CHECK(s.choose(60_KiB, fit_slack::quarter) == &tight);
+    }
+}
+
+TEST_CASE("a block that takes one wait is chosen before one that takes two", "[pool][block_choice]") {
+    shop s;
+    cuota::stream third;
+    block& two = s.freed_by(s.them, 64_KiB);
+    wait_set more{s.order.release_on(s.order.index_of(third))};
+    two.waits.merge(more);
+    block& one = s.freed_by(s.them, 68_KiB);
+    CHECK(s.choose(64_KiB, fit_slack::quarter) == &one);
+    CHECK(s.choose(64_KiB, fit_slack::same_size_if_small) == &two);
+}
+
+TEST_CASE("of small blocks of one size a stream gets its own, however full the pool is",
+          "[pool][block_choice]") {
+    shop s;
+    block& own = s.freed_by(s.me, 512);
+    block& last = s.freed_by(s.them, 512);
+    s.freed_by(s.me, 768);
+    CHECK(s.choose(500, fit_slack::same_size_if_small) == &own);
+    CHECK(s.choose(500, fit_slack::quarter) == &own);
+    s.blocks.remove_segment(own);
+    CHECK(s.choose(500, fit_slack::same_size_if_small) == &last);
+}
+
+TEST_CASE("sixteen blocks are looked at", "[pool][block_choice]") {
+    shop s;
+    block& own = s.freed_by(s.me, 512);  // the last in its list
+    std::vector<block*> others;
+    for (int i = 0; i != 15; ++i) others.push_back(&s.freed_by(s.them, 512));
+    CHECK(s.choose(512, fit_slack::quarter) == &own);
+    others.push_back(&s.freed_by(s.them, 512));
+    CHECK(s.choose(512, fit_slack::quarter) == others.back());
+}
+
+TEST_CASE("what stays is put beside what stays, whatever else would fit more tightly",
+          "[pool][block_choice]") {
+    using cuota::lifetime_hint;
+    block_index blocks;
+    CHECK(!choose_block_to_keep(blocks, {1}));
+    auto const take = [&](block& from, std::size_t size, lifetime_hint lifetime) -> block& {
+        return blocks.take(from, size, size, {}, {0, lifetime});
+    };
+    block& segment = blocks.add_segment(reinterpret_cast<void*>(1 << 20), 1_MiB);
+    block& first = take(segment, 4_KiB, lifetime_hint::persistent);
+    block& other = take(*first.after, 4_KiB, lifetime_hint::scratch);
+    block& hole = take(*other.after, 8_KiB, lifetime_hint::scratch);
+    block& stays = take(*hole.after, 4_KiB, lifetime_hint::persistent);
+    block& rest = *stays.after;
+    blocks.release(hole, {});
+
+    CHECK(choose_block_to_keep(blocks, {4_KiB}) == &rest);  // the hole is next to a scratch block
+    blocks.release(other, {});                              // now it is between persistent blocks
+    CHECK(choose_block_to_keep(blocks, {4_KiB}) == first.after);
+    CHECK(choose_block_to_keep(blocks, {12_KiB}) == first.after);
+    CHECK(choose_block_to_keep(blocks, {13_KiB}) == &rest);
+    CHECK(choose_block_to_keep(blocks, {rest.size}) == &rest);
+    CHECK(!choose_block_to_keep(blocks, {rest.size + 1}));
+}
+
+TEST_CASE("what stays takes the largest block where none is beside what stays", "[pool][block_choice]") {
+    block_index blocks;
+    block& segment = blocks.add_segment(reinterpret_cast<void*>(1 << 20), 64_KiB);
+    block& first = blocks.take(segment, 4_KiB, 1, {});
+    block& small = blocks.take(*first.after, 4_KiB, 1, {});
+    block& wall = blocks.take(*small.after, 4_KiB, 1, {});
+    blocks.release(small, {});
+    CHECK(choose_block_to_keep(blocks, {256}) == wall.after);
+}

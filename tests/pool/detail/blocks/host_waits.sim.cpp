@@ -1,0 +1,170 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+// A thread that waits for a stream holds no lock: others can use the pool meanwhile, also one that the stream's work depends on.
+#include <cuota/pool/detail/blocks/host_waits.hpp>
+
+#include <optional>
+
+#include <cuota/pool/planning/step_plan.hpp>
+#include <cuota/pool/scoped_pool.hpp>
+#include <cuota/runtime/graph.hpp>
+
+#include "support/catch.hpp"
+#include "support/gate.hpp"
+#include "support/machine.hpp"
+#include "support/words.hpp"
+
+using namespace cuota::literals;
+using support::while_waiting;
+
+namespace simulator = cuota::simulator;
+
+namespace {
+
+// A pool with one large block, freed on `a`, which has not written it yet, and a small rest.
+struct scene {
+    cuota::stream const a{};
+    cuota::stream const b{};
+    cuota::budget budget{"trainer", 1_MiB + 64_KiB};
+    cuota::scoped_pool pool{budget, {.initial_size = 1_MiB + 64_KiB, .growth = cuota::pool_growth::segments}};
+    void* const large = pool.allocate(a, 1_MiB);
+    support::gate gate{a};
+
+    void free_large() {
+        support::write_words(a, large, 1_MiB, 1);
+        pool.deallocate(a, large, 1_MiB);
+    }
+    // Uses the pool like another thread.
+    void use_rest() {
+        void* const p = pool.allocate(b, 4_KiB);
+        CHECK(pool.stats().live_blocks >= 1);
+        pool.deallocate(b, p, 4_KiB);
+    }
+};
+
+}  // namespace
+
+TEST_CASE("the pool is usable while an allocation for the host waits", "[pool][host_waits]") {
+    support::machine const machine;
+    scene on;
+    on.free_large();
+    void* p = nullptr;
+    while_waiting(
+        on.gate, "cudaEventSynchronize", [&] { p = on.pool.resource().allocate_sync(1_MiB); },
+        [&] { on.use_rest(); });
+    CHECK(p == on.large);
+    CHECK(on.a.is_idle());
+    on.pool.resource().deallocate_sync(p, 1_MiB);
+}
+
+TEST_CASE("an allocation for the host whose wait fails leaves its block free", "[pool][host_waits]") {
+    support::machine const machine;
+    scene on;
+    on.free_large();
+    on.gate.open();
+    auto const before = on.pool.stats();
+    simulator::fail_call("cudaEventSynchronize", 1, cudaErrorUnknown);
+    CHECK_THROWS_AS(on.pool.resource().allocate_sync(1_MiB), cuota::cuda_error);
+    CHECK(on.a.is_idle());  // waited for otherwise
+    CHECK(on.pool.stats().live_blocks == before.live_blocks);
+    CHECK(on.pool.stats().requested == before.requested);
+    void* const p = on.pool.resource().allocate_sync(1_MiB);
+    CHECK(p == on.large);
+    on.pool.resource().deallocate_sync(p, 1_MiB);
+}
+
+TEST_CASE("the pool is usable while an allocation of a captured stream waits", "[pool][host_waits]") {
+    support::machine const machine;
+    scene on;
+    on.free_large();
+    cuota::stream const captured;
+    std::optional<cuota::graph_exec> graph;
+    while_waiting(
+        on.gate, "cudaEventSynchronize",
+        [&] {
+            graph = cuota::capture(captured, [&] {
+                void* const p = on.pool.allocate(captured, 1_MiB);
+                CHECK(p == on.large);
+                support::write_words(captured, p, 1_MiB, 2);
+                on.pool.deallocate(captured, p, 1_MiB);
+            });
+        },
+        [&] { on.use_rest(); });
+    graph->launch(captured);
+    captured.synchronize();
+    CHECK(simulator::race_reports().empty());
+}
+
+TEST_CASE("the pool is usable while a free whose order cannot be recorded waits", "[pool][host_waits]") {
+    support::machine machine;
+    scene on;
+    support::write_words(on.a, on.large, 1_MiB, 1);
+    simulator::fail_call("cudaStreamGetId", 1, cudaErrorUnknown);
+    while_waiting(
+        on.gate, "cudaStreamSynchronize", [&] { on.pool.deallocate(on.a.get(), on.large, 1_MiB); },
+        [&] { on.use_rest(); });
+    CHECK(machine.errors.take().size() == 1);
+    CHECK(on.a.is_idle());
+    CHECK(on.pool.stats().live_blocks == 0);
+}
+
+TEST_CASE("a step_plan is usable while the slab of an earlier plan is waited for", "[pool][host_waits]") {
+    support::machine const machine;
+    cuota::scoped_pool pool{cuota::budget{"trainer", 64_MiB}};
+    cuota::stream const a;
+    cuota::stream const b;
+    cuota::step_plan plan{pool};
+    cuota::step_resource memory = plan.resource();
+    auto const step = [&](std::size_t bytes) {
+        auto const scope = plan.begin();
+        void* const p = memory.allocate(a, bytes);
+        support::write_words(a, p, bytes, 1);
+        memory.deallocate(a, p, bytes);
+    };
+    step(1_MiB);
+    plan.prepare();
+    support::gate gate{a};
+    step(1_MiB);
+    REQUIRE(plan.stats().served == 1);
+    while_waiting(
+        gate, "cudaEventSynchronize", [&] { plan.rerecord(); },
+        [&] {
+            memory.deallocate(b, memory.allocate(b, 4_KiB), 4_KiB);
+            CHECK(plan.stats().served == 1);
+        });
+    step(2_MiB);
+    plan.prepare();
+    step(2_MiB);
+    CHECK(plan.stats().served == 2);
+    CHECK(simulator::race_reports().empty());
+}
+
+TEST_CASE("a step_plan is usable while a planned allocation of a captured stream waits",
+          "[pool][host_waits]") {
+    support::machine const machine;
+    cuota::scoped_pool pool{cuota::budget{"trainer", 64_MiB}};
+    cuota::stream const a;
+    cuota::stream const b;
+    cuota::stream const captured;
+    cuota::step_plan plan{pool};
+    cuota::step_resource memory = plan.resource();
+    auto const step = [&](cuota::stream_ref s) {
+        auto const scope = plan.begin();
+        void* const p = memory.allocate(s, 1_MiB);
+        support::write_words(s, p, 1_MiB, 1);
+        memory.deallocate(s, p, 1_MiB);
+    };
+    step(a);
+    plan.prepare();
+    support::gate gate{a};
+    step(a);
+    std::optional<cuota::graph_exec> graph;
+    while_waiting(
+        gate, "cudaEventSynchronize", [&] { graph = cuota::capture(captured, [&] { step(captured); }); },
+        [&] { memory.deallocate_sync(memory.allocate_sync(4_KiB), 4_KiB); });
+    CHECK(plan.stats().served == 2);
+    graph->launch(captured);
+    captured.synchronize();
+    CHECK(simulator::race_reports().empty());
+}

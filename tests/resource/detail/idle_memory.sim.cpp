@@ -1,0 +1,241 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+#include <cuota/resource/detail/idle_memory.hpp>
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <cuda_runtime_api.h>
+
+#include <cuota/core/refusal_text.hpp>
+#include <cuota/core/suggestions.hpp>
+#include <cuota/resource/async_memory.hpp>
+#include <cuota/resource/device_memory.hpp>
+#include <cuota/resource/managed_memory.hpp>
+#include <cuota/resource/pinned_memory.hpp>
+#include <cuota/runtime/graph.hpp>
+
+#include "support/catch.hpp"
+#include "support/foreign_capture.hpp"
+#include "support/machine.hpp"
+#include "support/thrown.hpp"
+#include "support/words.hpp"
+
+using namespace cuota::literals;
+using cuota::detail::idle_holder;
+using cuota::detail::idle_registry;
+using cuota::detail::memory_origin;
+
+namespace {
+
+// Holds an idle allocation of a resource, as a pool does.
+template <class Memory>
+class keeper final : public idle_holder {
+public:
+    keeper(memory_origin from, std::size_t bytes, std::string name)
+        : bytes_{bytes}, kept_{memory_.allocate_sync(bytes)}, name_{std::move(name)} {
+        idle_registry::join(from, *this);
+    }
+    ~keeper() override {
+        idle_registry::leave(*this);
+        (void)reclaim(bytes_);
+    }
+    std::size_t reclaim(std::size_t wanted) noexcept override {
+        requested.push_back(wanted);
+        if (!kept_) return 0;
+        memory_.deallocate_sync(std::exchange(kept_, nullptr), bytes_);
+        return bytes_;
+    }
+    std::size_t reclaimable(std::size_t) const noexcept override { return kept_ ? bytes_ : 0; }
+    std::string title() const override { return name_; }
+
+    std::vector<std::size_t> requested;
+
+private:
+    Memory memory_;
+    std::size_t const bytes_;
+    void* kept_;
+    std::string const name_;
+};
+using device_keeper = keeper<cuota::device_memory>;
+using pinned_keeper = keeper<cuota::pinned_memory>;
+
+void keep_freed_memory() {
+    cudaMemPool_t pool = nullptr;
+    REQUIRE(cudaDeviceGetDefaultMemPool(&pool, 0) == cudaSuccess);
+    std::uint64_t keep = ~std::uint64_t{0};
+    REQUIRE(cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &keep) == cudaSuccess);
+}
+
+template <class Memory>
+void takes_what_lies_idle(std::size_t bytes) {
+    Memory memory;
+    void* const p = memory.allocate_sync(bytes);
+    memory.deallocate_sync(p, bytes);
+}
+
+}  // namespace
+
+TEST_CASE("what lies ready in the driver's pool serves every request that the driver refuses",
+          "[resource][idle_memory]") {
+    support::machine const sim{{1, 80_MiB}};
+    keep_freed_memory();
+    cuota::stream const s;
+    cuota::async_memory pooled;
+    pooled.deallocate(s, pooled.allocate(s, 60_MiB), 60_MiB);
+    s.synchronize();
+    REQUIRE(cuota::device{0}.memory().free < 30_MiB);
+    SECTION("of cudaMalloc") { takes_what_lies_idle<cuota::device_memory>(70_MiB); }
+    SECTION("of managed memory") { takes_what_lies_idle<cuota::managed_memory>(70_MiB); }
+    SECTION("of cudaMallocAsync") { takes_what_lies_idle<cuota::async_memory>(70_MiB); }
+}
+
+TEST_CASE("a free that its stream has not come to is waited for", "[resource][idle_memory]") {
+    support::machine const sim{{1, 80_MiB}};
+    cuota::stream const s;
+    cuota::simulator::set_jitter(1, std::chrono::milliseconds{20});
+    for (int i = 0; i != 5; ++i) {
+        cuota::async_memory pooled;
+        void* const p = pooled.allocate(s, 60_MiB);
+        REQUIRE(cudaMemsetAsync(p, 1, 60_MiB, s.get()) == cudaSuccess);
+        pooled.deallocate(s, p, 60_MiB);
+        takes_what_lies_idle<cuota::device_memory>(70_MiB);
+    }
+}
+
+TEST_CASE("the wait for frees leaves captures of others intact", "[resource][idle_memory][foreign_capture]") {
+    support::machine const sim{{1, 80_MiB}};
+    cuota::async_memory pooled;
+    std::optional<cuota::stream> s{std::in_place};
+    support::native_stream const captured;
+    cuota::simulator::set_jitter(1, std::chrono::milliseconds{20});
+    void* const p = pooled.allocate(*s, 60_MiB);
+    REQUIRE(cudaMemsetAsync(p, 1, 60_MiB, s->get()) == cudaSuccess);
+    pooled.deallocate(*s, p, 60_MiB);
+    auto const mode = GENERATE(cudaStreamCaptureModeGlobal, cudaStreamCaptureModeRelaxed);
+    support::foreign_capture capture{captured, mode};
+
+    takes_what_lies_idle<cuota::device_memory>(70_MiB);
+    pooled.deallocate(*s, pooled.allocate(*s, 1_MiB), 1_MiB);
+    s.reset();  // no later wait has to include this stream
+    CHECK_THROWS_AS(takes_what_lies_idle<cuota::device_memory>(90_MiB), cuota::out_of_memory);
+
+    support::native_graph const graph{capture.end()};
+}
+
+TEST_CASE("nobody waits for a free in a capture of the program's", "[resource][idle_memory]") {
+    support::machine const sim{{1, 80_MiB}};
+    keep_freed_memory();
+    cuota::stream const s;
+    cuota::async_memory pooled;
+    pooled.deallocate(s, pooled.allocate(s, 60_MiB), 60_MiB);
+    s.synchronize();
+    cuota::stream const captured;
+    auto const made = cuota::capture(captured, [] { takes_what_lies_idle<cuota::device_memory>(70_MiB); });
+    (void)made;
+}
+
+TEST_CASE("who has memory of the device that lies idle is asked for what the device lacks",
+          "[resource][idle_memory]") {
+    support::machine const sim{{2, 80_MiB}};
+    auto const large = cuota::detail::intrusive_ptr<device_keeper>::make(cuota::device{0}, 40_MiB, "large");
+    auto const small = cuota::detail::intrusive_ptr<device_keeper>::make(cuota::device{0}, 20_MiB, "small");
+    auto const pinned =
+        cuota::detail::intrusive_ptr<pinned_keeper>::make(memory_origin::host(), 20_MiB, "pinned");
+    std::size_t const free = cuota::device{0}.memory().free;
+    cuota::device_memory memory;
+
+    SECTION("by the least excess") {
+        void* const p = memory.allocate_sync(free + 10_MiB);
+        CHECK(small->requested.size() == 1);
+        CHECK(large->requested.empty());
+        memory.deallocate_sync(p, free + 10_MiB);
+    }
+    SECTION("not for what the driver grants") {
+        auto const calls = cuota::simulator::calls();
+        void* const p = memory.allocate_sync(free / 2);
+        CHECK(cuota::simulator::calls("cudaMemPoolTrimTo") == 0);
+        CHECK(cuota::simulator::calls("cudaDeviceSynchronize") == 0);
+        CHECK(cuota::simulator::calls() - calls <= 4);
+        CHECK(large->requested.empty());
+        memory.deallocate_sync(p, free / 2);
+    }
+    SECTION("not for what all of them could not give") {
+        void* const mine = memory.allocate_sync(10_MiB);
+        auto const refused =
+            support::thrown<cuota::out_of_memory>([&] { (void)memory.allocate_sync(75_MiB); });
+        CHECK(large->requested.empty());
+        CHECK(small->requested.empty());
+        memory.deallocate_sync(mine, 10_MiB);
+    }
+    SECTION("not of another device") {
+        cuota::device_memory second{cuota::device{1}};
+        void* const mine = second.allocate_sync(70_MiB);
+        CHECK_THROWS_AS(second.allocate_sync(20_MiB), cuota::out_of_memory);
+        CHECK(large->requested.empty());
+        second.deallocate_sync(mine, 70_MiB);
+    }
+    SECTION("and not while somebody gives back") {
+        cuota::detail::reclaiming const here;
+        CHECK_THROWS_AS(memory.allocate_sync(free + 10_MiB), cuota::out_of_memory);
+        CHECK(small->requested.empty());
+    }
+    CHECK(pinned->requested.empty());
+}
+
+TEST_CASE("who was asked in vain is named in the refusal", "[resource][idle_memory]") {
+    support::machine const sim{{1, 80_MiB}};
+    auto const kept = cuota::detail::intrusive_ptr<device_keeper>::make(cuota::device{0}, 20_MiB, "kept");
+    cuota::device_memory memory;
+    std::size_t const free = cuota::device{0}.memory().free;
+    cuota::simulator::fail_larger_than(free);  // as if free memory were fragmented
+    auto const refused =
+        support::thrown<cuota::out_of_memory>([&] { (void)memory.allocate_sync(free + 10_MiB); });
+    CHECK(refused.info().reclaimed == 20_MiB);
+    REQUIRE(refused.info().reclaimers->size() == 1);
+    CHECK(refused.info().reclaimers->front().name == "kept");
+    CHECK(refused.info().reclaimers->front().requested == 10_MiB);
+    CHECK(refused.info().device->free == free + 20_MiB);
+}
+
+TEST_CASE("page-locked memory that lies idle is asked for when the host has no more",
+          "[resource][idle_memory]") {
+    support::machine const sim;
+    auto const kept =
+        cuota::detail::intrusive_ptr<pinned_keeper>::make(memory_origin::host(), 20_MiB, "kept");
+    auto const of_device =
+        cuota::detail::intrusive_ptr<device_keeper>::make(cuota::device{0}, 20_MiB, "device");
+    cuota::simulator::fail_call("cudaHostAlloc", 1, cudaErrorMemoryAllocation);
+    takes_what_lies_idle<cuota::pinned_memory>(10_MiB);
+    CHECK(kept->requested == std::vector<std::size_t>{10_MiB});
+    CHECK(of_device->requested.empty());
+}
+
+TEST_CASE("what lies in the driver's pool is a line of its own, and not elsewhere",
+          "[resource][idle_memory]") {
+    support::machine const sim{{1, 80_MiB}};
+    keep_freed_memory();
+    cuota::stream const s;
+    cuota::async_memory pooled;
+    void* const mine = pooled.allocate(s, 10_MiB);
+    pooled.deallocate(s, pooled.allocate(s, 40_MiB), 40_MiB);
+    s.synchronize();
+    auto const facts = cuota::detail::facts_of(cuota::device{0});
+    REQUIRE(facts);
+    CHECK(facts->pooled >= 40_MiB);
+    CHECK(facts->external() < 1_MiB);
+    cuota::refusal r;
+    r.requested = r.charged = 70_MiB;
+    r.device = *facts;
+    CHECK(r.device_shortfall() == 0);
+    CHECK(support::has(cuota::refusal_text("cuota::out_of_memory", r),
+                       "  driver's own pool     idle " + cuota::bytes_text(facts->pooled)));
+    pooled.deallocate(s, mine, 10_MiB);
+    s.synchronize();
+}
