@@ -146,10 +146,9 @@ TEST_CASE("a live view draws over what it drew, after what stood there was scrol
     live_view view{there.program(), without_curves()};
     CHECK_FALSE(view.is_disabled());
     view.draw(one_budget(8));
-    std::string const head =
-        "memory at 1970-01-01 00:00:00 UTC\x1b[K\n\x1b[K\n"
-        "budget                                           full       held      limit  "
-        "available       peak\x1b[K\n";
+    std::string const head = "memory at 1970-01-01 00:00:00 UTC\x1b[K\n\x1b[K\n"
+                             "budget                                           full       held      limit  "
+                             "available       peak\x1b[K\n";
     std::string const frame =
         "\x1b[H" + head +
         "gpu                           [##############]  100 %        8 B        8 B        "
