@@ -66,7 +66,7 @@ bool is_pending(int signal) {
 TEST_CASE("a watch's event is one line of JSON", "[guard][alert_event]") {
     REQUIRE(
         cuota::alert_json(full()) ==
-        R"({"event":"watch","budget":"step \"7\"","signal":"threshold","rising":true,"index":1,"threshold":80,)"
+        R"({"event":"alert","budget":"step \"7\"","signal":"threshold","rising":true,"index":1,"threshold":80,)"
         R"("held":90,"limit":100,"free":10,"peak":95,"number":3,"missed":2,"growth":-12,"time_to_limit_ms":1500,)"
         R"("tag":"weights","location":{"file":"/home/me/train.cpp","line":17},"steady_ns":5000000000})");
 }
@@ -78,7 +78,7 @@ TEST_CASE("an event with no limit, no growth and no name is JSON too", "[guard][
     e.limit = cuota::unlimited;
     REQUIRE(
         cuota::alert_json(e) ==
-        R"({"event":"watch","budget":"","signal":"time_to_limit","rising":false,"index":0,"threshold":0,)"
+        R"({"event":"alert","budget":"","signal":"time_to_limit","rising":false,"index":0,"threshold":0,)"
         R"("held":0,"limit":null,"free":null,"peak":0,"number":0,"missed":0,"growth":0,"time_to_limit_ms":null,)"
         R"("tag":"","location":null,"steady_ns":0})");
     e.growth = 1e300;

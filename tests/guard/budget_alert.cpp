@@ -46,7 +46,7 @@ std::string text_of(alert_event const& e) {
            std::to_string(e.held);
 }
 
-// Events of a watch; read by one thread.
+// Events of an alert; read by one thread.
 struct notes {
     std::vector<alert_event> events{};
 
@@ -83,7 +83,7 @@ void nothing(alert_event const&) {}
 }  // namespace
 
 TEST_CASE("a charge that reaches a threshold calls once, with all figures of that instant",
-          "[guard][watch]") {
+          "[guard][budget_alert]") {
     fake_now = 5'000'000'000;
     budget b{"b", 100};
     notes seen;
@@ -117,7 +117,8 @@ TEST_CASE("a charge that reaches a threshold calls once, with all figures of tha
     b.refund(62);
 }
 
-TEST_CASE("a threshold is reached at its byte, and re-armed at the hysteresis' byte", "[guard][watch]") {
+TEST_CASE("a threshold is reached at its byte, and re-armed at the hysteresis' byte",
+          "[guard][budget_alert]") {
     budget b{"b", 100};
     notes seen;
     budget_alert const w{b, {60}, 10, seen.callback(), with_falling()};
@@ -136,7 +137,7 @@ TEST_CASE("a threshold is reached at its byte, and re-armed at the hysteresis' b
     REQUIRE(seen.take() == "-0@0");
 }
 
-TEST_CASE("the all-clear is said only to who asked for it", "[guard][watch]") {
+TEST_CASE("the all-clear is said only to who asked for it", "[guard][budget_alert]") {
     budget b{"b", 100};
     notes seen;
     budget_alert const w{b, {60}, 10, seen.callback()};
@@ -147,7 +148,8 @@ TEST_CASE("the all-clear is said only to who asked for it", "[guard][watch]") {
     REQUIRE(seen.take() == "+0@60 +0@60 +0@60");
 }
 
-TEST_CASE("one charge that crosses three thresholds makes three calls, from the lowest", "[guard][watch]") {
+TEST_CASE("one charge that crosses three thresholds makes three calls, from the lowest",
+          "[guard][budget_alert]") {
     budget b{"b", 100};
     notes seen;
     budget_alert const w{b, {1, 50, 100}, 1, seen.callback(), with_falling()};
@@ -157,7 +159,7 @@ TEST_CASE("one charge that crosses three thresholds makes three calls, from the 
     REQUIRE(seen.take() == "-2@0 -1@0 -0@0");
 }
 
-TEST_CASE("what is crossed already is told when a watch begins", "[guard][watch]") {
+TEST_CASE("what is crossed already is told when an alert begins", "[guard][budget_alert]") {
     budget b{"b", 100};
     b.charge(70);
     notes seen;
@@ -166,7 +168,7 @@ TEST_CASE("what is crossed already is told when a watch begins", "[guard][watch]
     b.refund(70);
 }
 
-TEST_CASE("a refused charge crosses nothing", "[guard][watch]") {
+TEST_CASE("a refused charge crosses nothing", "[guard][budget_alert]") {
     budget root{"root", 100};
     budget b{"b", 1000, root};
     notes seen;
@@ -176,7 +178,7 @@ TEST_CASE("a refused charge crosses nothing", "[guard][watch]") {
     REQUIRE(seen.take().empty());
 }
 
-TEST_CASE("shares are of the limit of the moment", "[guard][watch]") {
+TEST_CASE("shares are of the limit of the moment", "[guard][budget_alert]") {
     budget b{"b", 1000};
     cuota::reservation r = b.reserve(100);
     budget inside = r.as_budget();
@@ -195,7 +197,7 @@ TEST_CASE("shares are of the limit of the moment", "[guard][watch]") {
     REQUIRE(seen.take() == "-1@0 -0@0");
 }
 
-TEST_CASE("a share of nothing is never reached", "[guard][watch]") {
+TEST_CASE("a share of nothing is never reached", "[guard][budget_alert]") {
     budget b{"b", 0};
     notes seen;
     budget_alert const w{b, {0.001, 1.0}, 0.001, seen.callback()};
@@ -204,7 +206,7 @@ TEST_CASE("a share of nothing is never reached", "[guard][watch]") {
     REQUIRE(seen.take().empty());
 }
 
-TEST_CASE("a limit that moves crosses too", "[guard][watch]") {
+TEST_CASE("a limit that moves crosses too", "[guard][budget_alert]") {
     budget b{"b", 100};
     notes seen;
     budget_alert const w{b, {0.8}, 0.1, seen.callback(), with_falling()};
@@ -219,7 +221,7 @@ TEST_CASE("a limit that moves crosses too", "[guard][watch]") {
     REQUIRE(seen.take() == "-0@0");
 }
 
-TEST_CASE("the largest sizes are thresholds like others", "[guard][watch]") {
+TEST_CASE("the largest sizes are thresholds like others", "[guard][budget_alert]") {
     budget b{"b", unlimited};
     notes seen;
     budget_alert const w{b, {unlimited - 1, unlimited}, unlimited - 1, seen.callback(), with_falling()};
@@ -243,7 +245,7 @@ TEST_CASE("the largest sizes are thresholds like others", "[guard][watch]") {
     huge.refund(unlimited - 1);
 }
 
-TEST_CASE("thresholds that are none are misuse that names them", "[guard][watch]") {
+TEST_CASE("thresholds that are none are misuse that names them", "[guard][budget_alert]") {
     budget const b{"b", 100};
     auto const refused = [&](levels thresholds, alert_threshold hysteresis,
                              alert_options const& options = {}) {
@@ -253,11 +255,11 @@ TEST_CASE("thresholds that are none are misuse that names them", "[guard][watch]
     };
     double const nan = std::numeric_limits<double>::quiet_NaN();
     REQUIRE(refused({}, 1) ==
-            "cuota::usage_error: watch of budget b: no threshold; pass one, or set time_to_limit");
+            "cuota::usage_error: alert of budget b: no threshold; pass one, or set time_to_limit");
     REQUIRE(refused({0}, 1) ==
-            "cuota::usage_error: watch of budget b: threshold 0 bytes: must be at least 1");
+            "cuota::usage_error: alert of budget b: threshold 0 bytes: must be at least 1");
     REQUIRE(refused({0.0}, 0.1) ==
-            "cuota::usage_error: watch of budget b: threshold 0 is out of range (0, 1]");
+            "cuota::usage_error: alert of budget b: threshold 0 is out of range (0, 1]");
     REQUIRE(support::has(refused({nan}, 0.1), "threshold nan is out of range"));
     REQUIRE(support::has(refused({0.5, nan}, 0.1), "threshold nan is out of range"));
     REQUIRE(support::has(refused({0.5, 1.5}, 0.1), "threshold 1.5 is out of range"));
@@ -290,7 +292,7 @@ TEST_CASE("thresholds that are none are misuse that names them", "[guard][watch]
     REQUIRE_NOTHROW(budget_alert{b, {1.0}, 1.0, nothing});
 }
 
-TEST_CASE("shares of no limit are misuse", "[guard][watch]") {
+TEST_CASE("shares of no limit are misuse", "[guard][budget_alert]") {
     budget const b{"b", unlimited};
     REQUIRE(support::has(thrown<cuota::usage_error>([&] {
                              (void)budget_alert{b, {0.5}, 0.1, nothing};
@@ -304,8 +306,8 @@ TEST_CASE("shares of no limit are misuse", "[guard][watch]") {
                          "time_to_limit requires a budget with a limit"));
 }
 
-TEST_CASE("a watch sees charges at every depth below, and reservations when they are made",
-          "[guard][watch]") {
+TEST_CASE("an alert sees charges at every depth below, and reservations when they are made",
+          "[guard][budget_alert]") {
     budget root{"root", 1000};
     budget middle{"middle", unlimited, root};
     budget leaf{"leaf", unlimited, middle};
@@ -335,7 +337,7 @@ TEST_CASE("a watch sees charges at every depth below, and reservations when they
     REQUIRE(at_middle.take() == "+0@100 -0@0");
 }
 
-TEST_CASE("what a reservation spent counts until it is refunded", "[guard][watch]") {
+TEST_CASE("what a reservation spent counts until it is refunded", "[guard][budget_alert]") {
     budget b{"b", 100};
     notes seen;
     budget_alert const w{b, {10, 90}, 10, seen.callback(), with_falling()};
@@ -351,8 +353,8 @@ TEST_CASE("what a reservation spent counts until it is refunded", "[guard][watch
     REQUIRE(seen.take() == "-0@0");
 }
 
-TEST_CASE("what threads hold ready is called in when a watch begins, and they may hold it when it ends",
-          "[guard][watch]") {
+TEST_CASE("what threads hold ready is called in when an alert begins, and they may hold it when it ends",
+          "[guard][budget_alert]") {
     budget root{"root", 100};
     budget b{"b", unlimited, root};
     cuota::detail::ledger& node = cuota::budget_access::node(b);
@@ -384,7 +386,7 @@ TEST_CASE("what threads hold ready is called in when a watch begins, and they ma
     REQUIRE(root.held() == 0);
 }
 
-TEST_CASE("no charge and no refund allocates for a watch", "[guard][watch]") {
+TEST_CASE("no charge and no refund allocates for an alert", "[guard][budget_alert]") {
     budget b{"b", 100};
     std::size_t calls = 0;
     budget_alert const w{b, {50}, 10, [&](alert_event const&) { ++calls; }, with_falling()};
@@ -404,7 +406,7 @@ TEST_CASE("no charge and no refund allocates for a watch", "[guard][watch]") {
 }
 
 TEST_CASE("what a callback throws goes to the error sink, and the next crossing calls again",
-          "[guard][watch]") {
+          "[guard][budget_alert]") {
     support::captured_errors errors;
     budget b{"b", 100};
     int calls = 0;
@@ -426,7 +428,7 @@ TEST_CASE("what a callback throws goes to the error sink, and the next crossing 
     REQUIRE(calls == 4);
 }
 
-TEST_CASE("a callback may do anything to budgets and watches", "[guard][watch]") {
+TEST_CASE("a callback may do anything to budgets and watches", "[guard][budget_alert]") {
     budget root{"root", 1000};
     budget b{"b", 100, root};
     std::string log;
@@ -454,7 +456,7 @@ TEST_CASE("a callback may do anything to budgets and watches", "[guard][watch]")
     REQUIRE(root.held() == 0);
 }
 
-TEST_CASE("what a callback crosses itself is told after it returned", "[guard][watch]") {
+TEST_CASE("what a callback crosses itself is told after it returned", "[guard][budget_alert]") {
     budget root{"root", 1000};
     budget b{"b", 100, root};
     std::string log;
@@ -481,7 +483,8 @@ TEST_CASE("what a callback crosses itself is told after it returned", "[guard][w
     root.refund(root.held());
 }
 
-TEST_CASE("watches of several budgets are called one after the other by one thread", "[guard][watch]") {
+TEST_CASE("watches of several budgets are called one after the other by one thread",
+          "[guard][budget_alert]") {
     // Each callback crosses the other's threshold. The calls alternate and are never nested.
     budget a{"a", unlimited};
     budget b{"b", unlimited};
@@ -506,7 +509,7 @@ TEST_CASE("watches of several budgets are called one after the other by one thre
     REQUIRE(!was_nested);
 }
 
-TEST_CASE("what waits is bounded, and the next call tells how much is missed", "[guard][watch]") {
+TEST_CASE("what waits is bounded, and the next call tells how much is missed", "[guard][budget_alert]") {
     budget b{"b", 100};
     std::vector<alert_event> seen;
     budget_alert const w{b, {50}, 10, [&](alert_event const& e) {
@@ -532,7 +535,7 @@ TEST_CASE("what waits is bounded, and the next call tells how much is missed", "
     b.refund(50);
 }
 
-TEST_CASE("a watch that ends is not called any more", "[guard][watch]") {
+TEST_CASE("an alert that ends is not called any more", "[guard][budget_alert]") {
     budget b{"b", 100};
     notes seen;
     {
@@ -546,7 +549,7 @@ TEST_CASE("a watch that ends is not called any more", "[guard][watch]") {
     b.refund(50);
 }
 
-TEST_CASE("watches of one budget end in any order", "[guard][watch]") {
+TEST_CASE("watches of one budget end in any order", "[guard][budget_alert]") {
     budget b{"b", 100};
     std::vector<notes> seen(3);
     for (std::size_t const last : {0U, 1U, 2U}) {
@@ -566,7 +569,7 @@ TEST_CASE("watches of one budget end in any order", "[guard][watch]") {
     }
 }
 
-TEST_CASE("a moved watch goes on, and one that is assigned to ends", "[guard][watch]") {
+TEST_CASE("a moved watch goes on, and one that is assigned to ends", "[guard][budget_alert]") {
     static_assert(!std::is_copy_constructible_v<budget_alert> &&
                   std::is_nothrow_move_constructible_v<budget_alert>);
     budget b{"b", 100};
@@ -585,7 +588,7 @@ TEST_CASE("a moved watch goes on, and one that is assigned to ends", "[guard][wa
     REQUIRE(second.take() == "+0@50");
 }
 
-TEST_CASE("a watch keeps its budget", "[guard][watch]") {
+TEST_CASE("an alert keeps its budget", "[guard][budget_alert]") {
     notes seen;
     std::optional<budget> b{std::in_place, "b", 100};
     budget_alert const w{*b, {50}, 10, seen.callback()};
@@ -594,7 +597,7 @@ TEST_CASE("a watch keeps its budget", "[guard][watch]") {
     REQUIRE(seen.events.at(0).budget == "b");
 }
 
-TEST_CASE("a callback may end its own watch, and goes after it returned", "[guard][watch]") {
+TEST_CASE("a callback may end its own watch, and goes after it returned", "[guard][budget_alert]") {
     budget b{"b", 100};
     std::optional<budget_alert> w;
     auto captured = std::make_shared<int>(0);
@@ -617,7 +620,7 @@ TEST_CASE("a callback may end its own watch, and goes after it returned", "[guar
     b.refund(50);
 }
 
-TEST_CASE("a callback may end another's watch before its turn", "[guard][watch]") {
+TEST_CASE("a callback may end another's watch before its turn", "[guard][budget_alert]") {
     budget root{"root", 100};
     budget b{"b", 100, root};
     notes seen;
@@ -629,7 +632,7 @@ TEST_CASE("a callback may end another's watch before its turn", "[guard][watch]"
     b.refund(50);
 }
 
-TEST_CASE("a watch's end waits for the call that is under way in another thread", "[guard][watch]") {
+TEST_CASE("a watch's end waits for the call that is under way in another thread", "[guard][budget_alert]") {
     budget b{"b", 100};
     cuota::detail::ledger& node = cuota::budget_access::node(b);
     std::atomic<bool> is_in = false;
@@ -655,7 +658,8 @@ TEST_CASE("a watch's end waits for the call that is under way in another thread"
     b.refund(50);
 }
 
-TEST_CASE("the time to the limit is a signal of its own, re-armed at twice the time", "[guard][watch]") {
+TEST_CASE("the time to the limit is a signal of its own, re-armed at twice the time",
+          "[guard][budget_alert]") {
     fake_now = 0;
     budget b{"b", 10'000};
     notes seen;
@@ -695,7 +699,7 @@ TEST_CASE("the time to the limit is a signal of its own, re-armed at twice the t
     b.refund(b.held());
 }
 
-TEST_CASE("a watch may have both signals, thresholds first", "[guard][watch]") {
+TEST_CASE("an alert may have both signals, thresholds first", "[guard][budget_alert]") {
     fake_now = 0;
     budget b{"b", 1000};
     notes seen;
@@ -712,7 +716,7 @@ TEST_CASE("a watch may have both signals, thresholds first", "[guard][watch]") {
 }
 
 TEST_CASE("watches say what a naive one says, over random trees, threads and reservations",
-          "[guard][watch]") {
+          "[guard][budget_alert]") {
     // Reference model of a tree of budgets and its watches.
     struct naive {
         std::size_t limit;
@@ -922,7 +926,7 @@ TEST_CASE("watches say what a naive one says, over random trees, threads and res
 }
 
 TEST_CASE("threads that cross back and forth: each crossing is told once and in order, or counted as missed",
-          "[guard][watch]") {
+          "[guard][budget_alert]") {
     budget root{"root", unlimited};
     std::vector<budget> children;
     for (int t = 0; t != 4; ++t) children.emplace_back("child", unlimited, root);
@@ -966,7 +970,7 @@ TEST_CASE("threads that cross back and forth: each crossing is told once and in 
     REQUIRE(root.held() == 0);
 }
 
-TEST_CASE("every crossing of two threads that take turns is told", "[guard][watch]") {
+TEST_CASE("every crossing of two threads that take turns is told", "[guard][budget_alert]") {
     // The threads alternate. Each turn charges all 20 bytes and refunds them, which crosses the threshold twice.
     budget b{"b", 20};
     std::atomic<int> turn = 0;
@@ -999,7 +1003,7 @@ TEST_CASE("every crossing of two threads that take turns is told", "[guard][watc
     REQUIRE(missed == 0);
 }
 
-TEST_CASE("watches begin and end while others cross", "[guard][watch]") {
+TEST_CASE("watches begin and end while others cross", "[guard][budget_alert]") {
     budget root{"root", unlimited};
     std::atomic<bool> stop = false;
     std::vector<std::thread> threads;

@@ -49,7 +49,7 @@ TEST_CASE("tracked survives every failure of its calls, with its records right",
     });
     CHECK(memory.live().is_empty());
     CHECK(seen.thrown > 0);
-    CHECK(seen.silent <= 1);  // a failed allocation is retry_result after the driver's own pool was trimmed
+    CHECK(seen.silent <= 1);  // a failed allocation is retried after the driver's own pool was trimmed
 }
 
 TEST_CASE("tracked makes no call of its own for a stream that is owned", "[guard][tracked]") {

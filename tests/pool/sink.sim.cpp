@@ -142,7 +142,7 @@ TEST_CASE("a sink may end a program that has a static pool", "[pool][sink]") {
     std::exit(1);  // the sink was not called
 }
 
-TEST_CASE("a watch that is called while a pool gives memory back may take memory of the pool",
+TEST_CASE("an alert that is called while a pool gives memory back may take memory of the pool",
           "[pool][sink]") {
     support::machine const sim;
     cuota::budget source{"source", 8_MiB};

@@ -107,7 +107,7 @@ constexpr door doors[]{
          auto reserved = in.account.reserve(5);
          reserved.grow(n);
      }},
-    {"watch", [](scene& in, std::size_t n) { cuota::budget_alert const w{in.account, {n}, 1, [](cuota::alert_event const&) {}}; }},
+    {"alert", [](scene& in, std::size_t n) { cuota::budget_alert const w{in.account, {n}, 1, [](cuota::alert_event const&) {}}; }},
     {"pool by pages",
      [](scene& in, std::size_t n) { in.pages.deallocate(in.s, in.pages.allocate(in.s, n), n); }},
     {"pool by pages, aligned",

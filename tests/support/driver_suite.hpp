@@ -47,7 +47,7 @@ void behaves_as_driver_memory(char const* call) {
         });
         REQUIRE(seen.thrown > 0);
         REQUIRE(seen.reported > 0);
-        // If the allocation fails while the driver's own pool caches memory, the pool is trimmed and the call is retry_result.
+        // If the allocation fails while the driver's own pool caches memory, the pool is trimmed and the call is retried.
         REQUIRE(seen.silent <= (std::string_view{call} == "cudaMallocAsync" ? 1U : 0U));
     }
     SECTION("it is of the device it was made for") {

@@ -76,7 +76,7 @@ without("no block is left out that is faster somewhere", ">= faster[i]) continue
 without = rules_of("chain_plan", "chain_plan.cpp")
 without("a part that does not fit is no part", "if (bytes < least.bytes) return", "if (false) return")
 without("what is kept is not there for the rest", "bytes - choice.kept);\n        return", "bytes);\n        return")
-without("a room below the least is refused", "if (room < bytes)", "if (false)")
+without("a room below the least is refused", "if (memory_limit < bytes)", "if (false)")
 without("there are slots", "if (slots == 0) detail::throw_usag", "if (false) detail::throw")
 
 without = rules_of("offload_plan", "offload_plan.cpp")

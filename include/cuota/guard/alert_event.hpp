@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Event of a watch, as data and as a line of JSON; a callback that writes it to standard error.
+/// Event of an alert, as data and as a line of JSON; a callback that writes it to standard error.
 #pragma once
 
 #include <cerrno>
@@ -37,7 +37,7 @@ struct alert_event {
     std::size_t held = 0;                           ///< after the change that crossed
     std::size_t limit = 0;                          ///< of the budget; `unlimited` if none
     std::size_t peak = 0;                           ///< of the budget so far
-    std::uint64_t number = 0;  ///< of this watch's crossings, from 1, missed ones included
+    std::uint64_t number = 0;  ///< of this alert's crossings, from 1, missed ones included
     std::uint64_t missed = 0;  ///< dropped since the previous call
     std::chrono::steady_clock::time_point time{};  ///< of the crossing, by alert_options::clock
     double growth = 0;                             ///< bytes per second, smoothed; negative while it shrinks
@@ -49,7 +49,7 @@ struct alert_event {
     [[nodiscard]] std::size_t free() const noexcept { return limit > held ? limit - held : 0; }
 };
 
-/// Callback of a watch.
+/// Callback of an alert.
 using alert_callback = std::function<void(alert_event const&)>;
 
 /// Returns the event as a line of JSON, without a newline. Sizes are bytes, `unlimited` is null; "growth" is bytes per second;
@@ -94,7 +94,7 @@ CUOTA_INLINE std::string alert_json(alert_event const& e) {
         return std::to_string(static_cast<std::int64_t>(std::clamp(n, -9e18, 9e18)));
     };
     detail::json_object line;
-    line.add("event", "watch").add("budget", e.budget);
+    line.add("event", "alert").add("budget", e.budget);
     line.add("signal", e.signal == alert_signal::threshold ? "threshold" : "time_to_limit");
     line.add("rising", e.rising).add("index", e.index).add("threshold", e.threshold);
     line.add("held", e.held).add("limit", e.limit);

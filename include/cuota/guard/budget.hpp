@@ -32,7 +32,7 @@ extern template class detail::intrusive_ptr<detail::prepayment>;
 ///
 /// Exact under any number of threads: charged bytes never exceed the limit (inclusive), and no charge that fits is refused. With a parent,
 /// a charge is made at every level or at none. A charge that does not fit makes pools, caches and loaders under the budget release idle
-/// memory and is retry_result; if it still does not fit, the refusal lists all holders.
+/// memory and is retried; if it still does not fit, the refusal lists all holders.
 ///
 /// Counts only memory that is charged to it, on the device or the host: pass it to a pool, a loader or `budgeted`. If it is destroyed with
 /// bytes charged to it, that is reported to the error sink, and its parent keeps the charge, since these bytes can no longer be refunded.

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Watches: alerts when a budget fills up, before anything is refused.
+/// Alerts when a budget fills up, before anything is refused.
 #pragma once
 
 #include <concepts>
@@ -49,7 +49,7 @@ private:
     bool is_relative_ = false;
 };
 
-/// Further alerts of a watch, and its clock.
+/// Further options of an alert, and its clock.
 struct alert_options {
     bool falling = false;  ///< also call for the all-clear
     /// Calls when the limit would be reached within this time at the present growth; the all-clear is at twice the time. Evaluated at
@@ -75,11 +75,11 @@ extern template class detail::intrusive_ptr<detail::alert_state>;
 /// above the limit is never reached. The limit of a budget of a device changes when a charge queries the driver.
 ///
 /// Calls:   on the thread whose charge or refund crossed, after it took effect and outside the library's locks. A callback may use budgets
-///          and watches freely, and destroy its own. Calls come in the order of crossing, one at a time, never nested: the delivering
-///          thread also delivers crossings by other threads, and those by the callback after it has returned. The last 64 are kept;
-///          `missed` counts older ones. Exceptions of a callback go to the error sink; no charge or refund throws or allocates for a watch.
+///          and alerts freely, and destroy its own. Calls come in the order of crossing, one at a time, never nested: the delivering thread
+///          also delivers crossings by other threads, and those by the callback after it has returned. The last 64 are kept; `missed`
+///          counts older ones. Exceptions of a callback go to the error sink; no charge or refund throws or allocates for an alert.
 /// Ends:    with its destruction; afterwards no call is running on another thread, and none follows. So do not destroy it under a lock that
-///          the callback takes, nor two watches in each other's callbacks.
+///          the callback takes, nor two alerts in each other's callbacks.
 /// Cost:    under a watched budget, at any depth, a charge or refund takes the lock and evaluates clock and thresholds: 50 to 110 ns, in
 ///          place of 1 to 3.
 /// Threads: any, one at a time per object.
@@ -93,7 +93,7 @@ public:
     [[nodiscard]] budget_alert(budget const& watched, std::vector<alert_threshold> thresholds,
                                alert_threshold hysteresis, alert_callback callback,
                                alert_options const& options = {});
-    budget_alert(budget_alert&&) noexcept = default;  ///< moves the watch; `other` watches nothing
+    budget_alert(budget_alert&&) noexcept = default;  ///< moves the alert; `other` observes nothing
     /// Moves the other, then ends the previous one.
     budget_alert& operator=(budget_alert&& other) noexcept;
     ~budget_alert();
@@ -126,7 +126,7 @@ namespace cuota::inline v0::detail {
 void check_alert(std::string const& name, std::size_t limit, std::vector<alert_threshold> const& levels,
                  alert_threshold hysteresis, alert_options const& options);
 
-/// State shared by a watch, the account and the delivering thread.
+/// State shared by an alert, the account and the delivering thread.
 class alert_state final : public usage_observer, public ref_counted {
 public:
     alert_state(budget b, std::vector<alert_threshold> levels, alert_threshold hysteresis,
@@ -205,7 +205,7 @@ CUOTA_INLINE void check_alert(std::string const& name, std::size_t limit,
                               std::vector<alert_threshold> const& levels, alert_threshold hysteresis,
                               alert_options const& options) {
     auto const wrong = [&](std::string const& what) -> usage_error {
-        return usage_error{"watch of budget " + name + ": " + what};
+        return usage_error{"alert of budget " + name + ": " + what};
     };
     auto const check_one = [&](char const* what, alert_threshold level) {
         if (!level.is_valid())
@@ -282,7 +282,7 @@ CUOTA_INLINE_IN_PLACE void alert_state::deliver() noexcept {
     while (std::optional<alert_event> const next = take_out()) {
         caller_ = std::this_thread::get_id();
         lock.unlock();
-        expect_no_region("a watch");
+        expect_no_region("the callback of an alert");
         report_failure_of([&] { callback_(*next); });
         lock.lock();
         caller_ = {};
@@ -353,7 +353,7 @@ CUOTA_INLINE budget_alert::budget_alert(budget const& watched, std::vector<alert
                                         alert_options const& options) {
     detail::check_alert(watched.name(), watched.limit(), thresholds, hysteresis, options);
     if (!callback)
-        detail::throw_usage_error("watch of budget {}: callback is empty; pass one", {watched.name()});
+        detail::throw_usage_error("alert of budget {}: callback is empty; pass one", {watched.name()});
     state_ = detail::intrusive_ptr<detail::alert_state>::make(watched, std::move(thresholds), hysteresis,
                                                               std::move(callback), options);
     state_->begin();

@@ -40,7 +40,7 @@ struct placing_case {
     c.devices.resize(1 + random() % 4);
     bool const is_alike = random() % 2 != 0;
     for (placement_device& d : c.devices) {
-        d.room = is_alike ? 25 : random() % 50;
+        d.memory_limit = is_alike ? 25 : random() % 50;
         d.speed = is_alike ? 1 : std::vector<double>{0.5, 1, 3}[random() % 3];
     }
     c.how.balance = random() % 2 ? placement_balance::time : placement_balance::memory;
@@ -70,7 +70,7 @@ struct tried_cut {
             bytes += c.layers[i].bytes + live * c.layers[i].micro_batch_bytes;
             time += c.layers[i].time;
         }
-        if (bytes > c.devices[d].room) t.missing += bytes - c.devices[d].room;
+        if (bytes > c.devices[d].memory_limit) t.missing += bytes - c.devices[d].memory_limit;
         double const cost =
             c.how.balance == placement_balance::time ? time / c.devices[d].speed : static_cast<double>(bytes);
         if (cost > t.cost) t.cost = cost;
@@ -136,7 +136,7 @@ TEST_CASE("a placement is the best of all cuts, and is refused exactly when none
         } catch (placement_error const& r) {
             ++refused;
             placing_case one = c;  // fits only if that device lacks all missing bytes
-            one.devices[r.device()].room += r.info().shortfall();
+            one.devices[r.device()].memory_limit += r.info().shortfall();
             wrong += missing == 0 || r.shortfall() != missing || r.device_shortfall() == 0 ||
                      r.device_shortfall() > missing;
         }
@@ -163,8 +163,8 @@ TEST_CASE("with what is missing the placement fits, and with one byte less it do
                     for (std::size_t d = 0; d != c.devices.size(); ++d)
                         for (std::size_t e = 0; e != c.devices.size(); ++e) {
                             placing_case wider = c;
-                            wider.devices[d].room += here;
-                            wider.devices[e].room += more - here;
+                            wider.devices[d].memory_limit += here;
+                            wider.devices[e].memory_limit += more - here;
                             try {
                                 (void)place_layers(wider.layers, wider.devices, wider.how);
                                 return true;
@@ -195,7 +195,7 @@ TEST_CASE("more room never makes a placement worse", "[training][placement]") {
                 before = now;
                 ++placed;
             } catch (placement_error const&) { worse += before != std::numeric_limits<double>::infinity(); }
-            c.devices[random() % c.devices.size()].room += random() % 20;
+            c.devices[random() % c.devices.size()].memory_limit += random() % 20;
         }
     }
     CHECK(worse == 0);
@@ -267,7 +267,7 @@ TEST_CASE("a placement takes its rooms from budgets", "[training][placement]") {
     cuota::budget gpu{"gpu", 1_MiB};
     cuota::reservation const taken = gpu.reserve(1000);
     placement_device const d = placement_device::of(gpu, 2);
-    CHECK(d.room == 1_MiB - 1000);
+    CHECK(d.memory_limit == 1_MiB - 1000);
     CHECK(std::string{d.name.text()} == "gpu");
     CHECK(d.speed == 2);
 }

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Memory pressure: a charge that does not fit makes holders release idle memory, is retry_result, and may then be refused.
+/// Memory pressure: a charge that does not fit makes holders release idle memory, is retried, and may then be refused.
 #pragma once
 
 #include <cstddef>

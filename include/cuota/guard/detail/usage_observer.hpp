@@ -20,7 +20,7 @@ struct usage_sample {
     label const* who;  // label of the charge; null for a refund or an unlabelled charge
 };
 
-/// Is notified of changes of a node's held bytes and limit: a watch.
+/// Is notified of changes of a node's held bytes and limit: an alert.
 class usage_observer {
 public:
     virtual ~usage_observer() = default;

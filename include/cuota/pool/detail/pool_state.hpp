@@ -258,7 +258,7 @@ CUOTA_INLINE void* pool_state::take(stream_ref const* s, block_request const& r)
     if (s) memory_.refuse_out_of_reach(*s, r.who);
     if (void* const p = blocks().try_take(s, r)) return p;
     if (r.alignment > granularity) return take_aligned(s, r);
-    host_waits left;
+    host_waits* left = nullptr;
     void* const p = growth_.grow(r.bytes, r.bytes, r.who, taking{blocks(), s, r, left});
     return blocks().waited_for(left, p, r.bytes);
 }

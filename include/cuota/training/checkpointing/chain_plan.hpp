@@ -30,8 +30,8 @@ public:
     chain_planner(chain_sizes const& sizes, least_table const& least, time_table const* times) noexcept
         : sizes_{sizes}, least_{least}, times_{times} {}
 
-    /// Precondition: `room` >= the chain's minimum. Throws: only std::bad_alloc.
-    [[nodiscard]] chain_schedule plan(std::size_t room);
+    /// Precondition: `memory_limit` >= the chain's minimum. Throws: only std::bad_alloc.
+    [[nodiscard]] chain_schedule plan(std::size_t memory_limit);
 
 private:
     // Best known time of [first, last] within `bytes`; infinite if they do not fit. Takes exact bytes: those lost to rounding in a range
@@ -50,29 +50,29 @@ private:
 
 }  // namespace detail
 
-/// Returns the smallest `room` for which chain_plan finds a plan: exact, for any number of slots. Units: bytes.
+/// Returns the smallest `memory_limit` for which chain_plan finds a plan: exact, for any number of slots. Units: bytes.
 /// Throws:  usage_error for an invalid chain (chain::check).
 /// Cost:    O(stages^3): about 0.1 ms for 50 stages.
 /// Threads: any.
 [[nodiscard]] std::size_t min_chain_bytes(chain const& c, source_location where = source_location::current());
 
-/// Returns the fastest schedule of a chain that never holds more than `room` bytes: each stage keeps its record, its output alone, or
-/// nothing, and missing values are recomputed (Beaumont, Eyraud-Dubois, Herrmann, Joly and Shilova, "Optimal checkpointing for
+/// Returns the fastest schedule of a chain that never holds more than `memory_limit` bytes: each stage keeps its record, its output alone,
+/// or nothing, and missing values are recomputed (Beaumont, Eyraud-Dubois, Herrmann, Joly and Shilova, "Optimal checkpointing for
 /// heterogeneous chains", 2019; their Rotor).
 ///
 /// Without rounding, it is optimal among *memory-persistent* schedules: a value kept after a use is kept until the backward run that needs
-/// it. Others can be faster or smaller; finding the best of all is NP-hard. Sizes are rounded up to multiples of room / slots, so a plan
-/// never exceeds the limit; slots = room rounds nothing, fewer slots sometimes give a slightly slower plan. For any rounding, a plan is
-/// found within min_chain_bytes, and it is no slower than sqrt_plan or store_all_plan where these fit. `simulate` verifies every plan
-/// before it is returned. For a resource with a granularity, plan for c.rounded_to(granularity).
+/// it. Others can be faster or smaller; finding the best of all is NP-hard. Sizes are rounded up to multiples of memory_limit / slots, so a
+/// plan never exceeds the limit; slots = memory_limit rounds nothing, fewer slots sometimes give a slightly slower plan. For any rounding,
+/// a plan is found within min_chain_bytes, and it is no slower than sqrt_plan or store_all_plan where these fit. `simulate` verifies every
+/// plan before it is returned. For a resource with a granularity, plan for c.rounded_to(granularity).
 ///
-/// Throws:  out_of_memory if room < min_chain_bytes: `asked` is that minimum, and the cause names the stage; usage_error for an invalid
-///          chain, for slots = 0, or for more slots than a table can have.
+/// Throws:  out_of_memory if memory_limit < min_chain_bytes: `requested` is that minimum, and the cause names the stage; usage_error for an
+///          invalid chain, for slots = 0, or for more slots than a table can have.
 /// Cost:    for L stages, L^3/6 * slots additions and L^2/2 * slots * 8 bytes of host memory; about 40 ms and 20 MB for 100 stages and 500
 ///          slots. Merge many small layers into one stage.
 /// Threads: any. Host only.
 /// Example: examples/deep_plan.hpp
-[[nodiscard]] chain_schedule chain_plan(chain const& c, std::size_t room, std::size_t slots = 500,
+[[nodiscard]] chain_schedule chain_plan(chain const& c, std::size_t memory_limit, std::size_t slots = 500,
                                         source_location where = source_location::current());
 
 }  // namespace cuota::inline v0
@@ -81,8 +81,8 @@ private:
 
 namespace cuota::inline v0::detail {
 
-CUOTA_INLINE chain_schedule chain_planner::plan(std::size_t room) {
-    add(0, sizes_.stages() - 1, room);
+CUOTA_INLINE chain_schedule chain_planner::plan(std::size_t memory_limit) {
+    add(0, sizes_.stages() - 1, memory_limit);
     return std::move(schedule_);
 }
 
@@ -132,26 +132,26 @@ CUOTA_INLINE std::size_t min_chain_bytes(chain const& c, source_location where) 
     return detail::least_table{sizes}(0, c.stages.size() - 1).bytes;
 }
 
-CUOTA_INLINE chain_schedule chain_plan(chain const& c, std::size_t room, std::size_t slots,
+CUOTA_INLINE chain_schedule chain_plan(chain const& c, std::size_t memory_limit, std::size_t slots,
                                        source_location where) {
     if (slots == 0) detail::throw_usage_error(where, "chain_plan: the number of slots must be at least 1");
     chain_schedule everything = store_all_plan(c, where);
-    if (simulate(c, everything, where).peak <= room) return everything;
+    if (simulate(c, everything, where).peak <= memory_limit) return everything;
 
     detail::chain_sizes const sizes{c};
     detail::least_table const least{sizes};
     std::size_t const bytes = least(0, c.stages.size() - 1).bytes;
-    if (room < bytes)
-        throw detail::plan_refusal(c, detail::chain_planner{sizes, least, nullptr}.plan(bytes), room,
+    if (memory_limit < bytes)
+        throw detail::plan_refusal(c, detail::chain_planner{sizes, least, nullptr}.plan(bytes), memory_limit,
                                    "recomputation", "chain_plan", where);
-    detail::time_table const times{sizes, least, room, slots, where};
-    chain_schedule plan = detail::chain_planner{sizes, least, &times}.plan(room);
+    detail::time_table const times{sizes, least, memory_limit, slots, where};
+    chain_schedule plan = detail::chain_planner{sizes, least, &times}.plan(memory_limit);
     chain_cost const run = simulate(c, plan, where);
-    if (run.peak > room) throw std::logic_error{"cuota: a chain_plan exceeds its memory limit"};
+    if (run.peak > memory_limit) throw std::logic_error{"cuota: a chain_plan exceeds its memory limit"};
 
     chain_schedule segments = sqrt_plan(c, where);  // may be faster because of rounding
     chain_cost const other = simulate(c, segments, where);
-    return other.peak <= room && other.time < run.time ? segments : plan;
+    return other.peak <= memory_limit && other.time < run.time ? segments : plan;
 }
 
 }  // namespace cuota::inline v0

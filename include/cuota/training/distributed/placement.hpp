@@ -30,11 +30,11 @@ struct placed_layer {
 
 /// A device of the pipeline.
 struct placement_device {
-    tag name{};                    ///< for messages and text()
-    std::size_t room = unlimited;  ///< memory limit in bytes
-    double speed = 1;              ///< divisor of times
+    tag name{};                            ///< for messages and text()
+    std::size_t memory_limit = unlimited;  ///< memory limit in bytes
+    double speed = 1;                      ///< divisor of times
 
-    /// Returns a device with the name and the current room of a budget. Throws: std::bad_alloc.
+    /// Returns a device with the name of a budget and its available bytes as memory_limit. Throws: std::bad_alloc.
     [[nodiscard]] static placement_device of(budget const& b, double speed = 1);
 };
 
@@ -78,7 +78,7 @@ struct placement {
     /// Returns the number of a layer's device. Throws: usage_error if the layer does not exist.
     [[nodiscard]] std::size_t device_of(std::size_t layer,
                                         source_location where = source_location::current()) const;
-    /// Returns one line per device: its layers, its bytes and room, its time.
+    /// Returns one line per device: its layers, its bytes and memory limit, its time.
     [[nodiscard]] std::string text() const;
 };
 
@@ -157,7 +157,7 @@ private:
 
     // Throws placement_error for the placement with the smallest total shortfall.
     [[noreturn]] void refuse_for_room() const;
-    [[nodiscard]] static std::size_t lacks(std::size_t bytes, std::size_t room) noexcept;
+    [[nodiscard]] static std::size_t lacks(std::size_t bytes, std::size_t memory_limit) noexcept;
     [[nodiscard]] static std::size_t lacks(placement::assignment const& s) noexcept;
     [[nodiscard]] static std::string missing_text(std::size_t bytes);
     [[nodiscard]] refusal facts_of(placement const& nearest, std::size_t worst, std::size_t missing) const;
@@ -172,12 +172,12 @@ private:
 
 }  // namespace detail
 
-/// Assigns each device of a pipeline a run of consecutive layers within its room, so that the slowest device is as fast as possible (or the
-/// fullest as empty). Exact: dynamic programming over all cuts, as PipeDream's (Narayanan et al., SOSP 2019) without replicas. A device may
-/// get no layers.
+/// Assigns each device of a pipeline a run of consecutive layers within its memory_limit, so that the slowest device is as fast as possible
+/// (or the fullest as empty). Exact: dynamic programming over all cuts, as PipeDream's (Narayanan et al., SOSP 2019) without replicas. A
+/// device may get no layers.
 ///
 /// Returns the optimal placement with the fewest devices in use, and of several the one in which the first device has the most layers, then
-/// the second, and so on. More room never makes the result worse.
+/// the second, and so on. A higher limit never makes the result worse.
 /// Units:   bytes; times in the unit of the layers.
 /// Threads: any.
 /// Throws:  placement_error (an out_of_memory) with the smallest shortfall if no placement fits; usage_error for a negative or NaN time,
@@ -200,7 +200,7 @@ namespace cuota::inline v0 {
 CUOTA_INLINE placement_device placement_device::of(budget const& b, double speed) {
     placement_device d;
     d.name = tag::named(b.name());
-    d.room = b.available();
+    d.memory_limit = b.available();
     d.speed = speed;
     return d;
 }
@@ -310,7 +310,7 @@ CUOTA_INLINE void layer_partition::check() const {
 
 CUOTA_INLINE bool layer_partition::fits(std::size_t d, layer_run const& r, std::size_t live) const noexcept {
     std::size_t const bytes = r.bytes_of(live);
-    return bytes != unlimited && bytes <= devices_[d].room;
+    return bytes != unlimited && bytes <= devices_[d].memory_limit;
 }
 
 CUOTA_INLINE std::size_t layer_partition::live_before(std::size_t after) const noexcept {
@@ -337,7 +337,7 @@ CUOTA_INLINE placement layer_partition::placed(layer_cuts const& cuts) const {
 
 CUOTA_INLINE void layer_partition::refuse_for_room() const {
     auto const missing = [this](std::size_t d, layer_run const& r, std::size_t live) {
-        return lacks(r.bytes_of(live), devices_[d].room);
+        return lacks(r.bytes_of(live), devices_[d].memory_limit);
     };
     auto const found =
         search<std::size_t>([](std::size_t a, std::size_t b) { return saturating_add(a, b); }, missing);
@@ -352,12 +352,12 @@ CUOTA_INLINE void layer_partition::refuse_for_room() const {
                           lacks(nearest.assignments[worst])};
 }
 
-CUOTA_INLINE std::size_t layer_partition::lacks(std::size_t bytes, std::size_t room) noexcept {
-    return bytes == unlimited ? unlimited : bytes - std::min(bytes, room);
+CUOTA_INLINE std::size_t layer_partition::lacks(std::size_t bytes, std::size_t memory_limit) noexcept {
+    return bytes == unlimited ? unlimited : bytes - std::min(bytes, memory_limit);
 }
 
 CUOTA_INLINE std::size_t layer_partition::lacks(placement::assignment const& s) noexcept {
-    return lacks(s.bytes, s.on.room);
+    return lacks(s.bytes, s.on.memory_limit);
 }
 
 CUOTA_INLINE std::string layer_partition::missing_text(std::size_t bytes) {
@@ -370,7 +370,7 @@ CUOTA_INLINE refusal layer_partition::facts_of(placement const& nearest, std::si
     refusal r;
     r.requested = r.charged = s.bytes;
     r.request = label{"layers", where_};
-    r.max_fit = s.on.room;
+    r.max_fit = s.on.memory_limit;
     r.cause = count_text(layers_.size()) + " layers do not fit on " + count_text(devices_.size()) +
               " devices: at least " + missing_text(missing) + " short, " + missing_text(lacks(s)) +
               " of it on " + device_text(s.on, worst) + " (" + layers_text(s.first, s.count) + ')';
@@ -397,12 +397,12 @@ CUOTA_INLINE std::string placement::text() const {
         width = std::max(width, detail::device_text(assignments[d].on, d).size() + 3);
     for (std::size_t d = 0; d != assignments.size(); ++d) {
         assignment const& s = assignments[d];
-        text +=
-            "\n  " + detail::padded(detail::device_text(s.on, d), std::min(width, std::size_t{40})) +
-            detail::padded(detail::layers_text(s.first, s.count), 22) +
-            detail::padded(
-                bytes_text(s.bytes) + " of " + (s.on.room == unlimited ? "any" : bytes_text(s.on.room)), 26) +
-            "time " + detail::time_text(s.time);
+        text += "\n  " + detail::padded(detail::device_text(s.on, d), std::min(width, std::size_t{40})) +
+                detail::padded(detail::layers_text(s.first, s.count), 22) +
+                detail::padded(bytes_text(s.bytes) + " of " +
+                                   (s.on.memory_limit == unlimited ? "any" : bytes_text(s.on.memory_limit)),
+                               26) +
+                "time " + detail::time_text(s.time);
     }
     return text;
 }

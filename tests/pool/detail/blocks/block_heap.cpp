@@ -23,7 +23,6 @@ using cuota::detail::block;
 using cuota::detail::block_heap;
 using cuota::detail::block_request;
 using cuota::detail::block_user;
-using cuota::detail::host_waits;
 using cuota::detail::idle_memory;
 using cuota::detail::stream_order;
 using cuota::detail::wait_set;
@@ -37,9 +36,8 @@ block* take(block_heap& heap, std::size_t bytes, std::size_t alignment = block::
     block_request const r{bytes, {}, lifetime, alignment};
     block* const b = heap.find(r, user.stream_index);
     if (!b) return nullptr;
-    host_waits left;
-    block& taken = heap.take(*b, r, user, left);
-    left.wait();
+    block& taken = heap.take(*b, r, user);
+    if (auto const left = heap.order().take_host_waits()) left->wait();
     return &taken;
 }
 
@@ -221,10 +219,9 @@ TEST_CASE("what is taken out of a block_heap counts as reserved until it is gone
     block_heap heap;
     heap.add({address(0), 1_MiB});
     heap.add({address(2_MiB), 2_MiB});
-    host_waits busy;
-    auto out = heap.take_out(1_MiB, {}, busy);
+    auto out = heap.take_out(1_MiB, {});
     REQUIRE(out);
-    CHECK(busy.is_empty());
+    CHECK_FALSE(heap.order().has_host_waits());
     CHECK(out->bytes == 1_MiB);
     CHECK(heap.reserved() == 3_MiB);
     CHECK(heap.leaving() == 1_MiB);
@@ -233,7 +230,7 @@ TEST_CASE("what is taken out of a block_heap counts as reserved until it is gone
     heap.gone(*out, 0);  // releasing it failed
     CHECK(heap.leaving() == 0);
     CHECK(heap.stats().segments == 2);
-    out = heap.take_out(1_MiB, {}, busy);
+    out = heap.take_out(1_MiB, {});
     REQUIRE(out);
     heap.gone(*out, 1_MiB);
     CHECK(heap.reserved() == 2_MiB);

@@ -79,8 +79,7 @@ TEST_CASE("with slack a block up to a quarter larger is chosen that takes no wai
     }
     SECTION("and the tight one, once this stream has waited for it") {
         s.freed_by(s.me, 72_KiB);
-        cuota::detail::host_waits left;
-        tight.waits.for_each([&](auto point) { s.order.wait(s.mine, s.me, point, left); });
+        tight.waits.for_each([&](auto point) { s.order.wait(s.mine, s.me, point); });
         CHECK(s.choose(60_KiB, fit_slack::quarter) == &tight);
     }
 }

@@ -19,7 +19,6 @@
 #include "support/machine.hpp"
 #include "support/sanitizer.hpp"
 
-using cuota::detail::host_waits;
 using cuota::detail::stream_order;
 using cuota::detail::wait_point;
 using support::calls_since;
@@ -31,9 +30,8 @@ wait_point release_on(stream_order& order, cuota::stream_ref s) {
 }
 
 void wait(stream_order& order, cuota::stream_ref s, wait_point point) {
-    host_waits left;
-    order.wait(s, order.index_of(s), point, left);
-    left.wait();
+    order.wait(s, order.index_of(s), point);
+    if (auto const left = order.take_host_waits()) left->wait();
 }
 
 // Returns true if work enqueued on `waiting` from now on runs after the gated stream's work.
@@ -627,8 +625,7 @@ TEST_CASE("what streams have seen is as it was when a wait fails", "[pool][strea
         {
             support::failing_heap const heap{allowed};
             try {
-                host_waits left;
-                order.wait(c, of_c, of_second, left);
+                order.wait(c, of_c, of_second);
             } catch (std::bad_alloc const&) { refused = true; }
         }
         CHECK(refused);

@@ -16,7 +16,6 @@
 #include "support/sink.hpp"
 #include "support/thrown.hpp"
 
-using cuota::detail::host_waits;
 using cuota::detail::plan_answer;
 using cuota::detail::planned_slab;
 using support::has;
@@ -50,8 +49,7 @@ struct requested {
     explicit requested(cuota::planned_step const& plan) : step{plan}, slab{plan, base} { slab.begin_step(); }
 
     planned_slab::result take(std::size_t bytes, cuota::label const& who = {}) {
-        host_waits left;
-        return slab.try_take(order, stream, order.index_of(stream), bytes, who, left);
+        return slab.try_take(order, stream, order.index_of(stream), bytes, who);
     }
     plan_answer answer(std::size_t bytes) { return take(bytes).answer; }
     void give(void const* p, std::size_t bytes) {
@@ -193,8 +191,7 @@ TEST_CASE("planned_slab of a plan of nothing serves and holds nothing", "[pool][
         CHECK_FALSE(slab.holds(nullptr));
         CHECK_FALSE(slab.holds(base));
         slab.begin_step();
-        host_waits left;
-        CHECK(slab.try_take(order, s, order.index_of(s), 1000, {}, left).answer ==
+        CHECK(slab.try_take(order, s, order.index_of(s), 1000, {}).answer ==
               (step.requests.empty() ? plan_answer::missed_beyond_plan : plan_answer::not_plannable));
         slab.end_step();
         CHECK(slab.skipped() == 0);

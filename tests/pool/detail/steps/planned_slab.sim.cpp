@@ -20,7 +20,6 @@
 #include "support/machine.hpp"
 #include "support/step_program.hpp"
 
-using cuota::detail::host_waits;
 using cuota::detail::plan_answer;
 using cuota::detail::planned_slab;
 
@@ -94,8 +93,7 @@ private:
     }
     void* take(std::size_t bytes, std::size_t stream) {
         cuota::stream const& s = streams_[stream];
-        host_waits left;
-        auto const found = slab_->try_take(order_, s, order_.index_of(s), bytes, {}, left);
+        auto const found = slab_->try_take(order_, s, order_.index_of(s), bytes, {});
         ++answers[found.answer];
         if (!found.at) return nullptr;
         shadow_.add(found.at, bytes);
@@ -176,8 +174,7 @@ TEST_CASE("planned_slab: a wait that fails leaves everything as it was", "[pool]
     bool const is_planned = GENERATE(true, false);  // otherwise it waits for all earlier work
     support::gate const gate{a};
     slab.begin_step();
-    host_waits left;
-    CHECK(slab.try_take(order, a, of_a, 1000, {}, left).at == base);
+    CHECK(slab.try_take(order, a, of_a, 1000, {}).at == base);
     slab.give_back(slab.find_live(base, 1000), order.release_on(of_a));
     if (!is_planned) {
         slab.end_step();
@@ -189,7 +186,7 @@ TEST_CASE("planned_slab: a wait that fails leaves everything as it was", "[pool]
                                    "cudaStreamWaitEvent", static_cast<char const*>(nullptr)}) {
         if (call) simulator::fail_call(call, 1, cudaErrorUnknown);
         try {
-            auto const found = slab.try_take(order, b, of_b, 2000, {}, left);
+            auto const found = slab.try_take(order, b, of_b, 2000, {});
             simulator::clear_faults();
             CHECK(found.at == base);
             break;

@@ -15,7 +15,6 @@
 #include "support/gate.hpp"
 #include "support/machine.hpp"
 
-using cuota::detail::host_waits;
 using cuota::detail::planned_slab;
 using cuota::detail::planned_slabs;
 
@@ -32,8 +31,7 @@ std::unique_ptr<planned_slab> slab_at(std::size_t number) {
 }
 std::byte* take(planned_slabs& slabs, cuota::stream_ref s) {
     slabs.begin_step();
-    host_waits left;
-    return static_cast<std::byte*>(slabs.try_take(s, 1000, {"x", {"train.cpp", 1}}, left).at);
+    return static_cast<std::byte*>(slabs.try_take(s, 1000, {"x", {"train.cpp", 1}}).at);
 }
 void give(planned_slabs& slabs, cuota::stream_ref s, std::byte* p) {
     planned_slab& slab = *slabs.find(p);
@@ -41,9 +39,8 @@ void give(planned_slabs& slabs, cuota::stream_ref s, std::byte* p) {
 }
 std::unique_ptr<planned_slab> take_idle(planned_slabs& slabs) {
     for (;;) {
-        host_waits left;
-        if (auto idle = slabs.take_idle(left); idle || left.is_empty()) return idle;
-        left.wait();
+        if (auto idle = slabs.take_idle(); idle || !slabs.order().has_host_waits()) return idle;
+        slabs.order().take_host_waits()->wait();
     }
 }
 cuota::step_plan_stats counted(planned_slabs const& slabs) {

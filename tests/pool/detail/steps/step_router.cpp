@@ -12,7 +12,6 @@
 #include "support/catch.hpp"
 #include "support/failing_heap.hpp"
 
-using cuota::detail::host_waits;
 using cuota::detail::planned_slab;
 using cuota::detail::step_recorder;
 using cuota::detail::step_router;
@@ -26,8 +25,7 @@ std::unique_ptr<planned_slab> slab_of(cuota::planned_step step) {
     return std::make_unique<planned_slab>(step, base);
 }
 void* try_take(step_router& router, cuota::stream_ref s, std::size_t bytes) {
-    host_waits left;
-    return router.try_take(s, bytes, {}, left);
+    return router.try_take(s, bytes, {});
 }
 
 }  // namespace

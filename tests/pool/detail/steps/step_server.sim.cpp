@@ -65,7 +65,7 @@ TEST_CASE("step_server waits for a release that it cannot remember, and says why
         std::size_t const told = errors.size();
         CHECK(all.live() == 0);
         if (told == 1 && errors.front().find("cudaThreadExchangeStreamCaptureMode") != std::string::npos) {
-            CHECK(host_waits.count() == 0);  // the call is retry_result
+            CHECK(host_waits.count() == 0);  // the call is retried
             all.begin();
             continue;
         }

@@ -16,7 +16,7 @@ namespace cuota::inline v0::detail {
 
 /// Counts the uses of memory, and allows one thread at a time to free it while unused.
 ///
-/// Release has two steps: the memory is freed, then its bytes are refunded. The refund may call a watch of the program, which may start a
+/// Release has two steps: the memory is freed, then its bytes are refunded. The refund may call an alert of the program, which may start a
 /// use; so a thread that is itself reclaiming waits for the first step only.
 /// Tests show that two features are needed. Without brief uses, a request would be refused although the memory is idle, if a worker looked
 /// for a batch at that moment. Without the refunding step, an epoch that starts between free and refund would be charged on top of the

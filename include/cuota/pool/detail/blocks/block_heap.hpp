@@ -62,9 +62,9 @@ public:
 
     /// Returns the best free block for a request, or null if none fits.
     [[nodiscard]] block* find(block_request const& r, std::uint32_t stream_index);
-    /// Allocates from a found block and makes the user wait for its pending work; where that is the host, which must not wait under the
-    /// lock, adds that work to `left`.
-    [[nodiscard]] block& take(block& b, block_request const& r, block_user const& user, host_waits& left);
+    /// Allocates from a found block and makes the user wait for its pending work; where that is the host, the caller
+    /// waits without the lock: see stream_order::take_host_waits.
+    [[nodiscard]] block& take(block& b, block_request const& r, block_user const& user);
     /// Binds a live or held block to a stream, which stays registered until the block is freed.
     void keep_stream(block& b, std::uint32_t stream_index) noexcept;
     /// Frees a live or held block for reuse after `waits`.
@@ -92,7 +92,7 @@ public:
     [[nodiscard]] std::optional<growth_candidate> hold(std::size_t size, growth_aim aim, std::size_t most);
     /// Allocates from a held window that was mapped, like `take`. On a throw, it stays held.
     [[nodiscard]] block& take_of_grown(growth_candidate const& window, block_request const& r,
-                                       block_user const& user, host_waits& left);
+                                       block_user const& user);
     /// Frees a held window that was mapped. On a throw, it stays held.
     void add_grown(growth_candidate const& window) { (void)join(window, waits_of(window)); }
     /// Restores a held window after unmapping. Bytes that could not be unmapped count as reserved and stay unusable; returns them.
@@ -101,9 +101,8 @@ public:
     // --- release of idle memory ---
 
     /// Holds the idle memory that best covers `surplus` bytes, outside of `kept`; returns nothing if none exists. It counts as reserved
-    /// until gone(). Adds its pending work to `busy`.
-    [[nodiscard]] std::optional<idle_memory> take_out(std::size_t surplus, kept_addresses const& kept,
-                                                      host_waits& busy);
+    /// until gone(). The caller waits for its pending work like for that of `take`.
+    [[nodiscard]] std::optional<idle_memory> take_out(std::size_t surplus, kept_addresses const& kept);
     /// Ends a take_out: the memory was released (is_gone) or is free again.
     void gone(idle_memory const& out, bool is_gone) noexcept;
 
@@ -132,7 +131,7 @@ private:
     void let_stream_go(block& b) noexcept;
     [[nodiscard]] block* choose(block_requirements const& needed, lifetime_hint lifetime,
                                 std::uint32_t stream_index);
-    void order_before_use(wait_set const& waits, block_user const& user, host_waits& left);
+    void order_before_use(wait_set const& waits, block_user const& user);
     // Cuts for a step from the opposite end to persistent blocks, so that it leaves one hole.
     [[nodiscard]] block& cut(block& b, block_request const& r);
 
@@ -177,9 +176,8 @@ CUOTA_INLINE block* block_heap::find(block_request const& r, std::uint32_t strea
     return choose(exact.anywhere(), r.lifetime, stream_index);
 }
 
-CUOTA_INLINE block& block_heap::take(block& b, block_request const& r, block_user const& user,
-                                     host_waits& left) {
-    order_before_use(b.waits, user, left);
+CUOTA_INLINE block& block_heap::take(block& b, block_request const& r, block_user const& user) {
+    order_before_use(b.waits, user);
     return cut(b, r);
 }
 
@@ -228,10 +226,10 @@ CUOTA_INLINE std::optional<growth_candidate> block_heap::hold(std::size_t size, 
 }
 
 CUOTA_INLINE block& block_heap::take_of_grown(growth_candidate const& window, block_request const& r,
-                                              block_user const& user, host_waits& left) {
+                                              block_user const& user) {
     wait_set waits = waits_of(window);
     blocks_.prepare_take();
-    order_before_use(waits, user, left);
+    order_before_use(waits, user);
     return cut(join(window, std::move(waits)), r);
 }
 
@@ -241,11 +239,11 @@ CUOTA_INLINE std::size_t block_heap::give_up(growth_candidate const& window) noe
     return kept;
 }
 
-CUOTA_INLINE std::optional<idle_memory> block_heap::take_out(std::size_t surplus, kept_addresses const& kept,
-                                                             host_waits& busy) {
+CUOTA_INLINE std::optional<idle_memory> block_heap::take_out(std::size_t surplus,
+                                                             kept_addresses const& kept) {
     auto out = choose_idle(blocks_, surplus, kept);
     if (!out) return out;
-    out->in->waits.for_each([&](wait_point point) { order_.wait_on_host(point, busy); });
+    out->in->waits.for_each([&](wait_point point) { order_.wait_on_host(point); });
     if (out->is_paged) out->in = &blocks_.hold_pages(*out->in, out->at, out->bytes);
     else blocks_.hold_segment(*out->in);
     leaving_ += out->bytes;
@@ -304,12 +302,11 @@ CUOTA_INLINE block* block_heap::choose(block_requirements const& needed, lifetim
                : choose_available_block(blocks_, order_, needed, stream_index);
 }
 
-CUOTA_INLINE void block_heap::order_before_use(wait_set const& waits, block_user const& user,
-                                               host_waits& left) {
+CUOTA_INLINE void block_heap::order_before_use(wait_set const& waits, block_user const& user) {
     waits.for_each([&](wait_point point) {
-        if (!user.stream) return order_.wait_on_host(point, left);
+        if (!user.stream) return order_.wait_on_host(point);
         if (order_.is_ordered(point, user.stream_index) || order_.is_ready(point, user.stream_index)) return;
-        order_.wait(*user.stream, user.stream_index, point, left);
+        order_.wait(*user.stream, user.stream_index, point);
     });
 }
 

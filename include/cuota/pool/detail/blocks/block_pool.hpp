@@ -30,7 +30,7 @@
 
 namespace cuota::inline v0::detail {
 
-/// A scope in which this thread releases pool memory to its source. The release may call the program through a watch on the source's
+/// A scope in which this thread releases pool memory to its source. The release may call the program through an alert on the source's
 /// budget; an allocation there does not wait for memory that is being released, perhaps by this thread.
 class giving_back {
 public:
@@ -125,10 +125,11 @@ public:
     [[nodiscard]] std::optional<growth_candidate> hold(std::size_t bytes, growth_aim aim, std::size_t most);
     /// The host's waits, and those of try_take, are for waited_for.
     [[nodiscard]] void* take_of_grown(growth_candidate const& window, stream_ref const* s,
-                                      block_request const& r, host_waits& left);
-    /// Waits on the host without the lock and returns p, the new block of `bytes`. On a throw, it is free again. Throws: cuda_error.
-    [[nodiscard]] void* waited_for(host_waits const& left, void* p, std::size_t bytes) {
-        return left.is_empty() ? p : wait_for(left, p, bytes);
+                                      block_request const& r, host_waits*& left);
+    /// Waits on the host for `left`, if any, without the lock, deletes it, and returns p, the new block of `bytes`. On a throw, it is free
+    /// again. Throws: cuda_error.
+    [[nodiscard]] void* waited_for(host_waits* left, void* p, std::size_t bytes) {
+        return left ? wait_for(light_unique_ptr<host_waits>{left}, p, bytes) : p;
     }
     void add_grown(growth_candidate const& window);
     std::size_t give_up(growth_candidate const& window) noexcept;
@@ -224,15 +225,16 @@ private:
     }
 
     [[nodiscard]] bool is_out_of_step(lifetime_hint lifetime) const noexcept;
-    [[nodiscard]] void* take_free(stream_ref const* s, block_request const& r, host_waits& left);
-    [[nodiscard, gnu::noinline]] void* wait_for(host_waits const& left, void* p, std::size_t bytes) {
+    [[nodiscard]] void* take_free(stream_ref const* s, block_request const& r, host_waits*& left);
+    [[nodiscard, gnu::noinline]] void* wait_for(light_unique_ptr<host_waits> left, void* p,
+                                                std::size_t bytes) {
         try {
-            left.wait();
+            left->wait();
             region_lock const lock{guard_};
-            heap_.order().note_done(left);
+            heap_.order().note_done(*left);
             return p;
         } catch (...) {
-            left.drain();
+            left->drain();
             give(nullptr, p, bytes, [](bool) {});
             throw;
         }
@@ -309,17 +311,18 @@ private:
 
     template <class Surplus>
     [[nodiscard]] std::optional<idle_memory> take_out_of(Surplus surplus, kept_addresses const& kept) {
-        host_waits busy;
+        light_unique_ptr<host_waits> busy;
         std::optional<idle_memory> out;
         {
             auto const lock = lock_all();
             std::size_t const bytes = surplus();
-            if (bytes == 0 || !(out = heap_.take_out(bytes, kept, busy))) return std::nullopt;
+            if (bytes == 0 || !(out = heap_.take_out(bytes, kept))) return std::nullopt;
+            busy = heap_.order().take_host_waits();
             // First: after the release, this pool may get the address again.
             if (watch_) watch_->goes(out->at, out->bytes);
         }
         try {
-            busy.wait();
+            if (busy) busy->wait();
         } catch (...) {
             gone(*out, false);
             throw;
@@ -375,11 +378,12 @@ CUOTA_INLINE void* block_pool::take_cached(stream_ref s, std::size_t bytes, std:
 }
 
 CUOTA_INLINE void* block_pool::try_take(stream_ref const* s, block_request const& r) {
-    host_waits left;
-    return waited_for(left, take_free(s, r, left), r.bytes);
+    host_waits* left = nullptr;
+    void* const p = take_free(s, r, left);
+    return waited_for(left, p, r.bytes);
 }
 
-CUOTA_INLINE void* block_pool::take_free(stream_ref const* s, block_request const& r, host_waits& left) {
+CUOTA_INLINE void* block_pool::take_free(stream_ref const* s, block_request const& r, host_waits*& left) {
     region_lock const lock{guard_};
     if (is_out_of_step(r.lifetime))
         throw_usage_error(r.who.where, "{}: step allocation outside of a step; call begin_step first",
@@ -394,7 +398,9 @@ CUOTA_INLINE void* block_pool::take_free(stream_ref const* s, block_request cons
         b = heap_.find(r, user.stream_index);
     }
     if (!b) return nullptr;
-    block& taken = heap_.take(*b, r, user, left);
+    block& taken = heap_.take(*b, r, user);
+    if (heap_.order().has_host_waits()) [[unlikely]]
+        left = heap_.order().take_host_waits().detach();
     return is_special ? found_and_told(taken, s, r) : found(taken, s, r.keeps);
 }
 
@@ -473,13 +479,20 @@ CUOTA_INLINE std::optional<growth_candidate> block_pool::hold(std::size_t bytes,
 }
 
 CUOTA_INLINE void* block_pool::take_of_grown(growth_candidate const& window, stream_ref const* s,
-                                             block_request const& r, host_waits& left) {
+                                             block_request const& r, host_waits*& left) {
     region_lock const lock{guard_};
     make_peak_known(r.bytes);
     block_user const user = user_of(s);  // first: cached blocks may become free next to the window
-    if (!watch_) return found(heap_.take_of_grown(window, r, user, left), s, r.keeps);
+    if (!watch_) {
+        block& taken = heap_.take_of_grown(window, r, user);
+        if (heap_.order().has_host_waits()) [[unlikely]]
+            left = heap_.order().take_host_waits().detach();
+        return found(taken, s, r.keeps);
+    }
     pool_notifier::growth const grown{window};
-    block& taken = heap_.take_of_grown(window, r, user, left);
+    block& taken = heap_.take_of_grown(window, r, user);
+    if (heap_.order().has_host_waits()) [[unlikely]]
+        left = heap_.order().take_host_waits().detach();
     watch_->came(grown, r.who.where);
     return found_and_told(taken, s, r);
 }

@@ -25,7 +25,6 @@ public:
 /// for a thread that needs the lock.
 class host_waits {
 public:
-    [[nodiscard]] bool is_empty() const noexcept { return waits_.empty(); }
     /// Adds an event, which was recorded after all work before a point. Throws: std::bad_alloc.
     void add(intrusive_ptr<stream_mark> mark, wait_point covers) {
         waits_.push_back({std::move(mark), covers});

@@ -66,9 +66,10 @@ public:
     [[nodiscard]] bool can_be_waited_for(wait_point point) const;
 
     /// Makes later work on s, of index `stream`, wait for a point, and thereby for all that the point's stream had waited for when its
-    /// event was recorded. For a captured stream, which cannot wait for work outside its capture, adds the event to `left`.
+    /// event was recorded. For a captured stream, which cannot wait for work outside its capture, the host has to wait: see
+    /// take_host_waits.
     /// Throws: usage_error for a point of captured work, or one that cannot be waited for.
-    void wait(stream_ref s, std::uint32_t stream, wait_point point, host_waits& left);
+    void wait(stream_ref s, std::uint32_t stream, wait_point point);
 
     /// Queries which streams have pending work of earlier frees; true if none has. Leaves the points for waits unchanged. A captured stream
     /// is not queried and counts as busy.
@@ -76,8 +77,11 @@ public:
     /// Whether the work before a point had completed at the last look(). Makes no CUDA call.
     [[nodiscard]] bool was_over(wait_point point) const noexcept;
 
-    /// Adds the event of a point to `left`, unless its work has completed.
-    void wait_on_host(wait_point point, host_waits& left);
+    /// The host has to wait for a point, unless its work has completed: see take_host_waits.
+    void wait_on_host(wait_point point);
+    [[nodiscard]] bool has_host_waits() const noexcept { return static_cast<bool>(host_waits_); }
+    /// Returns the waits that the calls since the last time leave to the host, for after the release of the lock; may be null.
+    [[nodiscard]] light_unique_ptr<host_waits> take_host_waits() noexcept { return std::move(host_waits_); }
     /// Notes that the work before these points has completed.
     void note_done(host_waits const& over) noexcept;
     /// Waits on the host, for destructors, which hold no lock. Throws: cuda_error, std::bad_alloc.
@@ -115,6 +119,7 @@ private:
         [[nodiscard]] bool has_seen(wait_point point) const noexcept;
     };
 
+    void leave_to_host(stream_slot const& l, std::uint32_t stream);
     [[nodiscard]] bool is_last(std::uint64_t id) const noexcept;
     [[nodiscard]] std::uint32_t look_up(stream_ref s);
 
@@ -136,6 +141,7 @@ private:
     dynamic_array<stream_slot> slots_;
     std::vector<std::uint64_t> captured_;  // ids of streams in the current capture
     std::uint32_t last_ = 0;
+    light_unique_ptr<host_waits> host_waits_;
     std::size_t waits_ = 0;
 };
 
@@ -188,16 +194,16 @@ CUOTA_INLINE bool stream_order::can_be_waited_for(wait_point point) const {
     return std::max(from.recorded, from.done) >= point.ticket || foreign_capture_of(from.stream) == 0;
 }
 
-CUOTA_INLINE void stream_order::wait(stream_ref s, std::uint32_t stream, wait_point point, host_waits& left) {
+CUOTA_INLINE void stream_order::wait(stream_ref s, std::uint32_t stream, wait_point point) {
     if (is_captured(s)) [[unlikely]]
-        return wait_on_host(point, left);
+        return wait_on_host(point);
     stream_slot& to = slots_[stream];
     to.seen.resize(slots_.size());
     event const* const mark = mark_of(point);
     if (!mark) return;
     stream_slot const& from = slots_[point.stream];
     if (!try_order_after(s, *mark)) [[unlikely]]
-        return left.add(from.mark, {point.stream, from.recorded});
+        return leave_to_host(from, point.stream);
     ++waits_;
     for (std::size_t i = 0; i != from.mark_saw.size(); ++i)
         to.seen[i] = std::max(to.seen[i], from.mark_saw[i]);
@@ -214,10 +220,15 @@ CUOTA_INLINE bool stream_order::was_over(wait_point point) const noexcept {
     return !slots_[point.stream].is_busy || is_ordered(point, nobody);
 }
 
-CUOTA_INLINE void stream_order::wait_on_host(wait_point point, host_waits& left) {
+CUOTA_INLINE void stream_order::wait_on_host(wait_point point) {
     if (is_ready(point, nobody) || !mark_of(point)) return;
     stream_slot const& from = slots_[point.stream];
-    left.add(from.mark, {point.stream, from.recorded});
+    leave_to_host(from, point.stream);
+}
+
+CUOTA_INLINE void stream_order::leave_to_host(stream_slot const& l, std::uint32_t stream) {
+    if (!host_waits_) host_waits_ = light_unique_ptr<host_waits>::make();
+    host_waits_->add(l.mark, {stream, l.recorded});
 }
 
 CUOTA_INLINE void stream_order::note_done(host_waits const& over) noexcept {

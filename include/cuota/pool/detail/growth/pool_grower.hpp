@@ -22,7 +22,7 @@ struct taking {
     block_pool& blocks;
     stream_ref const* s;
     block_request const& r;
-    host_waits& left;  // for block_pool::waited_for
+    host_waits*& left;  // for block_pool::waited_for
 
     [[nodiscard]] void* operator()(segment const& fresh) const { return blocks.take_of_new(fresh, s, r); }
     [[nodiscard]] void* operator()(growth_candidate const& window) const;

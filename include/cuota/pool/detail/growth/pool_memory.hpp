@@ -71,8 +71,8 @@ public:
     std::size_t give_back(idle_memory const& out) noexcept;
     /// Refunds bytes that were not acquired.
     void did_not_come(std::size_t bytes) noexcept { node().did_not_come(bytes); }
-    /// Waits until released bytes are refunded, for a limited time: the refunding thread may call a watch on the budget, which may wait for
-    /// this thread or be this thread.
+    /// Waits until released bytes are refunded, for a limited time: the refunding thread may call an alert on the budget, which may wait
+    /// for this thread or be this thread.
     void wait_for_refunds() const noexcept;
 
     // --- figures ---

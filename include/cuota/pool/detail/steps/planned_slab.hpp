@@ -64,10 +64,10 @@ public:
         plan_answer answer;
         void* at = nullptr;
     };
-    /// Serves the next request in the order of s, of index `stream_index`. Adds to `left` the work that the host has to wait for, without a
-    /// lock. On a throw, nothing changes but waits. Throws: cuda_error, std::bad_alloc.
+    /// Serves the next request in the order of s, of index `stream_index`. In a capture, this may leave waits to the host (stream_order).
+    /// On a throw, nothing changes but waits. Throws: cuda_error, std::bad_alloc.
     [[nodiscard]] result try_take(stream_order& order, stream_ref s, std::uint32_t stream_index,
-                                  std::size_t bytes, label const& who, host_waits& left);
+                                  std::size_t bytes, label const& who);
 
     /// The live request at p, for give_back. Throws: usage_error if none of that size exists.
     [[nodiscard]] std::uint32_t find_live(void const* p, std::size_t bytes) const;
@@ -92,10 +92,9 @@ public:
     void let_go_of_graph() noexcept { --graphs_; }
     /// Called when a capture that used it has ended. Returns the last turn in which it may have allocated.
     [[nodiscard]] std::uint64_t end_capture() noexcept;
-    /// Lets work on s use all of it: requests up to turn `until` are the capture's. Adds to `left` like try_take. Throws: usage_error if a
+    /// Lets work on s use all of it: requests up to turn `until` are the capture's. Throws: usage_error if a
     /// later one is live; cuda_error, std::bad_alloc.
-    void begin_launch(stream_order& order, stream_ref s, std::uint64_t until, source_location where,
-                      host_waits& left);
+    void begin_launch(stream_order& order, stream_ref s, std::uint64_t until, source_location where);
     /// The launch on s is the last use of all bytes: later requests wait for the last frees on all streams. Throws: cuda_error,
     /// std::bad_alloc.
     void end_launch(stream_order& order, stream_ref s);
@@ -142,9 +141,8 @@ private:
 
     [[nodiscard]] freedom look_at(index i, std::uint32_t stream_index) const noexcept;
     [[nodiscard]] bool is_taken(index i) const noexcept;
-    void wait_for_last_users(stream_order& order, stream_ref s, std::uint32_t stream_index, index i,
-                             host_waits& left) const;
-    void wait_for_all(stream_order& order, stream_ref s, std::uint32_t stream_index, host_waits& left) const;
+    void wait_for_last_users(stream_order& order, stream_ref s, std::uint32_t stream_index, index i) const;
+    void wait_for_all(stream_order& order, stream_ref s, std::uint32_t stream_index) const;
 
     std::byte* at_;
     std::size_t bytes_;
@@ -204,7 +202,7 @@ CUOTA_INLINE void planned_slab::go_back(std::uint32_t before, std::uint32_t afte
 }
 
 CUOTA_INLINE auto planned_slab::try_take(stream_order& order, stream_ref s, std::uint32_t stream_index,
-                                         std::size_t bytes, label const& who, host_waits& left) -> result {
+                                         std::size_t bytes, label const& who) -> result {
     if (next_ == count_) return {plan_answer::missed_beyond_plan};
     index const i = find(bytes);
     if (i == nobody) return {plan_answer::missed_size};
@@ -212,8 +210,8 @@ CUOTA_INLINE auto planned_slab::try_take(stream_order& order, stream_ref s, std:
     if (!r.is_planned) return pass(i, plan_answer::not_plannable);
     switch (look_at(i, stream_index)) {
         case freedom::ready: break;
-        case freedom::by_plan: wait_for_last_users(order, s, stream_index, i, left); break;
-        case freedom::checked: wait_for_all(order, s, stream_index, left); break;
+        case freedom::by_plan: wait_for_last_users(order, s, stream_index, i); break;
+        case freedom::checked: wait_for_all(order, s, stream_index); break;
         case freedom::taken: return pass(i, plan_answer::missed_busy);
     }
     r.turn = now_ | is_live;
@@ -265,7 +263,7 @@ CUOTA_INLINE std::uint64_t planned_slab::end_capture() noexcept {
 }
 
 CUOTA_INLINE void planned_slab::begin_launch(stream_order& order, stream_ref s, std::uint64_t until,
-                                             source_location where, host_waits& left) {
+                                             source_location where) {
     for_each_live([&](index i) {
         if ((requests_[i].turn & ~is_live) <= until) return;
         throw_usage_error(
@@ -276,7 +274,7 @@ CUOTA_INLINE void planned_slab::begin_launch(stream_order& order, stream_ref s, 
     });
     std::uint32_t const stream_index = order.index_of(s);
     expect(stream_index);
-    wait_for_all(order, s, stream_index, left);
+    wait_for_all(order, s, stream_index);
 }
 
 CUOTA_INLINE void planned_slab::end_launch(stream_order& order, stream_ref s) {
@@ -330,17 +328,16 @@ CUOTA_INLINE bool planned_slab::is_taken(index i) const noexcept {
 }
 
 CUOTA_INLINE void planned_slab::wait_for_last_users(stream_order& order, stream_ref s,
-                                                    std::uint32_t stream_index, index i,
-                                                    host_waits& left) const {
+                                                    std::uint32_t stream_index, index i) const {
     for (index const k : last_users_.of(i))
         if (!order.is_ready(requests_[k].released, stream_index))
-            order.wait(s, stream_index, requests_[k].released, left);
+            order.wait(s, stream_index, requests_[k].released);
 }
 
-CUOTA_INLINE void planned_slab::wait_for_all(stream_order& order, stream_ref s, std::uint32_t stream_index,
-                                             host_waits& left) const {
+CUOTA_INLINE void planned_slab::wait_for_all(stream_order& order, stream_ref s,
+                                             std::uint32_t stream_index) const {
     for_each_latest([&](wait_point point) {
-        if (!order.is_ready(point, stream_index)) order.wait(s, stream_index, point, left);
+        if (!order.is_ready(point, stream_index)) order.wait(s, stream_index, point);
     });
 }
 

@@ -30,9 +30,9 @@ public:
     /// Strong guarantee. Throws: std::bad_alloc.
     void retire();
 
-    /// Removes an idle retired slab, if any. While its last uses are under way, adds them to `left` and returns null: call it again after
-    /// the wait. Throws: cuda_error, std::bad_alloc.
-    [[nodiscard]] std::unique_ptr<planned_slab> take_idle(host_waits& left);
+    /// Removes an idle retired slab, if any. While its last uses are under way, returns null, and order() has waits of the host: call it
+    /// again after them. Throws: cuda_error, std::bad_alloc.
+    [[nodiscard]] std::unique_ptr<planned_slab> take_idle();
     /// Removes any slab, even in use; null if none.
     [[nodiscard]] std::unique_ptr<planned_slab> take_any() noexcept;
     /// Waits on the host for the work before its frees, for a destructor, which holds no lock. Throws: cuda_error.
@@ -44,8 +44,7 @@ public:
     [[nodiscard]] std::uint32_t position() const noexcept { return now_->position(); }
     void go_back(std::uint32_t before, std::uint32_t after) noexcept { now_->go_back(before, after); }
     /// Forwards to the slab, which must exist.
-    [[nodiscard]] planned_slab::result try_take(stream_ref s, std::size_t bytes, label const& who,
-                                                host_waits& left);
+    [[nodiscard]] planned_slab::result try_take(stream_ref s, std::size_t bytes, label const& who);
 
     /// Returns the slab that contains p, or null.
     [[nodiscard]] planned_slab* find(void const* p) noexcept;
@@ -76,12 +75,12 @@ CUOTA_INLINE void planned_slabs::retire() {
     retired_.back() = std::move(now_);
 }
 
-CUOTA_INLINE std::unique_ptr<planned_slab> planned_slabs::take_idle(host_waits& left) {
+CUOTA_INLINE std::unique_ptr<planned_slab> planned_slabs::take_idle() {
     auto const found =
         std::ranges::find_if(retired_, [](auto const& s) { return s->live() == 0 && !s->is_in_graph(); });
     if (found == retired_.end()) return nullptr;
-    (*found)->for_each_latest([&](wait_point point) { order_.wait_on_host(point, left); });
-    if (!left.is_empty()) return nullptr;
+    (*found)->for_each_latest([&](wait_point point) { order_.wait_on_host(point); });
+    if (order_.has_host_waits()) return nullptr;
     std::unique_ptr<planned_slab> idle = std::move(*found);
     retired_.erase(found);
     return idle;
@@ -102,9 +101,8 @@ CUOTA_INLINE void planned_slabs::end_step() noexcept {
     if (now_) now_->end_step();
 }
 
-CUOTA_INLINE planned_slab::result planned_slabs::try_take(stream_ref s, std::size_t bytes, label const& who,
-                                                          host_waits& left) {
-    return now_->try_take(order_, s, order_.index_of(s), bytes, who, left);
+CUOTA_INLINE planned_slab::result planned_slabs::try_take(stream_ref s, std::size_t bytes, label const& who) {
+    return now_->try_take(order_, s, order_.index_of(s), bytes, who);
 }
 
 CUOTA_INLINE planned_slab* planned_slabs::find(void const* p) noexcept {

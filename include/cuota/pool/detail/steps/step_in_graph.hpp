@@ -54,11 +54,12 @@ public:
         });
     }
     void begin_launch(stream_ref s, source_location where) override {
-        host_waits left;
+        light_unique_ptr<host_waits> left;
         of_->server().with_router([&](step_router& r) {
-            for (used const& u : slabs_) u.slab->begin_launch(r.slabs().order(), s, u.until, where, left);
+            for (used const& u : slabs_) u.slab->begin_launch(r.slabs().order(), s, u.until, where);
+            left = r.slabs().order().take_host_waits();
         });
-        left.wait();
+        if (left) left->wait();
     }
     void end_launch(stream_ref s, bool) noexcept override {
         bool const is_known = report_failure_of([&] {

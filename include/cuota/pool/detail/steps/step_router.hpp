@@ -42,7 +42,7 @@ public:
 
     /// Returns memory from the slab, or null if upstream must serve the request. Throws: usage_error after close; as
     /// planned_slab::try_take.
-    [[nodiscard]] void* try_take(stream_ref s, std::size_t bytes, label const& who, host_waits& left);
+    [[nodiscard]] void* try_take(stream_ref s, std::size_t bytes, label const& who);
     /// A position in the plan within one step.
     struct position {
         std::size_t step = 0;
@@ -103,10 +103,9 @@ CUOTA_INLINE void step_router::check_open(source_location where) const {
     if (phase_ == phase::closed) throw_usage_error(where, "step_plan: allocation after its destruction");
 }
 
-CUOTA_INLINE void* step_router::try_take(stream_ref s, std::size_t bytes, label const& who,
-                                         host_waits& left) {
+CUOTA_INLINE void* step_router::try_take(stream_ref s, std::size_t bytes, label const& who) {
     if (phase_ == phase::served) [[likely]] {
-        planned_slab::result const found = slabs_.try_take(s, bytes, who, left);
+        planned_slab::result const found = slabs_.try_take(s, bytes, who);
         ++answers_[static_cast<std::size_t>(found.answer)];
         return found.at;
     }

@@ -101,17 +101,22 @@ CUOTA_INLINE void* step_server::allocate(stream_ref s, std::size_t bytes, std::s
         refuse_foreign_capture(s, who);
     step_router::position before;
     step_router::position after;
-    host_waits left;
+    host_waits* left = nullptr;  // not an owner on the usual path, which has none
     void* const planned = lock_.run([&] {
         before = router_.now();
-        void* const p = router_.try_take(s, bytes, who, left);
-        if (!p || !left.is_empty()) after = router_.now();
+        void* const p = router_.try_take(s, bytes, who);
+        stream_order& order = router_.slabs().order();
+        if (p && !order.has_host_waits()) [[likely]]
+            return p;
+        left = order.take_host_waits().detach();
+        after = router_.now();
         return p;
     });
-    if (planned && left.is_empty()) [[likely]]
+    if (planned && !left) [[likely]]
         return planned;
+    light_unique_ptr<host_waits> const waits{left};
     try {
-        if (planned) return wait_for(left, planned, bytes);
+        if (planned) return wait_for(*waits, planned, bytes);
         if (capture_scope::here()) [[unlikely]]
             refuse_deviation(s, bytes, who);
         return allocate_unplanned(s, bytes, alignment, who);
@@ -164,13 +169,16 @@ CUOTA_INLINE void step_server::give_back_idle() noexcept {
     if (lock_.is_of_parent()) return;
     for (;;) {
         std::unique_ptr<planned_slab> idle;
-        host_waits left;
+        light_unique_ptr<host_waits> left;
         bool const is_known = report_failure_of([&] {
-            idle = with_router([&](step_router& r) { return r.slabs().take_idle(left); });
-            left.wait();
+            with_router([&](step_router& r) {
+                idle = r.slabs().take_idle();
+                left = r.slabs().order().take_host_waits();
+            });
+            if (left) left->wait();
         });
         if (idle) give_back(*idle);
-        else if (!is_known || left.is_empty()) return;
+        else if (!is_known || !left) return;
     }
 }
 
