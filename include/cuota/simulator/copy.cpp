@@ -13,7 +13,7 @@ namespace cuota::inline v0::simulator {
 namespace {
 
 /// One end of a copy. Memory that the runtime did not allocate is pageable host memory.
-struct place {
+struct copy_end {
     allocation_ref memory;
 
     [[nodiscard]] bool pageable() const { return !memory; }
@@ -46,7 +46,7 @@ struct made_by {
     [[nodiscard]] std::string text() const { return name_of(call) + call_sites::mark(from); }
 };
 
-bool direction_fits(place const& to, place const& from, cudaMemcpyKind kind) {
+bool direction_fits(copy_end const& to, copy_end const& from, cudaMemcpyKind kind) {
     switch (kind) {
         case cudaMemcpyHostToHost: return from.host() && to.host();
         case cudaMemcpyHostToDevice: return from.host() && to.device();
@@ -83,7 +83,7 @@ void move(std::vector<std::span<std::byte>> to, std::vector<std::span<std::byte>
     }
 }
 
-void move(copy_request const& c, place const& to, place const& from) {
+void move(copy_request const& c, copy_end const& to, copy_end const& from) {
     bool const in_pieces = to.in_pieces() || from.in_pieces();
     auto const there = in_pieces ? pieces(to.memory, c.to, c.bytes) : std::vector<std::span<std::byte>>{};
     auto const here = in_pieces ? pieces(from.memory, c.from, c.bytes) : std::vector<std::span<std::byte>>{};
@@ -92,7 +92,7 @@ void move(copy_request const& c, place const& to, place const& from) {
     else std::memmove(to.view(c.to), from.view(c.from), c.bytes);
 }
 
-void look_for_poison(copy_request const& c, place const& from, made_by const& what) {
+void look_for_poison(copy_request const& c, copy_end const& from, made_by const& what) {
     auto const at = first_poisoned(from.view(c.from), c.bytes);
     if (!at) return;
     auto const first = from.offset(c.from) + *at;
@@ -101,7 +101,7 @@ void look_for_poison(copy_request const& c, place const& from, made_by const& wh
                     ", which was never written");
 }
 
-operation_ref copy_task(copy_request const& c, place to, place from, stream_handle const& s) {
+operation_ref copy_task(copy_request const& c, copy_end to, copy_end from, stream_handle const& s) {
     auto const way = timing::way(from.device(), to.device());
     return make_task([c, way, to = std::move(to), from = std::move(from), s, what = made_by{}] {
         if (failure_of(s->owner) != cudaSuccess) return;
@@ -115,7 +115,7 @@ operation_ref copy_task(copy_request const& c, place to, place from, stream_hand
 }
 
 /// Reads the source before the call returns; the device's copy follows later.
-operation_ref staged_copy_task(guard& lock, copy_request c, place to, stream_handle const& s) {
+operation_ref staged_copy_task(guard& lock, copy_request c, copy_end to, stream_handle const& s) {
     lock.unlock();
     auto staging = std::make_unique_for_overwrite<std::byte[]>(c.bytes);
     {
@@ -129,7 +129,7 @@ operation_ref staged_copy_task(guard& lock, copy_request c, place to, stream_han
 }
 
 /// Checks memory that the runtime allocated: pageable memory is read before the call returns, or the call waits.
-void check_order(copy_request const& c, place const& to, place const& from, stream const& s,
+void check_order(copy_request const& c, copy_end const& to, copy_end const& from, stream const& s,
                  operation const& work) {
     auto const* const what = name_of(caller.calling);
     // Otherwise it was read during the call, outside of stream order.
@@ -183,7 +183,7 @@ cudaError_t copy(guard& lock, copy_request const& c, cudaStream_t handle) {
     if (auto const failure = failure_of(s->owner); failure != cudaSuccess) return failure;
     if (c.bytes == 0) return cudaSuccess;
     if (!c.to || !c.from) return cudaErrorInvalidValue;
-    place const to{find_memory(c.to)}, from{find_memory(c.from)};
+    copy_end const to{find_memory(c.to)}, from{find_memory(c.from)};
     if (is_gone(c.to)) return bad_range(c.to, c.bytes);
     if (is_gone(c.from)) return bad_range(c.from, c.bytes);
     if (!direction_fits(to, from, c.kind)) return bad_direction(c.to, c.from);
@@ -222,7 +222,7 @@ cudaError_t set(guard& lock, void* to, set_value value, std::size_t bytes, cudaS
     if (!s) return bad_handle();
     if (auto const failure = failure_of(s->owner); failure != cudaSuccess) return failure;
     if (bytes == 0) return cudaSuccess;
-    place const where{find_memory(to)};
+    copy_end const where{find_memory(to)};
     if (reinterpret_cast<std::uintptr_t>(to) % value.bytes != 0) return cudaErrorInvalidValue;
     if (is_gone(to)) return bad_range(to, bytes);
     if (where.pageable()) return bad_direction(to, nullptr);
