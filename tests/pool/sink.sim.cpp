@@ -103,6 +103,42 @@ TEST_CASE("a sink may use the pool whatever CUDA call of it has failed", "[pool]
     CHECK(seen.reported > 0);
 }
 
+// Planned steps make CUDA calls in a section of the plan's biased lock; their errors reach the sink after it.
+TEST_CASE("a sink may use a step_plan, its pool and its budget whatever CUDA call of it has failed",
+          "[pool][sink]") {
+    support::machine sim;
+    auto const seen = support::survives_every_failure(sim, [] {
+        cuota::budget account{"b", 64_MiB};
+        cuota::scoped_pool pool{account};
+        cuota::step_plan plan{pool};
+        cuota::step_resource memory = plan.resource();
+        support::asking_sink const sink{[&] {
+            (void)plan.stats();
+            questions(pool, account)();
+            try {
+                memory.deallocate_sync(memory.allocate_sync(100'000), 100'000);
+            } catch (std::exception const&) {  // the device fails
+            }
+        }};
+        cuota::stream const a;
+        cuota::stream const b;
+        native_stream const native;
+        auto const step = [&] {
+            auto const scope = plan.begin();
+            for (cuota::stream_ref const s :
+                 {cuota::stream_ref{a}, cuota::stream_ref{b}, cuota::stream_ref{native}})
+                memory.deallocate(s, memory.allocate(s, 400'000), 400'000);
+        };
+        step();
+        plan.prepare();
+        step();
+        step();
+        plan.rerecord();
+        step();
+    });
+    CHECK(seen.reported > 0);
+}
+
 TEST_CASE("a sink may use the pool when a buffer ends on a lost device", "[pool][sink]") {
     support::machine sim;
     {
