@@ -6,8 +6,7 @@
 /// Writes record_and_look.html into the current folder. Expected output:
 ///
 ///     1 problem
-///       problem  leak in pool network: log (record_and_look.cpp:32) grew by 195.5 KiB in each of the last 7 steps, 1.3 MiB in total; 7
-///       blocks still live
+///       problem  leak in pool network: log (record_and_look.cpp:32) grew by 195.5 KiB in each of the last 7 steps, 1.3 MiB in total; 7 blocks still live
 #include <cstdio>
 #include <vector>
 
