@@ -30,6 +30,7 @@ NO_TEST = {
     "interop/mpi_call.hpp": "the inside of mpi, tested through it",
     "interop/detail/mpi_channel.hpp": "the inside of mpi, tested through it",
     "interop/detail/mpi_all_reduce.hpp": "the inside of mpi, tested through it",
+    "guard/guard_options.hpp": "options only, tested through guarded",
     "guard/detail/reclaimable_holder.hpp": "an interface, tested with the account that calls it",
     "core/config.hpp": "macros; what they switch is tested where it is used",
     "data/detail/samplers/alias_table.hpp": "what weighted_sampler draws from, tested beside it",

@@ -19,8 +19,8 @@
 namespace support {
 
 /// Returns the wait status of a child that runs f and then exits with status 0, unless f has ended it earlier. A child that hangs is killed
-/// after 30 seconds. AddressSanitizer's allocator can deadlock in a child that was forked while another thread allocated; under it, a child
-/// that hangs is run once more.
+/// after 30 seconds. GCC 12's AddressSanitizer can deadlock in a child, on a lock of its allocator that another thread had at the fork; under
+/// it, a child that hangs is run once more.
 template <class F>
 [[nodiscard]] int status_of_child(F f) {
     for (int tries = under_address_sanitizer ? 2 : 1;;) {

@@ -27,7 +27,7 @@ namespace detail {
 
 [[nodiscard]] std::string json_device(device_info const& d);
 
-[[nodiscard]] std::string json_reclaimer(reclaimer_info const& who);
+[[nodiscard]] std::string json_reclaimer(reclaimer_info const& r);
 
 [[nodiscard]] std::string json_limit(raised_limit const& l);
 
@@ -92,12 +92,12 @@ CUOTA_INLINE std::string json_device(device_info const& d) {
         .text();
 }
 
-CUOTA_INLINE std::string json_reclaimer(reclaimer_info const& who) {
+CUOTA_INLINE std::string json_reclaimer(reclaimer_info const& r) {
     return json_object{}
-        .add("name", who.name)
-        .add("requested", who.requested)
-        .add("released", who.released)
-        .add("reclaimable", who.reclaimable)
+        .add("name", r.name)
+        .add("requested", r.requested)
+        .add("released", r.released)
+        .add("reclaimable", r.reclaimable)
         .text();
 }
 

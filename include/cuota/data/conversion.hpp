@@ -81,10 +81,10 @@ template <class To, class From>
 }
 
 /// Returns each field's conversion, or nullopt, and updates the types of `fields`.
-/// Throws: usage_error for a field that does not exist or is named twice, or an unsupported type; `whose` names the fields' owner.
+/// Throws: usage_error for a field that does not exist or is named twice, or an unsupported type; `owner` names the object that has the fields.
 [[nodiscard]] std::vector<std::optional<conversion>> convert_fields(std::vector<field>& fields,
                                                                     std::span<conversion const> wanted,
-                                                                    std::string const& whose);
+                                                                    std::string const& owner);
 
 }  // namespace detail
 
@@ -98,20 +98,20 @@ namespace cuota::inline v0::detail {
 
 CUOTA_INLINE std::vector<std::optional<conversion>> convert_fields(std::vector<field>& fields,
                                                                    std::span<conversion const> wanted,
-                                                                   std::string const& whose) {
+                                                                   std::string const& owner) {
     std::vector<std::optional<conversion>> steps(fields.size());
     for (conversion const& c : wanted) {
         auto const found =
             std::find_if(fields.begin(), fields.end(), [&](field const& f) { return f.name == c.field; });
         if (found == fields.end())
-            throw_usage_error("{}: cannot convert field {}: no such field", {whose, c.field});
+            throw_usage_error("{}: cannot convert field {}: no such field", {owner, c.field});
         std::optional<conversion>& step = steps[static_cast<std::size_t>(found - fields.begin())];
-        if (step) throw_usage_error("{}: field {} has more than one conversion", {whose, c.field});
+        if (step) throw_usage_error("{}: field {} has more than one conversion", {owner, c.field});
         bool const can_be = c.to == element_type::f16 || c.to == element_type::bf16 ||
                             c.to == element_type::f32 || c.to == element_type::f64;
         if (!can_be)
             throw_usage_error("{}: field {}: cannot convert to {}; supported: f16, bf16, f32, f64",
-                              {whose, field_text(*found), element_name(c.to)});
+                              {owner, field_text(*found), element_name(c.to)});
         step = c;
         found->type = c.to;
     }

@@ -108,8 +108,7 @@ CUOTA_INLINE ring_state::ring_state(std::size_t slots, std::size_t slot_bytes, a
     : slot_bytes_{slot_bytes},
       memory_{std::move(memory)},
       is_on_device_{memory_.kind() == memory_kind::device} {
-    if (slots == 0)
-        throw_usage_error(who.where, "staging_ring: cannot be made with 0 slots: ask for 1 or more");
+    if (slots == 0) throw_usage_error(who.where, "staging_ring: cannot have 0 slots; pass at least 1");
     if (is_on_device_ && writer == staging_writer::host)
         throw_usage_error(who.where,
                           "staging_ring: cannot use a resource of device memory, which the host cannot fill");

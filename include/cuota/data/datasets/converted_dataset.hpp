@@ -83,7 +83,7 @@ class conversion_steps {
 public:
     /// Throws: usage_error for a ragged field or unsupported conversion.
     conversion_steps(std::span<field const> from, std::vector<conversion> const& wanted,
-                     std::string const& whose);
+                     std::string const& owner);
 
     [[nodiscard]] std::span<field const> fields() const noexcept;  ///< as converted
     [[nodiscard]] std::size_t samples_at_once() const noexcept { return samples_at_once_; }
@@ -199,12 +199,12 @@ CUOTA_INLINE convert_function converter(element_type from, element_type to) noex
 
 CUOTA_INLINE conversion_steps::conversion_steps(std::span<field const> from,
                                                 std::vector<conversion> const& wanted,
-                                                std::string const& whose)
+                                                std::string const& owner)
     : fields_{from.begin(), from.end()} {
-    expect_no_ragged(from, "converted_dataset of " + whose);
+    expect_no_ragged(from, "converted_dataset of " + owner);
     for (field const& f : from)
         steps_.push_back({nullptr, f.bytes(), f.count(), element_bytes(f.type), 1, 0});
-    auto const becomes = convert_fields(fields_, wanted, whose);
+    auto const becomes = convert_fields(fields_, wanted, owner);
     for (std::size_t k = 0; k != steps_.size(); ++k) {
         if (!becomes[k]) continue;
         step& s = steps_[k];

@@ -237,3 +237,25 @@ TEST_CASE("what is taken out of a block_heap counts as reserved until it is gone
     CHECK(heap.stats().peak_reserved == 3_MiB);
     CHECK(heap.stats().segments == 1);
 }
+
+TEST_CASE("waits that a failed allocation left to the host are not the next one's", "[pool][block_heap]") {
+    support::machine const machine;
+    cuota::stream const a;
+    cuota::stream const b;
+    block_heap heap;
+    heap.add({address(0), 2_MiB});
+    block* const low = take(heap, 1_MiB);
+    block* const high = take(heap, 1_MiB);
+    support::gate gates[]{support::gate{a}, support::gate{b}};
+    stream_order& order = heap.order();
+    heap.give(*low, wait_set{order.release_on(order.index_of(a))});
+    heap.give(*high, wait_set{order.release_on(order.index_of(b))});
+    block_request const whole{2_MiB, {}};
+    block* const free = heap.find(whole, stream_order::nobody);
+    REQUIRE(free);
+    cuota::simulator::fail_call("cudaEventRecord", 2, cudaErrorUnknown);
+    CHECK_THROWS_AS(heap.take(*free, whole, block_user{}), cuota::cuda_error);
+    CHECK_FALSE(order.has_host_waits());
+    for (support::gate& g : gates) g.open();
+    CHECK(take(heap, 2_MiB) == free);
+}

@@ -177,8 +177,10 @@ CUOTA_INLINE block* block_heap::find(block_request const& r, std::uint32_t strea
 }
 
 CUOTA_INLINE block& block_heap::take(block& b, block_request const& r, block_user const& user) {
-    order_before_use(b.waits, user);
-    return cut(b, r);
+    return order_.drop_host_waits_on_throw([&]() -> block& {
+        order_before_use(b.waits, user);
+        return cut(b, r);
+    });
 }
 
 CUOTA_INLINE void block_heap::keep_stream(block& b, std::uint32_t stream_index) noexcept {
@@ -229,8 +231,10 @@ CUOTA_INLINE block& block_heap::take_of_grown(growth_candidate const& window, bl
                                               block_user const& user) {
     wait_set waits = waits_of(window);
     blocks_.prepare_take();
-    order_before_use(waits, user);
-    return cut(join(window, std::move(waits)), r);
+    return order_.drop_host_waits_on_throw([&]() -> block& {
+        order_before_use(waits, user);
+        return cut(join(window, std::move(waits)), r);
+    });
 }
 
 CUOTA_INLINE std::size_t block_heap::give_up(growth_candidate const& window) noexcept {
@@ -243,9 +247,11 @@ CUOTA_INLINE std::optional<idle_memory> block_heap::take_out(std::size_t surplus
                                                              kept_addresses const& kept) {
     auto out = choose_idle(blocks_, surplus, kept);
     if (!out) return out;
-    out->in->waits.for_each([&](wait_point point) { order_.wait_on_host(point); });
-    if (out->is_paged) out->in = &blocks_.hold_pages(*out->in, out->at, out->bytes);
-    else blocks_.hold_segment(*out->in);
+    order_.drop_host_waits_on_throw([&] {
+        out->in->waits.for_each([&](wait_point point) { order_.wait_on_host(point); });
+        if (out->is_paged) out->in = &blocks_.hold_pages(*out->in, out->at, out->bytes);
+        else blocks_.hold_segment(*out->in);
+    });
     leaving_ += out->bytes;
     return out;
 }

@@ -302,7 +302,7 @@ private:
     lock_of_all lock_all() const { return lock_of_all{*this}; }
     [[nodiscard]] block_user user_of(stream_ref const* s);
     // Revokes the caches before a new stream is registered, as cached blocks refer to stream indices.
-    [[nodiscard]] std::uint32_t lane_of(stream_ref s);
+    [[nodiscard]] std::uint32_t stream_index_of(stream_ref s);
     [[nodiscard, gnu::noinline]] std::uint32_t look_up(stream_ref s) {
         if (auto const known = heap_.order().find(s)) return *known;
         collect();
@@ -658,7 +658,7 @@ CUOTA_INLINE block& block_pool::claim(void* p, std::size_t bytes) {
 
 CUOTA_INLINE void block_pool::put_in_order(block& b, stream_ref s, late_free& late) noexcept {
     try {
-        std::uint32_t const stream_index = lane_of(s);
+        std::uint32_t const stream_index = stream_index_of(s);
         if (!keep_ready(b, s, stream_index)) heap_.give(b, wait_set{heap_.order().release_on(stream_index)});
     } catch (...) {
         late.what = &b;
@@ -703,10 +703,10 @@ CUOTA_INLINE void block_pool::collect() const noexcept {
 }
 
 CUOTA_INLINE block_user block_pool::user_of(stream_ref const* s) {
-    return s ? block_user{s, lane_of(*s)} : block_user{};
+    return s ? block_user{s, stream_index_of(*s)} : block_user{};
 }
 
-CUOTA_INLINE std::uint32_t block_pool::lane_of(stream_ref s) {
+CUOTA_INLINE std::uint32_t block_pool::stream_index_of(stream_ref s) {
     if (heap_.order().was_last(s)) [[likely]]
         return heap_.order().last();
     return look_up(s);

@@ -82,6 +82,16 @@ public:
     [[nodiscard]] bool has_host_waits() const noexcept { return static_cast<bool>(host_waits_); }
     /// Returns the waits that the calls since the last time leave to the host, for after the release of the lock; may be null.
     [[nodiscard]] light_unique_ptr<host_waits> take_host_waits() noexcept { return std::move(host_waits_); }
+    /// Returns f(). If that throws, drops the waits that it left to the host: they are not the next caller's.
+    template <class F>
+    decltype(auto) drop_host_waits_on_throw(F f) {
+        try {
+            return f();
+        } catch (...) {
+            host_waits_ = nullptr;
+            throw;
+        }
+    }
     /// Notes that the work before these points has completed.
     void note_done(host_waits const& over) noexcept;
     /// Waits on the host, for destructors, which hold no lock. Throws: cuda_error, std::bad_alloc.

@@ -79,7 +79,8 @@ CUOTA_INLINE std::unique_ptr<planned_slab> planned_slabs::take_idle() {
     auto const found =
         std::ranges::find_if(retired_, [](auto const& s) { return s->live() == 0 && !s->is_in_graph(); });
     if (found == retired_.end()) return nullptr;
-    (*found)->for_each_latest([&](wait_point point) { order_.wait_on_host(point); });
+    order_.drop_host_waits_on_throw(
+        [&] { (*found)->for_each_latest([&](wait_point point) { order_.wait_on_host(point); }); });
     if (order_.has_host_waits()) return nullptr;
     std::unique_ptr<planned_slab> idle = std::move(*found);
     retired_.erase(found);
@@ -102,7 +103,8 @@ CUOTA_INLINE void planned_slabs::end_step() noexcept {
 }
 
 CUOTA_INLINE planned_slab::result planned_slabs::try_take(stream_ref s, std::size_t bytes, label const& who) {
-    return now_->try_take(order_, s, order_.index_of(s), bytes, who);
+    return order_.drop_host_waits_on_throw(
+        [&] { return now_->try_take(order_, s, order_.index_of(s), bytes, who); });
 }
 
 CUOTA_INLINE planned_slab* planned_slabs::find(void const* p) noexcept {

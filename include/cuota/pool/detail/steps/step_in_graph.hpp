@@ -56,8 +56,11 @@ public:
     void begin_launch(stream_ref s, source_location where) override {
         light_unique_ptr<host_waits> left;
         of_->server().with_router([&](step_router& r) {
-            for (used const& u : slabs_) u.slab->begin_launch(r.slabs().order(), s, u.until, where);
-            left = r.slabs().order().take_host_waits();
+            stream_order& order = r.slabs().order();
+            order.drop_host_waits_on_throw([&] {
+                for (used const& u : slabs_) u.slab->begin_launch(order, s, u.until, where);
+            });
+            left = order.take_host_waits();
         });
         if (left) left->wait();
     }

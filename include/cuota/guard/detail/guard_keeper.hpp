@@ -1,0 +1,477 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+/// Writes fences (guard bytes) around blocks and checks them in stream order.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <cuota/core/bytes.hpp>
+#include <cuota/core/config.hpp>
+#include <cuota/core/detail/smart_pointers.hpp>
+#include <cuota/core/detail/std_minimal.hpp>
+#include <cuota/core/detail/threads/locked_region.hpp>
+#include <cuota/core/error.hpp>
+#include <cuota/core/error_sink.hpp>
+#include <cuota/guard/detail/resource_adaptor_base.hpp>
+#include <cuota/guard/detail/tracker.hpp>
+#include <cuota/guard/guard_options.hpp>
+#include <cuota/guard/guard_violation.hpp>
+#include <cuota/resource/pinned_memory.hpp>
+#include <cuota/runtime/event.hpp>
+#include <cuota/runtime/for_each_index.hpp>
+#include <cuota/runtime/rt/copy.hpp>
+#include <cuota/runtime/rt/memory.hpp>
+
+namespace cuota::inline v0::detail {
+
+/// Fences of a block, with all that their check needs, so that a deallocation allocates nothing.
+struct guard_bytes {
+    unsigned char* at = nullptr;  // the block
+    std::size_t bytes = 0;
+    std::size_t alignment = 0;
+    std::size_t front = 0;  // offset of the block in upstream's block
+    std::size_t total = 0;  // size of upstream's block
+    tag name{};
+    source_location where{};
+    device home{0};                 // of the event
+    std::optional<event> done;      // live: fences written; pending: fences copied to `seen`
+    unsigned char* seen = nullptr;  // pinned: front zone, rear zone
+    guard_bytes* next = nullptr;
+};
+
+/// Kernel that copies the guard bytes of some blocks to where the host compares them.
+struct copy_guard_bytes {
+    static constexpr std::size_t most = 16;
+
+    struct pair {
+        unsigned char const* front;
+        unsigned char const* behind;
+        unsigned char* seen;
+    };
+
+    std::size_t redzone_bytes;
+    pair of[most];
+
+    CUOTA_KERNEL void operator()(std::size_t i) const {
+        pair const& one = of[i / (2 * redzone_bytes)];
+        std::size_t const at = i % (2 * redzone_bytes);
+        one.seen[at] = at < redzone_bytes ? one.front[at] : one.behind[at - redzone_bytes];
+    }
+};
+
+/// The fences of a resource. Host and CUDA resources for a block are allocated before upstream is called.
+///
+/// A check is a kernel that copies the guard bytes of up to 16 blocks to pinned memory in stream order, and a comparison on the host after
+/// that; for host-accessible memory, and in programs not compiled by nvcc, two copies per block. Threads: any.
+class guard_keeper {
+public:
+    static constexpr unsigned char standing = 0xFD;  // in fences
+    static constexpr unsigned char fresh = 0xCD;     // in new blocks
+    static constexpr unsigned char stale = 0xDD;     // in freed blocks
+
+    guard_keeper(guard_options wanted, bool is_for_host, source_location where);
+    guard_keeper(guard_keeper const&) = delete;
+    guard_keeper& operator=(guard_keeper const&) = delete;
+    ~guard_keeper();
+
+    [[nodiscard]] tracker& live() noexcept { return live_; }
+
+    /// Resources for the guard bytes of a new block; returned unless kept.
+    class [[nodiscard]] lease {
+    public:
+        lease(guard_keeper& of, guard_bytes& f) noexcept : of_{of}, guard_bytes_{&f} {}
+        lease(lease const&) = delete;
+        lease& operator=(lease const&) = delete;
+        ~lease();
+        [[nodiscard]] guard_bytes* operator->() const noexcept { return guard_bytes_; }
+        [[nodiscard]] guard_bytes& operator*() const noexcept { return *guard_bytes_; }
+        guard_bytes* keep() noexcept { return taken(guard_bytes_); }
+
+    private:
+        guard_keeper& of_;
+        guard_bytes* guard_bytes_;
+    };
+
+    /// Lays out a block; total is 0 if it overflows. Throws: std::bad_alloc; out_of_memory, cuda_error of pinned memory.
+    lease acquire(std::size_t bytes, std::size_t alignment, label const& who);
+
+    /// Writes the guard bytes into upstream's block. Throws: cuda_error; its enqueued work has finished.
+    void put_up(guard_bytes& f, call_order const& order, void* base);
+
+    /// Enqueues the check of a freed block, already removed from live(); `collect` returns its damage later. Reports a failure.
+    void take_down(guard_bytes& f, call_order const& order) noexcept;
+
+    /// Reports the known damage of freed blocks.
+    void report_known() noexcept;
+
+    /// Checks all live blocks, or that at p, after the work enqueued on s, and all freed blocks; waits, without a lock. A block that is
+    /// freed meanwhile is freed after its check.
+    /// Throws: guard_bytes_error; usage_error if no block is at p, or in a capture; cuda_error, std::bad_alloc; out_of_memory of pinned
+    /// memory, of which a check takes two zones for each block, which the keeper reuses.
+    void verify(stream_ref s, void const* p, source_location where);
+
+private:
+    // The check of a block: its guard bytes are copied to `seen`.
+    struct probe {
+        guard_bytes* of;
+        unsigned char* seen;
+    };
+    // Enqueues the checks of up to copy_guard_bytes::most blocks on the stream's device, each after its guard bytes were written, perhaps
+    // by another stream.
+    void look(std::span<probe const> some, stream_ref s) const;
+
+    // The records of live blocks under a check: copies with a `seen` of their own, which return to the keeper.
+    class live_check {
+    public:
+        explicit live_check(guard_keeper& of) noexcept : of_{of} {}
+        live_check(live_check const&) = delete;
+        live_check& operator=(live_check const&) = delete;
+        ~live_check() {
+            for (guard_bytes* const f : records_) of_.recycle(*f);
+        }
+        [[nodiscard]] std::vector<guard_bytes*> const& records() const noexcept { return records_; }
+        // Enqueues the check of a block: at once if it is of another device than s, otherwise with others in enqueue_rest.
+        void add(guard_bytes& f, stream_ref s, device on);
+        void enqueue_rest(stream_ref s);
+        // Waits for what may have been enqueued before a failure.
+        void drain(stream_ref s) const noexcept;
+
+    private:
+        guard_keeper& of_;
+        std::vector<guard_bytes*> records_;
+        std::vector<probe> here_;  // not yet enqueued
+    };
+
+    /// Returns the damage of freed blocks whose check has finished; if `waits`, of all.
+    [[nodiscard]] std::vector<guard_violation> collect(bool waits);
+    // Removes the first freed block, if any; unless `waits`, only if its check has finished.
+    [[nodiscard]] guard_bytes* take_pending(bool waits);
+    void put_pending(guard_bytes& f) noexcept;
+    void add_violation(guard_bytes const& f, bool found_on_free, std::vector<guard_violation>& to) const;
+    void throw_if_any(std::vector<guard_violation> found, source_location where) const;
+
+    [[nodiscard]] std::size_t per_page() const noexcept;
+    [[nodiscard]] std::size_t page_bytes() const;
+    [[nodiscard]] guard_bytes& take_free();
+    void add_page();
+    void recycle(guard_bytes& f) noexcept;
+
+    guard_options const wanted_;
+    bool const is_for_host_;
+    object_lock guard_;
+    guard_bytes* free_ = nullptr;
+    guard_bytes* first_pending_ = nullptr;
+    guard_bytes* last_pending_ = nullptr;
+    std::vector<light_unique_array<guard_bytes>> guards_;
+    std::vector<void*> pages_;
+    tracker live_;
+};
+
+}  // namespace cuota::inline v0::detail
+
+#if CUOTA_PART_MEMORY
+
+#include <cuota/runtime/rt/drain.hpp>
+
+namespace cuota::inline v0::detail {
+
+// Calls act(s). If s is of another device, from which the block may be inaccessible, calls act with a stream of the block's device, whose
+// work is ordered within s. If it throws, work enqueued on that stream may not have finished: see drain_home.
+template <class F>
+void at_home(guard_bytes const& f, stream_ref s, F act) {
+    if (s.device() == f.home) return act(s);
+    event const before{s};
+    std::optional<event> after;
+    {
+        device_scope const there{f.home};  // left before s is used: it may be a handle that each device has
+        stream_ref const own{cudaStreamPerThread};
+        own.wait(before);
+        act(own);
+        after.emplace(own);
+    }
+    s.wait(*after);
+}
+
+CUOTA_INLINE void drain_home(guard_bytes const& f) noexcept {
+    report_failure_of([&] {
+        device_scope const there{f.home};
+        rt::drain(stream_ref{cudaStreamPerThread});
+    });
+}
+
+// Calls f with the order's stream, or with the per-thread stream and synchronizes it. If it throws, the enqueued work has finished.
+template <class F>
+void on_stream_of(call_order const& order, void const* at, F f) {
+    std::optional<device_scope> here;
+    if (!order.stream()) here.emplace(rt::device_of(at).value_or(device::current()));
+    stream_ref const s = order.stream() ? *order.stream() : stream_ref{cudaStreamPerThread};
+    try {
+        f(s);
+        if (!order.stream()) s.synchronize();
+    } catch (...) {
+        report_failure_of([&] {
+            if (!s.is_capturing()) rt::drain(s);
+        });
+        throw;
+    }
+}
+
+CUOTA_INLINE guard_keeper::guard_keeper(guard_options wanted, bool is_for_host, source_location where)
+    : wanted_{wanted}, is_for_host_{is_for_host}, live_{"guarded memory", wanted.name} {
+    if (wanted.redzone_bytes == 0)
+        throw_usage_error(where, "{}: zone must be at least 1 byte", {live_.title()});
+}
+
+CUOTA_INLINE guard_keeper::~guard_keeper() {
+    report_failure_of([this] { throw_if_any(collect(true), {}); });
+    for (void* const p : pages_) pinned_memory{}.deallocate_sync(p, page_bytes());
+}
+
+CUOTA_INLINE guard_keeper::lease::~lease() {
+    if (guard_bytes_) of_.recycle(*guard_bytes_);
+}
+
+CUOTA_INLINE auto guard_keeper::acquire(std::size_t bytes, std::size_t alignment, label const& who) -> lease {
+    guard_bytes& f = take_free();
+    f.bytes = bytes;
+    f.alignment = alignment;
+    f.name = who.name;
+    f.where = who.where;
+    auto const front = checked_round_up(wanted_.redzone_bytes, alignment);
+    auto const block = checked_add(bytes, wanted_.redzone_bytes);
+    f.front = front.value_or(0);
+    f.total = front && block ? checked_add(*front, *block).value_or(0) : 0;
+    return {*this, f};
+}
+
+CUOTA_INLINE void guard_keeper::put_up(guard_bytes& f, call_order const& order, void* base) {
+    f.at = static_cast<unsigned char*>(base) + f.front;
+    std::size_t const redzone_bytes = wanted_.redzone_bytes;
+    on_stream_of(order, f.at, [&](stream_ref s) {
+        rt::fill_bytes(f.at - redzone_bytes, standing, redzone_bytes, s, f.where);
+        rt::fill_bytes(f.at + f.bytes, standing, redzone_bytes, s, f.where);
+        if (wanted_.poison) rt::fill_bytes(f.at, fresh, f.bytes, s, f.where);
+        f.home = s.device();
+        f.done.emplace(s);
+        if (is_for_host_) s.synchronize();  // host code may write to it at once
+    });
+}
+
+CUOTA_INLINE void guard_keeper::take_down(guard_bytes& f, call_order const& order) noexcept {
+    bool const is_seen = report_failure_of([&] {
+        on_stream_of(order, f.at, [&](stream_ref s) {
+            if (s.is_capturing())
+                throw_usage_error(
+                    f.where,
+                    "{}: cannot check the guard bytes of a block that is freed during a stream capture: {}",
+                    {live_.title(), leak_summary::line_of(f.name, {}, f.bytes)});
+            try {
+                at_home(f, s, [&](stream_ref own) {
+                    probe const one[] = {{&f, f.seen}};
+                    look(one, own);
+                    f.done->record(own);
+                    if (!wanted_.poison) return;
+                    report_failure_of([&] {
+                        rt::fill_bytes(f.at - wanted_.redzone_bytes, stale,
+                                       f.bytes + 2 * wanted_.redzone_bytes, own, f.where);
+                    });
+                });
+            } catch (...) {
+                drain_home(f);
+                throw;
+            }
+        });
+    });
+    if (is_seen) put_pending(f);
+    else recycle(f);
+}
+
+CUOTA_INLINE void guard_keeper::report_known() noexcept {
+    report_failure_of([this] { throw_if_any(collect(false), {}); });
+}
+
+CUOTA_INLINE void guard_keeper::live_check::add(guard_bytes& f, stream_ref s, device on) {
+    if (records_.size() == records_.capacity()) records_.reserve(2 * records_.size() + 1);
+    guard_bytes& mine = of_.take_free();
+    records_.push_back(&mine);
+    mine.at = f.at;
+    mine.bytes = f.bytes;
+    mine.name = f.name;
+    mine.where = f.where;
+    mine.home = f.home;
+    if (f.home == on) return here_.push_back({&f, mine.seen});
+    at_home(f, s, [&](stream_ref own) {
+        probe const one[] = {{&f, mine.seen}};
+        of_.look(one, own);
+        f.done->record(own);
+    });
+}
+
+CUOTA_INLINE void guard_keeper::live_check::enqueue_rest(stream_ref s) {
+    for (std::span<probe const> rest = here_; !rest.empty();) {
+        std::size_t const next = std::min(rest.size(), copy_guard_bytes::most);
+        of_.look(rest.first(next), s);
+        rest = rest.subspan(next);
+    }
+    for (probe const& p : here_) p.of->done->record(s);  // a free of the block comes after the check
+}
+
+CUOTA_INLINE void guard_keeper::live_check::drain(stream_ref s) const noexcept {
+    rt::drain(s);
+    for (guard_bytes const* const f : records_) drain_home(*f);
+}
+
+CUOTA_INLINE void guard_keeper::verify(stream_ref s, void const* p, source_location where) {
+    std::vector<guard_violation> found = collect(true);
+    live_check check{*this};
+    try {
+        if (s.is_capturing())
+            throw_usage_error(
+                where,
+                "{}: verify: cannot check guard bytes during a stream capture; verify before or after it",
+                {live_.title()});
+        try {
+            live_.at_rest([&] {
+                device const on = s.device();
+                live_.for_each([&](live_record const& r) {
+                    if (!p || r.at == p) check.add(*static_cast<guard_bytes*>(r.extra), s, on);
+                });
+                check.enqueue_rest(s);
+            });
+            s.synchronize();
+        } catch (...) {
+            check.drain(s);
+            throw;
+        }
+        for (guard_bytes const* const f : check.records()) add_violation(*f, false, found);
+    } catch (...) {  // as in collect
+        if (found.empty()) throw;
+    }
+    throw_if_any(std::move(found), where);
+    if (p && check.records().empty())
+        throw_usage_error(where, "{}: verify: no live block begins at this address", {live_.title()});
+}
+
+CUOTA_INLINE void guard_keeper::look(std::span<probe const> some, stream_ref s) const {
+    std::size_t const redzone_bytes = wanted_.redzone_bytes;
+    for (probe const& p : some) s.wait(*p.of->done);
+    if (is_for_host_ || !rt::is_runnable<copy_guard_bytes>()) {
+        for (auto const& [f, seen] : some) {
+            rt::copy_anywhere(seen, f->at - redzone_bytes, redzone_bytes, s, f->where);
+            rt::copy_anywhere(seen + redzone_bytes, f->at + f->bytes, redzone_bytes, s, f->where);
+        }
+        return;
+    }
+    copy_guard_bytes all{redzone_bytes, {}};
+    std::optional<rt::access_annotation> read[2 * copy_guard_bytes::most];
+    for (std::size_t i = 0; i != some.size(); ++i) {
+        guard_bytes const& f = *some[i].of;
+        all.of[i] = {f.at - redzone_bytes, f.at + f.bytes, some[i].seen};
+        read[2 * i].emplace(s, all.of[i].front, redzone_bytes, false);
+        read[2 * i + 1].emplace(s, all.of[i].behind, redzone_bytes, false);
+    }
+    for_each_index(s, some.size() * 2 * redzone_bytes, all, "guarded", some.front().of->where);
+}
+
+CUOTA_INLINE std::vector<guard_violation> guard_keeper::collect(bool waits) {
+    std::vector<guard_violation> found;
+    try {
+        while (guard_bytes* const f = take_pending(waits)) {
+            try {
+                if (waits) f->done->synchronize();
+                add_violation(*f, true, found);
+            } catch (...) {
+                put_pending(*f);
+                throw;
+            }
+            recycle(*f);
+        }
+    } catch (...) {  // a failure will recur, but damage is returned only once
+        if (found.empty()) throw;
+    }
+    return found;
+}
+
+CUOTA_INLINE guard_bytes* guard_keeper::take_pending(bool waits) {
+    region_lock const lock{guard_};
+    guard_bytes* const f = first_pending_;
+    if (!f || (!waits && !f->done->is_done())) return nullptr;
+    first_pending_ = f->next;
+    if (!first_pending_) last_pending_ = nullptr;
+    return f;
+}
+
+CUOTA_INLINE void guard_keeper::put_pending(guard_bytes& f) noexcept {
+    region_lock const lock{guard_};
+    f.next = nullptr;
+    (last_pending_ ? last_pending_->next : first_pending_) = &f;
+    last_pending_ = &f;
+}
+
+CUOTA_INLINE void guard_keeper::add_violation(guard_bytes const& f, bool found_on_free,
+                                              std::vector<guard_violation>& to) const {
+    unsigned char const* const begin = f.seen;
+    unsigned char const* const end = begin + 2 * wanted_.redzone_bytes;
+    auto const is_violation = [](unsigned char byte) { return byte != standing; };
+    unsigned char const* const first = std::find_if(begin, end, is_violation);
+    if (first == end) return;
+    auto const index = static_cast<std::size_t>(first - begin);
+    std::size_t const redzone_bytes = wanted_.redzone_bytes;
+    bool const is_behind = index >= redzone_bytes;
+    unsigned char const* const guard_bytes_end = is_behind ? end : begin + redzone_bytes;
+    guard_violation d{f.name, f.where, f.at, f.bytes, 0, 0, {}, found_on_free};
+    d.offset = static_cast<std::ptrdiff_t>(is_behind ? f.bytes + (index - redzone_bytes) : index) -
+               (is_behind ? 0 : static_cast<std::ptrdiff_t>(redzone_bytes));
+    d.count = static_cast<std::size_t>(std::count_if(first, end, is_violation));
+    d.found.assign(first, first + std::min<std::ptrdiff_t>(16, guard_bytes_end - first));
+    to.push_back(std::move(d));
+}
+
+CUOTA_INLINE void guard_keeper::throw_if_any(std::vector<guard_violation> found,
+                                             source_location where) const {
+    if (!found.empty()) throw guard_bytes_error{live_.title(), std::move(found), where};
+}
+
+CUOTA_INLINE std::size_t guard_keeper::per_page() const noexcept {
+    return std::clamp<std::size_t>((std::size_t{64} << 10) / wanted_.redzone_bytes, 1, 64);
+}
+
+CUOTA_INLINE std::size_t guard_keeper::page_bytes() const {
+    return bytes_of(2 * per_page(), {wanted_.name, {}, "bytes", wanted_.redzone_bytes});
+}
+
+CUOTA_INLINE guard_bytes& guard_keeper::take_free() {
+    region_lock const lock{guard_};
+    if (!free_) add_page();
+    return *std::exchange(free_, free_->next);
+}
+
+CUOTA_INLINE void guard_keeper::add_page() {
+    std::size_t const count = per_page();
+    guards_.reserve(guards_.size() + 1);
+    pages_.reserve(pages_.size() + 1);
+    auto more = light_unique_array<guard_bytes>::make(count);
+    auto* const page =
+        static_cast<unsigned char*>(pinned_memory{}.allocate_sync(page_bytes(), 256, {"fences", {}}));
+    pages_.push_back(page);
+    for (std::size_t i = 0; i != count; ++i) {
+        more[i].seen = page + 2 * wanted_.redzone_bytes * i;
+        more[i].next = std::exchange(free_, &more[i]);
+    }
+    guards_.push_back(std::move(more));
+}
+
+CUOTA_INLINE void guard_keeper::recycle(guard_bytes& f) noexcept {
+    region_lock const lock{guard_};
+    f.next = std::exchange(free_, &f);
+}
+
+}  // namespace cuota::inline v0::detail
+
+#endif
