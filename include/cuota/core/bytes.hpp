@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Byte counts: literals, arithmetic with overflow checks, and formatting.
+/// Byte counts: literals, checked arithmetic, and texts, which throw std::bad_alloc.
 #pragma once
 
 #include <cstddef>
@@ -19,12 +19,11 @@ inline constexpr std::size_t unlimited = std::numeric_limits<std::size_t>::max()
 
 namespace detail {
 
-// A size above the range of std::size_t does not compile: a throw-expression is not constant.
 consteval std::size_t literal(unsigned long long n, unsigned shift) {
     return n <= unlimited >> shift ? static_cast<std::size_t>(n) << shift
                                    : throw "the size exceeds the range of std::size_t";
 }
-// Rounds up, so that a limit typed in as printed is never below the printed one.
+// Rounds up: a limit typed in as printed is never below the printed one.
 consteval std::size_t literal(long double n, unsigned shift) {
     if (!(n >= 0)) throw "the size is negative";
     long double const bytes = n * static_cast<long double>(std::size_t{1} << shift);
@@ -35,22 +34,21 @@ consteval std::size_t literal(long double n, unsigned shift) {
 
 }  // namespace detail
 
-/// Byte counts as literals, `512_MiB`, after `using namespace cuota::literals;`.
+/// Literals for byte counts, after `using namespace cuota::literals`. A size above the range of std::size_t does not compile; fractions are
+/// rounded up to whole bytes. Example: examples/first.cpp
 inline namespace literals {
 
-// All are consteval: a size above the range of std::size_t does not compile. Fractions are rounded up to whole bytes.
-
-/// `n * 1024` bytes. Requires `using namespace cuota::literals`. Example: examples/first.cpp
+/// `n * 1024` bytes.
 consteval std::size_t operator""_KiB(unsigned long long n) { return detail::literal(n, 10); }
 /// Accepts a fraction.
 consteval std::size_t operator""_KiB(long double n) { return detail::literal(n, 10); }
-/// `n * 1024 * 1024` bytes: `512_MiB`.
+/// `n * 1024 * 1024` bytes.
 consteval std::size_t operator""_MiB(unsigned long long n) { return detail::literal(n, 20); }
-/// Accepts a fraction: `2.1_MiB`, as messages print limits.
+/// Accepts a fraction: `2.1_MiB`.
 consteval std::size_t operator""_MiB(long double n) { return detail::literal(n, 20); }
 /// `n * 1024 * 1024 * 1024` bytes.
 consteval std::size_t operator""_GiB(unsigned long long n) { return detail::literal(n, 30); }
-/// Accepts a fraction: `1.5_GiB`.
+/// Accepts a fraction.
 consteval std::size_t operator""_GiB(long double n) { return detail::literal(n, 30); }
 
 }  // namespace literals
@@ -75,7 +73,7 @@ consteval std::size_t operator""_GiB(long double n) { return detail::literal(n, 
     return n != 0 && (n & (n - 1)) == 0;
 }
 
-/// Returns `bytes` rounded up to a multiple of `granularity` (a power of two), or nullopt on overflow.
+/// Rounds `bytes` up to a multiple of `granularity` (a power of two); returns nullopt on overflow.
 [[nodiscard]] constexpr std::optional<std::size_t> checked_round_up(std::size_t bytes,
                                                                     std::size_t granularity) noexcept {
     auto const bumped = checked_add(bytes, granularity - 1);
@@ -83,27 +81,25 @@ consteval std::size_t operator""_GiB(long double n) { return detail::literal(n, 
     return *bumped & ~(granularity - 1);
 }
 
-/// Returns `bytes` rounded up to a multiple of `granularity`; on overflow `unlimited`, which no budget and no device can provide.
+/// Rounds up likewise, but returns `unlimited` on overflow.
 [[nodiscard]] constexpr std::size_t round_up(std::size_t bytes, std::size_t granularity) noexcept {
     return bytes > unlimited - (granularity - 1) ? unlimited
                                                  : (bytes + (granularity - 1)) & ~(granularity - 1);
 }
 
-/// Returns `bytes` rounded down to a multiple of `granularity` (a power of two).
+/// Rounds `bytes` down to a multiple of `granularity` (a power of two).
 [[nodiscard]] constexpr std::size_t round_down(std::size_t bytes, std::size_t granularity) noexcept {
     return bytes & ~(granularity - 1);
 }
 
-/// Formats a size in binary units with one decimal, "762.9 MiB" or "512 B"; at most four digits before the point below 1 EiB. Throws:
-/// std::bad_alloc.
+/// Formats a size in binary units: "762.9 MiB", "512 B".
 [[nodiscard]] std::string bytes_text(std::size_t bytes);
 
-/// Formats a count in groups of three digits: "131'120'576". Throws: std::bad_alloc.
+/// Formats a count in groups of three digits: "131'120'576".
 [[nodiscard]] std::string count_text(std::uint64_t count);
 
 namespace detail {
 
-/// Appends n in decimal digits. Throws: std::bad_alloc.
 void append_number(std::string& text, std::uint64_t n);
 
 }  // namespace detail

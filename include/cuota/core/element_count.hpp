@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// A parameter type for element counts that rejects negative numbers.
+/// A parameter type for element counts.
 #pragma once
 
 #include <concepts>
@@ -12,13 +12,12 @@
 
 namespace cuota::inline v0 {
 
-/// A number of elements, as a parameter. Converts from any integer type except bool, not from floating-point types. Rejects a negative
-/// count at the caller's line, because as a std::size_t it would be very large.
+/// A number of elements, from any integer type except bool. Rejects a negative count at the caller's line.
 /// Throws:  usage_error.
 /// Example: tests/core/element_count.cpp
 class element_count {
 public:
-    /// Accepts any integer type not wider than std::size_t; `where` is the caller's line. Throws: usage_error if negative.
+    /// Accepts integer types not wider than std::size_t; `where` is the caller's line.
     template <std::integral I>
         requires(!std::same_as<I, bool> && sizeof(I) <= sizeof(std::size_t))  //
     constexpr element_count(I count, source_location where = source_location::current())

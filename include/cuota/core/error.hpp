@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// The error types of the library, each with the data needed to react.
+/// The exceptions of the library. Their constructors throw std::bad_alloc.
 #pragma once
 
 #include <cstdint>
@@ -20,11 +20,11 @@
 
 namespace cuota::inline v0 {
 
-/// A CUDA call failed. Stores the error code, the call and the call site.
-/// Copies share the text. Threads: any. Example: tests/core/error.cpp
+/// A CUDA call failed. Copies share the text.
+/// Threads: any. Example: tests/core/error.cpp
 class CUOTA_PROCESS_TYPE cuda_error : public std::runtime_error {
 public:
-    /// `code` is a cudaError_t; `why` is its name and further details. Throws: std::bad_alloc.
+    /// `why` is the name of the code and further details.
     cuda_error(int code, std::string const& call, std::string const& why, source_location where);
 
     [[nodiscard]] int code() const noexcept { return code_; }  ///< a cudaError_t
@@ -44,25 +44,24 @@ class refusal_state;
 struct refusal_access;
 }  // namespace detail
 
-/// A memory request was refused by a budget (as budget_exceeded), by a pool's cap, or by the device. Nothing was allocated (strong
-/// guarantee).
-/// suggestions(error.info()) returns suggestions. Copies share the facts and the text.
+/// A memory request was refused by a budget (as budget_exceeded), by a pool's cap, or by the device. Nothing was allocated. Copies share
+/// the facts and the text; suggestions(info()) computes suggestions.
 /// Threads: any, on one object or on copies. Example: examples/train.cpp
 class CUOTA_PROCESS_TYPE out_of_memory : public std::bad_alloc {
 public:
-    /// Throws: std::bad_alloc.
+    /// Stores the facts.
     explicit out_of_memory(refusal facts);
 
-    /// Returns the facts at the time of the refusal, such as bytes requested, held and limit. Valid while any copy of the error exists.
+    /// Returns the facts, valid while any copy of the error exists.
     [[nodiscard]] refusal const& info() const noexcept;
-    /// Returns refusal_text of the facts. Cost: the first call formats it (microseconds); without a call nothing is formatted.
+    /// Returns refusal_text of the facts. Cost: the first call formats it (microseconds).
     [[nodiscard]] CUOTA_INLINE_IN_PLACE char const* what() const noexcept override;
 
 protected:
-    /// For a derived type: its name, and the text for when host memory is exhausted; both are string literals. Throws: std::bad_alloc.
+    /// For a derived type: its name, and the text for exhausted host memory, both string literals.
     out_of_memory(char const* type, char const* fallback_text, refusal facts);
 
-    /// Of a stored refusal; for the library.
+    /// Shares a stored refusal; for the library.
     out_of_memory(detail::refusal_access const&,
                   detail::light_shared_ptr<detail::refusal_state const> state) noexcept
         : state_{std::move(state)} {}
@@ -72,12 +71,12 @@ private:
     detail::light_shared_ptr<detail::refusal_state const> state_;
 };
 
-/// A budget on the path from the charged one to its root cannot hold the request. Caches were asked to release memory before, if all of
-/// them together could cover the shortfall.
+/// A budget on the path from the charged one to its root cannot hold the request. If all caches together could cover the shortfall, they
+/// were asked to release memory before.
 /// Example: examples/first.cpp
 class CUOTA_PROCESS_TYPE budget_exceeded : public out_of_memory {
 public:
-    /// Throws: std::bad_alloc.
+    /// Stores the facts.
     explicit budget_exceeded(refusal facts);
 
 private:
@@ -87,11 +86,11 @@ private:
         : out_of_memory{by, std::move(state)} {}
 };
 
-/// The program violated a rule of lifetime, streams, bounds or use; the message names the object and the call site. A defect of the
-/// program: fix it instead of catching it. Example: tests/core/error.cpp
+/// The program violated a rule of lifetime, streams, bounds or use. The message names the object and the call site. Fix the program instead
+/// of catching it. Example: tests/core/error.cpp
 class CUOTA_PROCESS_TYPE usage_error : public std::logic_error {
 public:
-    /// The message is `what`, followed by the call site if known. Throws: std::bad_alloc.
+    /// The message is `what` and the call site.
     explicit usage_error(std::string const& what, source_location where = {});
 
     [[nodiscard]] source_location where() const noexcept { return where_; }  ///< line 0 if unknown
@@ -101,17 +100,17 @@ private:
     source_location where_;
 };
 
-/// The contents of a file are not valid. Names the file, the byte offset of the defect and the reason.
-/// Copies share the texts. Threads: any. Example: tests/core/error.cpp
+/// The contents of a file are not valid. Copies share the texts.
+/// Threads: any. Example: tests/core/error.cpp
 class CUOTA_PROCESS_TYPE data_error : public std::runtime_error {
 public:
-    /// `offset` is in bytes from the beginning of the file. Throws: std::bad_alloc.
+    /// `offset` is in bytes.
     data_error(std::string file, std::uint64_t offset, std::string why);
 
     [[nodiscard]] std::string const& file() const noexcept { return facts_->file; }  ///< its path or name
     /// Returns the bytes from the beginning of the file.
     [[nodiscard]] std::uint64_t offset() const noexcept { return facts_->offset; }
-    /// Returns the reason, without file and offset.
+    /// Returns the reason alone.
     [[nodiscard]] std::string const& why() const noexcept { return facts_->why; }
 
 private:
@@ -125,8 +124,8 @@ private:
 
 namespace detail {
 
-/// The state that copies of a refusal share. A class that stores this instead of the exception avoids compiling the formatting code into
-/// every program: the virtual function that formats is emitted wherever an exception is destroyed.
+/// The state that copies of a refusal share. Storing it instead of the exception avoids formatting code: the virtual function that formats
+/// is emitted wherever an exception is destroyed.
 struct refusal_access {
     using state = light_shared_ptr<refusal_state const>;
     [[nodiscard]] static state of(budget_exceeded const& refused) noexcept { return refused.state_; }
@@ -135,15 +134,13 @@ struct refusal_access {
     }
 };
 
-/// Throws usage_error with message(pattern, values). One call compiles to less code than `throw usage_error{...}`, which allocates, formats
-/// and has cleanup code at each call site.
+/// Throws usage_error with message(pattern, values).
 [[noreturn, gnu::cold]] void throw_usage_error(source_location where, char const* pattern,
                                                std::initializer_list<message_value> values = {});
-/// Throws usage_error without a call site.
 [[noreturn, gnu::cold]] void throw_usage_error(char const* pattern,
                                                std::initializer_list<message_value> values = {});
 
-/// Throws a data_error for `file` and `offset` (bytes) with message(pattern, values).
+/// Throws data_error likewise.
 [[noreturn, gnu::cold]] void throw_data_error(std::string_view file, std::uint64_t offset,
                                               char const* pattern,
                                               std::initializer_list<message_value> values = {});
@@ -177,7 +174,7 @@ CUOTA_INLINE std::string cuda_error::suffix(source_location where) {
 
 namespace cuota::inline v0::detail {
 
-/// The facts of a refusal, and their text, which the first call of text() formats.
+/// The facts of a refusal, and their text.
 class refusal_state {
 public:
     refusal_state(char const* type, char const* fallback_text, refusal facts) noexcept
@@ -188,7 +185,7 @@ public:
 
     [[nodiscard]] refusal const& info() const noexcept { return facts_; }
 
-    /// Returns the text. Threads: any. Concurrent first calls each format it; one result is kept, and all of them return that one.
+    /// Returns the text, formatted by the first call. Threads: any: concurrent first calls return one result.
     [[nodiscard]] char const* text() const noexcept;
 
 private:

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// The destination of errors that cannot be thrown, such as those of destructors and deallocations.
+/// The destination of errors that cannot be thrown.
 #pragma once
 
 #include <exception>
@@ -14,17 +14,14 @@
 
 namespace cuota::inline v0 {
 
-/// Receives an error from a function that cannot throw, outside every lock of the library and on the thread where the error occurred: an
-/// error under a lock is reported after its release. So a sink may query any object of the library, allocate, charge, and call std::exit.
-/// Exceptions of the sink are dropped.
-/// A cuda_error with cudaErrorCudartUnloading is not reported: objects destroyed after CUDA has shut down have nothing to free, because the
-/// driver has freed it.
+/// Receives errors of functions that cannot throw, on their thread and outside every lock of the library: it may query any object of the
+/// library, allocate, charge, and call std::exit. Its exceptions are dropped.
+/// A cuda_error with cudaErrorCudartUnloading is not reported: CUDA has shut down, and the driver has freed everything.
 using error_sink = std::function<void(std::exception const&)>;
 
 namespace detail {
 
-/// While one exists, the first error that its thread reports is stored in it instead of going to the sink, for functions that can throw it.
-/// They nest.
+/// Stores the first error that its thread reports, instead of passing it to the sink, for functions that can throw it. Objects nest.
 /// Threads: the one that constructed it.
 class kept_error {
 public:
@@ -33,11 +30,10 @@ public:
     kept_error& operator=(kept_error const&) = delete;
     ~kept_error() { innermost() = outer_; }
 
-    /// Throws the stored error, if any.
     void rethrow() const;
 
-    /// Stores the error in this thread's innermost kept_error; returns false without one, or if it has an error already. If `thrown` is
-    /// null, stores a std::runtime_error with the text.
+    /// Stores `thrown`, or if that is null a std::runtime_error with the text, in this thread's innermost kept_error. Returns false without
+    /// one, or if it has an error already.
     [[nodiscard]] static bool keeps(std::exception const& error, std::exception_ptr thrown) noexcept;
 
 private:
@@ -56,20 +52,19 @@ error_sink set_error_sink(error_sink sink);
 
 namespace detail {
 
-/// The number of cudaErrorCudartUnloading and CUDA_ERROR_DEINITIALIZED.
+/// cudaErrorCudartUnloading and CUDA_ERROR_DEINITIALIZED.
 inline constexpr int unloading_code = 4;
 
 void report(std::exception const& error, std::exception_ptr thrown) noexcept;
 
-/// Reports the exception being handled to the sink. Call it in a catch block.
 void report_handled() noexcept;
 
 }  // namespace detail
 
-/// Reports an error to the sink. Never throws.
+/// Reports an error to the sink.
 inline void report_error(std::exception const& error) noexcept { detail::report(error, nullptr); }
 
-/// Runs `step` and reports any exception to the sink. Returns false after an exception.
+/// Runs `step` and reports any exception to the sink; returns false after one.
 template <class Step>
 bool report_failure_of(Step&& step) noexcept {
     try {
@@ -97,7 +92,6 @@ struct sink_slot {
 
 CUOTA_PROCESS_STATE sink_slot& the_sink() noexcept;
 
-// Returns whether the error means that CUDA has shut down.
 [[nodiscard]] CUOTA_INLINE bool is_unloading(std::exception const& error) noexcept {
     auto const* const failed = dynamic_cast<cuda_error const*>(&error);
     return failed && failed->code() == unloading_code;
@@ -153,7 +147,7 @@ CUOTA_INLINE void report(std::exception const& error, std::exception_ptr thrown)
         }
         if (sink) (*sink)(error);
         else std::fprintf(stderr, "cuota: error that could not be thrown: %s\n", error.what());
-    } catch (...) {  // the sink itself failed, and a second error cannot be reported
+    } catch (...) {  // the sink itself failed
     }
 }
 

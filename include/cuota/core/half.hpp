@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// 16-bit floating-point storage types: IEEE binary16 and bfloat16.
+/// 16-bit floating-point storage types.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@ namespace detail {
 }
 
 #if defined(__CUDA_ARCH__)
-// Hardware conversions, except for NaNs: they do not preserve the payload.
+// Hardware conversions, which do not preserve the payload of NaNs.
 __device__ inline std::uint16_t half_by_hardware(float value) noexcept {
     std::uint16_t bits;
     asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(value));
@@ -45,18 +45,17 @@ __device__ inline std::uint16_t bfloat16_by_hardware(float value) noexcept {
 
 // std::bit_cast cannot be called in kernels.
 
-/// IEEE 754 binary16 in memory, with the layout of CUDA's __half, for storage and conversion, not arithmetic. From float: rounds to
-/// nearest, ties to even; too large values become infinite, NaNs stay NaNs. To float: exact.
-/// The same bits on the host, in kernels (by hardware) and at compile time.
+/// IEEE 754 binary16 with the layout of CUDA's __half, for storage and conversion, not arithmetic. Conversions give the same bits on the
+/// host, in kernels and at compile time.
 /// Example: tests/core/half.cpp
 struct half {
-    std::uint16_t bits;  ///< 1 sign bit, 5 exponent bits, 10 fraction bits; not initialized by default
+    std::uint16_t bits;  ///< sign, 5 exponent bits, 10 fraction bits; not initialized by default
 
     half() = default;
     /// Rounds to nearest, ties to even. Magnitudes of 65520 and more become infinite; a NaN becomes quiet.
     CUOTA_HOST_DEVICE constexpr explicit half(float value) noexcept
         : bits{of(__builtin_bit_cast(std::uint32_t, value))} {}
-    /// Converts exactly: every half is a float.
+    /// Converts exactly.
     CUOTA_HOST_DEVICE constexpr explicit operator float() const noexcept {
         std::uint32_t const sign = std::uint32_t{bits & 0x8000u} << 16;
         std::uint32_t const exponent = (bits >> 10) & 0x1f;
@@ -99,16 +98,16 @@ private:
     }
 };
 
-/// The upper half of a float in memory, with the layout of CUDA's __nv_bfloat16, for storage and conversion like half.
+/// The upper half of a float, with the layout of CUDA's __nv_bfloat16; used like half.
 /// Example: tests/core/half.cpp
 struct bfloat16 {
-    std::uint16_t bits;  ///< 1 sign bit, 8 exponent bits, 7 fraction bits; not initialized by default
+    std::uint16_t bits;  ///< sign, 8 exponent bits, 7 fraction bits; not initialized by default
 
     bfloat16() = default;
     /// Rounds to nearest, ties to even; a NaN becomes quiet.
     CUOTA_HOST_DEVICE constexpr explicit bfloat16(float value) noexcept
         : bits{of(__builtin_bit_cast(std::uint32_t, value))} {}
-    /// Converts exactly: every bfloat16 is a float.
+    /// Converts exactly.
     CUOTA_HOST_DEVICE constexpr explicit operator float() const noexcept {
         return __builtin_bit_cast(float, std::uint32_t{bits} << 16);
     }

@@ -11,20 +11,19 @@
 
 namespace cuota::inline v0 {
 
-/// Returns false for infinities and NaNs. Works on the host and in kernels, also with -ffast-math and --use_fast_math, under which
-/// compilers assume that such values do not occur.
+/// Returns false for infinities and NaNs, also in kernels and with -ffast-math or --use_fast_math.
 [[nodiscard]] CUOTA_HOST_DEVICE constexpr bool is_finite(half x) noexcept {
     return (x.bits & 0x7c00u) != 0x7c00u;
 }
-/// Like the overload for half.
+/// Likewise for bfloat16.
 [[nodiscard]] CUOTA_HOST_DEVICE constexpr bool is_finite(bfloat16 x) noexcept {
     return (x.bits & 0x7f80u) != 0x7f80u;
 }
-/// Like the overload for half.
+/// Likewise for float.
 [[nodiscard]] CUOTA_HOST_DEVICE constexpr bool is_finite(float x) noexcept {
     return (__builtin_bit_cast(std::uint32_t, x) & 0x7f80'0000u) != 0x7f80'0000u;
 }
-/// Like the overload for half.
+/// Likewise for double.
 [[nodiscard]] CUOTA_HOST_DEVICE constexpr bool is_finite(double x) noexcept {
     return (__builtin_bit_cast(std::uint64_t, x) & 0x7ff0'0000'0000'0000u) != 0x7ff0'0000'0000'0000u;
 }

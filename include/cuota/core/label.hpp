@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// The tag and the call site of a request, which cost a few pointers to pass.
+/// The tag and the call site of a request.
 #pragma once
 
 #include <cstddef>
@@ -16,14 +16,13 @@
 
 namespace cuota::inline v0 {
 
-/// A call site, like std::source_location, which clang 14 lacks. `source_location::current()` as a default argument is the location of the
-/// call.
+/// A call site, like std::source_location, which clang 14 lacks.
 /// Example: tests/core/label.cpp
 struct source_location {
     char const* file = "";  ///< string literal
     unsigned line = 0;      ///< from 1; 0: unknown
 
-    /// Returns the current location; as a default argument, the caller's. Cost: none, a compile-time constant.
+    /// Returns the current location; as a default argument, the caller's. Cost: none.
     [[nodiscard]] static constexpr source_location current(char const* file = __builtin_FILE(),
                                                            unsigned line = __builtin_LINE()) noexcept {
         return {file, line};
@@ -32,7 +31,7 @@ struct source_location {
 
 namespace detail {
 
-// std::string, std::string_view and the like. A char const* must be a compile-time constant instead.
+// std::string, std::string_view and the like.
 template <class T>
 concept text_of_a_moment =
     std::is_convertible_v<T const&, std::string_view> && !std::is_convertible_v<T const&, char const*>;
@@ -42,36 +41,34 @@ concept pointer_to_text = std::is_pointer_v<T> && std::is_convertible_v<T, char 
 
 }  // namespace detail
 
-/// An allocation tag: the purpose of memory, such as "weights" or "activations". One pointer to text that lives as long as the program.
-///
-/// String literals convert at no cost, also when forwarded by emplace, std::make_unique or std::make_shared. For a name made at run time
-/// call `tag::named`.
-/// Threads: any. Throws: nothing, except `named`. Cost: copies a pointer. Example: tests/core/label.cpp
+/// An allocation tag: the purpose of memory, such as "weights". A pointer to text that lives as long as the program. String literals
+/// convert, also when forwarded by emplace.
+/// Threads: any. Throws: nothing, except `named`. Example: tests/core/label.cpp
 class tag {
 public:
     constexpr tag() noexcept = default;
-    /// Makes a tag from a string literal. Arrays of const char are accepted too: declare your own `static`.
+    /// Makes a tag from a string literal, or from another array of const char, which must be `static`.
     template <std::size_t Size>
     constexpr tag(char const (&literal)[Size]) noexcept : text_{literal} {}
     /// Rejects mutable character buffers: their text changes or is destroyed.
     template <std::size_t Size>
     tag(char (&not_a_literal)[Size]) = delete;  // a tag is a literal, or tag::named(a string)
-    /// Makes a tag from a pointer that is a compile-time constant.
+    /// Makes a tag from a compile-time constant.
     template <detail::pointer_to_text T>
     consteval tag(T literal) noexcept : text_{literal} {}
-    /// Rejects a std::string, which may be destroyed while messages still use the tag: `tag::named` stores a copy.
+    /// Rejects a std::string, which may be destroyed while messages still use the tag.
     template <detail::text_of_a_moment not_a_literal>
     tag(not_a_literal const&) = delete;  // a tag is a literal, or tag::named(a string)
 
-    /// Returns a tag for a name made at run time. The name is stored until the program ends, so use a bounded set of names.
+    /// Returns a tag for a name made at run time, which is stored until the program ends: use a bounded set of names.
     /// Throws: std::bad_alloc. Cost: a lock and a binary search.
     CUOTA_PROCESS_STATE [[nodiscard]] static tag named(std::string_view name);
 
-    /// Returns the text, "" if empty. Valid until the program ends.
+    /// Returns the text, valid until the program ends.
     [[nodiscard]] constexpr char const* text() const noexcept { return text_; }
     /// Returns whether the text is "".
     [[nodiscard]] constexpr bool is_empty() const noexcept { return *text_ == '\0'; }
-    /// Compares by text. Cost: linear in its length.
+    /// Compares by text.
     [[nodiscard]] friend bool operator==(tag a, tag b) noexcept {
         return std::string_view{a.text_} == std::string_view{b.text_};
     }
@@ -80,7 +77,7 @@ private:
     char const* text_ = "";
 };
 
-/// Returns the plural noun for values of type T in messages: "floats", "doubles", "ints" or "bytes", otherwise "elements".
+/// Returns the noun for values of type T in messages, such as "floats" or "elements".
 template <class T>
 [[nodiscard]] CUOTA_HOST_DEVICE constexpr char const* unit_name() noexcept {
     using U = std::remove_cv_t<T>;
@@ -91,17 +88,17 @@ template <class T>
     else return "elements";
 }
 
-/// The tag, the call site and the unit of a request, for accounting and messages. Passed by reference, copied to keep it.
+/// The tag, the call site and the unit of a request.
 /// Example: tests/core/label.cpp
 struct label {
     tag name{};               ///< the purpose of the memory
-    source_location where{};  ///< the call site of the request
-    /// The unit that messages count in, such as "floats"; lives as long as the program.
+    source_location where{};  ///< the call site
+    /// The unit in messages, such as "floats"; lives as long as the program.
     char const* unit = "bytes";
     std::size_t unit_bytes = 1;  ///< bytes per unit
 };
 
-/// Returns the label of a request for elements of type T.
+/// Makes the label for elements of type T.
 template <class T>
 [[nodiscard]] constexpr label label_for(tag name, source_location where) noexcept {
     return {name, where, unit_name<T>(), sizeof(T)};
@@ -112,7 +109,7 @@ template <class T>
 
 namespace detail {
 
-/// Three-way comparison of two uses by the text of tag, then of file, then by line.
+/// Compares by the text of the tag, then by file, then by line.
 [[nodiscard]] int compare_uses(tag a_name, source_location a_where, tag b_name,
                                source_location b_where) noexcept;
 
@@ -138,7 +135,7 @@ CUOTA_INLINE tag tag::named(std::string_view name) {
     if (at == names.end() || **at != name) {
         auto text = detail::light_unique_ptr<std::string const>::make(name);
         at = names.insert(at, text.get());
-        (void)text.detach();  // never destroyed: reports during exit still use it
+        (void)text.detach();  // never destroyed: reports during exit use it
     }
     tag result;
     result.text_ = (*at)->c_str();

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// A refusal as one line of JSON, for log collectors.
+/// A refusal as one line of JSON.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +18,7 @@ namespace cuota::inline v0 {
 
 namespace detail {
 
-// Uses whole paths, because readers of logs may not have the file. Null if unknown.
+// Uses whole paths, because readers of logs may not have the file.
 [[nodiscard]] std::string json_location(source_location where);
 
 [[nodiscard]] std::string json_holder(allocation_group const& h);
@@ -33,16 +33,15 @@ namespace detail {
 
 [[nodiscard]] std::string json_suggestion(suggestion const& s, std::size_t most);
 
-// Adds the number and the bytes of the holders that a list omits.
+// Adds the number and the bytes of omitted holders.
 void add_rest(json_object& to, std::vector<allocation_group> const& holders, std::size_t most);
 
 }  // namespace detail
 
-/// Returns the refusal and its suggestions as one line of JSON, without a newline. Keys are the names of the fields; sizes are integers in
-/// bytes, `unlimited` (no limit, or an overflow) is null.
+/// Returns the refusal and its suggestions as one line of JSON, without a newline. Keys are the fields' names; sizes are integers in bytes,
+/// null for `unlimited`. Invalid UTF-8 becomes U+FFFD.
 ///
-/// Strings are UTF-8: control characters are escaped, and invalid bytes become U+FFFD. `max_holders` bounds the lists of holders, because
-/// log collectors cut long lines; "other_holders" and "other_bytes" sum up the rest.
+/// `max_holders` bounds the lists of holders; "other_holders" and "other_bytes" sum up the rest.
 /// Throws: std::bad_alloc. Cost: microseconds. Example: tests/core/refusal_json.cpp
 [[nodiscard]] std::string refusal_json(refusal const& r, std::size_t max_holders = 32);
 

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// A refusal as text: at most twelve lines, whatever the numbers and names.
+/// A refusal as text.
 #pragma once
 
 #include <cstddef>
@@ -23,7 +23,7 @@ namespace detail {
 
 [[nodiscard]] char const* kind_of(budget_info const& b) noexcept;
 
-// How to shorten a headline: names are cut first, then parts that later lines repeat are omitted.
+// Ways to shorten a headline: names are cut first, then parts that later lines repeat are omitted.
 struct headline_limits {
     std::size_t name;
     bool with_charge;
@@ -32,11 +32,11 @@ struct headline_limits {
 
 [[nodiscard]] std::string headline(char const* type, refusal const& r, headline_limits room);
 
-// Appends " for weights at train.cpp:17", as far as known.
+// Appends " for weights at train.cpp:17".
 void append_request(std::string& text, label const& request, std::size_t max_of_location,
                     std::size_t most_of_name);
 
-// Whether the refusal has no request of its own but follows from another one, described by `cause` in the first line.
+// Whether the refusal follows from another one, described by `cause`.
 [[nodiscard]] bool is_for_another(refusal const& r);
 [[nodiscard]] std::string headline_of_cause(char const* type, refusal const& r);
 
@@ -50,17 +50,17 @@ void append_device(std::string& text, device_info const& d, std::size_t width);
 void append_pooled(std::string& text, device_info const& d, std::size_t width);
 
 // Returns the indices of the budgets to list: all if they fit; otherwise the charged one, the one that refused, the root, and index 1 if a
-// line is left. One more line counts the rest.
+// line is left.
 [[nodiscard]] std::vector<std::size_t> levels_shown(refusal const& r);
 
 void append_budgets(std::string& text, refusal const& r);
 
-// For example "2 others 7 B" for the holders from `first` on; empty if none remain.
+// For example ", 2 others 7 B" for the holders from `first` on.
 [[nodiscard]] std::string others_text(std::vector<allocation_group> const& holders, std::size_t first);
 
 [[nodiscard]] std::string holders_text(std::vector<allocation_group> const& holders);
 
-// Explains why caches released nothing: they have no free memory, or it lies between live blocks.
+// Explains why caches released nothing.
 [[nodiscard]] std::string nothing_to_give_text(std::vector<allocation_group> const& holders);
 
 [[nodiscard]] std::string reclaimed_text(refusal const& r);
@@ -69,9 +69,9 @@ void append_suggestions(std::string& text, refusal const& r);
 
 }  // namespace detail
 
-/// Formats a refusal in at most twelve lines of 110 columns: size, call site, tag and budget first, or the cause if there is no request of
-/// its own; then the holders and the suggestions. Names are cut in the middle; long lists and paths are summarized.
-/// `type` is the name of the exception that carries the refusal.
+/// Formats a refusal in at most twelve lines of 110 columns: size, call site, tag and budget, or the cause, first; then the holders and the
+/// suggestions. Long names, lists and paths are cut.
+/// `type` is the name of the exception.
 /// Throws: std::bad_alloc. Cost: microseconds. Example: tests/core/refusal_text.cpp
 [[nodiscard]] std::string refusal_text(char const* type, refusal const& r);
 

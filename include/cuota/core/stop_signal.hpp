@@ -11,19 +11,18 @@
 
 namespace cuota::inline v0 {
 
-/// A cooperative cancellation request, a wrapper of std::stop_token. Parameters accept a std::stop_token, or {} for "never".
-///
-/// Copies refer to the same std::stop_source. Threads: like std::stop_token. Cost: that of the token; nothing is allocated.
+/// A std::stop_token, or {} for "never". Copies refer to the same std::stop_source.
+/// Threads: like std::stop_token. Cost: nothing is allocated.
 /// Example: loader.epoch(0, stop.get_token());
 class stop_signal {
 public:
     stop_signal() noexcept;                               ///< never requests a stop
-    stop_signal(std::stop_token token) noexcept;          ///< follows the token's std::stop_source
+    stop_signal(std::stop_token token) noexcept;          ///< follows the token's source
     stop_signal(stop_signal const& other) noexcept;       ///< same source; a move copies
     stop_signal& operator=(stop_signal const&) noexcept;  ///< same source
     ~stop_signal();
 
-    [[nodiscard]] std::stop_token const& token() const noexcept;  ///< the token to wait on
+    [[nodiscard]] std::stop_token const& token() const noexcept;  ///< the wrapped token
     [[nodiscard]] bool stop_requested() const noexcept;           ///< whether a stop was requested
 
 private:

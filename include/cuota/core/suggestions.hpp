@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Suggestions after a refusal, as data and as one line of text each.
+/// Suggestions after a refusal, as data and as text.
 #pragma once
 
 #include <cstddef>
@@ -19,45 +19,44 @@
 
 namespace cuota::inline v0 {
 
-/// The kind of a suggestion, named after the thing to change. Example: tests/core/suggestions.cpp
+/// The thing that a suggestion changes. Example: tests/core/suggestions.cpp
 enum class suggestion_kind {
     retry,               ///< nothing: the same request would fit now
     request_less,        ///< the request
-    free_memory,         ///< memory that others hold of the budget
+    free_memory,         ///< memory held in the budget
     raise_limit,         ///< limits of budgets up to the root; reservations grow
-    free_device_memory,  ///< memory in use on the device, also by other programs
+    free_device_memory,  ///< memory on the device, also of other programs
 };
 
-/// Returns the name of the kind, for example "request_less".
+/// Returns for example "request_less".
 [[nodiscard]] constexpr char const* name_of(suggestion_kind kind) noexcept {
     constexpr char const* names[] = {"retry", "request_less", "free_memory", "raise_limit",
                                      "free_device_memory"};
     return names[static_cast<std::size_t>(kind)];
 }
 
-/// A budget, and the smallest limit (bytes) with which it would not have refused. Example: tests/core/suggestions.cpp
+/// A budget, and the smallest limit with which it would not have refused. Sizes are bytes. Example: tests/core/suggestions.cpp
 struct raised_limit {
     std::string budget;       ///< its name
-    std::size_t level = 0;    ///< its index in refusal::budgets
-    std::size_t limit = 0;    ///< bytes held there plus the charge
-    std::size_t grow_by = 0;  ///< reservations: bytes to grow by to get that limit; else 0
+    std::size_t level = 0;    ///< index in refusal::budgets
+    std::size_t limit = 0;    ///< held there plus the charge
+    std::size_t grow_by = 0;  ///< reservations: bytes to grow by; else 0
 };
 
-/// One suggestion after a refusal. Example: tests/core/suggestions.cpp
+/// One suggestion. Example: tests/core/suggestions.cpp
 struct suggestion {
     suggestion_kind kind{};  ///< its kind
-    /// Whether the request succeeds after this suggestion alone, if nothing else changes meanwhile. Suggestions that do not suffice are
-    /// listed too, with the reason.
+    /// Whether this suggestion alone lets the request succeed; if not, `text` has the reason.
     bool suffices = false;
-    /// The fraction that it changes of the request, of the memory held, or of the limits.
+    /// The changed fraction of the request, the memory held or the limits.
     double change = 0;
     /// retry, request_less: bytes that fit; free_memory: sum of `holders`; otherwise the shortfall.
     std::size_t bytes = 0;
-    std::size_t count = 0;                    ///< request_less: `bytes` in whole units of the request
-    std::vector<allocation_group> holders{};  ///< free_memory: the allocations to free; empty if unknown
+    std::size_t count = 0;                    ///< request_less: `bytes` in units of the request
+    std::vector<allocation_group> holders{};  ///< free_memory: allocations to free; empty if unknown
     /// raise_limit: from the charged budget to the root.
     std::vector<raised_limit> limits{};
-    std::string text{};  ///< one line for a reader, without newline
+    std::string text{};  ///< one line, without newline
 };
 
 namespace detail {
@@ -65,7 +64,7 @@ namespace detail {
 // Columns of a line after its heading.
 inline constexpr std::size_t suggestion_columns = screen_columns - 13;
 
-// Appends "weights (train.cpp:10)"; with_bytes inserts the size after the name.
+// Appends "weights (train.cpp:10)"; with_bytes inserts the size.
 void append_holder(std::string& text, allocation_group const& h, bool with_bytes);
 
 // Appends "a, b and c", or "a, b and 3 more" if the line would exceed `most` bytes.
@@ -74,45 +73,41 @@ void append_list(std::string& text, std::vector<std::string> const& items, std::
 // Returns the largest shortfall among the budgets and the device.
 [[nodiscard]] std::size_t lacking(refusal const& r) noexcept;
 
-// Returns the largest request that budgets and device allow, as far as known.
+// Returns the largest request that budgets and device allow.
 [[nodiscard]] std::size_t fitting(refusal const& r) noexcept;
 
 [[nodiscard]] double share(std::size_t part, std::size_t whole) noexcept;
 
-// Appends an amount for the reader to type, exact to the unit.
+// Appends an amount, exact to the unit.
 void append_exact(std::string& text, label const& request, std::size_t bytes, std::size_t count);
 
-// Returns the smallest holder that covers `missing` alone; without one, the largest and, by the same rule, holders for the rest. Requires
-// `users` largest first, with a total of at least `missing`.
+// Chooses holders as `suggestions` describes. Requires `users` largest first, in total at least `missing`.
 [[nodiscard]] std::vector<allocation_group> fewest_that_cover(std::vector<allocation_group> const& users,
                                                               std::size_t missing);
 
 void append_why_release_is_in_vain(std::string& text, refusal const& r, std::size_t missing);
 
-// For example "raise the limits of model to 110 B, gpu to 120 B and grow reservation loader by 10 B".
+// For example "raise the limit of model to 110 B".
 [[nodiscard]] std::string raise_text(std::vector<raised_limit> const& limits);
 
 // Returns why raising the limits does not suffice; empty if it does.
 [[nodiscard]] std::string why_raise_is_in_vain(refusal const& r, std::vector<raised_limit> const& limits);
 
-// Fill in the suggestion of their kind; return false if it does not apply.
+// Fill in their suggestion; return false if it does not apply.
 [[nodiscard]] bool suggest_request(refusal const& r, suggestion& step);
 [[nodiscard]] bool suggest_release(refusal const& r, suggestion& step);
 [[nodiscard]] bool suggest_limits(refusal const& r, suggestion& step);
 [[nodiscard]] bool suggest_free_device(refusal const& r, suggestion& step);
 
-// Orders suggestions that suffice first, then by the smaller change; ties keep the order of suggestion_kind.
 [[nodiscard]] bool is_better(suggestion const& a, suggestion const& b) noexcept;
 
 }  // namespace detail
 
-/// Returns at most three suggestions after a refusal, the most useful first.
+/// Returns at most three suggestions: one for the request, one for the memory held, and one for the limits or the device.
 ///
-/// At most one concerns the request (repeat it, or request less), one the memory held, and one the limits or the device. Suggestions that
-/// suffice come first, ordered by `change`, then by suggestion_kind; the others follow, with the reason. The holders to release are the
-/// smallest one that covers the shortfall alone; without one, the largest and, by the same rule, holders for the rest. Requires r.holders
-/// largest first.
-/// Empty if no limit is known, as for pinned memory.
+/// Suggestions that suffice come first, ordered by `change`, then by suggestion_kind. The holders to free are the smallest one that covers
+/// the shortfall alone; without one, the largest and, by the same rule, holders for the rest. Requires r.holders largest first. Empty if no
+/// limit is known, as for pinned memory.
 /// Throws: std::bad_alloc. Cost: linear in the facts. Example: examples/train.cpp
 [[nodiscard]] std::vector<suggestion> suggestions(refusal const& r);
 
@@ -163,7 +158,7 @@ CUOTA_INLINE void append_exact(std::string& text, label const& request, std::siz
                                std::size_t count) {
     if (request.unit_bytes == 1 && bytes < 1024) return as_bytes(bytes).append_to(text);
     append_message(text, "{} {}", {as_count(count), as_name(unit_of(count, request.unit), 24)});
-    if (std::string_view{request.unit} == "elements")  // such elements have no name of their own
+    if (std::string_view{request.unit} == "elements")  // which name no type
         append_message(text, " of {}", {as_bytes(request.unit_bytes)});
     append_message(text, " ({})", {as_bytes(bytes)});
 }
@@ -233,7 +228,7 @@ CUOTA_INLINE bool suggest_release(refusal const& r, suggestion& step) {
     if (!at || at->held == 0 || missing == 0) return false;
     if (r.budgets.back().is_released) return false;  // its memory is refunded to its parent
 
-    // Cached blocks have no owner to release them; the pool can release them once their neighbors are free.
+    // Only pools can release cached blocks, once their neighbors are free.
     std::vector<allocation_group> users;
     std::size_t in_use = 0;
     std::size_t named = 0;

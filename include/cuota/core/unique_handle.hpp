@@ -10,10 +10,9 @@
 
 namespace cuota::inline v0 {
 
-/// Owns a native handle described by `Traits`: `type`, `none()`, `close(type) noexcept`.
-///
-/// Move-only; empty after a move. `close` reports its own failures.
-/// Threads: one at a time. Cost: that of the native handle. Example: tests/core/unique_handle.cpp
+/// Owns a native handle described by `Traits`: `type`, `none()`, `close(type) noexcept`, which reports its own failures. Move-only; empty
+/// after a move.
+/// Threads: one at a time. Example: tests/core/unique_handle.cpp
 template <class Traits>
 class unique_handle {
 public:
@@ -21,9 +20,9 @@ public:
 
     unique_handle() noexcept = default;
     explicit unique_handle(native handle) noexcept : handle_{handle} {}  ///< takes ownership
-    /// Transfers ownership; `other` is empty afterwards.
+    /// Transfers ownership.
     unique_handle(unique_handle&& other) noexcept : handle_{other.release()} {}
-    /// Closes the current handle and transfers ownership; `other` is empty afterwards.
+    /// Closes the current handle and transfers ownership.
     unique_handle& operator=(unique_handle&& other) noexcept {
         reset(other.release());
         return *this;
@@ -31,7 +30,7 @@ public:
     ~unique_handle() { reset(); }
 
     [[nodiscard]] native get() const noexcept { return handle_; }  ///< `none()` if empty
-    /// Releases ownership to the caller without closing; the object is empty afterwards.
+    /// Passes ownership to the caller; the object is empty afterwards.
     [[nodiscard]] native release() noexcept {
         native const had = handle_;
         handle_ = Traits::none();

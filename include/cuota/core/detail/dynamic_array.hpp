@@ -1,8 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// The growing array of internal lists. An element type compiles to a third of the functions of std::vector, because growing is compiled
-/// once for all types.
+/// The growing array of internal lists. Growing is compiled once for all types.
 #pragma once
 
 #include <cstddef>
@@ -15,12 +14,10 @@
 
 namespace cuota::inline v0::detail {
 
-/// Moves `count` elements from `from` into uninitialized memory at `to`, and destroys those at `from`.
+/// Moves `count` elements into uninitialized memory at `to`, and destroys those at `from`.
 using relocate_elements = void (*)(void* from, void* to, std::size_t count) noexcept;
 
-/// Returns the first of `count` elements for which is_before(element) is false, by binary search; those for which it is true must come
-/// first. Replaces std::partition_point, because `algorithm` takes longer to compile than this header.
-/// Cost: logarithmic.
+/// Like std::partition_point, without `algorithm`, which takes long to compile.
 template <class T, class Before>
 [[nodiscard]] T* first_not(T* first, std::size_t count, Before is_before) {
     while (count != 0) {
@@ -35,7 +32,7 @@ template <class T, class Before>
     return first;
 }
 
-/// The memory of a dynamic_array, independent of the element type.
+/// The memory of a dynamic_array of any type.
 struct array_memory {
     void* first = nullptr;
     std::size_t size = 0;
@@ -43,13 +40,11 @@ struct array_memory {
 
     /// Reallocates to a capacity of `wanted` elements of `bytes` bytes, or of 1.5 times the current one if that is more. `move` moves the
     /// elements; if it is null, their bytes are copied.
-    /// Throws: std::bad_alloc; std::bad_array_new_length if the size in bytes overflows. Nothing changes.
+    /// Throws: std::bad_alloc, std::bad_array_new_length; nothing changes.
     void grow(std::size_t wanted, std::size_t bytes, relocate_elements move);
 };
 
-/// A growing array with the names and guarantees of std::vector. Iterators are pointers. The move constructor of T must not throw.
-/// Threads: like std::vector. Throws: std::bad_alloc when it grows, and what an element's constructor throws; nothing changes, except in
-/// resize. Cost: appending is amortized O(1).
+/// A growing array with the names and guarantees of std::vector. Iterators are pointers.
 template <class T>
 class dynamic_array {
 public:
@@ -58,10 +53,9 @@ public:
     using const_iterator = T const*;
 
     dynamic_array() noexcept = default;
-    /// Makes n value-initialized elements.
     explicit dynamic_array(std::size_t n) : dynamic_array{} { resize(n); }
     dynamic_array(dynamic_array&& other) noexcept : memory_{std::exchange(other.memory_, {})} {}
-    // Delegates, so that the destructor runs if the constructor of an element throws.
+    // Delegates: the destructor runs if an element's constructor throws.
     dynamic_array(dynamic_array const& other) requires std::is_copy_constructible_v<T> : dynamic_array{} {
         reserve(other.size());
         for (T const& element : other) push_back(element);
@@ -90,7 +84,6 @@ public:
     [[nodiscard]] T const& front() const noexcept { return *data(); }
     [[nodiscard]] T& back() noexcept { return data()[memory_.size - 1]; }
     [[nodiscard]] T const& back() const noexcept { return data()[memory_.size - 1]; }
-    /// Returns the first element that satisfies is_meant, or end().
     template <class Which>
     [[nodiscard]] T* find_if(Which is_meant) noexcept {
         T* at = begin();
@@ -133,7 +126,6 @@ public:
         shrink(static_cast<std::size_t>(to - begin()));
         return result;
     }
-    /// Preserves the order of the remaining elements.
     template <class Which>
     void erase_if(Which is_meant) {
         T* to = begin();
@@ -146,7 +138,7 @@ public:
     }
     void pop_back() noexcept { shrink(memory_.size - 1); }
     void clear() noexcept { shrink(0); }
-    /// New elements are value-initialized. If a constructor throws, the elements made before it remain.
+    /// If a constructor throws, the elements made before it remain.
     void resize(std::size_t n) {
         if (n < memory_.size) return shrink(n);
         reserve(n);

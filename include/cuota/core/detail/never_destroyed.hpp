@@ -10,8 +10,7 @@
 
 namespace cuota::inline v0::detail {
 
-/// Storage of a static object that is never destroyed. Unlike `*new T` it needs no host memory, so it can be initialized in functions
-/// that are noexcept.
+/// Storage of a static object that is never destroyed. Unlike `*new T` it needs no host memory: noexcept functions can initialize it.
 template <class T>
 union never_destroyed {
     template <class... Args>

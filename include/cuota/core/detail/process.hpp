@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Detection of fork. A child must not use objects of its parent, because other threads may have held their locks at the fork, nor CUDA, if
-/// the parent has used it.
+/// Detection of fork. A child must not use objects of its parent, because other threads may have held their locks, nor CUDA, if the parent
+/// has used it.
 #pragma once
 
 #include <atomic>
@@ -12,25 +12,22 @@
 
 namespace cuota::inline v0::detail {
 
-/// The number of forks between the program's first process that made an object of the library and this one, incremented in the child by a
-/// pthread_atfork handler; children made by clone or vfork are not detected.
+/// Counts the forks since the first process that made an object of the library; children made by clone or vfork are not detected.
 class CUOTA_PROCESS_STATE process_number {
 public:
-    /// Cost: a load.
     [[nodiscard]] static unsigned now() noexcept { return now_.load(std::memory_order_relaxed); }
-    /// Returns now(), for a caller that stores it; the first call installs the fork handler. Cost: two loads.
+    /// Returns now(), for a caller that stores it; the first call installs the fork handler.
     [[nodiscard]] static unsigned remembered() noexcept {
         if (!is_counted_.load(std::memory_order_acquire)) [[unlikely]]
             count_forks();
         return now();
     }
 
-    /// Records that this process uses CUDA. Cost: a load.
     static void note_cuda() noexcept {
         if (cuda_in_.load(std::memory_order_relaxed) == never) [[unlikely]]
             note_first_cuda();
     }
-    /// True in a child of a process that had used CUDA, which CUDA does not support. Cost: two loads.
+    /// True in a child of a process that had used CUDA.
     [[nodiscard]] static bool is_cuda_of_parent() noexcept {
         unsigned const in = cuda_in_.load(std::memory_order_relaxed);
         return in != never && in != now();
@@ -47,11 +44,11 @@ private:
     static inline constinit std::atomic<unsigned> cuda_in_ = never;
 };
 
-/// Remembers the process in which an object was made; copies remember the same one. Cost: two loads.
+/// Remembers the process in which an object was made.
 class process_mark {
 public:
     process_mark() noexcept : made_in_{process_number::remembered()} {}
-    /// True in a child of that process. Cost: a load.
+    /// True in a child of that process.
     [[nodiscard]] bool is_of_parent() const noexcept { return made_in_ != process_number::now(); }
 
 private:
@@ -72,8 +69,8 @@ private:
     static inline constinit std::atomic<child_hook*> all_ = nullptr;
 };
 
-/// A process-wide lock, which is reset in a forked child, where the thread that held it does not exist; the guarded data must therefore be
-/// usable after an incomplete change. Never destroyed.
+/// A process-wide lock, reset in a forked child, where its owner does not exist: the guarded data must be usable after an incomplete
+/// change.
 class process_lock : child_hook {
 public:
     process_lock() noexcept;
@@ -84,7 +81,7 @@ private:
     std::mutex guard_;
 };
 
-/// A lock of an object. region_lock throws usage_error for it in a child of the process that made it.
+/// A lock of an object; region_lock throws usage_error for it in a child of its process.
 class object_lock : public std::mutex {
 public:
     [[nodiscard]] bool is_of_parent() const noexcept { return made_.is_of_parent(); }
@@ -93,9 +90,9 @@ private:
     process_mark const made_;
 };
 
-/// Throws usage_error because an object of the parent process was used. Defined in core/error_sink.hpp.
+/// Throws usage_error. Defined in core/error_sink.hpp.
 [[noreturn]] void throw_forked();
-/// Reports the same error to the error sink, for noexcept functions.
+/// Reports the same error to the error sink.
 void report_forked() noexcept;
 
 }  // namespace cuota::inline v0::detail

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Process-wide state, shared by a program and its libraries, and the detection of a second copy.
+/// State shared by a program and its libraries, and detection of a second copy.
 #pragma once
 
 #include <cstddef>
@@ -12,17 +12,16 @@
 
 namespace cuota::inline v0::detail {
 
-/// Identifies the process state of the calling code: its CUOTA_PROCESS_STATE functions and members. A program and the libraries linked with
-/// it share one; a library opened by dlopen has its own if the program does not export its symbols.
+/// Identifies the process state (CUOTA_PROCESS_STATE) of the calling code. A program and the libraries linked with it share one; a library
+/// opened by dlopen has its own if the program does not export its symbols.
 CUOTA_PROCESS_STATE [[nodiscard]] void const* process_state() noexcept;
 
-/// Throws usage_error if an object made with `state` is used by code with another state, which has its own captures, device budgets and
-/// error sink. `what` names the object. Cost: a comparison.
+/// Throws usage_error if code with another state uses an object made with `state`.
 void refuse_other_state(void const* state, char const* what, source_location where);
 
-/// Keeps the library that contains `address` loaded until the program ends, for objects that outlive the call and point into it: a refusal
-/// kept by a budget refers to names, call sites and a destructor there.
-/// Cost: microseconds; for the library that was kept last, a search of the list of libraries. Threads: any.
+/// Keeps the library that contains `address` loaded until the program ends: a refusal kept by a budget refers to names, call sites and a
+/// destructor there.
+/// Cost: microseconds. Threads: any.
 CUOTA_PROCESS_STATE void keep_loaded(void const* address) noexcept;
 
 }  // namespace cuota::inline v0::detail
@@ -56,7 +55,7 @@ namespace loaded {
 
 struct library {
     std::uintptr_t address;
-    char const* name = nullptr;  ///< empty for the program itself
+    char const* name = nullptr;  ///< empty for the program
     std::uintptr_t base = 0;
 };
 

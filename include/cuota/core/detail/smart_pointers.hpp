@@ -1,8 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Smart pointers that compile fast: `intrusive_ptr`, `light_unique_ptr`, `light_unique_array` and `light_shared_ptr`. With
-/// `intrusive_ptr`, a stateful resource is an 8-byte handle.
+/// Smart pointers that compile fast.
 #pragma once
 
 #include <atomic>
@@ -24,29 +23,27 @@ template <class T>
     return had;
 }
 
-/// Base of reference-counted objects. The count starts at 1; `intrusive_ptr` maintains it.
-/// Threads: any. Cost: an atomic operation per change. Example: tests/core/detail/smart_pointers.cpp
+/// Base of reference-counted objects. The count starts at 1.
+/// Threads: any. Example: tests/core/detail/smart_pointers.cpp
 class ref_counted {
 public:
     ref_counted() noexcept = default;
     ref_counted(ref_counted const&) = delete;
     ref_counted& operator=(ref_counted const&) = delete;
 
-    /// Increments the count. The caller must be an owner.
+    /// The caller must be an owner.
     void add_ref() const noexcept { ref_count_.fetch_add(1, std::memory_order_relaxed); }
 
-    /// Decrements the count. Returns true if it was the last owner's: the caller must delete the object. Always false in a forked child for
-    /// an object of its parent.
+    /// Decrements the count. Returns true if the caller must delete the object: never in a forked child for an object of its parent.
     [[nodiscard]] bool drop_ref() const noexcept;
 
-    /// Increments the count unless it is 0; returns whether it did. For registries: the object's destructor removes its entry under the
+    /// Increments the count unless it is 0; returns whether it did. For registries: an object's destructor removes its entry under the
     /// registry's lock, so the memory still exists.
     [[nodiscard]] bool try_add_ref() const noexcept;
 
-    /// Returns true in a forked child for an object of its parent, which must not be used there and is never deleted.
+    /// True in a forked child for an object of its parent, which is never deleted there.
     [[nodiscard]] bool is_of_parent() const noexcept { return made_.is_of_parent(); }
 
-    /// Returns the current count, which other threads may change.
     [[nodiscard]] std::size_t ref_count() const noexcept {
         return ref_count_.load(std::memory_order_acquire);
     }
@@ -59,124 +56,107 @@ private:
     detail::process_mark const made_;
 };
 
-/// A shared owner (intrusive_ptr) of a T that derives from ref_counted, in 8 bytes. The last owner deletes the object.
-/// T may be incomplete where handles are declared; copying or destroying one requires its definition, or the explicit instantiation
-/// `template class intrusive_ptr<T>` in cuota.cpp.
-/// Threads: like std::shared_ptr: different handles to one object from any thread.
-/// Cost: a copy is an atomic increment; a move is free. Example: tests/core/detail/smart_pointers.cpp
+/// A shared owner of a T that derives from ref_counted, in 8 bytes. T may be incomplete where handles are declared
+/// (docs/design/compilation.md).
+/// Threads: like std::shared_ptr.
 template <class T>
 class intrusive_ptr {
 public:
     constexpr intrusive_ptr() noexcept = default;
-    /// Adds an owner.
     intrusive_ptr(intrusive_ptr const& other) noexcept;
-    /// Transfers ownership; `other` is empty afterwards.
     intrusive_ptr(intrusive_ptr&& other) noexcept : object_{detail::taken(other.object_)} {}
-    /// Shares the object of `other` and drops the previous one.
     intrusive_ptr& operator=(intrusive_ptr other) noexcept {
         std::swap(object_, other.object_);
         return *this;
     }
     ~intrusive_ptr();
 
-    /// Constructs an object with one owner. Throws: std::bad_alloc, exceptions of the constructor.
     template <class... Args>
     [[nodiscard]] static intrusive_ptr make(Args&&... args) {
         return adopt(new T(std::forward<Args>(args)...));
     }
-    /// Takes over a count of the caller: from `new`, `detach` or a successful try_add_ref.
+    /// Takes over a count: from `new`, `detach` or a successful try_add_ref.
     [[nodiscard]] static intrusive_ptr adopt(T* object) noexcept {
         intrusive_ptr result;
         result.object_ = object;
         return result;
     }
-    /// Adds an owner of an object that already has one.
+    /// The object must have an owner.
     [[nodiscard]] static intrusive_ptr of(T& object) noexcept;
-    /// Passes the count to the caller without decrementing it.
     [[nodiscard]] T* detach() noexcept { return detail::taken(object_); }
 
-    [[nodiscard]] T* get() const noexcept { return object_; }               ///< null if empty
-    T* operator->() const noexcept { return object_; }                      ///< must not be empty
-    T& operator*() const noexcept { return *object_; }                      ///< must not be empty
-    explicit operator bool() const noexcept { return object_ != nullptr; }  ///< false if empty
-    /// Compares addresses.
+    [[nodiscard]] T* get() const noexcept { return object_; }
+    T* operator->() const noexcept { return object_; }
+    T& operator*() const noexcept { return *object_; }
+    explicit operator bool() const noexcept { return object_ != nullptr; }
     friend bool operator==(intrusive_ptr const&, intrusive_ptr const&) noexcept = default;
 
 private:
     T* object_ = nullptr;
 };
 
-/// The only owner of a T, like std::unique_ptr, which costs the compiler 5 ms for each T. T may be incomplete in a class with such a
-/// member, if the class's constructors and destructor are defined where T is complete.
-/// Threads: like a pointer. Example: tests/core/detail/smart_pointers.cpp
+/// The only owner of a T, like std::unique_ptr, which costs the compiler 5 ms for each T. T must be complete in the constructors and the
+/// destructor of a class with such a member.
 template <class T>
 class light_unique_ptr {
 public:
     light_unique_ptr() noexcept = default;
-    light_unique_ptr(std::nullptr_t) noexcept {}  ///< empty
-    /// Takes ownership of an object made by `new`.
+    light_unique_ptr(std::nullptr_t) noexcept {}
     explicit light_unique_ptr(T* object) noexcept : object_{object} {}
-    /// Transfers ownership; `other` is empty afterwards.
     light_unique_ptr(light_unique_ptr&& other) noexcept : object_{detail::taken(other.object_)} {}
-    /// Transfers ownership of an object of a derived type; T must have a virtual destructor.
+    /// T must have a virtual destructor.
     template <class U>
         requires std::is_convertible_v<U*, T*> light_unique_ptr(light_unique_ptr<U> other)
     noexcept : object_{other.detach()} {}
-    /// Transfers ownership and deletes the previous object.
     light_unique_ptr& operator=(light_unique_ptr other) noexcept {
         std::swap(object_, other.object_);
         return *this;
     }
     ~light_unique_ptr() { delete object_; }
 
-    /// Constructs an object. Throws: std::bad_alloc, exceptions of the constructor.
     template <class... Args>
     [[nodiscard]] static light_unique_ptr make(Args&&... args) {
         return light_unique_ptr{new T(std::forward<Args>(args)...)};
     }
 
-    /// Releases ownership to the caller.
     [[nodiscard]] T* detach() noexcept { return detail::taken(object_); }
 
-    [[nodiscard]] T* get() const noexcept { return object_; }               ///< null if empty
-    T* operator->() const noexcept { return object_; }                      ///< must not be empty
-    T& operator*() const noexcept { return *object_; }                      ///< must not be empty
-    explicit operator bool() const noexcept { return object_ != nullptr; }  ///< false if empty
+    [[nodiscard]] T* get() const noexcept { return object_; }
+    T* operator->() const noexcept { return object_; }
+    T& operator*() const noexcept { return *object_; }
+    explicit operator bool() const noexcept { return object_ != nullptr; }
 
 private:
     T* object_ = nullptr;
 };
 
-/// The only owner of an array. Its length is not stored. Threads: like a pointer. Example: tests/core/detail/smart_pointers.cpp
+/// The only owner of an array. Its length is not stored.
 template <class T>
 class light_unique_array {
 public:
     light_unique_array() noexcept = default;
-    /// Transfers ownership; `other` is empty afterwards.
     light_unique_array(light_unique_array&& other) noexcept : first_{detail::taken(other.first_)} {}
-    /// Transfers ownership and deletes the previous array.
     light_unique_array& operator=(light_unique_array other) noexcept {
         std::swap(first_, other.first_);
         return *this;
     }
     ~light_unique_array() { delete[] first_; }
 
-    /// Makes n value-initialized elements. Throws: std::bad_alloc, exceptions of their constructor.
     [[nodiscard]] static light_unique_array make(std::size_t n) {
         light_unique_array result;
         result.first_ = new T[n]{};
         return result;
     }
 
-    [[nodiscard]] T* get() const noexcept { return first_; }               ///< null if empty
-    T& operator[](std::size_t i) const noexcept { return first_[i]; }      ///< must not be empty
-    explicit operator bool() const noexcept { return first_ != nullptr; }  ///< false if empty
+    [[nodiscard]] T* get() const noexcept { return first_; }
+    T& operator[](std::size_t i) const noexcept { return first_[i]; }
+    explicit operator bool() const noexcept { return first_ != nullptr; }
 
 private:
     T* first_ = nullptr;
 };
 
-/// The reference-counted cell of a shared_value, which destroys the value.
+/// The reference-counted cell of a light_shared_ptr.
 class shared_cell : public ref_counted {
 public:
     CUOTA_INLINE_IN_PLACE virtual ~shared_cell();
@@ -190,22 +170,18 @@ struct cell_of final : shared_cell {
 };
 
 /// A shared owner of a value of any type, like std::shared_ptr, which takes four times as long to compile. T may be incomplete except in
-/// `make`.
-/// A move is a copy, so that an object with such a member, such as a dataset, stays valid when it is moved from.
-/// Threads: like std::shared_ptr: different handles to one value from any thread.
-/// Cost: a copy is an atomic increment. Example: tests/core/detail/smart_pointers.cpp
+/// `make`. A move is a copy: an object with such a member stays valid when it is moved from.
+/// Threads: like std::shared_ptr.
 template <class T>
 class light_shared_ptr {
 public:
     constexpr light_shared_ptr() noexcept = default;
-    constexpr light_shared_ptr(std::nullptr_t) noexcept {}  ///< empty
-    /// Adds an owner.
+    constexpr light_shared_ptr(std::nullptr_t) noexcept {}
     light_shared_ptr(light_shared_ptr const& other) noexcept : value_{other.value_}, cell_{other.cell_} {}
-    /// Shares the value of `other` as a base class, as const, or as void, which only keeps it alive.
+    /// Shares the value as a base class, as const, or as void, which only keeps it alive.
     template <class U>
         requires std::is_convertible_v<U*, T*> light_shared_ptr(light_shared_ptr<U> other)
     noexcept : value_{detail::taken(other.value_)}, cell_{std::move(other.cell_)} {}
-    /// Shares the value of `other` and drops the previous one.
     light_shared_ptr& operator=(light_shared_ptr other) noexcept {
         std::swap(value_, other.value_);
         std::swap(cell_, other.cell_);
@@ -213,7 +189,6 @@ public:
     }
     ~light_shared_ptr() = default;
 
-    /// Constructs a value with one owner. Throws: std::bad_alloc, exceptions of the constructor.
     template <class... Args>
     [[nodiscard]] static light_shared_ptr make(Args&&... args) {
         auto* const cell = new detail::cell_of<T>(std::forward<Args>(args)...);
@@ -223,14 +198,13 @@ public:
         return result;
     }
 
-    [[nodiscard]] T* get() const noexcept { return value_; }  ///< null if empty
-    T* operator->() const noexcept { return value_; }         ///< must not be empty
-    /// Must not be empty.
+    [[nodiscard]] T* get() const noexcept { return value_; }
+    T* operator->() const noexcept { return value_; }
     template <class U = T>
     U& operator*() const noexcept {
         return *value_;
     }
-    explicit operator bool() const noexcept { return value_ != nullptr; }  ///< false if empty
+    explicit operator bool() const noexcept { return value_ != nullptr; }
 
 private:
     template <class U>
@@ -239,7 +213,7 @@ private:
     intrusive_ptr<detail::shared_cell> cell_;
 };
 
-// Not inline with separate definitions, so that a file with `extern template class intrusive_ptr<T>` needs only the declaration of T.
+// Not inline with separate definitions (docs/design/compilation.md).
 
 template <class T>
 CUOTA_INLINE_IN_PLACE intrusive_ptr<T>::intrusive_ptr(intrusive_ptr const& other) noexcept

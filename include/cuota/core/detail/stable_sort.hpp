@@ -17,16 +17,14 @@ namespace cuota::inline v0::detail {
 /// Whether element a comes before element b of the sequence `all`.
 using stands_before = bool (*)(void const* all, std::size_t a, std::size_t b);
 
-// Merges the sorted ranges [from, middle) and [middle, until) of `order` into the same positions of `into`.
+// Merges the sorted ranges [from, middle) and [middle, until) of `order` into `into`.
 void merge_runs(std::size_t const* order, std::size_t* into, std::size_t from, std::size_t middle,
                 std::size_t until, stands_before before, void const* all);
 
-/// Returns the indices of `count` elements, stably sorted. Throws: std::bad_alloc, exceptions of `before`.
+/// Returns the indices in stable order.
 [[nodiscard]] std::vector<std::size_t> sorted_order(std::size_t count, stands_before before, void const* all);
 
-/// Sorts a std::vector or dynamic_array stably by less(key(a), key(b)). For short or rarely sorted sequences: each comparison is a call
-/// through a pointer.
-///
+/// Sorts stably by less(key(a), key(b)). For short or rarely sorted sequences: each comparison is a call through a pointer.
 /// Throws: std::bad_alloc, exceptions of less and key; no element is moved.
 template <class Array, class Less = std::less<>, class Key = std::identity>
 void sort_stably(Array& all, Less less = {}, Key key = {}) {

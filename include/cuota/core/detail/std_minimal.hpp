@@ -1,10 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// The parts of `algorithm`, `chrono`, `functional`, `iterator`, `memory`, `mutex` and `stop_token` that most of cuota needs: min and max,
-/// durations and clocks, std::function, sentinels, std::addressof, std::mutex and std::lock_guard, and the declaration of std::stop_token.
-/// With libstdc++, its internal headers replace the full ones, which also bring sorting, calendars, streams and maps; cuota.hpp with
-/// declarations alone, or a budget with its definitions, then compiles in a third of the time.
+/// The parts of `algorithm`, `chrono`, `functional`, `iterator`, `memory`, `mutex` and `stop_token` that most of cuota needs: libstdc++'s
+/// internal headers compile in a third of the time (docs/design/compilation.md).
 #pragma once
 
 #include <utility>

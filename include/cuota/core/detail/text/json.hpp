@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// JSON on one line, for logs: strings are always valid, and sizes are integers.
+/// JSON on one line.
 #pragma once
 
 #include <cstddef>
@@ -16,10 +16,10 @@
 
 namespace cuota::inline v0::detail {
 
-/// Returns the text as a JSON string. Control characters are escaped; bytes that are not valid UTF-8 become U+FFFD.
+/// Returns a JSON string. Bytes that are not valid UTF-8 become U+FFFD.
 [[nodiscard]] std::string json_string(std::string_view text);
 
-/// Returns a size as an integer; null for `unlimited` (no limit or unknown), which most JSON readers would reject or round.
+/// Returns an integer; null for `unlimited`.
 [[nodiscard]] std::string json_size(std::size_t bytes);
 
 /// Builds an object member by member. Keys must not need escapes.
@@ -32,7 +32,7 @@ public:
     requires std::is_same_v<Bool, bool> json_object& add(char const* key, Bool is) {
         return add_json(key, is ? "true" : "false");
     }
-    /// Adds a member with a value that is already JSON.
+    /// Adds a value that is already JSON.
     json_object& add_json(char const* key, std::string_view json);
     [[nodiscard]] std::string text() const { return '{' + members_ + '}'; }
 
@@ -40,7 +40,6 @@ private:
     std::string members_;
 };
 
-/// Returns a list of the first `most` items, each formatted by `to_json`.
 template <class Items, class ToJson>
 [[nodiscard]] std::string json_list(Items const& items, ToJson to_json, std::size_t most = unlimited) {
     std::string result{'['};

@@ -18,15 +18,14 @@ namespace cuota::inline v0::detail {
 /// Live allocations, grouped by tag and call site.
 class leak_summary {
 public:
-    /// `age` is the number of steps begun since; 0 is not shown. Throws: std::bad_alloc.
+    /// `age` is the number of steps begun since; 0 is not shown.
     void add(tag name, source_location where, std::size_t bytes, std::uint32_t age = 0);
     [[nodiscard]] std::size_t count() const noexcept { return count_; }
 
-    /// For example "4 allocations are still alive: weights 3 x 3.8 MiB (train.cpp:10, oldest 120 steps ago), ids 1.0 KiB", most bytes
-    /// first; empty without allocations. Throws: std::bad_alloc.
+    /// For example "3 allocations are still alive: weights 3 x 3.8 MiB (train.cpp:10)", most bytes first.
     [[nodiscard]] std::string text() const;
 
-    /// For example "weights 3.8 MiB (train.cpp:10)". Throws: std::bad_alloc.
+    /// For example "weights 3.8 MiB (train.cpp:10)".
     [[nodiscard]] static std::string line_of(tag name, source_location where, std::size_t bytes);
 
 private:

@@ -1,8 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Messages from a pattern: `message("{} of {} bytes", {name, count})` compiles to half the code of a chain of `+`, which makes and
-/// destroys a string for each part.
+/// Messages from a pattern: `message("{} of {} bytes", {name, count})` compiles to half the code of a chain of `+`.
 #pragma once
 
 #include <bit>
@@ -19,7 +18,7 @@
 
 namespace cuota::inline v0::detail {
 
-/// One value of a message. It refers to text without a copy: use it only within the full expression that makes it.
+/// One value of a message. It refers to text: use it only within the full expression that makes it.
 class message_value {
 public:
     message_value(char const* text) noexcept : at_{text}, n_{until_zero} {}
@@ -29,20 +28,17 @@ public:
     /// Formats like source_location_text, or like shown(where, most) if most != 0.
     message_value(source_location where, std::uint32_t most = 0) noexcept
         : at_{where.file}, n_{where.line}, most_{most}, kind_{kind::location} {}
-    /// Formats in decimal digits. bool and char are not accepted.
     template <std::integral Number>
         requires(!std::is_same_v<Number, bool> && !std::is_same_v<Number, char>)
     message_value(Number n)
     noexcept
         : n_{static_cast<std::uint64_t>(n)},
           kind_{std::is_signed_v<Number> ? kind::signed_number : kind::number} {}
-    /// Formats like real_text.
     message_value(double n) noexcept : n_{std::bit_cast<std::uint64_t>(n)}, kind_{kind::real_number} {}
 
     [[nodiscard]] static message_value bytes(std::size_t n) noexcept { return {kind::bytes, n}; }
     [[nodiscard]] static message_value at_least(std::size_t n) noexcept { return {kind::at_least, n}; }
     [[nodiscard]] static message_value count(std::uint64_t n) noexcept { return {kind::count, n}; }
-    /// Formats like shown(name, most).
     [[nodiscard]] static message_value name(std::string_view name, std::uint32_t most) noexcept {
         message_value result{name};
         result.kind_ = kind::name;
@@ -50,14 +46,13 @@ public:
         return result;
     }
 
-    /// Returns the value padded with spaces to `columns`, at least two, like padded(text, columns).
+    /// Pads the value like padded(text, columns).
     [[nodiscard]] message_value padded_to(std::size_t columns) const noexcept {
         message_value result = *this;
         result.columns_ = static_cast<std::uint16_t>(columns);
         return result;
     }
 
-    /// Throws: std::bad_alloc.
     void append_to(std::string& to) const;
 
 private:
@@ -85,9 +80,7 @@ private:
     kind kind_ = kind::text;
 };
 
-/// Formats like bytes_text: "512.0 MiB".
 [[nodiscard]] inline message_value as_bytes(std::size_t n) noexcept { return message_value::bytes(n); }
-/// Formats like count_text: "1'000".
 [[nodiscard]] inline message_value as_count(std::uint64_t n) noexcept { return message_value::count(n); }
 /// Formats like shown(name, most).
 [[nodiscard]] inline message_value as_name(std::string_view name, std::size_t most) noexcept {
@@ -97,13 +90,11 @@ private:
 [[nodiscard]] inline message_value as_location(source_location where, std::uint32_t most) noexcept {
     return {where, most};
 }
-/// Formats like at_least_text(n).
 [[nodiscard]] inline message_value at_least(std::size_t n) noexcept { return message_value::at_least(n); }
 
-/// Replaces each "{}" of the pattern by the next value; the lint `messages` checks that their numbers agree. Throws: std::bad_alloc.
+/// Replaces each "{}" of the pattern by the next value; the lint `messages` checks their numbers.
 [[nodiscard]] std::string message(char const* pattern, std::initializer_list<message_value> values);
 
-/// Appends message(pattern, values). Throws: std::bad_alloc.
 void append_message(std::string& to, char const* pattern, std::initializer_list<message_value> values);
 
 }  // namespace cuota::inline v0::detail

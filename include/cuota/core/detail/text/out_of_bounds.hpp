@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Out-of-bounds accesses of views: as numbers that a kernel can record, and as text.
+/// Out-of-bounds accesses of views, as numbers and as text.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,7 @@
 
 namespace cuota::inline v0::detail {
 
-/// A failed bounds check: the values requested of a view and its extents.
+/// The values requested of a view, and its extents.
 struct out_of_bounds {
     enum class part : std::uint32_t {
         element,    ///< of a span: index; size
@@ -29,10 +29,10 @@ struct out_of_bounds {
     std::uint64_t has[2];
 };
 
-/// For example "index 12 is outside a device_span of 10 floats". Throws: std::bad_alloc.
+/// For example "index 12 is outside a device_span of 10 floats".
 [[nodiscard]] std::string bounds_text(out_of_bounds const& of, char const* unit);
 
-/// For example ": weights, leased at train.cpp:41"; unknown parts are omitted. Throws: std::bad_alloc.
+/// For example ": weights, leased at train.cpp:41".
 [[nodiscard]] std::string lease_text(tag name, source_location leased);
 
 }  // namespace cuota::inline v0::detail

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Text that fits on a screen whatever names it contains: cut, padded, without control characters.
+/// Text that fits on a screen.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,6 @@
 
 namespace cuota::inline v0::detail {
 
-/// Maximum columns of a line of a message.
 inline constexpr std::size_t screen_columns = 110;
 
 [[nodiscard]] constexpr bool continues_utf8(char c) noexcept {
@@ -40,26 +39,26 @@ inline constexpr std::size_t screen_columns = 110;
     return length;
 }
 
-/// Replaces each control character and each byte that is not UTF-8 by a question mark.
+/// Replaces control characters and bytes that are not UTF-8 by question marks.
 [[nodiscard]] std::string printable(std::string_view text);
 
-/// Cuts the text to `most` (4 or more) bytes: its beginning and end with dots between, without splitting characters.
+/// Cuts the text to `most` (4 or more) bytes with dots in the middle, without splitting characters.
 [[nodiscard]] std::string cut(std::string text, std::size_t most);
 
-/// Returns the plural as given, or for a count of 1 its singular: "samples in a batch", "sample in a batch".
+/// Returns the plural, or for a count of 1 its singular: "sample in a batch".
 [[nodiscard]] std::string unit_of(std::uint64_t count, std::string_view plural);
-/// For example "1 sample" or "2 samples". Throws: std::bad_alloc.
+/// For example "1 sample" or "2 samples".
 [[nodiscard]] std::string counted(std::uint64_t count, std::string_view plural);
-/// Returns the shortest decimal text that reads back as this number. Throws: std::bad_alloc.
+/// Returns the shortest decimal text that reads back as this number.
 [[nodiscard]] std::string real_text(double number);
 
 /// Returns a name, printable and cut to `most` bytes.
 [[nodiscard]] std::string shown(std::string_view name, std::size_t most);
 
-/// For example "train.cpp:17", cut to `most` bytes; empty if unknown.
+/// For example "train.cpp:17", cut to `most` bytes.
 [[nodiscard]] std::string shown(source_location where, std::size_t most);
 
-/// Returns the columns on a terminal: CJK, Hangul and emoji take two. At most the number of bytes.
+/// Returns the columns on a terminal, at most the number of bytes: CJK, Hangul and emoji take two.
 [[nodiscard]] constexpr std::size_t columns_of(std::string_view text) noexcept {
     std::size_t columns = 0;
     for (char const c : text)
@@ -75,10 +74,9 @@ inline constexpr std::size_t screen_columns = 110;
 
 [[nodiscard]] std::string padded(std::string text, std::size_t width);
 
-/// Formats like bytes_text, but rounds up, for a limit that must suffice.
+/// Formats like bytes_text, but rounds up.
 [[nodiscard]] std::string at_least_text(std::size_t bytes);
 
-/// Returns a + b, or `unlimited` on overflow.
 [[nodiscard]] constexpr std::size_t saturating_add(std::size_t a, std::size_t b) noexcept {
     return checked_add(a, b).value_or(unlimited);
 }

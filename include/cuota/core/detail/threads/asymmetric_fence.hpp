@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// The synchronization primitives of budgets and pools, which a model checker can replace (tests/model).
+/// The synchronization primitives of budgets and pools, which tests/model replaces.
 #pragma once
 
 #include <atomic>
@@ -26,8 +26,8 @@ template <class T>
 using published = std::atomic<T>;
 using mutex = object_lock;
 
-/// A seqlock version of data published under a lock: odd while the data changes. The lock holder calls step() before the first change and
-/// after the last; a lock-free reader compares now() from before and after its reads.
+/// A seqlock version: odd while the data changes. The lock holder calls step() before the first change and after the last; a lock-free
+/// reader compares now() from before and after its reads.
 class seqlock_version {
 public:
     void step() noexcept { n_.store(n_.load(std::memory_order_relaxed) + 1, std::memory_order_release); }
@@ -37,8 +37,7 @@ private:
     std::atomic<std::size_t> n_ = 0;
 };
 
-/// Whether asymmetric_fence_heavy also provides the fence that asymmetric_fence_light omits (asymmetric fences), so that the frequent side
-/// pays nothing. Requires membarrier(2), private and expedited: Linux 4.14. The first call registers the process.
+/// Whether the kernel has membarrier(2), private and expedited (docs/design/thread_caches.md). The first call registers the process.
 [[nodiscard]] inline bool fences_are_asymmetric() noexcept {
 #if defined(__linux__) && __has_include(<linux/membarrier.h>)
     static bool const registered =
@@ -49,23 +48,20 @@ private:
 #endif
 }
 
-/// Prevents the compiler from reordering loads before earlier stores; asymmetric_fence_heavy in the other thread does the same for the
-/// processor.
+/// Prevents the compiler from reordering loads before earlier stores; asymmetric_fence_heavy does so for the processor.
 inline void asymmetric_fence_light() noexcept { std::atomic_signal_fence(std::memory_order_seq_cst); }
 
-/// Executes a full fence in every other thread: stores that it made before an asymmetric_fence_light are visible, and its loads after an
-/// asymmetric_fence_light are no older than this call. Requires fences_are_asymmetric().
-/// Uses fence_by_protection if the kernel rejects membarrier(2), because a system-call filter was installed since or memory is short.
+/// Executes a full fence in every other thread: stores that it made before an asymmetric_fence_light are visible, and its loads after one
+/// are no older than this call. Requires fences_are_asymmetric().
 void asymmetric_fence_heavy() noexcept;
 
-/// Implements asymmetric_fence_heavy by revoking write access to a page (mprotect): on x86 the kernel interrupts every processor that runs
-/// a thread of the process, which is a full fence. Elsewhere (ARM) this may need no interrupt, so it also sleeps for 1 ms, within which
-/// processors have written their stores.
+/// Revokes write access to a page (mprotect): on x86 the kernel interrupts every processor that runs the process, which is a full fence.
+/// Elsewhere it also sleeps for 1 ms, within which processors have written their stores.
 void fence_by_protection() noexcept;
 
 struct thread_slot;
 
-/// The calling thread's record (thread_slot.hpp); null initially.
+/// The calling thread's record; null initially.
 CUOTA_PROCESS_STATE [[nodiscard]] inline thread_slot*& this_thread_slot() noexcept {
     static constinit thread_local thread_slot* record = nullptr;
     return record;
@@ -110,8 +106,7 @@ CUOTA_INLINE void fence_by_protection() noexcept {
     sleep_for(1'000'000);
 }
 
-/// Waits until `what` differs from `value` (acquire). For short waits: yields first and sleeps later, because the awaited thread may have a
-/// lower priority and need this processor.
+/// Waits until `what` differs from `value` (acquire). Yields first and sleeps later: the awaited thread may need this processor.
 template <class T>
 void wait_while(atomic<T> const& what, T value) noexcept {
     for (int looks = 0; what.load(std::memory_order_acquire) == value; ++looks) {

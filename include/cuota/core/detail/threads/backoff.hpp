@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Pauses between polls of a condition without notification.
+/// Pauses between polls of a condition.
 #pragma once
 
 #include <algorithm>
@@ -12,8 +12,7 @@
 
 namespace cuota::inline v0::detail {
 
-/// A backoff for polling loops, `while (!is_done()) pause();`: yields 64 times, then sleeps for 20 us, doubling up to 500 us, so that short
-/// waits end promptly and long waits use little processor time.
+/// A backoff, `while (!is_done()) pause();`: yields 64 times, then sleeps for 20 us, doubling up to 500 us.
 class backoff {
 public:
     void operator()();

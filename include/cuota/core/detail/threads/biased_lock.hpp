@@ -14,18 +14,18 @@
 namespace cuota::inline v0::detail {
 
 /// Runs functions under mutual exclusion. The thread that ran the last one continues without a lock until another thread revokes its
-/// ownership (biased locking). Not recursive.
-/// Cost: a few loads and stores for the owner; otherwise a lock, and for a revocation a fence in all threads.
+/// ownership (docs/design/thread_caches.md). Not recursive.
+/// Cost: a few loads and stores for the owner; a fence in all threads for a revocation.
 class biased_lock : biased_ownership {
 public:
     biased_lock() = default;
     biased_lock(biased_lock const&) = delete;
     biased_lock& operator=(biased_lock const&) = delete;
 
-    /// True in a child of the process that made it, where `run` throws usage_error.
+    /// True in a child of its process, where `run` throws usage_error.
     [[nodiscard]] bool is_of_parent() const noexcept { return guard_.is_of_parent(); }
 
-    /// Runs f in a locked_region. f must be short and must not enter a section of its thread, whether of this lock, a pool or a budget.
+    /// Runs f in a locked_region. f must be short and must not enter a section of its thread.
     template <class F>
     decltype(auto) run(F f) {
         locked_region const region;

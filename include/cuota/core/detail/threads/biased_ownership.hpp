@@ -11,22 +11,19 @@
 
 namespace cuota::inline v0::detail {
 
-/// Base of objects that one thread, the owner, uses without a lock, and that others may revoke under one.
-///
-/// Owner:     enters a section, then uses the object only if `is_mine`.
-/// Collector: any other access, under the lock: clears the ownership, fences (`asymmetric_fence_heavy`, where fences are asymmetric) and
-///            waits for the owner's section (`wait_for_owner_section`) before it reads. The owner under the lock need not wait.
+/// Base of objects that one thread, the owner, uses without a lock, and that others may revoke under one. docs/design/thread_caches.md has
+/// the protocol.
 class biased_ownership {
 public:
-    /// Whether to start a new ownership: false for a number of calls (a backoff) after revocations that came too early for it to pay.
+    /// Whether to start a new ownership: false for a number of calls after revocations that came too early for it to pay.
     [[nodiscard]] bool should_bias() noexcept;
     void begin_bias(thread_slot& me) noexcept;
     void close() noexcept { owner_.store(nullptr, std::memory_order_seq_cst); }
-    /// Records a revocation by another thread. An owner that has since entered and left 2048 sections or more, of any object, may own it
-    /// again at once; otherwise the backoff doubles.
+    /// Records a revocation by another thread. After 2048 or more sections, of any object, the owner may own it again at once; otherwise
+    /// the backoff doubles.
     void note_revocation() noexcept;
 
-    /// Returns the last owner. Requires the lock.
+    /// Requires the lock.
     [[nodiscard]] thread_slot const* holder() const noexcept { return holder_; }
     /// Call it as the owner or under the lock.
     [[nodiscard]] bool is_of(thread_slot const& who) const noexcept;
@@ -34,8 +31,8 @@ public:
 protected:
     /// Call it in a section of `me`.
     [[nodiscard]] bool is_mine(thread_slot const& me) const noexcept;
-    /// Validates an optimistic read: returns true if `me` owns the object now. Only the owner can start its ownership, so it owned the
-    /// object during the read too.
+    /// Validates an optimistic read: true if `me` owns the object now, and thus during the read, because only the owner can start its
+    /// ownership.
     [[nodiscard]] bool was_mine(thread_slot const& me) const noexcept;
 
 private:

@@ -1,8 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// The library neither calls code of the program nor waits for a stream under a lock of its own: errors and waits are collected under the
-/// lock, and errors are reported and streams waited for after its release.
+/// Errors under a lock of the library are reported after its release.
 #pragma once
 
 #include <exception>
@@ -12,9 +11,9 @@
 
 namespace cuota::inline v0::detail {
 
-/// A scope in which the calling thread holds a lock of the library. Scopes nest. An error reported in one is stored, and goes to the error
-/// sink when the thread's outermost scope ends, after the release of the lock, so that the sink may use the locked object.
-/// Threads: the one that constructed it. Cost: an increment, a decrement and a comparison of a thread-local variable.
+/// A scope in which the calling thread holds a lock of the library. Scopes nest. Errors are stored, and go to the error sink when the
+/// thread's outermost scope ends, after the release of the lock.
+/// Threads: the one that constructed it.
 class locked_region {
 public:
     locked_region() noexcept { enter(); }
@@ -22,7 +21,7 @@ public:
     locked_region& operator=(locked_region const&) = delete;
     ~locked_region() { leave(); }
 
-    /// For locks that are not scoped: equals the constructor, and `leave` the destructor.
+    /// Equals the constructor, for locks that are not scoped.
     static void enter() noexcept { ++of_thread().depth; }
     /// Call it after the lock was released.
     static void leave() noexcept {
@@ -31,12 +30,10 @@ public:
             report_kept();
     }
 
-    /// Returns whether the calling thread is in a region.
     [[nodiscard]] static bool is_here() noexcept { return of_thread().depth != 0; }
 
     /// Stores an error until the thread's outermost region ends; returns false outside of regions. If `thrown` is null, stores the
-    /// exception being handled if it is `error`, otherwise a std::runtime_error with its text. If host memory is exhausted, reports the
-    /// text of the first such error and the number of all as one error.
+    /// exception being handled if it is `error`, otherwise a std::runtime_error with its text.
     [[nodiscard]] static bool keep(std::exception const& error, std::exception_ptr thrown) noexcept;
 
 private:
@@ -78,12 +75,10 @@ private:
     Mutex& guard_;
 };
 
-/// Writes to standard error that `call` was about to be made in a locked_region, and calls std::abort.
 [[noreturn]] void stop_for_call_in_region(char const* call) noexcept;
 
-/// Precedes every call of a function of the program, and every wait of the host for a stream. In checked builds, aborts if the calling
-/// thread is in a locked_region: the function, or one that the stream runs, may wait for the same lock or for a thread that needs it. That
-/// is a defect of the library.
+/// Precedes every call of a function of the program, and every wait of the host for a stream. In checked builds, aborts in a locked_region:
+/// the function, or one that the stream runs, may wait for the same lock.
 inline void expect_no_region([[maybe_unused]] char const* call) noexcept {
 #if CUOTA_CHECKED
     if (locked_region::is_here()) [[unlikely]]
@@ -113,7 +108,7 @@ struct locked_region::report {
     report* next = nullptr;
 };
 
-// Keeps an exception being handled with its type: rethrowing it refers to the same object.
+// Keeps the type of an exception being handled: rethrowing it refers to the same object.
 [[nodiscard]] CUOTA_INLINE std::exception_ptr as_pointer_to(std::exception const& error) {
     if (std::exception_ptr handled = std::current_exception()) {
         try {

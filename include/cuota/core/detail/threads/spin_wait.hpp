@@ -11,7 +11,6 @@
 
 namespace cuota::inline v0::detail {
 
-/// Hints to the processor that the thread is spinning.
 inline void cpu_relax() noexcept {
 #if defined(__x86_64__) || defined(__i386__)
     __builtin_ia32_pause();
@@ -20,9 +19,9 @@ inline void cpu_relax() noexcept {
 #endif
 }
 
-/// Spins until ready() returns true, for at most 20 us, about the cost of sleeping and waking up; spinning and then blocking costs at most
-/// twice the optimum (Karlin et al., "Competitive randomized algorithms for nonuniform problems", 1994). Calls ready() without a lock. Does
-/// not spin on a machine with one processor, where it would keep the other thread from running.
+/// Spins until ready() returns true, for at most 20 us, about the cost of sleeping and waking up. Both cost at most twice the optimum (Karlin
+/// et al., "Competitive randomized algorithms for nonuniform problems", 1994). Does not spin on one processor, where the awaited thread
+/// could not run.
 template <class Ready>
 void spin_wait(Ready ready) noexcept {
     static bool const is_alone = std::thread::hardware_concurrency() == 1;

@@ -14,8 +14,8 @@
 
 namespace cuota::inline v0::detail {
 
-/// The record of one live thread, reused after the thread has ended: indices, from 0, stay below the largest number of threads alive at the
-/// same time. Never freed.
+/// The record of a live thread, reused after the thread has ended. Indices stay below the largest number of threads alive at the same time.
+/// Never freed.
 struct alignas(64) thread_slot {
     atomic<std::uint64_t> sections = 0;  // entries plus exits; odd inside a section
     bool asymmetric = fences_are_asymmetric();
@@ -32,11 +32,10 @@ struct thread_registry {
 
     [[nodiscard]] thread_slot* enter() noexcept;
     void leave(thread_slot* record) noexcept;
-    /// Runs in a forked child.
     static void begin_child() noexcept;
 };
 
-/// While one exists, the calling thread has no record, so it uses objects that it owns only with the lock. One at a time per thread.
+/// While one exists, the calling thread has no record and uses its objects only with the lock. One at a time per thread.
 class disable_thread_cache {
 public:
     disable_thread_cache() noexcept;
@@ -50,19 +49,15 @@ private:
     thread_slot* const mine_;
 };
 
-/// Assigns a record to the calling thread until it ends. Returns null if memory is short, while the thread is hidden, and while its
+/// Assigns a record to the calling thread until it ends. Returns null if memory is short, under disable_thread_cache, and while
 /// thread-local objects are being destroyed.
 CUOTA_PROCESS_STATE [[nodiscard]] thread_slot* register_thread() noexcept;
 
-/// The calling thread's record; null if it cannot have one. Cost: a load, after the first call.
+/// The calling thread's record; null if it cannot have one.
 [[nodiscard]] thread_slot* this_thread() noexcept;
 
-/// Critical section of the thread that owns a biased object (see biased_ownership).
-///
-/// The owner enters a section, then checks that it still owns the object. A revoking thread clears the ownership, then waits
-/// (wait_for_owner_section) until the owner has left any section it may have entered before. By Dekker's argument, either the owner sees
-/// the revocation or the revoking thread sees the section. The required fence is in the revoking thread (membarrier), or, without
-/// membarrier, in both.
+/// Critical section of the owner of a biased object. By Dekker's argument, either the owner sees a revocation or the revoking thread sees
+/// the section (docs/design/thread_caches.md).
 class owner_section {
 public:
     [[gnu::always_inline]] explicit owner_section(thread_slot& me) noexcept
