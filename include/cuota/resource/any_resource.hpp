@@ -20,13 +20,13 @@ namespace detail {
 class owned_block;
 }
 
-/// Type-erased owner of a resource: in place if that is a handle of 8 bytes, otherwise in shared state. Never empty. Copies share the
-/// resource, which determines order, threads and exceptions of all calls.
+/// Owner of a resource of any type: in place if that is a handle of 8 bytes, otherwise in shared state. Never empty. Copies share the
+/// resource, which determines order, threads and exceptions.
 /// Cost:    an indirect call.
 /// Example: tests/resource/any_resource.cpp
 class any_resource {
 public:
-    /// Stores any resource. Throws: if it is not a handle of 8 bytes, std::bad_alloc and what its copies throw.
+    /// Stores any resource. Throws: std::bad_alloc and exceptions of its copies, unless it is a handle of 8 bytes.
     template <class R>
         requires(!std::same_as<std::remove_cvref_t<R>, any_resource>)
     &&resource<R> any_resource(R inside) : calls_{&calls_of<R>} {
@@ -35,9 +35,9 @@ public:
             ::new (at())
                 detail::intrusive_ptr<boxed<R>>(detail::intrusive_ptr<boxed<R>>::make(std::move(inside)));
     }
-    /// Shares the resource; both compare equal. A move is a copy.
+    /// Shares the resource; a move is a copy.
     any_resource(any_resource const& other) noexcept;
-    /// Shares the argument's resource; a move is a copy.
+    /// Shares the argument's resource.
     any_resource& operator=(any_resource const& other) noexcept;
     ~any_resource() { calls_->destroy(at()); }
 
@@ -47,7 +47,7 @@ public:
     /// Frees in order of s.
     void deallocate(stream_ref s, void* p, std::size_t bytes,
                     std::size_t alignment = default_alignment) noexcept;
-    /// Allocates memory that is valid on every stream when it returns.
+    /// Allocates memory that is valid on every stream.
     [[nodiscard]] void* allocate_sync(std::size_t bytes, std::size_t alignment = default_alignment,
                                       label const& who = {});
     /// Frees memory on which all work has finished.
@@ -56,16 +56,16 @@ public:
     [[nodiscard]] memory_kind kind() const noexcept { return calls_->kind(at()); }  ///< accessibility
 
     /// Returns whether both hold equal resources of one type; may be false if they were made in different shared libraries.
-    // A member: as a friend it would be considered for every class template over any_resource, with a conversion check.
+    // A member: a friend would be considered for every class template over any_resource.
     bool operator==(any_resource const& other) const;
 
 private:
     friend class resource_ref;
     friend class detail::owned_block;
 
-    // Tag: makes a copy without a reference count, which must not be destroyed.
+    // Makes a copy without a reference count, which must not be destroyed.
     struct unowned {};
-    // Constructs the handle that make() returns in place, since a move would count.
+    // Constructs the handle that make() returns in place: a move would count.
     template <std::invocable Make>
     any_resource(unowned,
                  Make const& make) noexcept requires block_owned_resource<std::invoke_result_t<Make const&>>
@@ -76,7 +76,7 @@ private:
     any_resource(unowned, any_resource const& kept) noexcept;
     [[nodiscard]] bool is_owned_by_blocks() const noexcept { return calls_->allocate_retaining != nullptr; }
     [[nodiscard]] bool graph_aware_resource() const noexcept { return calls_->graph_aware_resource; }
-    /// Returns the stored handle if it is an R, else null; may return null if it was made in another shared library.
+    /// Returns the stored handle if it is an R, else null; may return null across shared libraries.
     template <block_owned_resource R>
     [[nodiscard]] R const* if_holds() const noexcept {
         return calls_ == &calls_of<R> ? &inside<R>(at()) : nullptr;
@@ -164,7 +164,7 @@ private:
 
 static_assert(sizeof(any_resource) <= 16);
 
-/// Returns pinned_memory{}, erased once per program, for default arguments and options. Does not throw.
+/// Returns pinned_memory{}, for default arguments and options.
 [[nodiscard]] any_resource default_pinned_resource() noexcept;
 
 }  // namespace cuota::inline v0

@@ -15,31 +15,30 @@ namespace cuota::inline v0 {
 
 /// Resource on the driver's stream-ordered pool of one device: the current one for `async_memory{}`, else `async_memory{device{1}}`.
 ///
-/// Units:   bytes, resource_adaptor_base in multiples of 512.
-/// Order:   allocated and freed in stream order. Memory of the _sync calls is valid on every stream.
+/// Units:   bytes, counted in multiples of 512.
+/// Order:   allocated and freed in stream order.
 /// Threads: any.
 /// Throws:  out_of_memory with the driver's figures; usage_error for an alignment above 256 or a stream of another device; cuda_error.
-///          Nothing is allocated.
-/// Cost:    a driver call each, a few us on a GPU.
+/// Cost:    a few us on a GPU.
 /// Example: tests/resource/async_memory.cpp
 class async_memory final : public detail::driver_memory<memory_kind::device, true> {
 public:
     using driver_memory::driver_memory;
 
-    /// Allocates memory that is valid in s from here on. Throws: also usage_error if this thread is capturing s.
+    /// Allocates in order of s. Throws: also usage_error if this thread is capturing s.
     [[nodiscard]] void* allocate(stream_ref s, std::size_t bytes, std::size_t alignment = default_alignment,
                                  label const& who = {});
-    /// Frees in order of s. Null does nothing.
+    /// Frees in order of s.
     void deallocate(stream_ref s, void* p, std::size_t bytes, std::size_t = default_alignment) noexcept;
 
     /// Allocates memory that is valid on every stream; waits for the per-thread stream.
     [[nodiscard]] void* allocate_sync(std::size_t bytes, std::size_t alignment = default_alignment,
                                       label const& who = {});
-    /// Frees memory on which all work has finished: by cudaFree, which accepts pool memory and does not wait for it. Null does nothing.
+    /// Frees memory on which all work has finished, by cudaFree, which does not wait for pool memory.
     void deallocate_sync(void* p, std::size_t bytes, std::size_t = default_alignment) noexcept;
 
 private:
-    // Needed because the driver would silently allocate on the stream's device.
+    // The driver would silently allocate on the stream's device.
     void check_device_of(stream_ref s, label const& who) const;
 };
 

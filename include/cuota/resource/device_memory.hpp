@@ -22,17 +22,17 @@ struct cuda_malloc {
 
 }  // namespace detail
 
-/// Resource on a device's memory, allocated directly from the driver, for few and long-lived allocations and as upstream of a pool.
-/// `device_memory{}` uses the current device, `device_memory{device{1}}` that one.
+/// Resource on a device's memory directly from the driver, for few and long-lived allocations and as upstream of a pool. `device_memory{}`
+/// uses the current device, `device_memory{device{1}}` that one.
 ///
-/// Units:   bytes, resource_adaptor_base in multiples of 512.
-/// Order:   valid on every stream when allocated. `deallocate` waits for the stream, since CUDA does not guarantee that cudaFree waits;
-///          `deallocate_sync` requires that all work on the memory has finished. cudaFree may wait for the whole device.
+/// Units:   bytes, counted in multiples of 512.
+/// Order:   valid on every stream when allocated. `deallocate` waits for the stream; `deallocate_sync` requires that all work on the memory
+///          has finished. cudaFree may wait for the whole device.
 /// Threads: any.
-/// Throws:  out_of_memory with the driver's figures, after pools and caches of the device were made to release memory (docs/refusals.md);
-///          misuse for an alignment above 256, and if kernels of the device of a `stream` cannot access the memory (native handles are not
-///          checked); cuda_error. Nothing is allocated.
-/// Cost:    a driver call each, about 10 to 1000 us on a GPU.
+/// Throws:  out_of_memory with the driver's figures, after pools and caches of the device released memory (docs/refusals.md); usage_error
+///          for an alignment above 256, and if kernels of the device of a `stream` cannot access the memory (native handles are not
+///          checked); cuda_error.
+/// Cost:    about 10 to 1000 us on a GPU.
 /// Example: tests/resource/device_memory.cpp
 class device_memory final : public detail::blocking_memory<memory_kind::device, detail::cuda_malloc> {
 public:

@@ -22,13 +22,13 @@ struct cuda_malloc_managed {
 
 }  // namespace detail
 
-/// Resource on managed memory of one device, accessible to host and device and migrated by the driver on demand. `managed_memory{}` uses
-/// the current device, `managed_memory{device{1}}` that one.
+/// Resource on managed memory, accessible to host and device and migrated by the driver on demand. `managed_memory{}` uses the current
+/// device, `managed_memory{device{1}}` that one.
 ///
-/// Units:   bytes, resource_adaptor_base in multiples of 512 as if they were resident, which they may not be.
+/// Units:   bytes, counted in multiples of 512 as if they were resident.
 /// Order:   as device_memory.
 /// Threads: any.
-/// Throws:  out_of_memory with the driver's figures; usage_error for an alignment above 256; cuda_error. Nothing is allocated.
+/// Throws:  out_of_memory with the driver's figures; usage_error for an alignment above 256; cuda_error.
 /// Cost:    a driver call each.
 /// Example: tests/resource/managed_memory.cpp
 class managed_memory final

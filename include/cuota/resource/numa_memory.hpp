@@ -1,8 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Page-locked host memory on one NUMA node, and binding of threads to nodes. Requires libnuma (link with -lnuma); no other header includes
-/// it.
+/// Page-locked host memory on one NUMA node, and binding of threads to nodes. Requires libnuma (link with -lnuma).
 #pragma once
 
 #if !__has_include(<numa.h>)
@@ -33,22 +32,21 @@ namespace cuota::inline v0 {
 
 namespace detail {
 
-/// Makes an error from errno, right after `call`. In containers the cause is often the sandbox: Docker allows these calls only with the
-/// capability SYS_NICE.
+/// Makes an error from errno, right after `call`. Docker allows these calls only with the capability SYS_NICE.
 [[nodiscard]] inline std::system_error refused_by_kernel(char const* call, int node) {
     int const why = errno;
     return {why, std::system_category(),
             "cuota: " + std::string{call} + " failed for NUMA node " + std::to_string(node)};
 }
 
-/// Returns whether the kernel supports NUMA queries, without which libnuma must not be called. Sets errno if not.
+/// Returns whether libnuma may be called. Sets errno if not.
 [[nodiscard]] inline bool kernel_knows_nodes() noexcept { return ::numa_available() >= 0; }
 
 struct node_memory {
     std::size_t total = 0;
     std::size_t free = 0;
 };
-/// Returns zeros if the node does not exist or has no memory for this process.
+/// Returns zeros if the node has no memory for this process.
 [[nodiscard]] inline node_memory memory_of_node(int node) noexcept {
     // Checked first, so that any number is allowed.
     if (!::numa_bitmask_isbitset(numa_all_nodes_ptr, static_cast<unsigned>(node))) return {};
@@ -63,14 +61,14 @@ struct free_bitmask {
 };
 using unique_bitmask = std::unique_ptr<bitmask, free_bitmask>;
 
-/// Queries and changes the node of new pages, in portions of `most` pages.
+/// Queries and changes the node of new pages, in portions of `most`.
 class placed_pages {
 public:
     static constexpr std::size_t most = 1024;
 
     explicit placed_pages(int node) noexcept : node_{node} { wanted_.fill(node); }
 
-    /// Moves pages to the node; returns whether all are there. Throws: std::system_error if the kernel refuses the query.
+    /// Moves pages to the node; returns whether all are there.
     [[nodiscard]] bool all_of(std::byte* at, std::size_t bytes) {
         for (std::size_t done = 0; done < bytes; done += most * page_bytes())
             if (!these(at + done, std::min(bytes - done, most * page_bytes()))) return false;
@@ -83,11 +81,11 @@ private:
         for (std::size_t i = 0; i != n; ++i) pages_[i] = at + i * page_bytes();
         std::size_t const strays = strays_of(n);
         if (strays == 0) return true;
-        // To move a page, the kernel reclaims memory of the node but kills no process. Pages that could not be moved are found below.
+        // The kernel reclaims memory of the node to move a page, but kills no process. Failures are found below.
         (void)::move_pages(0, strays, pages_.data(), wanted_.data(), found_.data(), MPOL_MF_MOVE);
         return strays_of(strays) == 0;
     }
-    /// Moves those of the first n pages that are on other nodes to the front of pages_, and returns their number.
+    /// Moves those of the first n pages that are elsewhere to the front of pages_, and returns their number.
     [[nodiscard]] std::size_t strays_of(std::size_t n) {
         found_.fill(-ENOENT);
         if (::move_pages(0, n, pages_.data(), nullptr, found_.data(), 0) < 0)
@@ -103,7 +101,7 @@ private:
     std::array<int, most> wanted_{}, found_{};
 };
 
-/// Makes non-resident pages be allocated from the node while it has free ones. Throws: std::system_error.
+/// Makes new pages come from the node while it has free ones.
 inline void prefer_node(std::byte* at, std::size_t bytes, int node) {
     constexpr std::size_t word = std::numeric_limits<unsigned long>::digits;
     std::array<unsigned long, 1024 / word> nodes{};  // the most nodes of any kernel
@@ -114,23 +112,23 @@ inline void prefer_node(std::byte* at, std::size_t bytes, int node) {
 
 }  // namespace detail
 
-/// A NUMA node with memory for this process. A value; owns nothing.
+/// A NUMA node with memory for this process.
 /// Threads: any. Cost: construction and memory() query the kernel. Example: tests/resource/numa_memory.cpp
 class numa_node {
 public:
     /// Selects a node by the kernel's number, such as device::host_numa_node().
-    /// Throws: usage_error if it does not exist or has no memory for this process; std::system_error if the kernel does not support or, as
-    /// sandboxes do, refuses NUMA queries.
+    /// Throws: usage_error if it has no memory for this process; std::system_error if the kernel does not support or, as sandboxes do,
+    /// refuses NUMA queries.
     explicit numa_node(int number, source_location where = source_location::current());
 
     [[nodiscard]] int number() const noexcept { return number_; }  ///< as the kernel counts
 
-    /// Figures of one moment; other programs may change them at any time.
+    /// Figures of one moment.
     struct memory_info {
-        std::size_t free = 0;   ///< unused bytes, without the reclaimable page cache
+        std::size_t free = 0;   ///< unused bytes, without page cache
         std::size_t total = 0;  ///< bytes of the node
     };
-    /// Returns the kernel's present figures for this node.
+    /// Returns the kernel's present figures.
     [[nodiscard]] memory_info memory() const noexcept {
         detail::node_memory const now = detail::memory_of_node(number_);
         return {now.free, now.total};
@@ -141,8 +139,7 @@ private:
     int number_;
 };
 
-/// Returns all nodes with memory for this process, by number; empty if the kernel does not support or refuses NUMA queries.
-/// Throws: std::bad_alloc.
+/// Returns all nodes with memory for this process, by number; empty where NUMA queries are unavailable.
 [[nodiscard]] inline std::vector<numa_node> numa_nodes() {
     std::vector<numa_node> all;
     if (!detail::kernel_knows_nodes()) return all;
@@ -160,13 +157,12 @@ inline numa_node::numa_node(int number, source_location where) : number_{number}
         where, "numa_node: node {} has no memory for this process; nodes with memory:{}", {number, others});
 }
 
-/// Restricts the calling thread, and threads that it starts later, to those of its allowed processors that belong to the node. Memory that
-/// it touches first is then allocated there. For a loader's workers:
+/// Restricts the calling thread, and threads that it starts later, to its allowed processors of the node. Memory that it touches first is
+/// then allocated there. For a loader's workers:
 ///
 ///     .worker_init = [here = cuota::numa_node{0}](std::size_t) { cuota::bind_this_thread(here); }
 ///
-/// Throws:  usage_error if none of them belongs to the node, as for memory-only nodes; std::system_error if the kernel refuses. The
-///          thread's binding is unchanged.
+/// Throws:  usage_error if the node has none of them; std::system_error if the kernel refuses. The binding is unchanged.
 /// Example: tests/resource/numa_memory.cpp
 CUOTA_PROCESS_STATE inline void bind_this_thread(numa_node to,
                                                  source_location where = source_location::current()) {
@@ -192,20 +188,18 @@ CUOTA_PROCESS_STATE inline void bind_this_thread(numa_node to,
         throw detail::refused_by_kernel("sched_setaffinity", to.number());
 }
 
-/// Resource on page-locked host memory like registered_memory, with all pages on one NUMA node. On the device's own node, copies do not
-/// cross between sockets.
+/// Resource like registered_memory, with all pages on one NUMA node. On the device's own node, copies do not cross between sockets.
 ///
 ///     if (auto const near = gpu.host_numa_node())
 ///         options.host_memory = cuota::numa_memory{cuota::numa_node{*near}};
 ///
-/// Pages are requested from the node, touched, and checked. Pages that the kernel placed elsewhere are moved, for which it drops page cache
-/// of the node; if that fails, the request is refused. Unlike numa_alloc_onnode, a full node leads neither to memory elsewhere nor to the
-/// kernel's OOM killer. At most 256 MiB are elsewhere temporarily.
-/// Units:   bytes, resource_adaptor_base in whole pages.
-/// Order:   valid when allocated; deallocate waits for the stream, deallocate_sync does not.
+/// Pages that the kernel placed elsewhere are moved, for which it drops page cache of the node; if that fails, the request is refused.
+/// Unlike numa_alloc_onnode, a full node leads neither to memory elsewhere nor to the kernel's OOM killer.
+/// Units:   bytes, counted in whole pages.
+/// Order:   as pinned_memory.
 /// Threads: any.
 /// Throws:  out_of_memory with the node's free bytes; usage_error for an alignment above a page; cuda_error; std::system_error if the
-///          kernel refuses to place or query pages (mbind, move_pages), as sandboxes do. Nothing is allocated.
+///          kernel refuses to place or query pages, as sandboxes do.
 /// Cost:    that of registered_memory, plus up to half for the query of every page.
 /// Example: tests/resource/numa_memory.cpp
 class numa_memory : public detail::registered_pages<numa_memory> {

@@ -10,31 +10,31 @@
 
 namespace cuota::inline v0 {
 
-/// Resource on page-locked host memory, which asynchronous copies to and from a device require. Stateless.
+/// Resource on page-locked host memory, which asynchronous copies require. Stateless.
 ///
-/// Units:   bytes, resource_adaptor_base as requested.
+/// Units:   bytes, counted as requested.
 /// Order:   valid when allocated; deallocate waits for the stream, deallocate_sync does not.
 /// Threads: any.
-/// Throws:  out_of_memory; usage_error for an alignment above 256; cuda_error. Nothing is allocated.
+/// Throws:  out_of_memory; usage_error for an alignment above 256; cuda_error.
 /// Cost:    about 0.5 s per GiB on typical hosts: allocate once, reuse.
 /// Example: tests/resource/pinned_memory.cpp
 class pinned_memory {
 public:
-    /// Like allocate_sync; the stream is ignored.
+    /// Ignores the stream.
     [[nodiscard]] void* allocate(stream_ref, std::size_t bytes, std::size_t alignment = default_alignment,
                                  label const& who = {});
-    /// Waits for s, then frees. Null does nothing.
+    /// Waits for s, then frees.
     void deallocate(stream_ref s, void* p, std::size_t bytes,
                     std::size_t alignment = default_alignment) noexcept;
 
     /// Allocates memory that is valid for the host and every device.
     [[nodiscard]] void* allocate_sync(std::size_t bytes, std::size_t alignment = default_alignment,
                                       label const& who = {});
-    /// Frees memory on which all work has finished. Null does nothing.
+    /// Frees memory on which all work has finished.
     void deallocate_sync(void* p, std::size_t, std::size_t = default_alignment) noexcept;
 
     [[nodiscard]] static constexpr std::size_t granularity() noexcept { return 1; }  ///< 1 byte
-    /// Returns the kind for host code and copies.
+    /// Returns memory_kind::pinned.
     [[nodiscard]] static constexpr memory_kind kind() noexcept { return memory_kind::pinned; }
     friend bool operator==(pinned_memory, pinned_memory) noexcept = default;  ///< always true
 };

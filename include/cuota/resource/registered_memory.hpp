@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Resource on page-locked host memory that is faster to allocate.
+/// Page-locked host memory that is faster to allocate.
 #pragma once
 
 #include <cstddef>
@@ -19,10 +19,9 @@ namespace cuota::inline v0 {
 
 namespace detail {
 
-/// Base of resources that lock mapped pages, independent of their placement. Self provides:
+/// Base of resources that lock mapped pages. Self provides:
 ///
-///     self.settle(at, bytes)  makes new pages resident where Self requires them; returns false if memory is short. If it throws, it has
-///                             left nothing behind
+///     self.settle(at, bytes)  makes new pages resident where Self requires them; returns false if memory is short
 ///     self.told(refusal)      returns the refusal with facts added by Self
 template <class Self>
 class registered_pages {
@@ -78,7 +77,7 @@ private:
         return nullptr;
     }
 
-    /// Returns null on success, else the reason of the failure.
+    /// Returns null on success, else the reason.
     [[nodiscard]] char const* lock_new(std::byte* at, std::size_t bytes, label const& who) const {
         if (!self().settle(at, bytes)) return "not enough free memory on the NUMA node";
         rt::set_call_site(who.where, who.name);
@@ -88,14 +87,12 @@ private:
 
 }  // namespace detail
 
-/// Resource on page-locked host memory like pinned_memory, but allocated faster: several threads touch pages from the system, which are
-/// then locked in place (cudaHostRegister). This takes about a fifth of the 0.5 s per GiB that a driver needs with one thread.
-///
+/// Resource like pinned_memory, but allocated faster: several threads touch pages, which are then locked in place (cudaHostRegister).
 /// Page-aligned, as direct I/O requires. Stateless.
-/// Units:   bytes, resource_adaptor_base in whole pages.
-/// Order:   valid when allocated; deallocate waits for the stream, deallocate_sync does not.
+/// Units:   bytes, counted in whole pages.
+/// Order:   as pinned_memory.
 /// Threads: any.
-/// Throws:  out_of_memory; usage_error for an alignment above a page; cuda_error. Nothing is allocated.
+/// Throws:  out_of_memory; usage_error for an alignment above a page; cuda_error.
 /// Cost:    about 0.1 s per GiB on typical hosts (RMM issue 2496, cuDF pull request 23457): allocate once, reuse.
 /// Example: tests/resource/registered_memory.cpp
 class registered_memory : public detail::registered_pages<registered_memory> {

@@ -26,26 +26,25 @@ enum class memory_kind {
     managed,  ///< by kernels, host code and copies
 };
 
-/// The alignment that CUDA guarantees for every allocation, in bytes; unless a resource states otherwise, the largest that can be
-/// requested.
+/// The alignment that CUDA guarantees, in bytes; unless a resource states otherwise, the largest that can be requested.
 inline constexpr std::size_t default_alignment = 256;
 
-/// A memory resource: a handle that is cheap to copy; copies share its state, if any.
+/// A memory resource: a handle that is cheap to copy; copies share its state.
 ///
-///     allocate(s, n, a)         allocates n bytes aligned to a, valid in s from here on; throws out_of_memory and changes nothing
+///     allocate(s, n, a)         allocates n bytes aligned to a, valid in s from here on
 ///     deallocate(s, p, n, a)    frees in stream order: work enqueued on s before may still use the memory
-///     allocate_sync(n, a)       allocates memory that is valid on every stream when it returns
+///     allocate_sync(n, a)       allocates memory that is valid on every stream
 ///     deallocate_sync(p, n, a)  frees memory on which all work has finished
-///     granularity()                 allocation granularity for accounting, in bytes, a power of two
+///     granularity()             allocation granularity in bytes, a power of two
 ///     kind()                    accessibility; static and constexpr if known at compile time
 ///     a == b                    memory of a may be freed through b
 ///
 /// A request of 0 bytes returns null, which may be freed.
 ///
 /// Units:   bytes; alignments are powers of two. A deallocation passes the bytes and the alignment of the allocation.
-/// Threads: for the resources of this library any, on one handle or on copies.
-/// Throws:  out_of_memory (budget_exceeded is derived from it); usage_error for unsupported requests. Failures of a deallocation are
-///          reported to the error sink.
+/// Threads: for the resources of this library any.
+/// Throws:  out_of_memory, and nothing changes; usage_error for unsupported requests. Failures of a deallocation are reported to the error
+///          sink.
 /// Example: tests/resource/resource.cpp
 template <class R>
 concept resource = requires(R& r, R const& look, stream_ref s, void* p, std::size_t bytes,
@@ -61,23 +60,23 @@ concept resource = requires(R& r, R const& look, stream_ref s, void* p, std::siz
 }
 &&std::equality_comparable<R>&& std::copy_constructible<R>;
 
-/// A resource that accepts a request's label, for its accounts and messages.
+/// A resource that accepts a request's label, for accounts and messages.
 template <class R>
 concept labeled_resource = resource<R> && requires(R& r, stream_ref s, std::size_t n, label const& who) {
     { r.allocate(s, n, n, who) } -> std::same_as<void*>;
     { r.allocate_sync(n, n, who) } -> std::same_as<void*>;
 };
 
-/// A graph-aware resource: retains memory that a capturing stream frees for the graph, and reuses it within the capture.
+/// A resource that retains memory which a capturing stream frees for the graph, and reuses it within the capture.
 template <class R>
 concept graph_aware_resource = requires {
     requires R::graph_aware_resource;
 };
 
-/// A resource whose live blocks keep both the resource and the allocating `stream` alive, so that an owner of a block stores neither.
+/// A resource with live blocks that keep it and the allocating `stream` alive: an owner of a block stores neither.
 ///
-///     allocate_retaining(s, n, a, who)  like allocate; the block references the resource and s until it is freed
-///     unowned()                     a non-owning copy, which must not be destroyed; 8 bytes that may be copied bytewise
+///     allocate_retaining(s, n, a, who)  allocates such a block
+///     unowned()                         a non-owning copy of 8 bytes, which may be copied bytewise and must not be destroyed
 template <class R>
 concept block_owned_resource = labeled_resource<R> && sizeof(R) == sizeof(void*) &&
                                requires(R& r, R const& look, stream_ref s, std::size_t n, label const& who) {
@@ -101,22 +100,22 @@ template <class R>
 
 }  // namespace detail
 
-/// A resource with memory that kernels can access, as far as its type tells.
+/// A resource that kernels can access, as far as its type tells.
 template <class R>
 concept device_accessible_resource = resource<R> && detail::may_be_kind<R>(memory_kind::pinned);
 
-/// A resource with memory that host code can access, as far as its type tells.
+/// A resource that host code can access, as far as its type tells.
 template <class R>
 concept host_accessible_resource = resource<R> && detail::may_be_kind<R>(memory_kind::device);
 
-/// A resource of a type that excludes access by kernels.
+/// A resource that kernels cannot access.
 template <class R>
 concept host_only_resource = resource<R> && !device_accessible_resource<R>;
-/// A resource of a type that excludes access by host code.
+/// A resource that host code cannot access.
 template <class R>
 concept device_only_resource = resource<R> && !host_accessible_resource<R>;
 
-/// Calls r.allocate, with the label if r accepts one. Throws: as that.
+/// Calls r.allocate, with the label if r accepts one.
 template <resource R>
 [[nodiscard]] void* allocate_labeled(R& r, stream_ref s, std::size_t bytes, std::size_t alignment,
                                      label const& who) {
@@ -124,7 +123,7 @@ template <resource R>
     else return r.allocate(s, bytes, alignment);
 }
 
-/// Calls r.allocate_sync, with the label if r accepts one. Throws: as that.
+/// Calls r.allocate_sync likewise.
 template <resource R>
 [[nodiscard]] void* allocate_sync_labeled(R& r, std::size_t bytes, std::size_t alignment, label const& who) {
     if constexpr (labeled_resource<R>) return r.allocate_sync(bytes, alignment, who);
@@ -139,30 +138,29 @@ namespace detail {
 
 [[noreturn, gnu::cold]] void refuse_alignment(std::size_t alignment, std::size_t largest,
                                               source_location where);
-/// Throws usage_error if the alignment is not a power of two or exceeds `largest`.
+/// Throws usage_error unless the alignment is a power of two, at most `largest`.
 void check_alignment(std::size_t alignment, label const& who, std::size_t largest = default_alignment);
 
-/// Bytes that this process holds on a device through cuota, to distinguish them in the driver's figures.
+/// Bytes that this process holds on a device through cuota.
 CUOTA_PROCESS_STATE std::atomic<std::size_t>& taken_on(device where) noexcept;
 
-/// Total bytes freed on a device through cuota. Monotonic: if two reads are equal, nothing was freed between them.
+/// Total bytes freed on a device through cuota: if two reads are equal, nothing was freed between them.
 CUOTA_PROCESS_STATE std::atomic<std::size_t>& given_back_on(device where) noexcept;
 
-/// Call it before the driver allocates, and count_given_back after the driver has freed, so that own bytes never count as others'.
+/// Call it before the driver allocates, and count_given_back after it has freed: own bytes never count as others'.
 inline void count_taken(device where, std::size_t bytes) noexcept { taken_on(where) += bytes; }
 void count_given_back(device where, std::size_t bytes) noexcept;
 
 /// The part of taken_on from the device's default pool.
 CUOTA_PROCESS_STATE std::atomic<std::size_t>& taken_from_pool_of(device where) noexcept;
 
-/// Returns the driver's figures for a refusal; empty, and reported, if the query fails.
+/// Returns the driver's figures; empty, and reported, if the query fails.
 std::optional<device_info> facts_of(device where) noexcept;
 
-/// Makes the refusal of a request by the driver, not by a budget.
 [[nodiscard]] refusal driver_refusal(std::size_t bytes, std::size_t granularity, label const& who,
                                      std::string cause);
 
-/// Adds the bytes released before the refusal, with their holders.
+/// Adds the released bytes, with their holders.
 void note_given(refusal& r, std::vector<reclaimer_info> const& told);
 
 [[noreturn]] void refuse_on(device where, std::size_t bytes, std::size_t granularity, label const& who,

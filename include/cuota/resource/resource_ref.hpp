@@ -15,22 +15,22 @@
 
 namespace cuota::inline v0 {
 
-/// Non-owning reference to a resource, for function parameters. The referenced resource must outlive the call.
+/// Non-owning reference to a resource, which must outlive the call.
 ///
-/// Converts implicitly from anything that converts to any_resource (a pool, a frame, a resource). Do not store one: for resources whose
-/// blocks keep them alive (block_owned_resource) it holds no reference count.
+/// Converts from anything that converts to any_resource (a pool, a frame, a resource). Do not store one: for block_owned_resource it holds
+/// no reference count.
 /// Threads: one at a time.
 /// Throws:  on construction as any_resource; nothing for a pool.
 /// Cost:    a few stores for a pool; a reference count for other resources.
 /// Example: tests/resource/resource_ref.cpp
 class resource_ref {
 public:
-    /// References a resource, or an owner of one such as a pool or a frame, which must outlive this.
+    /// References a resource or its owner.
     template <class M>
         requires(!std::same_as<M, resource_ref> && std::convertible_to<M const&, any_resource> &&
                  !requires(M const& m) { m.operator resource_ref(); })
     resource_ref(M const& memory) : inside_{taken(memory)} {}
-    /// References the unowned handle (block_owned_resource) that make() returns, constructed in place, because a copy would count.
+    /// References the unowned handle that make() returns, constructed in place, because a copy would count.
     template <std::invocable Make>
     [[nodiscard]] static resource_ref of_unowned(Make const& make) noexcept {
         return {any_resource::unowned{}, make};

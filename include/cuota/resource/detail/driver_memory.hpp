@@ -21,7 +21,7 @@ namespace cuota::inline v0::detail {
 template <memory_kind Kind, bool IsPooled = false>
 class driver_memory {
 public:
-    /// Uses the calling thread's current device. Throws: cuda_error.
+    /// Uses the current device. Throws: cuda_error.
     driver_memory() : driver_memory{cuota::device::current()} {}
     explicit driver_memory(cuota::device where) noexcept : where_{where} {}
 
@@ -31,7 +31,7 @@ public:
     friend bool operator==(driver_memory, driver_memory) noexcept = default;
 
 protected:
-    // Returns the result of call(), with the device current. If it stays null after all relief measures, throws the driver's refusal.
+    // Returns call() with the device current; throws the driver's refusal if it stays null after all relief measures.
     template <class Call>
     [[nodiscard]] void* take(std::size_t bytes, std::size_t alignment, label const& who, char const* name,
                              Call call) {
@@ -55,7 +55,7 @@ protected:
         if (p) return p;
         refuse_on(where_, bytes, granularity(), who, name, relief.told());
     }
-    // Frees by call(p). If that returns false, the driver did not free p: it stays counted, and was reported.
+    // Frees by call(p). If that returns false, p stays counted, and was reported.
     template <class Call>
     void give(void* p, std::size_t bytes, Call call) noexcept {
         if (p && call(p)) uncount(round_up(bytes, granularity()));
@@ -74,12 +74,11 @@ private:
     cuota::device where_;
 };
 
-/// Throws usage_error if kernels of the stream's device cannot access the memory at p, which is on the device `where`; cuda_error.
+/// Throws usage_error if kernels of the stream's device cannot access p, which is on `where`; cuda_error.
 void refuse_out_of_reach(device where, stream_ref s, void const* p, label const& who);
 
-/// Resource on a synchronous driver call and cudaFree. deallocate waits for the stream first, since CUDA does not guarantee that cudaFree
+/// Resource on a synchronous driver call (Take) and cudaFree. deallocate waits for the stream, since CUDA does not guarantee that cudaFree
 /// does.
-/// Take: name and function of the call.
 template <memory_kind Kind, class Take>
 class blocking_memory : public driver_memory<Kind> {
 public:

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Pages of host memory, mapped directly from the system.
+/// Pages of host memory.
 #pragma once
 
 #include <cstddef>
@@ -18,15 +18,13 @@ namespace cuota::inline v0::detail {
 /// Returns the page size, a power of two.
 [[nodiscard]] std::size_t page_bytes() noexcept;
 
-/// Maps `bytes` bytes of pages, which are not resident before they are touched; huge pages where available. Returns null on failure.
+/// Maps pages, huge ones where available. Returns null on failure.
 [[nodiscard]] std::byte* map_pages(std::size_t bytes) noexcept;
 inline void unmap_pages(void* at, std::size_t bytes) noexcept { (void)::munmap(at, bytes); }
 
-/// Returns the number of threads that touch `bytes` bytes fastest: at most four, and one for a few MiB.
 [[nodiscard]] std::size_t threads_to_touch(std::size_t bytes) noexcept;
 
-/// Makes all pages resident, in parallel: clearing pages takes most of the time of locking them. Does with fewer threads if some cannot
-/// start.
+/// Makes all pages resident, in parallel: clearing pages takes most of the time of locking them.
 void touch_pages(std::byte* at, std::size_t bytes, std::size_t threads) noexcept;
 
 }  // namespace cuota::inline v0::detail

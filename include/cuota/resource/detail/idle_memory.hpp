@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Idle memory: a registry of its holders, the order in which they release it, and the measures taken when the driver refuses a request.
+/// Holders of idle memory, and the measures taken when the driver refuses a request.
 #pragma once
 
 #include <cstddef>
@@ -18,31 +18,31 @@
 
 namespace cuota::inline v0::detail {
 
-/// Holder of unused memory that it can release, such as a pool or a loader. All members are called outside every lock, by the thread whose
-/// request does not fit.
+/// Holder of unused memory, such as a pool or a loader. Members are called outside every lock, by the thread with the request that does not
+/// fit.
 class idle_holder : public ref_counted {
 public:
     virtual ~idle_holder() = default;
 
-    /// Releases at least `wanted` bytes of unused memory, or all of it, overshooting as little as possible. Returns the bytes released.
+    /// Releases at least `wanted` bytes of unused memory, or all of it, with little overshoot. Returns the bytes released.
     virtual std::size_t reclaim(std::size_t wanted) noexcept = 0;
 
-    /// Returns the bytes that reclaim(wanted) would release now; an upper bound if they are not known exactly.
+    /// Returns the bytes that reclaim(wanted) would release now, or an upper bound.
     [[nodiscard]] virtual std::size_t reclaimable(std::size_t wanted) const noexcept = 0;
 
-    /// Returns the bytes that it could release after all memory of these allocation groups was freed.
+    /// Returns the bytes that it could release after these allocation groups were freed.
     [[nodiscard]] virtual std::size_t reclaimable_if(std::span<allocation_group const>) const {
         return reclaimable(unlimited);
     }
 
-    /// Holders of higher priority come first; among equal ones the holder that would overshoot least.
+    /// Holders of higher priority come first.
     [[nodiscard]] virtual int priority() const noexcept { return 0; }
 
-    /// Returns true if the result of reclaim() comes from a function of the program; it is then checked against the account.
+    /// Returns true if reclaim() calls a function of the program; its result is then checked against the account.
     [[nodiscard]] virtual bool speaks_for_program() const noexcept { return false; }
-    /// Returns the total bytes freed into it that stayed charged, such as blocks of a pool; reclaim() can release them. Never decreases.
+    /// Returns the total bytes freed into it that stayed charged and can be released, such as blocks of a pool. Never decreases.
     [[nodiscard]] virtual std::size_t freed() const noexcept { return 0; }
-    /// Reports to the error sink that reclaim() claimed more than `shown`, the bytes that the account got back.
+    /// Reports that reclaim() claimed more than the account got back.
     virtual void report_false_claim(std::size_t, std::size_t, std::string const&) const noexcept {}
 
     /// Returns its name in messages.
@@ -63,15 +63,15 @@ private:
     bool before_;
 };
 
-/// The holders to be called for one shortfall, in order of priority; among equal ones, so that the overshoot is least.
+/// The holders to call for one shortfall, in order.
 class idle_round {
 public:
     explicit idle_round(dynamic_array<intrusive_ptr<idle_holder>> requested);
 
-    /// Returns whether the holders not called yet could together release `missing` bytes.
+    /// Returns whether the remaining holders could together release `missing` bytes.
     [[nodiscard]] bool can_give(std::size_t missing) const noexcept;
     [[nodiscard]] bool is_over() const noexcept { return left_.empty(); }
-    /// Removes and returns the next holder to call for `missing` bytes. Requires: !is_over().
+    /// Removes and returns the next holder to call. Requires: !is_over().
     [[nodiscard]] intrusive_ptr<idle_holder> next(std::size_t missing) noexcept;
 
 private:
@@ -81,7 +81,6 @@ private:
 /// Origin of driver memory: a device, the host, or unknown.
 class memory_origin {
 public:
-    /// A device.
     memory_origin(device where) noexcept : ordinal_{where.ordinal()} {}
     /// Page-locked host memory.
     [[nodiscard]] static memory_origin host() noexcept { return memory_origin{-1}; }
@@ -89,7 +88,6 @@ public:
     [[nodiscard]] static memory_origin unknown() noexcept { return memory_origin{-2}; }
 
     [[nodiscard]] bool is_host() const noexcept { return ordinal_ == -1; }
-    /// Requires that the origin is a device.
     [[nodiscard]] device where() const noexcept { return device{ordinal_}; }
     friend bool operator==(memory_origin, memory_origin) noexcept = default;
 
@@ -98,14 +96,12 @@ private:
     int ordinal_;
 };
 
-/// All holders of this process, over all budgets, which the driver does not distinguish. Threads: any.
+/// All holders of this process, over all budgets. Threads: any.
 class idle_registry {
 public:
-    /// Registers a holder, to be called when the driver refuses memory of that origin. It must leave before it is destroyed.
-    /// Throws: std::bad_alloc.
+    /// Registers a holder for memory of that origin. It must leave before it is destroyed.
     static void join(memory_origin from, idle_holder& who);
     static void leave(idle_holder& who) noexcept;
-    /// Returns the holders of that origin. Throws: std::bad_alloc.
     [[nodiscard]] static dynamic_array<intrusive_ptr<idle_holder>> of(memory_origin from);
 
 private:
@@ -113,35 +109,34 @@ private:
     CUOTA_PROCESS_STATE [[nodiscard]] static shelf& all() noexcept;
 };
 
-/// Measures against a refusal by the driver, taken one after the other for one request, which is retried after each that released memory. A
-/// request that the driver grants causes none of them.
+/// Measures against a refusal by the driver, taken in turn for one request, which is retried after each that released memory.
 ///
-///     1  if the device's default pool (cudaMallocAsync) holds unused memory or pending frees, waits for those frees and trims the pool
+///     1  waits for pending frees in the device's default pool (cudaMallocAsync) and trims it
 ///     2  pools and loaders of the same origin, of every budget, release the shortfall
-///     3  the program's caches, whose reclaimers state no origin, release it, and then pools again
+///     3  the program's caches, which have no origin, release it, and then pools again
 ///
-/// No holder is called from inside a reclaim call (`reclaiming`). Waits for frees by `async_memory` on streams that are not capturing, but
-/// not for those of other code: a wait for the whole device would invalidate captures.
-/// Threads: one at a time. Cost: driver calls, and a wait for the device if its default pool holds unused memory.
+/// Waits for frees by `async_memory` on streams that are not capturing, but not for those of other code: a wait for the whole device would
+/// invalidate captures.
+/// Threads: one at a time.
 class driver_relief {
 public:
     explicit driver_relief(memory_origin from) noexcept : from_{from} {}
 
-    /// Takes measures until one releases memory for `bytes`; returns false if none is left. Errors are reported to the error sink.
+    /// Takes measures until one releases memory; returns false if none is left. Errors are reported to the error sink.
     [[nodiscard]] bool relieve(std::size_t bytes) noexcept;
-    /// Returns the holders that were called, with the bytes that each released.
+    /// Returns the holders called, with the bytes released.
     [[nodiscard]] std::vector<reclaimer_info> const& told() const noexcept { return told_; }
 
 private:
     enum class measure { trim, ask_holders, ask_program, none };
 
-    // Each returns whether it released memory. Throws: cuda_error, std::bad_alloc.
+    // Each returns whether it released memory.
     [[nodiscard]] bool take(measure next, std::size_t bytes);
     [[nodiscard]] bool trim();
-    // Calls none of the holders if they, together with the `others` bytes of later ones, cannot cover the shortfall.
+    // Calls no holder if these, together with the `others` bytes of later ones, cannot cover the shortfall.
     [[nodiscard]] bool ask(dynamic_array<intrusive_ptr<idle_holder>> whom, std::size_t bytes,
                            std::size_t others = 0);
-    // Returns the shortfall on the device; `unlimited` above its total memory. On the host, whose free memory is unknown, returns `bytes`.
+    // Returns the shortfall on the device, `unlimited` above its total memory; `bytes` on the host, where free memory is unknown.
     [[nodiscard]] std::size_t lacking(std::size_t bytes) const;
 
     memory_origin const from_;
@@ -188,7 +183,7 @@ CUOTA_INLINE bool idle_round::can_give(std::size_t missing) const noexcept {
 }
 
 CUOTA_INLINE intrusive_ptr<idle_holder> idle_round::next(std::size_t missing) noexcept {
-    // Among the highest priority, prefers the holder that covers the shortfall with the least overshoot, else the one that releases most.
+    // Among the highest priority, prefers the least overshoot, else the holder that releases most.
     auto* best = left_.begin();
     std::size_t most = (*best)->reclaimable(missing);
     for (auto* at = best + 1; at != left_.end() && (*at)->priority() == (*best)->priority(); ++at) {
@@ -205,7 +200,7 @@ CUOTA_INLINE intrusive_ptr<idle_holder> idle_round::next(std::size_t missing) no
 
 struct idle_registry::shelf {
     process_lock guard;
-    dynamic_array<std::pair<memory_origin, idle_holder*>> holders;  // each leaves before it is destroyed
+    dynamic_array<std::pair<memory_origin, idle_holder*>> holders;
 };
 
 CUOTA_INLINE idle_registry::shelf& idle_registry::all() noexcept {
@@ -226,7 +221,7 @@ CUOTA_INLINE void idle_registry::leave(idle_holder& who) noexcept {
 CUOTA_INLINE dynamic_array<intrusive_ptr<idle_holder>> idle_registry::of(memory_origin from) {
     dynamic_array<intrusive_ptr<idle_holder>> found;
     std::lock_guard const lock{all().guard};
-    // Reserved, because a throwing push_back would release owners, perhaps the last ones, under the lock.
+    // Reserved: a throwing push_back would release owners, perhaps the last ones, under the lock.
     found.reserve(all().holders.size());
     for (auto const& [origin, who] : all().holders)
         if (origin == from && who->try_add_ref()) found.push_back(intrusive_ptr<idle_holder>::adopt(who));
@@ -258,7 +253,7 @@ CUOTA_INLINE bool driver_relief::take(measure next, std::size_t bytes) {
 CUOTA_INLINE bool driver_relief::trim() {
     if (from_.is_host()) return false;
     device const where = from_.where();
-    // Nothing to trim unless the pool has memory that no resource of ours uses: unused, or with a pending free.
+    // Only memory that no resource of ours uses can be trimmed: unused, or with a pending free.
     if (rt::in_default_pool(where).reserved <= taken_from_pool_of(where).load()) return false;
     (void)wait_for_async_frees(where);
     rt::trim_default_pool(where);
