@@ -1,8 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// All of cuota except simulator/, interop/ and headers that need another library (data/io/gzip.hpp,
-/// data/datasets/safetensors_dataset.hpp).
+/// All of cuota except simulator/, interop/ and headers that need another library.
 #pragma once
 
 #include <cuota/cuota.hpp>

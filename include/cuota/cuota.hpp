@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// The commonly used parts: budgets, pools, buffers, and a loader for data in memory, in .npy files and in raw files. Everything else has a
-/// header of its own; all.hpp includes all of them.
+/// The commonly used parts: budgets, pools, buffers, and a loader for memory, .npy files and raw files. Most other headers are in
+/// all.hpp.
 #pragma once
 
 #include <cuota/fwd.hpp>

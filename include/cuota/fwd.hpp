@@ -1,15 +1,13 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Forward declarations of the public names. If the compiler reports an incomplete type, include the header of that name, such as
-/// pool/planning/step_plan.hpp for step_plan, or all.hpp.
+/// Forward declarations of the public names. If the compiler reports an incomplete type, include the header of that name, or all.hpp.
 #pragma once
 
 #include <cuota/core/config.hpp>
 
-/// GPU memory management for CUDA programs: budgets that are charged before memory is allocated, pools, buffers and data loaders that use
-/// them, and reports that explain a refusal. The nested namespace `rt` has thin wrappers of CUDA, which programs seldom need; `simulator`
-/// controls the simulated device.
+/// GPU memory management: budgets that are charged before memory is allocated, pools, buffers, data loaders, and reports that explain a
+/// refusal. The nested namespace `rt` has thin wrappers of CUDA; `simulator` controls the simulated device.
 ///
 /// Comments state, where it is not obvious: Units (bytes or a count, inclusive or not), Order (the work after which memory is valid),
 /// Threads (concurrent callers), Throws (and the state afterwards), Cost, and an example.
@@ -291,7 +289,7 @@ enum class lifetimes_by;
 struct lifetimes_csv_options;
 struct memory_viz_options;
 
-// interop, where each has a header of its own
+// interop
 class device_limits;
 inline namespace CUOTA_VIEWS {
 template <class T>

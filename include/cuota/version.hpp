@@ -1,18 +1,18 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// The version of cuota, and a check of the C++ standard. CMake and the packages read the version from this file.
+/// The version of cuota, which CMake and the packages read here, and a check of the C++ standard.
 #pragma once
 
-/// Major version: 1 of 1.2.3.
+/// Major version.
 #define CUOTA_VERSION_MAJOR 0
-/// Minor version: 2 of 1.2.3.
+/// Minor version.
 #define CUOTA_VERSION_MINOR 1
-/// Patch version: 3 of 1.2.3.
+/// Patch version.
 #define CUOTA_VERSION_PATCH 0
 
-// An older standard, or a compiler without exceptions, is reported here instead of by errors further down; including a file that does not
-// exist ends the compilation. Every header includes this one, directly or not, before it uses a newer feature.
+// An older standard, or a compiler without exceptions, is reported here; including a file that does not exist ends the compilation. Every
+// header includes this one before it uses a newer feature.
 #if defined(_MSVC_LANG)
 #if _MSVC_LANG < 202002L
 #error "cuota needs C++20: compile with /std:c++20 or later"
