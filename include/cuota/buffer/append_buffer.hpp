@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Device buffer that kernels append results to, in preallocated memory.
+/// Device buffer that kernels append results to.
 #pragma once
 
 #include <cstddef>
@@ -17,15 +17,15 @@
 
 namespace cuota::inline v0::inline CUOTA_VIEWS {
 
-/// Handle through which kernels append to an append_buffer; does not own.
-/// Threads: any in a kernel. Throws: nothing; checked builds: as device_span. Cost: one atomic addition per element.
+/// Handle through which kernels append to an append_buffer.
+/// Threads: any in a kernel. Throws: checked builds: as device_span.
 template <class T>
 class device_appender {
 public:
-    /// For append_lease. `count`: elements requested so far, 8 bytes on the device.
+    /// For append_lease; `count` is requested elements.
     device_appender(device_span<T> room, detail::kernel_count* count) noexcept : room_{room}, count_{count} {}
 
-    /// Appends the value, in no particular order among threads. Returns false if the buffer is full; the element is counted anyway.
+    /// Appends the value, unordered among threads. Returns false if the buffer is full; the element is counted anyway.
     CUOTA_KERNEL bool push_back(T const& value) const {
         detail::kernel_count const at = detail::add_to(*count_, 1);
         if (at >= room_.size()) return false;
@@ -39,15 +39,14 @@ private:
     detail::kernel_count* count_;
 };
 
-/// Memory for up to `capacity()` elements that kernels append one at a time: matches, results of a filter, a frontier.
+/// Memory for up to `capacity()` elements that kernels append one at a time.
 ///
-/// Kernels neither allocate nor write outside it. If it is full, `push_back` returns false and counts the element; `size` and `to_vector`
-/// then throw kernel_overflow_error with the sufficient capacity.
+/// `size` and `to_vector` throw kernel_overflow_error, with the sufficient capacity, if kernels appended more.
 ///
-/// Move-only; a moved-from buffer has capacity 0, and any other use is misuse. Units: elements. Threads: as device_buffer.
+/// Move-only; a moved-from buffer has capacity 0; other uses are misuse. Units: elements. Threads: as device_buffer.
 /// Throws:  usage_error, cuda_error; where memory is allocated, as device_buffer. Operations that throw have no effect.
-/// Order:   appends, `clear` and reads are uses of a buffer: ordered by their stream, and across streams by leases.
-/// Cost:    an append is one atomic addition and a store; reading the count on the host waits for the stream.
+/// Order:   appends, `clear` and reads are uses of a buffer.
+/// Cost:    an append is one atomic addition and a store; reading the count waits for the stream.
 /// Example:
 ///     cuota::append_buffer<int> found{1000, stream, pool, "matches"};
 ///     cuota::for_each_index(stream, n, match{keys.read(stream), found.append(stream)});
@@ -57,17 +56,17 @@ class append_buffer {
 public:
     using value_type = T;  ///< element type
 
-    /// Allocates `capacity` elements and an 8-byte count, set to 0 on the home stream.
+    /// Allocates the elements and an 8-byte count.
     append_buffer(element_count capacity, stream_ref home, resource_ref const& memory, tag name = {},
                   source_location where = source_location::current())
         : elements_{capacity, home, memory, no_init, name, where},
           count_{1, home, memory, zeroed, name, where},
           name_{name} {}
 
-    /// Write access for appending kernels on one stream. Converts to device_appender; preferably a temporary in the launch.
+    /// Write access for kernels on one stream.
     class append_lease {
     public:
-        /// Kernel argument, valid as long as the lease.
+        /// Returns the kernel argument, valid as long as the lease.
         operator device_appender<T>() const noexcept { return {room_.span(), count_.span().data()}; }
 
     private:
@@ -78,7 +77,7 @@ public:
         lease<detail::kernel_count> count_;
     };
 
-    /// Borrows the buffer for work on s that appends to the present elements.
+    /// Borrows the buffer for appends by work on s.
     [[nodiscard]] append_lease append(stream_ref s, source_location where = source_location::current()) {
         check_not_moved_from(where);
         return {*this, s, where};
@@ -90,29 +89,28 @@ public:
         rt::fill_bytes(count.span().data(), 0, count.span().bytes(), s, where);
     }
 
-    /// Returns the number of elements appended by work on s so far and earlier uses. Waits for s. Throws: also kernel_overflow_error if
-    /// more than capacity().
+    /// Waits for s and returns the number of elements.
     [[nodiscard]] std::size_t size(stream_ref s, source_location where = source_location::current()) const {
         std::size_t const requested = total_requested(s, where);
         if (requested > capacity()) refuse(requested, where);
         return requested;
     }
-    /// Same, limited to capacity() instead of kernel_overflow_error. Waits for s.
+    /// Same, at most capacity().
     [[nodiscard]] std::size_t stored_size(stream_ref s,
                                           source_location where = source_location::current()) const {
         return std::min(total_requested(s, where), capacity());
     }
     [[nodiscard]] std::size_t capacity() const noexcept { return elements_.size(); }  ///< elements
-    /// Stream that orders the deallocation.
+    /// Returns the home stream.
     [[nodiscard]] stream_ref home() const noexcept { return elements_.home(); }
 
-    /// Borrows all `capacity()` elements for reads by work on s; the appended ones come first.
+    /// Borrows all `capacity()` elements for reads by work on s; the appended ones are first.
     [[nodiscard]] lease<T const> read(stream_ref s,
                                       source_location where = source_location::current()) const {
         check_not_moved_from(where);
         return elements_.read(s, where);
     }
-    /// Returns the appended elements. Waits for s. Throws: as size.
+    /// Waits for s and returns the elements.
     [[nodiscard]] std::vector<T> to_vector(stream_ref s,
                                            source_location where = source_location::current()) const {
         return detail::filled_vector<T>(size(s, where), [&](std::span<T> host) {
@@ -122,8 +120,8 @@ public:
         });
     }
 
-    /// Removes all elements and changes the capacity, before kernels run again. Ordered on the home stream. Allocates the new memory before
-    /// freeing the old. Throws: as the constructor, and usage_error while borrowed.
+    /// Removes all elements and changes the capacity, on the home stream. Allocates the new memory first. Throws: also usage_error while
+    /// borrowed.
     void restart(element_count capacity, source_location where = source_location::current()) {
         check_not_moved_from(where);
         elements_.check_not_borrowed("be restarted", where);
@@ -137,7 +135,7 @@ private:
         check_not_moved_from(where);
         return static_cast<std::size_t>(count_.to_vector(s, where).front());
     }
-    // Every buffer has a count, even with capacity 0.
+    // A buffer has a count.
     void check_not_moved_from(source_location where) const {
         if (count_.is_empty())
             detail::throw_usage_error(where, "an append_buffer was used after it was moved from");

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Asynchronous copies between host and device that own or stage the host memory.
+/// Asynchronous copies that own or stage the host memory.
 #pragma once
 
 #include <cstddef>
@@ -22,14 +22,14 @@ namespace cuota::inline v0 {
 
 namespace detail {
 
-// Each launch of a graph would make another copy, so a pending copy cannot be captured.
+// Each launch of a graph would copy again.
 void refuse_pending(stream_ref s, source_location where);
 
 }  // namespace detail
 
-/// An asynchronous copy and the pinned host buffer that it owns, returned by `upload` and `download` of pinned memory.
+/// An asynchronous copy and its pinned host buffer, returned by `upload` and `download`.
 ///
-/// The destructor waits for the copy. Move-only; a moved-from object may only be destroyed or assigned to.
+/// The destructor waits for the copy. Move-only.
 /// Throws:  cuda_error, also for the copy; usage_error if moved-from.
 /// Threads: one at a time.
 /// Example:
@@ -39,21 +39,21 @@ void refuse_pending(stream_ref s, source_location where);
 template <class T>
 class pending_copy {
 public:
-    /// Returns the host elements. Waits for the copy.
+    /// Waits for the copy and returns the host elements.
     [[nodiscard]] std::span<T const> get() const& {
         over().synchronize();
         return host_.read();
     }
-    [[nodiscard]] std::span<T const> get() const&& = delete;  // the span would dangle; use take()
-    /// Returns the host buffer, for reading or for the next copy. Waits for the copy.
+    [[nodiscard]] std::span<T const> get() const&& = delete;  // use take()
+    /// Waits for the copy and returns the host buffer.
     [[nodiscard]] pinned_buffer<T> take(source_location where = source_location::current()) && {
         over(where).synchronize();
         pending_copy mine{std::move(*this)};
         return std::move(mine.host_);
     }
-    /// Returns whether the copy has completed, without waiting.
+    /// Returns whether the copy has completed.
     [[nodiscard]] bool is_done() const { return over().is_done(); }
-    /// Makes s wait for the copy: work enqueued on s from now on starts after it. Does not block.
+    /// Orders later work on s after the copy.
     void make_wait(stream_ref s) const { s.wait(over()); }
 
 private:
@@ -74,9 +74,9 @@ private:
 };
 
 /// Copies elements in any host memory to a buffer of the same count, through a ring, in the order of s. On return the source may be changed
-/// or freed, even before the copy starts. Sources larger than a slot are copied in pieces.
-/// Waits:   until a slot is free: for an earlier copy, or for the owner of another staging_slot.
-/// Throws:  usage_error if the counts differ or slots have 0 bytes; cuda_error, in which case pieces already enqueued are copied.
+/// or freed. Sources larger than a slot are copied in pieces.
+/// Waits:   until a slot is free.
+/// Throws:  usage_error if the counts differ or slots have 0 bytes; cuda_error; enqueued pieces are copied.
 /// Cost:    one memcpy on the host, and a copy and an event per piece.
 /// Threads: one at a time for the buffer, any for the ring.
 /// Example:
@@ -104,9 +104,9 @@ void upload(std::type_identity_t<std::span<T const>> from, device_buffer<T>& to,
     }
 }
 
-/// Copies pinned elements to a buffer of the same count, in the order of s, and keeps them until the copy has completed.
+/// Copies pinned elements to a buffer of the same count, in the order of s.
 /// Throws:  usage_error if the counts differ or s is captured; cuda_error. On failure, `from` is unchanged.
-/// Cost:    a copy and two events; neither blocks nor copies on the host.
+/// Cost:    a copy and two events.
 /// Threads: one at a time for each buffer. Example: auto const sent = cuota::upload(std::move(host), x, stream);
 template <class T>
 [[nodiscard]] pending_copy<T> upload(pinned_buffer<T>&& from, device_buffer<T>& to, stream_ref s,
@@ -116,7 +116,7 @@ template <class T>
     return {std::move(from), s};
 }
 
-/// Copies a buffer to pinned memory of the same count, in the order of s; later writes do not affect the copy.
+/// Copies a buffer to pinned memory of the same count, in the order of s.
 /// Throws: usage_error if the counts differ or s is captured; cuda_error. On failure, the caller keeps `to`.
 /// Cost:   as that upload. Example: see pending_copy.
 template <class T>
@@ -126,16 +126,14 @@ template <class T>
     to.download(from, s, where);
     return {std::move(to), s};
 }
-/// Same, to newly allocated pinned memory. Throws: also as pinned_buffer's constructor.
-/// Cost: page-locking, which takes longer than the copy; reuse the memory for repeated copies.
+/// Same, to new pinned memory; page-locking takes longer than the copy. Throws: also as pinned_buffer's constructor.
 template <class T>
 [[nodiscard]] pending_copy<T> download(device_buffer<T> const& from, stream_ref s,
                                        any_resource memory = default_pinned_resource(), tag name = {},
                                        source_location where = source_location::current()) {
     return download(from, pinned_buffer<T>{from.size(), std::move(memory), name, where}, s, where);
 }
-/// Same, charged to a budget for host memory until the pending_copy, or the buffer that `take` returned, is destroyed.
-/// Throws: also budget_exceeded.
+/// Same, charged to a budget for host memory while that memory lives. Throws: also budget_exceeded.
 template <class T>
 [[nodiscard]] pending_copy<T> download(device_buffer<T> const& from, stream_ref s, budget const& account,
                                        tag name = {}, source_location where = source_location::current()) {

@@ -31,7 +31,7 @@
 
 namespace cuota::inline v0 {
 
-/// Tag: elements are uninitialized, and the caller must write them.
+/// Tag: elements are uninitialized.
 struct no_init_t {};
 inline constexpr no_init_t no_init{};  ///< the tag's value
 
@@ -45,14 +45,13 @@ inline constexpr discard_t discard{};  ///< the tag's value
 
 /// Region of a copy between buffers.
 struct copy_region {
-    std::size_t from = 0;   ///< index of its first element in the source
-    std::size_t to = 0;     ///< index of its first element in the target
+    std::size_t from = 0;   ///< index in the source
+    std::size_t to = 0;     ///< index in the target
     std::size_t count = 0;  ///< elements
 };
 
 namespace detail {
 
-/// Returns whether `value` consists of copies of one 4-byte word.
 [[nodiscard]] inline bool is_word_repeated(void const* value, std::size_t bytes,
                                            std::uint32_t word) noexcept {
     if (bytes % sizeof word != 0) return false;
@@ -67,7 +66,7 @@ struct fill_with {
     [[nodiscard]] CUOTA_KERNEL T operator()(std::size_t) const { return value; }
 };
 
-/// Returns a vector of n elements filled by copy(span). The elements of std::vector<bool> are not an array, so they are copied twice.
+/// Returns n elements filled by copy(span). std::vector<bool> has no array.
 template <class T, class Copy>
 [[nodiscard]] std::vector<T> filled_vector(std::size_t n, Copy const& copy) {
     if constexpr (std::is_same_v<T, bool>) {
@@ -81,8 +80,7 @@ template <class T, class Copy>
     }
 }
 
-/// Enqueues a fill: by the driver if the value consists of copies of a word of 1, 2 or 4 bytes, else by a kernel, which writes 16 bytes per
-/// thread for values of 8 and 16 bytes.
+/// Enqueues a fill, by the driver if the value repeats a word of 1, 2 or 4 bytes.
 template <class T>
 void fill(T* first, std::size_t count, T const& value, stream_ref s, source_location where) {
     constexpr bool is_one_word = sizeof(T) == 1 || sizeof(T) == 2 || sizeof(T) == 4;
@@ -105,22 +103,20 @@ void fill(T* first, std::size_t count, T const& value, stream_ref s, source_loca
 
 namespace cuota::inline v0::inline CUOTA_VIEWS {
 
-/// `size()` elements of T in device memory, allocated from a resource in the order of a home stream.
+/// `size()` elements of T in device memory.
 ///
 /// The memory becomes valid and is freed in the order of the home stream, which the buffer keeps alive. Kernels access elements through
 /// leases, `read(s)` and `write(s)`. A lease on another stream waits for the home stream and earlier writers, and the deallocation is
-/// ordered after every lease; the host never waits.
+/// ordered after every lease; the host does not wait.
 ///
 /// Move-only; moved-from is empty and can be resized. Zero elements are allowed.
 /// Units:   counts are elements.
-/// Throws:  budget_exceeded or out_of_memory if memory is refused; usage_error for memory that kernels cannot access; cuda_error.
+/// Throws:  budget_exceeded or out_of_memory if memory is refused; usage_error, also for memory that kernels cannot access; cuda_error.
 ///          Operations that throw have no effect.
-/// Threads: different buffers from any thread; leases of one buffer from any, other members from one at a time. If the home is
-///          cudaStreamPerThread, other threads have no handle for it: they may use and destroy the buffer, on their own streams, but not
-///          borrow on home().
-/// Cost:    one allocation, one deallocation, and a fill if requested; no host wait, except for copies from host elements. The first lease
-///          allocates a small object on the heap. If the home is cudaStreamPerThread, each lease there records an event, and another thread
-///          that borrows first, or destroys the buffer, waits on the host. A cuota::stream needs neither.
+/// Threads: different buffers from any thread; leases of one buffer from any, other members from one at a time.
+/// Cost:    one allocation, one deallocation, and a fill if requested; the host waits only for copies from host elements. The first lease
+///          allocates a small object on the heap. If the home is cudaStreamPerThread, each lease there records an event, and other threads
+///          must borrow on their own streams and may wait (docs/streams_and_leases.md).
 /// Example: examples/first.cpp, examples/one_budget.cpp
 template <class T>
 class device_buffer {
@@ -136,7 +132,7 @@ public:
     device_buffer(element_count count, stream_ref home, resource_ref const& memory, tag name = {},
                   source_location where = source_location::current())
         : device_buffer{count, home, memory, zeroed, name, where} {}
-    /// Same, with an explicit tag.
+    /// Same.
     device_buffer(element_count count, stream_ref home, resource_ref const& memory, zeroed_t, tag name = {},
                   source_location where = source_location::current())
         : device_buffer{count, home, memory, no_init, name, where} {
@@ -153,7 +149,7 @@ public:
                   source_location where = source_location::current())
         : block_{home, memory, detail::bytes_of(count, label_for<T>(name, where)), label_for<T>(name, where)},
           name_{name} {}
-    /// Allocates a copy of host elements (vector, array, span) and waits for it: on return the source may be changed or freed.
+    /// Copies host elements and waits.
     device_buffer(std::span<T const> host, stream_ref home, resource_ref const& memory, tag name = {},
                   source_location where = source_location::current())
         : device_buffer{host.size(), home, memory, no_init, name, where} {
@@ -163,7 +159,7 @@ public:
     device_buffer(std::initializer_list<T> values, stream_ref home, resource_ref const& memory, tag name = {},
                   source_location where = source_location::current())
         : device_buffer{std::span<T const>{values.begin(), values.size()}, home, memory, name, where} {}
-    // Rejects host memory: kernels would fault on the address.
+    // Kernels would fault on host memory.
     template <host_only_resource R, class... Rest>
     device_buffer(std::size_t, stream_ref, R, Rest...) = delete;
     template <host_only_resource R, class... Rest>
@@ -171,10 +167,10 @@ public:
     template <host_only_resource R, class... Rest>
     device_buffer(std::span<T const>, stream_ref, R, Rest...) = delete;
 
-    /// Moves memory and open leases; `other` has no elements afterwards and keeps its resource and home stream.
+    /// Moves memory and open leases; `other` is empty and keeps resource and home stream.
     device_buffer(device_buffer&& other) noexcept
         : block_{std::move(other.block_)}, uses_{std::move(other.uses_)}, name_{other.name_} {}
-    /// Frees its own memory, in the order of its home stream and leases; then moves.
+    /// Frees its own memory in the order of its leases; then moves.
     device_buffer& operator=(device_buffer&& other) noexcept {
         if (this == &other) return *this;
         end_uses();
@@ -187,7 +183,7 @@ public:
     device_buffer& operator=(device_buffer const&) = delete;
     ~device_buffer() { end_uses(); }
 
-    /// Exchanges everything, open leases included.
+    /// Exchanges everything, also open leases.
     void swap(device_buffer& other) noexcept {
         std::swap(block_, other.block_);
         std::swap(uses_, other.uses_);
@@ -196,17 +192,16 @@ public:
     friend void swap(device_buffer& a, device_buffer& b) noexcept { a.swap(b); }  ///< no CUDA call
 
     [[nodiscard]] std::size_t size() const noexcept { return bytes() / sizeof(T); }  ///< elements
-    /// Bytes that were requested from the resource.
+    /// Returns the requested bytes.
     [[nodiscard]] std::size_t bytes() const noexcept { return block_.bytes(); }
-    /// Returns `size() == 0`, also if moved-from.
+    /// Returns `size() == 0`.
     [[nodiscard]] bool is_empty() const noexcept { return bytes() == 0; }
-    /// Stream that orders the deallocation; the memory became valid on it.
+    /// Returns the home stream.
     [[nodiscard]] stream_ref home() const noexcept { return block_.home(); }
-    /// Owning handle of the resource.
+    /// Returns the resource.
     [[nodiscard]] any_resource memory() const noexcept { return block_.memory(); }
 
-    /// Borrows the elements for work on s that reads them. Order: s waits for the home stream and earlier writers. Throws: usage_error,
-    /// cuda_error.
+    /// Borrows the elements for reads by work on s, which waits for the home stream and earlier writers.
     [[nodiscard]] lease<T const> read(stream_ref s,
                                       source_location where = source_location::current()) const {
         return {*this, s, where};
@@ -216,8 +211,7 @@ public:
         return read(home(), where);
     }
 
-    /// Borrows the elements for work on s that reads and writes them. Order: s waits for the home stream and all earlier uses on other
-    /// streams. Throws: usage_error, cuda_error.
+    /// Borrows the elements for reads and writes by work on s, which waits for the home stream and all earlier uses.
     [[nodiscard]] lease<T> write(stream_ref s, source_location where = source_location::current()) {
         return {*this, s, where};
     }
@@ -226,8 +220,7 @@ public:
         return write(home(), where);
     }
 
-    /// Replaces all elements and waits for the copy: on return the source may be changed or freed. Throws: usage_error if the counts
-    /// differ; cuda_error.
+    /// Replaces all elements and waits. Throws: usage_error if counts differ.
     void copy_from(std::span<T const> host, stream_ref s,
                    source_location where = source_location::current()) {
         check_count(host.size(), where);
@@ -238,7 +231,7 @@ public:
         rt::synchronize_or_drain(s, where);
     }
 
-    /// Copies all elements to the host and waits. Throws: usage_error if the counts differ; cuda_error.
+    /// Copies all elements to the host and waits. Throws: usage_error if counts differ.
     void copy_to(std::span<T> host, stream_ref s, source_location where = source_location::current()) const {
         check_count(host.size(), where);
         rt::check_not_capturing(s, "device_buffer: cannot wait for a copy",
@@ -253,15 +246,13 @@ public:
         return detail::filled_vector<T>(size(), [&](std::span<T> host) { copy_to(host, s, where); });
     }
 
-    /// Replaces all elements by another buffer's, on any device, in the order of s; does not block. Throws: usage_error if the counts
-    /// differ; cuda_error.
+    /// Replaces all elements by another buffer's, on any device, in the order of s. Throws: usage_error if counts differ.
     void copy_from(device_buffer const& from, stream_ref s,
                    source_location where = source_location::current()) {
         check_count(from.size(), where);
         copy_from(from, {0, 0, size()}, s, where);
     }
-    /// Replaces some elements by another buffer's, or by others of this one. Throws: usage_error if the region exceeds a buffer, or
-    /// overlaps itself; cuda_error.
+    /// Replaces some elements by those of any buffer. Throws: usage_error if the region exceeds a buffer, or overlaps itself.
     void copy_from(device_buffer const& from, copy_region part, stream_ref s,
                    source_location where = source_location::current()) {
         from.check_part(part.from, part.count, where);
@@ -274,7 +265,7 @@ public:
         rt::copy_anywhere(data() + part.to, from.data() + part.from, part.count * sizeof(T), s, where);
     }
 
-    /// Returns a copy from the same resource with home stream s, in its order; does not block. Throws: as the constructors.
+    /// Returns a copy from the same resource with home stream s, in its order.
     [[nodiscard]] device_buffer clone(stream_ref s, tag name = {},
                                       source_location where = source_location::current()) const {
         device_buffer copy{size(), s, block_.memory(), no_init, name, where};
@@ -283,8 +274,8 @@ public:
         return copy;
     }
 
-    /// Changes the count: remaining elements keep their values, new ones are zero. Allocates the new memory before freeing the old. An
-    /// empty `name` keeps the present name. Throws: usage_error while borrowed; as the constructors. Unchanged on failure.
+    /// Changes the count: remaining elements keep their values, new ones are zero. Allocates the new memory first. An empty `name` keeps
+    /// the present one. Throws: usage_error while borrowed.
     void resize(element_count count, tag name = {}, source_location where = source_location::current()) {
         if (count == size()) return;
         device_buffer next = resized(count, name, where);
@@ -292,7 +283,7 @@ public:
             rt::fill_bytes(next.data() + size(), 0, (count - size()) * sizeof(T), home(), where);
         replace_by(std::move(next));
     }
-    /// Same; new elements are copies of value. A string is the name, not a value.
+    /// Same; new elements are copies of value.
     template <class V = T>
         requires(std::convertible_to<V const&, T> && !std::convertible_to<V const&, char const*>)
     void resize(element_count count, V const& value, tag name = {},
@@ -307,7 +298,7 @@ public:
                 source_location where = source_location::current()) {
         if (count != size()) replace_by(resized(count, name, where));
     }
-    /// Same; all elements are uninitialized, and none is copied.
+    /// Same; all elements are uninitialized.
     void resize(element_count count, discard_t, tag name = {},
                 source_location where = source_location::current()) {
         if (count == size()) return;
@@ -315,8 +306,8 @@ public:
         replace_by({count, home(), block_.memory(), no_init, or_mine(name), where});
     }
 
-    /// Returns the memory, for code that requires a pointer. The buffer is empty afterwards, as after a move.
-    /// Order: later work on the home stream is ordered after all uses so far. Throws: usage_error while borrowed; unchanged on failure.
+    /// Returns the memory, for code that requires a pointer; the buffer is empty afterwards. Order: later work on the home stream is
+    /// ordered after all uses so far. Throws: usage_error while borrowed.
     [[nodiscard]] released_buffer<T> release(source_location where = source_location::current()) {
         check_not_borrowed("be released", where);
         rt::check_not_capturing(home(), "device_buffer: cannot be released",
@@ -346,7 +337,7 @@ private:
             uses_.end_at_home(*uses);
     }
 
-    // Copies the remaining elements; the others are uninitialized.
+    // Copies the remaining elements.
     [[nodiscard]] device_buffer resized(std::size_t count, tag name, source_location where) const {
         check_not_borrowed("be resized", where);
         device_buffer next{count, home(), block_.memory(), no_init, or_mine(name), where};

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// A bounds-checked view of a matrix in device memory for kernels.
+/// A bounds-checked view of a matrix in device memory.
 #pragma once
 
 #include <concepts>
@@ -20,7 +20,7 @@ namespace detail {
 template <class Mapping>
 using strides_of = decltype(std::declval<Mapping const&>().strides());
 
-// A rank-2 mdspan of T with dynamic extents and strides, recognized by its members, because several libraries provide one.
+// A rank-2 mdspan of T, of any library, with dynamic extents and strides.
 template <class Mdspan, class T>
 concept mdspan_of_rows = requires(T* data, typename Mdspan::extents_type extents,
                                   strides_of<typename Mdspan::mapping_type> strides) {
@@ -34,7 +34,7 @@ concept mdspan_of_rows = requires(T* data, typename Mdspan::extents_type extents
 
 inline namespace CUOTA_VIEWS {
 
-/// A non-owning view of a row-major matrix in device memory, whose rows start `pitch()` elements apart. Passed to kernels by value and
+/// A non-owning view of a row-major matrix in device memory, with `pitch()` elements from row to row. Passed to kernels by value and
 /// checked like device_span.
 ///
 ///     auto const weights = w.read(s);
@@ -43,22 +43,21 @@ inline namespace CUOTA_VIEWS {
 /// Units:   elements.
 /// Throws:  usage_error as stated, in kernels only in checked builds.
 /// Threads: as the memory.
-/// Cost:    unchecked, a pointer and three numbers; an index takes one multiplication.
 template <class T>
 class CUOTA_POINTER device_matrix {
 public:
     using element_type = T;  ///< const if read-only
 
-    /// Constructs a matrix of 0 rows.
+    /// Makes a matrix of 0 rows.
     CUOTA_HOST_DEVICE constexpr device_matrix() noexcept : data_{nullptr}, rows_{0}, columns_{0}, pitch_{0} {}
-    /// Uses all elements of a span. Throws: usage_error if `of.size() != rows * columns`.
+    /// Views all elements of a span. Throws: usage_error if `of.size() != rows * columns`.
     CUOTA_HOST_DEVICE device_matrix(device_span<T> of, std::size_t rows, std::size_t columns)
         : device_matrix{of, rows, columns, columns, is_all(of.size(), rows, columns)} {}
-    /// Uses a span whose rows start `pitch` elements apart. Throws: usage_error if rows overlap or the last one exceeds the span.
+    /// Same, with a pitch. Throws: usage_error if rows overlap or the last one exceeds the span.
     CUOTA_HOST_DEVICE device_matrix(device_span<T> of, std::size_t rows, std::size_t columns,
                                     std::size_t pitch)
         : device_matrix{of, rows, columns, pitch, is_part(of.size(), rows, columns, pitch)} {}
-    // The temporary lease would be destroyed before the matrix is used.
+    // The lease would end before the matrix is used.
     template <class U, std::convertible_to<std::size_t>... Extents>
     device_matrix(lease<U> const&&, Extents...) = delete;
     /// Converts to read-only.
@@ -67,13 +66,13 @@ public:
         device_matrix<U> other) noexcept
         : device_matrix{other.data(), other.rows(), other.columns(), other.pitch(), other.origin()} {}
 
-    /// First row, not for host code.
+    /// Returns the first row, not for host code.
     [[nodiscard]] CUOTA_HOST_DEVICE constexpr T* data() const noexcept { return data_; }
     /// Number of rows.
     [[nodiscard]] CUOTA_HOST_DEVICE constexpr std::size_t rows() const noexcept { return rows_; }
     /// Elements per row.
     [[nodiscard]] CUOTA_HOST_DEVICE constexpr std::size_t columns() const noexcept { return columns_; }
-    /// Elements from one row's start to the next.
+    /// Returns the elements from row to row.
     [[nodiscard]] CUOTA_HOST_DEVICE constexpr std::size_t pitch() const noexcept { return pitch_; }
     /// `rows() * columns()`, without padding.
     [[nodiscard]] CUOTA_HOST_DEVICE constexpr std::size_t size() const noexcept { return rows_ * columns_; }
@@ -88,7 +87,7 @@ public:
 #endif
     }
 
-    /// Returns an element, in kernels only. Throws: usage_error in checked builds, as device_span.
+    /// Returns an element, in kernels only. Throws: as device_span.
     [[nodiscard]] CUOTA_KERNEL T& operator()(std::size_t row, std::size_t column) const {
 #if CUOTA_CHECKED
         if (row >= rows_ || column >= columns_) refuse(detail::out_of_bounds::part::cell, row, column);
@@ -108,7 +107,7 @@ public:
         if (row >= rows_) refuse(detail::out_of_bounds::part::row, row);
         return {data_ + row * pitch_, columns_, origin()};
     }
-    /// Returns the `rows` x `columns` matrix that starts at (row, column). Throws: usage_error if it exceeds this one.
+    /// Returns a matrix that starts at (row, column). Throws: usage_error if it exceeds this one.
     [[nodiscard]] CUOTA_HOST_DEVICE device_matrix submatrix(std::size_t row, std::size_t column,
                                                             std::size_t rows, std::size_t columns) const {
         if (!detail::is_within(row, rows, rows_) || !detail::is_within(column, columns, columns_))
@@ -116,8 +115,7 @@ public:
         return {data_ + row * pitch_ + column, rows, columns, pitch_, origin()};
     }
 
-    /// Converts to an unchecked mdspan (std, cuda::std or other) with layout_stride, two dynamic extents and an index_type as wide as
-    /// std::size_t.
+    /// Converts to an unchecked mdspan with layout_stride, two dynamic extents and an index_type as wide as std::size_t.
     CUOTA_NO_EXEC_CHECK
     template <detail::mdspan_of_rows<T> Mdspan>
     [[nodiscard]] CUOTA_HOST_DEVICE constexpr operator Mdspan() const {
@@ -171,10 +169,10 @@ private:
 #endif
 };
 
-/// Deduces T from a lease, which must outlive the matrix; arguments: rows, columns.
+/// Deduces T from a lease, which must outlive the matrix.
 template <class T>
 device_matrix(lease<T> const&, std::size_t, std::size_t) -> device_matrix<T>;
-/// Deduces T from a lease; arguments: rows, columns, pitch.
+/// Same, with a pitch.
 template <class T>
 device_matrix(lease<T> const&, std::size_t, std::size_t, std::size_t) -> device_matrix<T>;
 

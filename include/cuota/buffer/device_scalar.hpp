@@ -13,12 +13,12 @@
 
 namespace cuota::inline v0::inline CUOTA_VIEWS {
 
-/// One T in device memory (a loss, a norm, a counter): a device_buffer of one element with an interface of values.
+/// One T in device memory.
 ///
 /// Move-only. A moved-from scalar is empty: `set` allocates it again, other uses are misuse.
 /// Throws:  usage_error, cuda_error; where memory is allocated, as device_buffer. Operations that throw have no effect.
 /// Threads: leases and `get` from any thread, other members from one at a time.
-/// Cost:    the resource's smallest block. `set` and `get` wait for their stream, `set_async` and `get_async` do not.
+/// Cost:    the resource's smallest block. `set` and `get` wait for their stream.
 /// Example:
 ///     cuota::device_scalar<float> loss{stream, pool, "loss"};
 ///     cuota::for_each_index(stream, n, add_losses{errors.read(stream), loss.write(stream)});
@@ -28,26 +28,26 @@ class device_scalar {
 public:
     using value_type = T;  ///< type of the value
 
-    /// Allocates a value whose bytes are zero.
+    /// Allocates a value of zero bytes.
     device_scalar(stream_ref home, resource_ref const& memory, tag name = {},
                   source_location where = source_location::current())
         : one_{1, home, memory, name, where} {}
-    /// Allocates a copy of `value` and waits for the copy.
+    /// Allocates a copy of `value` and waits for it.
     device_scalar(T const& value, stream_ref home, resource_ref const& memory, tag name = {},
                   source_location where = source_location::current())
         : one_{std::span{&value, 1}, home, memory, name, where} {}
-    // Rejects host memory: kernels would fault on the address.
+    // Kernels would fault on host memory.
     template <host_only_resource R, class... Rest>
     device_scalar(stream_ref, R, Rest...) = delete;
     template <host_only_resource R, class... Rest>
     device_scalar(T const&, stream_ref, R, Rest...) = delete;
 
     [[nodiscard]] bool is_empty() const noexcept { return one_.is_empty(); }  ///< moved-from
-    /// Stream that orders the deallocation.
+    /// Returns the home stream.
     [[nodiscard]] stream_ref home() const noexcept { return one_.home(); }
     [[nodiscard]] any_resource memory() const noexcept { return one_.memory(); }  ///< owning handle
 
-    /// Borrows the value (element 0), as device_buffer::read.
+    /// Borrows element 0, as device_buffer::read.
     [[nodiscard]] lease<T const> read(stream_ref s,
                                       source_location where = source_location::current()) const {
         return there(where).read(s, where);
@@ -56,7 +56,7 @@ public:
     [[nodiscard]] lease<T const> read(source_location where = source_location::current()) const {
         return read(home(), where);
     }
-    /// Borrows the value, as device_buffer::write.
+    /// Same, as device_buffer::write.
     [[nodiscard]] lease<T> write(stream_ref s, source_location where = source_location::current()) {
         (void)there(where);
         return one_.write(s, where);
@@ -66,15 +66,14 @@ public:
         return write(home(), where);
     }
 
-    /// Replaces the value and waits for the copy. Allocates if empty.
+    /// Replaces the value. Allocates if empty.
     void set(T const& value, stream_ref s, source_location where = source_location::current()) {
         if (!is_empty()) return one_.copy_from(std::span{&value, 1}, s, where);
         device_buffer<T> fresh{1, home(), memory(), no_init, {}, where};
         fresh.copy_from(std::span{&value, 1}, s, where);
         one_ = std::move(fresh);
     }
-    /// Replaces the value in the order of s without waiting: a slot of the ring stages it. Throws: also usage_error if a slot has fewer
-    /// than sizeof(T) bytes.
+    /// Replaces the value in the order of s, through a ring's slot. Throws: also usage_error if slots are too small.
     void set_async(T const& value, staging_ring& ring, stream_ref s,
                    source_location where = source_location::current()) {
         (void)there(where);
@@ -84,7 +83,7 @@ public:
         upload(std::span{&value, 1}, one_, ring, s, where);
     }
 
-    /// Returns the value after all work on s so far. Waits for s.
+    /// Returns the value after the work on s.
     [[nodiscard]] T get(stream_ref s, source_location where = source_location::current()) const {
         T value{};
         there(where).copy_to(std::span{&value, 1}, s, where);
@@ -94,12 +93,12 @@ public:
     [[nodiscard]] T get(source_location where = source_location::current()) const {
         return get(home(), where);
     }
-    /// Copies the value to `to`, one pinned element, without waiting. Reuse `to`: page-locking takes longer than the copy.
+    /// Copies the value to one pinned element.
     [[nodiscard]] pending_copy<T> get_async(pinned_buffer<T>&& to, stream_ref s,
                                             source_location where = source_location::current()) const {
         return download(there(where), std::move(to), s, where);
     }
-    /// Same, to newly allocated memory. Throws: also as pinned_buffer's constructor.
+    /// Same, to new memory; page-locking takes longer than the copy. Throws: also as pinned_buffer's constructor.
     [[nodiscard]] pending_copy<T> get_async(stream_ref s, any_resource to = default_pinned_resource(),
                                             source_location where = source_location::current()) const {
         return download(there(where), s, std::move(to), {}, where);

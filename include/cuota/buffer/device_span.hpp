@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// A bounds-checked view of device memory for kernels.
+/// A bounds-checked view of device memory.
 #pragma once
 
 #include <concepts>
@@ -16,9 +16,8 @@ namespace cuota::inline v0::inline CUOTA_VIEWS {
 /// A non-owning view of `size()` elements in device memory, passed to kernels by value.
 ///
 /// Only kernels may access elements. In checked builds (CUOTA_CHECKED), host access and an index outside the span are misuse; the message
-/// contains index and size and, for a lease's span, the buffer's name and the lease's call site. On the simulator the kernel throws, on a
-/// GPU it stops; either way the next call that detects the failed device throws it as a cuda_error. Unchecked, a span is a pointer and a
-/// size, and indexing costs nothing extra.
+/// has index, size, buffer and lease. On the simulator the kernel throws, on a GPU it stops; the next call that detects the failed device
+/// throws it as a cuda_error.
 /// Throws:  usage_error for a range outside the span, in kernels only in checked builds.
 /// Threads: as the memory.
 /// Example: examples/first.cpp
@@ -27,12 +26,12 @@ class CUOTA_POINTER device_span {
 public:
     using element_type = T;  ///< const if read-only
 
-    /// Constructs an empty span.
+    /// Makes an empty span.
     CUOTA_HOST_DEVICE constexpr device_span() noexcept : data_{nullptr}, size_{0} {}
-    /// Constructs a span of `size` elements at `data`, unverified and without a name in messages.
+    /// Views `size` elements at `data`, unverified and unnamed.
     CUOTA_HOST_DEVICE constexpr device_span(T* data, std::size_t size) noexcept
         : device_span{data, size, detail::view_origin::by_hand()} {}
-    /// Also stores the origin for messages.
+    /// Same, with an origin for messages.
     CUOTA_HOST_DEVICE constexpr device_span(T* data, std::size_t size,
                                             [[maybe_unused]] detail::view_origin origin) noexcept
         : data_{data}, size_{size} {
@@ -45,7 +44,7 @@ public:
     requires std::same_as<T, U const> CUOTA_HOST_DEVICE constexpr device_span(device_span<U> other) noexcept
         : device_span{other.data(), other.size(), other.origin()} {}
 
-    /// First element, not for host code; null if default-constructed.
+    /// Returns the first element, not for host code; null if default-constructed.
     [[nodiscard]] CUOTA_HOST_DEVICE constexpr T* data() const noexcept { return data_; }
     /// Number of elements.
     [[nodiscard]] CUOTA_HOST_DEVICE constexpr std::size_t size() const noexcept { return size_; }
@@ -53,7 +52,7 @@ public:
     [[nodiscard]] CUOTA_HOST_DEVICE constexpr std::size_t bytes() const noexcept { return size_ * sizeof(T); }
     /// Returns `size() == 0`.
     [[nodiscard]] CUOTA_HOST_DEVICE constexpr bool is_empty() const noexcept { return size_ == 0; }
-    /// Origin for messages; empty in unchecked builds.
+    /// Returns the origin; empty in unchecked builds.
     [[nodiscard]] CUOTA_HOST_DEVICE constexpr detail::view_origin origin() const noexcept {
 #if CUOTA_CHECKED
         return origin_;

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Error and counters for kernels that exceed preallocated memory.
+/// Error and counters of kernels that exceed their memory.
 #pragma once
 
 #include <cstddef>
@@ -18,11 +18,11 @@
 
 namespace cuota::inline v0 {
 
-/// Kernels requested more memory than was preallocated. The excess was not written anywhere; the rest is stored.
+/// Kernels requested more memory than was preallocated. The excess was not written.
 /// Example: catch (cuota::kernel_overflow_error const& full) { found.restart(full.needed()); }  // an append_buffer; then run again
 class CUOTA_PROCESS_TYPE kernel_overflow_error : public std::runtime_error {
 public:
-    /// `what` names the object and the numbers, both in its unit, elements or bytes.
+    /// `what` has the object and the numbers, in elements or bytes.
     kernel_overflow_error(std::string const& what, std::size_t capacity, std::size_t needed,
                           source_location where);
 
@@ -40,7 +40,7 @@ namespace detail {
 
 using kernel_count = unsigned long long;
 
-/// Adds to a count shared by all threads of a kernel; returns the previous value. Relaxed: the count publishes no other data.
+/// Adds to a count of all threads; returns the previous value. Relaxed: it publishes no other data.
 CUOTA_KERNEL inline kernel_count add_to(kernel_count& count, kernel_count n) {
 #if defined(__CUDA_ARCH__)
     return atomicAdd(&count, n);
@@ -49,7 +49,7 @@ CUOTA_KERNEL inline kernel_count add_to(kernel_count& count, kernel_count n) {
 #endif
 }
 
-/// Same, but saturates instead of wrapping around.
+/// Same, but saturates.
 CUOTA_KERNEL inline void saturate(kernel_count& count, kernel_count n) {
     kernel_count constexpr most = ~kernel_count{0};
     kernel_count seen = add_to(count, 0);

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Leases: scoped access to a buffer on a stream.
+/// Leases: scoped access to a buffer.
 #pragma once
 
 #include <concepts>
@@ -21,18 +21,16 @@ namespace cuota::inline v0::detail {
 class access_tracker;
 struct leases_for_copies;
 
-/// Throws usage_error if kernels of s's device cannot access `at`, the memory of an object with that home stream; `what` names the object.
-/// Throws: cuda_error.
-/// Cost: nothing on the home stream; some CUDA calls for another device.
+/// Throws usage_error if kernels of s's device cannot access `at`, the memory of an object `what` with that home stream; cuda_error.
 void refuse_out_of_reach(char const* what, void const* at, stream_ref home, stream_ref s,
                          source_location where);
 
-/// One use of a buffer by one stream, from construction to destruction. Move-only.
+/// One use of a buffer by one stream. Move-only.
 class borrowing {
 public:
     borrowing(access_tracker& of, stream_ref s, bool writes, source_location where);
-    /// Calls memory(s) unless the use starts on the home stream; data() and bytes() of the result tell the simulator's race checks which
-    /// memory is used. If memory throws, the use has not started.
+    /// Calls memory(s) unless the use starts in a home slot; data() and bytes() of the result are for race checks. If it throws, the use
+    /// has not started.
     template <std::invocable<stream_ref> Memory>
     borrowing(access_tracker& of, stream_ref s, bool writes, source_location where, Memory const& memory)
         : uses_{&of}, writes_{writes} {
@@ -52,16 +50,14 @@ public:
     borrowing& operator=(borrowing&&) = delete;
     ~borrowing();
 
-    /// Makes a `capture` by this thread that started after the use fail with misuse: its graph would lack the use.
-    /// Cost: one load. Capturing threads have no record.
+    /// Makes a `capture` by this thread that began after the use fail: its graph would lack the use.
     CUOTA_ALWAYS_INLINE void tell_capture() const noexcept {
         if (!this_thread_slot()) [[unlikely]]
             compare_with_capture(began_in_capture_);
     }
 
 private:
-    // Number of a use in a home slot that no simulator checks: two comparisons and two stores to start, and to end. All else is out of line
-    // to keep callers short.
+    // Number of a use in a home slot that no simulator checks; all else is out of line.
     static constexpr std::uint64_t first = 0;
 
     struct begun {
@@ -69,11 +65,11 @@ private:
         std::uint64_t number, checked;
         bool is_in_capture;
     };
-    // Passed by value, so that the compiler keeps a temporary lease in registers.
+    // Passed by value: a temporary lease stays in registers.
     static void compare_with_capture(bool began_in_capture) noexcept;
     CUOTA_ALWAYS_INLINE [[nodiscard]] static bool begins_first(access_tracker& of, stream_ref s, bool writes,
                                                                source_location where) noexcept;
-    // `writes` is not a parameter, so that all arguments fit in registers.
+    // Without `writes`, all arguments fit in registers.
     [[nodiscard]] static begun begin_to_read(access_tracker& of, stream_ref s, source_location where,
                                              void const* at, std::size_t bytes);
     [[nodiscard]] static begun begin_to_write(access_tracker& of, stream_ref s, source_location where,
@@ -98,32 +94,30 @@ namespace cuota::inline v0::inline CUOTA_VIEWS {
 ///
 /// Converts to device_span for kernels; preferably a temporary in the launch:
 ///     kernel<<<grid, block, 0, s>>>(x.read(s), y.write(s));
-/// Leases on one stream may be open in any number; the stream orders them. Across streams, many may read or one may write; anything else is
-/// misuse that names both call sites. Threads that do not synchronize their leases may all read; conflicts with a write may go undetected.
-/// A stream of another device may borrow only memory that its kernels can access; otherwise misuse names both devices. Move-only; made by a
-/// buffer's `read` and `write`, which document the exceptions. The destructor records an event, except on the home stream, and never
-/// blocks.
+/// Any number of leases may be open on one stream, which orders them. Across streams, many may read or one may write; anything else is
+/// misuse that names both call sites. If threads do not synchronize their leases, conflicts with a write may go undetected. A stream of
+/// another device may borrow only memory that its kernels can access. Move-only. The destructor never blocks.
 /// Cost:    on the home stream a few loads and stores for the thread that borrowed there first; otherwise a lock, the required waits and an
 ///          event.
 /// Example: examples/first.cpp
 template <class T>
 class CUOTA_OWNER lease {
 public:
-    /// Moves the use; destroying `other` has no effect.
+    /// Moves the use.
     lease(lease&& other) noexcept : use_{std::move(other.use_)}, span_{std::exchange(other.span_, {})} {}
-    lease& operator=(lease&&) = delete;  // one lease covers one piece of work; make another
+    lease& operator=(lease&&) = delete;  // make another
 
-    /// Kernel argument, valid as long as the lease. In a capture as span.
+    /// Returns the kernel argument, valid as long as the lease.
     operator device_span<T>() const noexcept { return span(); }
-    /// Read-only kernel argument.
+    /// Returns a read-only kernel argument.
     operator device_span<T const>() const noexcept requires(!std::is_const_v<T>) { return span(); }
-    /// Returns the elements, valid as long as the lease. A `capture` by this thread that started after the lease throws usage_error when it
-    /// ends; borrow within the capture.
+    /// Returns the elements, valid as long as the lease. A `capture` by this thread that began after the lease throws usage_error at its
+    /// end.
     [[nodiscard]] device_span<T> span() const& noexcept {
         use_.tell_capture();
         return span_;
     }
-    [[nodiscard]] device_span<T> span() && = delete;  // the lease would be destroyed before the span is used
+    [[nodiscard]] device_span<T> span() && = delete;  // the lease would end before the span is used
     [[nodiscard]] std::size_t size() const noexcept { return span_.size(); }  ///< elements
 
 private:
@@ -132,7 +126,7 @@ private:
     template <class>
     friend class imported_buffer;
     friend struct detail::leases_for_copies;
-    // The lambda defers lookups that are not needed at home.
+    // Home does not need the lookups in the lambda.
     template <class Buffer>
     lease(Buffer& of, stream_ref s, source_location where)
         : use_{of.uses(), s, !std::is_const_v<T>, where,
@@ -159,7 +153,7 @@ private:
 
 namespace cuota::inline v0::detail {
 
-/// Leases of a device_buffer for copies, which the driver makes between any devices: without the check that kernels can access the memory.
+/// The driver copies between any devices, so out_of_reach is not checked.
 struct leases_for_copies {
     template <class Buffer>
     [[nodiscard]] static lease<typename Buffer::value_type const> read(Buffer const& of, stream_ref s,

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Mirrored array for host code and kernels, transferred on demand.
+/// Array for host code and kernels, transferred on demand.
 #pragma once
 
 #include <cstddef>
@@ -24,21 +24,20 @@ namespace cuota::inline v0::inline CUOTA_VIEWS {
 /// `size()` elements of T for host code and kernels.
 ///
 /// Holds at most one copy in pinned host memory and one in device memory; each is valid or stale. Accessing a side allocates it if
-/// necessary and, if it is stale, copies from the other; write access makes the other side stale. So data is transferred only when needed,
-/// and either copy can be released: `release_host` after an upload, `offload` to free device memory.
+/// necessary and, if it is stale, copies from the other; write access makes the other side stale.
 ///
-/// Move-only; moved-from has no elements. The elements' bytes are initially zero, without memory until a side is accessed.
+/// Move-only; moved-from has no elements. The elements' bytes are initially zero.
 /// Units:   counts are elements.
-/// Throws:  budget_exceeded or out_of_memory if a side's memory is refused; usage_error for memory that its side cannot access, and while a
-///          lease is open on a side to be released; cuda_error. Values are unchanged on failure.
-/// Order:   `read`, `write`, `fetch` and `offload` in that of the given stream; host accesses wait for their copies.
+/// Throws:  budget_exceeded or out_of_memory if memory is refused; usage_error for memory that its side cannot access, and while a side to
+///          be released is leased; cuda_error. Values are unchanged on failure.
+/// Order:   that of the given stream; host accesses wait for their copies.
 /// Threads: one at a time.
 /// Cost:    bytes() per side, on its first access; a copy only to a stale side.
 /// Example:
 ///     cuota::mirrored_buffer<float> moments{n, stream, pool.resource(), cuota::budgeted<cuota::pinned_memory>{host_budget}};
 ///     cuota::for_each_index(stream, n, update{moments.write(stream), weights.write(stream)});
-///     moments.offload(copies);   // frees device memory after the copy
-///     moments.fetch(copies);     // ahead of the next step
+///     moments.evict_to_host(copies);       // frees device memory after the copy
+///     moments.prefetch_to_device(copies);  // ahead of the next step
 template <class T>
 class mirrored_buffer {
 public:
@@ -62,7 +61,7 @@ public:
                 where, "mirrored_buffer: cannot use a resource of device memory for the host's side");
     }
 
-    /// Moves both copies, without CUDA calls; `other` has no elements afterwards and keeps its resources.
+    /// Moves both copies; `other` has no elements and keeps its resources.
     mirrored_buffer(mirrored_buffer&& other) noexcept
         : count_{std::exchange(other.count_, 0)},
           home_{other.home_},
@@ -85,7 +84,7 @@ public:
 
     [[nodiscard]] std::size_t size() const noexcept { return count_; }               ///< elements
     [[nodiscard]] std::size_t bytes() const noexcept { return count_ * sizeof(T); }  ///< per side
-    [[nodiscard]] stream_ref home() const noexcept { return home_; }  ///< home stream of the device copy
+    [[nodiscard]] stream_ref home() const noexcept { return home_; }                 ///< of the device copy
 
     /// Returns whether bytes() of pinned memory are allocated.
     [[nodiscard]] bool has_host_memory() const noexcept { return host_.has_value(); }
@@ -98,19 +97,19 @@ public:
 
     // --- host code ---
 
-    /// Returns the elements for reading. Waits for a copy that is needed or pending.
+    /// Returns the elements for reading. Waits for a needed or pending copy.
     [[nodiscard]] std::span<T const> read_host(source_location where = source_location::current()) {
         bring_to_host(home_, where);
         return std::as_const(*host_).read();
     }
-    /// Returns the elements for writing; the device copy becomes stale. Waits as read_host, and for copies out of them.
+    /// Same for writing; the device copy becomes stale. Waits also for copies out of them.
     [[nodiscard]] std::span<T> write_host(source_location where = source_location::current()) {
         bring_to_host(home_, where);
         std::span<T> const all = host_->write();
         is_device_valid_ = false;
         return all;
     }
-    /// Same for callers that write every element: copies nothing; previous values are undefined.
+    /// Same, to write every element: copies nothing; previous values are undefined.
     [[nodiscard]] std::span<T> overwrite_host(source_location where = source_location::current()) {
         if (device_) device_->check_not_written("be overwritten by host code", where);
         have_host(where, [](pinned_buffer<T>&) {});
@@ -122,8 +121,7 @@ public:
 
     // --- kernels: leases as of a device_buffer ---
 
-    /// Borrows the elements for work on s that reads them. Order: s waits for a copy from the host, if needed, and as device_buffer::read.
-    /// Does not block.
+    /// Borrows the elements for reads by work on s, as device_buffer::read; s waits for a needed copy from the host.
     [[nodiscard]] lease<T const> read(stream_ref s, source_location where = source_location::current()) {
         bring_to_device(s, where);
         return std::as_const(*device_).read(s, where);
@@ -135,7 +133,7 @@ public:
         is_host_valid_ = false;
         return all;
     }
-    /// Same for callers that write every element: copies nothing; previous values are undefined.
+    /// Same, to write every element, as overwrite_host.
     [[nodiscard]] lease<T> overwrite(stream_ref s, source_location where = source_location::current()) {
         refuse_in_capture(s, where);
         have_device(where, [](device_buffer<T>&) {});
@@ -147,11 +145,11 @@ public:
 
     // --- prefetch and release ---
 
-    /// Starts the copy that `read` would need on `copies`; blocks neither the host nor other streams.
+    /// Starts the copy that `read` would need.
     void prefetch_to_device(stream_ref copies, source_location where = source_location::current()) {
         bring_to_device(copies, where);
     }
-    /// Copies the elements to the host on `copies`, if needed, and frees the device memory in the order of its uses; does not block.
+    /// Copies the elements to the host, if needed, and frees the device memory in the order of its uses.
     void evict_to_host(stream_ref copies, source_location where = source_location::current()) {
         if (!device_) return;
         device_->check_not_borrowed("be offloaded", where);
@@ -159,7 +157,7 @@ public:
         device_.reset();
         is_device_valid_ = false;
     }
-    /// Frees the host memory, after a copy to the device if that is stale. Waits for copies out of it.
+    /// Frees the host memory, after a needed copy to the device. Waits for copies out of it.
     void release_host(source_location where = source_location::current()) {
         if (!host_) return;
         if (is_host_valid_) bring_to_device(home_, where);
@@ -168,10 +166,10 @@ public:
     }
 
 private:
-    // Both are stale before the first access: bytes are zero.
+    // Bytes are zero before the first access.
     [[nodiscard]] bool is_untouched() const noexcept { return !is_host_valid_ && !is_device_valid_; }
 
-    // Allocates the side if necessary and calls fill with it. Unchanged if either throws.
+    // Allocates the side if necessary and calls fill. On failure, nothing changes.
     template <class Fill>
     void have_host(source_location where, Fill fill) {
         if (host_) return fill(*host_);
@@ -187,7 +185,7 @@ private:
         device_.emplace(std::move(fresh));
     }
 
-    // Captures are refused: validity is tracked when work is enqueued, and each launch of a graph would change it.
+    // Validity is tracked when work is enqueued, and each launch of a graph would change it.
     static void refuse_in_capture(stream_ref s, source_location where) {
         rt::check_not_capturing(s, "mirrored_buffer: cannot be used",
                                 "use a device_buffer, and copy outside the capture", where);

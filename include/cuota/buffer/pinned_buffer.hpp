@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Owning array in page-locked host memory with asynchronous copies.
+/// Array in page-locked host memory with asynchronous copies.
 #pragma once
 
 #include <cstddef>
@@ -20,18 +20,17 @@
 
 namespace cuota::inline v0 {
 
-/// `size()` elements of T in page-locked host memory: exactly that many bytes, charged to a budget if one is given.
+/// `size()` elements of T in page-locked host memory: exactly that many bytes.
 ///
-/// Copies to and from device_buffers are asynchronous. `read` waits for copies into the elements; `write` and the destructor wait for
-/// copies in both directions.
+/// Copies to and from device_buffers are asynchronous; the destructor waits for them.
 ///
 /// Move-only; moved-from is empty. The elements' bytes are initially zero.
 /// Units:   counts are elements.
-/// Order:   copies in the order of their stream; host accesses after the copies that they wait for.
-/// Throws:  budget_exceeded, out_of_memory, cuda_error; usage_error for memory that the host cannot access. On failure, nothing is
+/// Order:   copies in the order of their stream.
+/// Throws:  budget_exceeded, out_of_memory, cuda_error; usage_error, also for memory that the host cannot access. On failure, nothing is
 ///          allocated.
 /// Threads: one at a time.
-/// Cost:    page-locking takes about 0.5 s per GiB; make few buffers and reuse them.
+/// Cost:    page-locking takes about 0.5 s per GiB; reuse buffers.
 /// Example:
 ///     cuota::pinned_buffer<float> host{x.size(), host_budget, "losses"};
 ///     host.download(x, stream);              // does not block
@@ -43,7 +42,7 @@ class pinned_buffer {
     static_assert(alignof(T) <= default_alignment, "T must not require an alignment above 256 bytes");
 
 public:
-    /// Allocates elements from a host-accessible resource. Blocks until the driver has locked the pages.
+    /// Allocates from a host-accessible resource.
     explicit pinned_buffer(element_count count, any_resource memory = default_pinned_resource(),
                            tag name = {}, source_location where = source_location::current())
         : memory_{std::move(memory)} {
@@ -55,20 +54,20 @@ public:
         count_ = count;
         try {
             std::uninitialized_value_construct_n(data_, count_);
-        } catch (...) {  // from T's constructor; the destructor will not run
+        } catch (...) {  // from T's constructor
             release();
             throw;
         }
     }
-    /// Same, from pinned memory charged to a budget for host memory.
+    /// Same, charged to a budget for host memory.
     pinned_buffer(element_count count, budget const& account, tag name = {},
                   source_location where = source_location::current())
         : pinned_buffer{count, budgeted<pinned_memory>{account}, name, where} {}
-    // Rejects device memory: the first access would fault.
+    // Host access to device memory would fault.
     template <device_only_resource R, class... Rest>
     pinned_buffer(std::size_t, R, Rest...) = delete;
 
-    /// Moves memory and pending copies; `other` is empty afterwards.
+    /// Moves memory and pending copies; `other` is empty.
     pinned_buffer(pinned_buffer&& other) noexcept
         : data_{detail::taken(other.data_)},
           count_{std::exchange(other.count_, 0)},
@@ -84,7 +83,7 @@ public:
         uses_ = std::move(other.uses_);
         return *this;
     }
-    pinned_buffer(pinned_buffer const&) = delete;  // locked pages are too expensive to copy implicitly
+    pinned_buffer(pinned_buffer const&) = delete;  // locked pages are expensive
     pinned_buffer& operator=(pinned_buffer const&) = delete;
     ~pinned_buffer() { release(); }
 
@@ -93,18 +92,18 @@ public:
     /// Returns `size() == 0`.
     [[nodiscard]] bool is_empty() const noexcept { return count_ == 0; }
 
-    /// Returns the elements for reading. Waits for copies into them. Throws: cuda_error.
+    /// Waits for copies into the elements.
     [[nodiscard]] std::span<T const> read() const {
         uses_.wait_on_host(true);
         return {data_, count_};
     }
-    /// Returns the elements for writing. Waits for copies into and out of them. Throws: cuda_error.
+    /// Waits for all copies.
     [[nodiscard]] std::span<T> write() {
         uses_.wait_on_host(false);
         return {data_, count_};
     }
 
-    /// Enqueues a copy to a buffer of the same count on s; does not block. Throws: usage_error if the counts differ; cuda_error.
+    /// Enqueues a copy to a buffer of the same count on s. Throws: usage_error if counts differ.
     void upload(device_buffer<T>& to, stream_ref s,
                 source_location where = source_location::current()) const {
         check_count(to.size(), where);
@@ -112,8 +111,7 @@ public:
         transfer(s, false, where,
                  [&] { rt::copy_to_device(target.span().data(), data_, bytes(), s, where); });
     }
-    /// Enqueues a copy from a buffer of the same count on s; blocks only at the next access. Throws: usage_error if the counts differ;
-    /// cuda_error.
+    /// Enqueues a copy from a buffer of the same count on s. Throws: usage_error if counts differ.
     void download(device_buffer<T> const& from, stream_ref s,
                   source_location where = source_location::current()) {
         check_count(from.size(), where);
@@ -122,7 +120,7 @@ public:
     }
 
 private:
-    // Host memory has no home stream, so each use records an event.
+    // Without a home stream, each use records an event.
     template <class Copy>
     void transfer(stream_ref s, bool writes, source_location where, Copy copy) const {
         detail::borrowing const use{uses_.of_host_memory(), s, writes, where};

@@ -12,22 +12,22 @@
 
 namespace cuota::inline v0 {
 
-/// A block of device memory for C APIs. Its holder must call give_back(owner) once, from any thread.
+/// Device memory for C APIs. Its holder must call deleter(context) once, from any thread.
 struct raw_memory {
-    void* data;                               ///< device memory; null if bytes is 0
+    void* data;                               ///< null if bytes is 0
     std::size_t bytes;                        ///< size
-    void* context;                            ///< argument of give_back
-    void (*deleter)(void* context) noexcept;  ///< deleter; destroys owner
+    void* context;                            ///< argument of deleter
+    void (*deleter)(void* context) noexcept;  ///< frees the memory
 };
 
-/// The memory of a former device_buffer as a raw pointer, for C APIs and other libraries.
+/// The memory of a former device_buffer as a raw pointer.
 ///
 /// Uses are not tracked: work on the home stream is ordered after all uses of the buffer and before the deallocation; declare other streams
 /// with `used_on` (PyTorch's record_stream). Keeps the resource and the home stream alive. Move-only; moved-from is empty. The destructor
 /// frees the memory in the order of the home stream.
 /// Threads: one at a time.
 /// Throws:  nothing unless stated.
-/// Cost:    that of a pointer; `release` allocates a small object on the heap.
+/// Cost:    that of a pointer.
 /// Example:
 ///     auto raw = x.release();                                  // x: a device_buffer
 ///     library_scale(raw.get(), raw.size(), other.get());       // on another stream
@@ -35,16 +35,16 @@ struct raw_memory {
 template <class T>
 class released_buffer {
 public:
-    /// Device pointer, not for host code; null without elements.
+    /// Returns the device pointer, not for host code; null without elements.
     [[nodiscard]] T* get() const noexcept { return static_cast<T*>(block_.at()); }
     [[nodiscard]] std::size_t size() const noexcept { return bytes() / sizeof(T); }  ///< elements
     [[nodiscard]] std::size_t bytes() const noexcept { return block_.bytes(); }      ///< size of the memory
-    /// Returns `size() == 0`: moved-from or reset.
+    /// Returns whether it was moved from or reset.
     [[nodiscard]] bool is_empty() const noexcept { return bytes() == 0; }
-    /// Stream that orders the deallocation.
+    /// Returns the home stream.
     [[nodiscard]] stream_ref home() const noexcept { return block_.home(); }
 
-    /// Orders the deallocation after the work enqueued on s so far; does not block. Throws: cuda_error.
+    /// Orders the deallocation after the work on s so far. Throws: cuda_error.
     void used_on(stream_ref s) {
         if (!is_empty() && s != home()) detail::order_after_work_of(home(), s);
     }
@@ -52,7 +52,7 @@ public:
     /// Frees the memory.
     void reset() noexcept { detail::owned_block const gone{std::move(block_)}; }
 
-    /// Transfers ownership to a raw_memory. Throws: std::bad_alloc; unchanged on failure.
+    /// Transfers ownership, to a small object on the heap. Throws: std::bad_alloc; unchanged on failure.
     [[nodiscard]] raw_memory release() && {
         auto* const owner = new detail::owned_block{std::move(block_)};
         return {owner->at(), owner->bytes(), owner,

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Ring of pinned slots for copies to the device, each reused after its copy has completed.
+/// Ring of pinned slots for copies to the device.
 #pragma once
 
 #include <cstddef>
@@ -22,16 +22,16 @@
 
 namespace cuota::inline v0 {
 
-/// Behavior of a staging_ring if its memory cannot be page-locked.
+/// Behavior if the memory cannot be page-locked.
 enum class pin_failure_policy {
-    refuse,       ///< rethrow the resource's exception
-    use_pageable  ///< use pageable memory; a copy then blocks until the bytes have left the slot
+    refuse,       ///< rethrow the exception
+    use_pageable  ///< use pageable memory, from which a copy blocks
 };
 
-/// Writer of a ring's slots.
+/// Writer of the slots.
 enum class staging_writer {
-    host,   ///< host code; requires host-accessible memory
-    device  ///< the device, as from a file; device memory is allowed, and copies stay on the device
+    host,   ///< requires host-accessible memory
+    device  ///< device memory is allowed, and copies stay there
 };
 
 namespace detail {
@@ -41,42 +41,41 @@ class ring_state;
 extern template class detail::intrusive_ptr<detail::ring_state>;
 #endif
 
-/// A fixed number of pinned slots, allocated once, for repeated copies to the device.
+/// A fixed number of pinned slots for repeated copies to the device.
 ///
-/// The type is the slot's state: `acquire` returns a staging_slot, whose bytes the host may write; `submit` consumes it, enqueues the copy
-/// and returns an in_flight, without access to the bytes. The slot is acquired again only after that copy has completed, so copies never
-/// read overwritten or freed bytes.
+/// `acquire` returns a staging_slot, which the host may write; `submit` consumes it, enqueues the copy and returns an in_flight. The slot
+/// is acquired again only after that copy has completed.
 ///
-/// Units:   bytes. The memory is exactly slots * slot_bytes, charged on construction.
-/// Order:   submits to streams of one device, the first one's; another device's stream is misuse that names both.
+/// Units:   bytes. The memory is exactly slots * slot_bytes.
+/// Order:   submits to streams of one device, the first one's.
 /// Threads: any.
-/// Throws:  on construction budget_exceeded, out_of_memory; usage_error for 0 slots or memory that their writer cannot access.
-/// Cost:    page-locking on construction, about 0.5 s per GiB; then per slot a lock, a copy and an event, without allocations once each
-///          slot has its event. Destruction waits for pending copies.
+/// Throws:  on construction budget_exceeded, out_of_memory; usage_error for 0 slots or memory that the writer cannot access; later
+///          cuda_error, also for earlier copies.
+/// Cost:    page-locking on construction, about 0.5 s per GiB; then per slot a lock, a copy and an event. Destruction waits for pending
+///          copies.
 /// Example:
 ///     cuota::staging_ring ring{2, 1_MiB, host_budget};
 ///     auto slot = ring.acquire();                                          // waits for the slot's last copy
 ///     std::size_t const bytes = read_some(slot.bytes());
-///     std::move(slot).submit(stream, target.span(), bytes).order_before(other);  // target: a lease on bytes
+///     std::move(slot).submit(stream, target.span(), bytes).make_wait(other);  // target: a lease on bytes
 class staging_ring {
 public:
     class in_flight;
 
-    /// A slot that the host may write. Move-only. The destructor returns it to the ring unless submitted.
+    /// A slot to write. Move-only. The destructor returns it to the ring unless submitted.
     class staging_slot {
     public:
-        /// Moves the slot; `other` has none afterwards.
+        /// Moves the slot.
         staging_slot(staging_slot&& other) noexcept : ring_{std::move(other.ring_)}, slot_{other.slot_} {}
         /// Returns its own slot, then moves.
         staging_slot& operator=(staging_slot&& other) noexcept;
         ~staging_slot();
 
-        /// Bytes of the slot, to be written by the host or, with staging_writer::device, the device. Empty if submitted or moved-from.
+        /// Returns the bytes to write; empty if submitted or moved-from.
         [[nodiscard]] std::span<std::byte> bytes() const noexcept;
 
-        /// Copies the first `bytes` bytes to the device, in the order of s, without blocking.
-        /// Throws: usage_error if they exceed the slot or the target, or for another device's stream; cuda_error. After a throw, the slot
-        /// is free again.
+        /// Copies the first `bytes` bytes to the device, in the order of s.
+        /// Throws: usage_error if they exceed slot or target, or for another device's stream; cuda_error. On failure, the slot is free.
         [[nodiscard]] in_flight submit(stream_ref s, device_span<std::byte> to, std::size_t bytes,
                                        source_location where = source_location::current()) &&;
 
@@ -88,19 +87,19 @@ public:
         std::uint32_t slot_;
     };
 
-    /// Completion handle of a submitted copy; need not be kept. Copies are cheap.
+    /// A submitted copy; need not be kept.
     class in_flight {
     public:
-        /// Refers to the same copy. A move copies, so a moved-from handle stays valid.
+        /// Refers to the same copy; a moved-from handle stays valid.
         in_flight(in_flight const&) noexcept = default;
         in_flight& operator=(in_flight const&) noexcept = default;  ///< refers to the same copy
         ~in_flight() = default;
 
-        /// Makes s wait for the copy: work enqueued on s from now on starts after it. Throws: cuda_error.
+        /// Orders later work on s after the copy.
         void make_wait(stream_ref s) const;
-        /// Returns whether the copy has completed, without waiting. Throws: cuda_error, also for the copy.
+        /// Returns whether it has completed.
         [[nodiscard]] bool is_done() const;
-        /// Blocks until the copy has completed. Throws: cuda_error, also for the copy.
+        /// Waits for the copy.
         void synchronize() const;
 
     private:
@@ -113,34 +112,33 @@ public:
         std::uint64_t copy_;
     };
 
-    /// Allocates all slots in one block of host-accessible memory.
+    /// Allocates the slots in host-accessible memory.
     staging_ring(std::size_t slots, std::size_t slot_bytes, any_resource memory = default_pinned_resource(),
                  tag name = {}, source_location where = source_location::current());
-    /// Same, with a label, for messages in the caller's units. With pin_failure_policy::use_pageable, out_of_memory from `memory` is
-    /// reported to the error sink and pageable memory is used; a refusal by a budget is always rethrown.
+    /// Same, with a label. With pin_failure_policy::use_pageable, out_of_memory except from a budget is reported to the error sink, and
+    /// pageable memory is used.
     staging_ring(std::size_t slots, std::size_t slot_bytes, any_resource memory, label const& who,
                  pin_failure_policy otherwise = pin_failure_policy::refuse,
                  staging_writer writer = staging_writer::host);
-    /// Same, from pinned memory charged to a budget for host memory.
+    /// Same, charged to a budget for host memory.
     staging_ring(std::size_t slots, std::size_t slot_bytes, budget const& account, tag name = {},
                  source_location where = source_location::current());
-    /// Refers to the same ring. A move copies, so a moved-from handle stays valid.
+    /// Refers to the same ring; a moved-from handle stays valid.
     staging_ring(staging_ring const&) noexcept = default;
     staging_ring& operator=(staging_ring const&) noexcept = default;  ///< refers to the same ring
     ~staging_ring() = default;
 
-    /// Returns a slot to fill. Blocks until one is free and its last copy has completed; the wait sleeps (host_wait::blocking). Deadlocks
-    /// if the caller holds all slots; `try_acquire` does not. Throws: cuda_error, also for the copy.
+    /// Returns a slot after its last copy; the wait sleeps. Deadlocks if the caller holds all slots.
     [[nodiscard]] staging_slot acquire();
-    /// Same; nullopt if stop is requested first.
+    /// Same; nullopt if stopped first.
     [[nodiscard]] std::optional<staging_slot> acquire(stop_signal stop);
-    /// Returns a slot that is free now, or nullopt. Throws: cuda_error.
+    /// Returns a slot that is free now, or nullopt.
     [[nodiscard]] std::optional<staging_slot> try_acquire();
 
     [[nodiscard]] std::size_t slots() const noexcept;       ///< number of slots
     [[nodiscard]] std::size_t slot_bytes() const noexcept;  ///< per slot
     [[nodiscard]] std::size_t bytes() const noexcept;       ///< slots * slot_bytes
-    /// False if pageable (pin_failure_policy::use_pageable).
+    /// Returns false for pageable memory.
     [[nodiscard]] bool is_pinned() const noexcept;
 
 private:
@@ -234,7 +232,7 @@ CUOTA_INLINE staging_ring::in_flight staging_ring::staging_slot::submit(stream_r
                                                                         device_span<std::byte> to,
                                                                         std::size_t bytes,
                                                                         source_location where) && {
-    // Returns the slot to the ring when destroyed, with or without a pending copy.
+    // Its destructor returns the slot to the ring.
     staging_slot const mine = std::move(*this);
     if (!mine.ring_)
         detail::throw_usage_error(where, "staging_slot: cannot submit: already submitted or moved from");

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// CUDA's versions and devices, and the reason if no device is available.
+/// CUDA's versions and devices, or the reason why none is available.
 #pragma once
 
 #include <cstddef>
@@ -16,23 +16,23 @@
 
 namespace cuota::inline v0 {
 
-/// Why no device is available, as far as the driver's error code tells. Example: tests/runtime/cuda_info.sim.cpp
+/// Why no device is available. Example: tests/runtime/cuda_info.sim.cpp
 enum class cuda_status {
     none,                   ///< devices are available
-    driver_missing_or_old,  ///< the driver is missing or too old for this program
-    driver_is_stub,         ///< the toolkit's stub library was loaded instead of the driver
+    driver_missing_or_old,  ///< the driver is missing or too old
+    driver_is_stub,         ///< the toolkit's stub library was loaded
     no_device,              ///< the driver exposes no device
-    library_mismatch,       ///< driver library and kernel module have different versions
-    /// The forward-compatibility package is installed, but the device does not support it.
+    library_mismatch,       ///< driver library and kernel module differ
+    /// The device does not support the forward-compatibility package.
     no_forward_compatibility,
-    not_ready,      ///< system services for devices are not running (yet)
+    not_ready,      ///< system services are not running
     not_permitted,  ///< the system denies this process access
     other,          ///< see cuda_info::error
 };
 
-/// Properties of a device that are available without a context. Example: tests/runtime/cuda_info.sim.cpp
+/// Properties available without a context. Example: tests/runtime/cuda_info.sim.cpp
 struct device_properties {
-    int ordinal = 0;        ///< CUDA's ordinal in this process
+    int ordinal = 0;        ///< in this process
     std::string name{};     ///< same as device::name
     int major = 0;          ///< major compute capability: 8 of 8.6
     int minor = 0;          ///< minor compute capability: 6 of 8.6
@@ -43,11 +43,11 @@ struct device_properties {
 /// CUDA's state in this process. Versions are encoded like CUDA's: 13020 is 13.2.
 /// Example: tests/runtime/cuda_info.sim.cpp
 struct cuda_info {
-    int built_with = CUDART_VERSION;  ///< version of the headers it was compiled with
-    int runtime = 0;                  ///< version of the linked library; 0: unknown
-    int driver = 0;  ///< newest CUDA version that the driver supports; 0: no driver, or unknown
+    int built_with = CUDART_VERSION;         ///< version of the headers
+    int runtime = 0;                         ///< version of the library; 0: unknown
+    int driver = 0;                          ///< newest version that it supports; 0: unknown, or no driver
     cuda_status status = cuda_status::none;  ///< why no device is available
-    /// The error behind `trouble`, for example "cudaErrorNoDevice".
+    /// The error behind `status`, for example "cudaErrorNoDevice".
     std::string error{};
     std::vector<device_properties> devices;  ///< by ordinal; ends before a device that failed
 };
@@ -68,7 +68,7 @@ namespace detail {
     }
 }
 
-// Returns 0 if unknown. Clears the error.
+// Returns 0 if unknown.
 template <class Call>
 [[nodiscard]] int version_by(Call call) noexcept {
     int version = 0;
@@ -79,8 +79,8 @@ template <class Call>
 
 }  // namespace detail
 
-/// Queries CUDA without creating a context. Failures are part of the result.
-/// Threads: any. Throws: std::bad_alloc. Cost: the first CUDA call of a process starts the driver, which takes long.
+/// Queries CUDA without creating a context. Reports failures by value.
+/// Threads: any. Throws: std::bad_alloc. Cost: the first CUDA call of a process starts the driver.
 /// Example: tests/runtime/cuda_info.sim.cpp
 [[nodiscard]] cuda_info query_cuda();
 

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Devices, and the memory that the driver reports.
+/// Devices, and their memory.
 #pragma once
 
 #include <cstddef>
@@ -16,36 +16,35 @@
 
 namespace cuota::inline v0 {
 
-/// A device, identified by its ordinal. A value; if the device does not exist, its queries throw.
-/// Threads: any. Throws: cuda_error. Cost: a few CUDA calls per query; `name` is cached.
+/// A device, by its ordinal. If it does not exist, its queries throw.
+/// Threads: any. Throws: cuda_error. Cost: a few CUDA calls per query.
 /// Example: tests/runtime/device.cpp
 class device {
 public:
     constexpr explicit device(int ordinal) noexcept : ordinal_{ordinal} {}  ///< CUDA's ordinal, from 0
 
-    /// Returns the calling thread's current device. Throws: cuda_error.
+    /// Returns the calling thread's current device.
     [[nodiscard]] static device current();
-    /// Returns the number of devices; 0 without any. Throws: cuda_error if the driver is missing or too old.
+    /// Returns the number of devices. Throws: also without a driver.
     [[nodiscard]] static int count();
 
     [[nodiscard]] constexpr int ordinal() const noexcept { return ordinal_; }  ///< from 0
 
-    /// Returns the marketing name; "simulated" on the simulator. Cached. Throws: cuda_error.
+    /// Returns the marketing name; "simulated" on the simulator. Cached.
     CUOTA_PROCESS_STATE [[nodiscard]] std::string const& name() const;
 
-    /// Figures of one instant; other programs may change `free` at any time.
+    /// Figures of one instant.
     struct memory_info {
-        std::size_t free = 0;   ///< bytes available from the driver, for every program
+        std::size_t free = 0;   ///< bytes available to every program
         std::size_t total = 0;  ///< capacity in bytes
     };
-    /// Returns the driver's current figures for this device's memory. Throws: cuda_error.
+    /// Returns the driver's present figures.
     [[nodiscard]] memory_info memory() const;
 
-    /// Returns the NUMA node of the nearest host memory; nullopt if the driver does not report it. Throws: cuda_error if the device does
-    /// not exist.
+    /// Returns the nearest NUMA node of the host; nullopt if unknown.
     [[nodiscard]] std::optional<int> host_numa_node() const;
 
-    /// Waits for all work that this process has enqueued on the device. Throws: cuda_error; usage_error during a `capture` of any thread.
+    /// Waits for all work of this process on it. Throws: usage_error during a `capture` of any thread.
     void synchronize() const;
 
     friend constexpr bool operator==(device, device) noexcept = default;  ///< by ordinal
@@ -56,13 +55,12 @@ private:
 
 /// Makes a device current for the calling thread until the scope ends. Throws: cuda_error; nothing changes.
 ///
-/// The destructor restores the previous device, without creating a context on one that the program has not used, which cudaSetDevice does
-/// since CUDA 12.
+/// The destructor restores the previous device without creating a context on it, as cudaSetDevice would.
 /// Threads: the one that constructed it. Cost: a CUDA call, and three more if another device was current.
 /// Example: tests/runtime/device.cpp
 class device_scope {
 public:
-    /// Does nothing, nor does the destructor, if `wanted` is already current.
+    /// Does nothing, nor does the destructor, if `wanted` is current.
     explicit device_scope(device wanted);
     device_scope(device_scope const&) = delete;
     device_scope& operator=(device_scope const&) = delete;
@@ -121,7 +119,7 @@ CUOTA_INLINE std::string const& device::name() const {
 CUOTA_INLINE std::optional<int> device::host_numa_node() const {
     int node = -1;
     cudaError_t const code = cudaDeviceGetAttribute(&node, cudaDevAttrHostNumaId, ordinal_);
-    if (code == cudaErrorInvalidValue) {  // the driver does not support the attribute
+    if (code == cudaErrorInvalidValue) {  // the driver lacks the attribute
         (void)cudaGetLastError();
         return std::nullopt;
     }

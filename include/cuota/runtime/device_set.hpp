@@ -14,20 +14,19 @@
 
 namespace cuota::inline v0 {
 
-/// A set of device ordinals: `device_set{device{1}, device{2}}`. A value; the devices need not exist.
-/// Threads: any, as a value. Cost: eight bytes; no CUDA call.
+/// A set of device ordinals: `device_set{device{1}, device{2}}`. The devices need not exist. Threads: any. Cost: eight bytes.
 /// Example: tests/runtime/device_set.cpp
 class device_set {
 public:
     static constexpr int most = 64;  ///< ordinals are below this
 
     constexpr device_set() noexcept = default;  ///< empty
-    /// Throws: usage_error for an ordinal that is negative, or 64 or more.
+    /// Throws: see add.
     constexpr device_set(std::initializer_list<device> all) {
         for (device const d : all) add(d);
     }
 
-    /// Adds a device. Throws: usage_error for an ordinal that is negative, or 64 or more; nothing changes.
+    /// Adds a device. Throws: usage_error unless its ordinal is from 0 to 63; nothing changes.
     constexpr void add(device d) {
         if (d.ordinal() < 0 || d.ordinal() >= most) refuse(d);
         bits_ |= bit(d);
@@ -47,7 +46,7 @@ public:
     [[nodiscard]] constexpr std::size_t size() const noexcept {
         return static_cast<std::size_t>(std::popcount(bits_));
     }
-    /// Calls visit(device) for each device in ascending order.
+    /// Calls visit(device) in ascending order.
     template <class Visit>
     constexpr void for_each(Visit visit) const {
         for (std::uint64_t left = bits_; left != 0; left &= left - 1) visit(device{std::countr_zero(left)});

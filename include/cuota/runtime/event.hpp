@@ -34,75 +34,68 @@ struct event_traits {
 
 /// How a host thread waits for an event. Example: tests/runtime/event.sim.cpp
 enum class host_wait {
-    /// The device's setting (cudaDeviceSchedule...), possibly a spin: lowest latency, may occupy a core.
+    /// Uses the device's setting (cudaDeviceSchedule...): lowest latency, may occupy a core.
     active,
-    blocking,  ///< sleeps (cudaEventBlockingSync): tens of microseconds more latency, occupies no core
+    blocking,  ///< sleeps (cudaEventBlockingSync): tens of microseconds more latency
 };
 
 /// A point in a stream that other streams and host threads can wait for.
 ///
-/// CUDA treats an event that was never recorded as complete, so a forgotten record is a silent race; the constructor therefore records.
-/// Recording again moves the point; earlier waits keep the old one. Without timing, which has a cost. Move-only; a moved-from event may
-/// only be destroyed or assigned to.
-/// Order:   completes after the work enqueued on the stream before it; `stream_ref::wait` orders another stream after it.
+/// The constructor records, because CUDA treats an event that was never recorded as complete. Recording again moves the point; earlier
+/// waits keep the old one. Move-only.
+/// Order:   completes after earlier work on the stream.
 /// Threads: any may wait and query; one at a time may record or move it.
 /// Throws:  cuda_error; usage_error if moved from.
-/// Cost:    one CUDA call to record, query or wait; several to make one: keep it and record again.
+/// Cost:    one CUDA call to record, query or wait; several to make one. It has no timestamp.
 /// Example: tests/runtime/event.sim.cpp
 class event {
 public:
-    /// Makes an event on the device of s, which need not be current, and records it. `wait` is for `synchronize`. Throws: cuda_error.
+    /// Makes and records an event on the device of s. `wait` is for `synchronize`.
     explicit event(stream_ref s, host_wait wait = host_wait::active);
 
-    /// Records the event after all work enqueued on s so far. s must be on the event's device.
-    /// Throws: cuda_error; the event keeps its previous point.
+    /// Records it after the work on s, which must be on the event's device. On failure, it keeps its point.
     void record(stream_ref s);
 
-    /// Returns whether all work before the event has finished, without waiting.
-    /// Throws: cuda_error; usage_error if recorded in a capture.
+    /// Returns whether the work before it has finished. Throws: usage_error if recorded in a capture.
     [[nodiscard]] bool is_done() const;
 
-    /// Waits on the host. Throws: cuda_error, also for an error of the work before the event; usage_error if recorded in a capture.
+    /// Waits on the host. Throws: also errors of that work; usage_error if recorded in a capture.
     void synchronize() const;
 
-    /// Returns the native event, owned by this object; null if moved from.
+    /// Returns the native event; null if moved from.
     [[nodiscard]] cudaEvent_t get() const noexcept { return handle_.get(); }
 
 protected:
-    /// `record` on a stream of that foreign capture, or of none (0). Makes one CUDA call.
+    /// `record` on a stream of that foreign capture, or of none (0).
     void record_in(stream_ref s, std::uint64_t foreign);
 
 private:
     friend class stream_ref;
     friend bool rt::drain(event const& e) noexcept;
     friend std::uint64_t detail::foreign_capture_of(event const& e) noexcept;
-    // Called before a CUDA call that would invalidate a capture.
     void check_not_capturing(char const* what, source_location where) const;
 
     [[nodiscard]] cudaEvent_t native() const;  // throws usage_error if moved from
 
     unique_handle<detail::event_traits> handle_;
-    std::uint64_t capture_ = 0;  // number() of the `capture` it was recorded in, or 0
-    std::uint64_t foreign_ = 0;  // foreign_capture_of the stream when it was recorded
+    std::uint64_t capture_ = 0;  // number() of the `capture` of the last record, or 0
+    std::uint64_t foreign_ = 0;  // foreign_capture_of its stream
 };
 
-/// A timestamp in a stream (a timed event), taken by the device. The constructor records. Costs more than an event, which suffices for
-/// ordering. Move-only; a moved-from mark may only be destroyed or assigned to.
-/// Order:   taken after the work enqueued on the stream before it.
+/// A timestamp in a stream, taken by the device. The constructor records. Costs more than an event. Move-only.
+/// Order:   taken after earlier work on the stream.
 /// Threads: one at a time.
 /// Throws:  cuda_error; usage_error in a capture or if moved from.
 /// Cost:    one CUDA call to record or query; several to make one.
 /// Example: tests/runtime/event.sim.cpp
 class timed_event {
 public:
-    /// Makes a mark on the device of s, which need not be current, and records it. Throws: see record.
+    /// Makes and records it on the device of s.
     explicit timed_event(stream_ref s);
-    /// Records the mark after all work enqueued on s so far. s must be on the mark's device.
-    /// Throws: usage_error if s is captured, where timestamps do not exist; cuda_error.
+    /// Records it after the work on s, which must be on its device.
     void record(stream_ref s);
 
-    /// Returns the time from `earlier` to this mark, to about 0.5 us; nullopt while work before either is unfinished. Both must be on one
-    /// device. Throws: cuda_error.
+    /// Returns the time since `earlier`, of the same device, to about 0.5 us; nullopt while work before either runs.
     [[nodiscard]] std::optional<std::chrono::nanoseconds> since(timed_event const& earlier) const;
 
 private:
@@ -113,27 +106,22 @@ private:
 
 namespace detail {
 
-/// Returns captured_streams::begun().
 [[nodiscard]] std::uint64_t captures_begun() noexcept;
 
-/// Returns the foreign capture that the event was last recorded in, or 0.
+/// Returns the foreign capture of the last record, or 0.
 [[nodiscard]] inline std::uint64_t foreign_capture_of(event const& e) noexcept { return e.foreign_; }
 
-/// Orders later work on s after the event, like s.wait(e), for uses that the library tracks. Work recorded in a foreign capture runs at
-/// launches that the library cannot observe, so only streams of that capture wait for it.
-/// Throws: see wait.
+/// Like s.wait(e), for uses that the library tracks. Only streams of the same foreign capture wait for its work.
 void order_after(stream_ref s, event const& e);
 
-/// order_after, for callers with a lock: returns false, without an effect, where the host has to wait for the event.
+/// Returns false, without an effect, where the host has to wait.
 [[nodiscard]] bool try_order_after(stream_ref s, event const& e);
 
-/// Orders later work on s after all work enqueued on `other` so far. Throws: cuda_error; usage_error if `other` is in a foreign capture and
-/// s is not, because no event can connect them.
+/// Orders later work on s after the work on `other`. Throws: cuda_error; usage_error if `other` is in a foreign capture and s is not.
 void order_after_work_of(stream_ref s, stream_ref other);
 
-/// Marks a position in s for others to wait for by record() and returns true. Returns false if `capture` captures s: its earlier work has
-/// finished, and a recorded mark is not valid. If a capture begins meanwhile, tries again.
-/// Throws: exceptions of record(); see is_captured.
+/// Calls record() on s, again if a capture begins meanwhile. Returns false, without a valid record, if `capture` captures s: earlier work
+/// has finished. Throws: exceptions of record(), cuda_error.
 template <class Record>
 [[nodiscard]] bool mark_outside_capture(stream_ref s, Record record) {
     for (;;) {
@@ -150,8 +138,8 @@ template <class Record>
 
 namespace rt {
 
-/// Like drain(stream_ref), for the work before an event. Returns false without waiting if it was recorded in a capture; a `capture` of this
-/// thread fails.
+/// Waits like drain(stream_ref) for the work before an event. Returns false without waiting for an event of a capture, and a `capture` of
+/// this thread fails.
 bool drain(event const& e) noexcept;
 
 }  // namespace rt
@@ -196,7 +184,7 @@ namespace cuota::inline v0 {
 
 CUOTA_INLINE event::event(stream_ref s, host_wait wait) {
     s.check_reachable();
-    device_scope const here{s.device()};  // an event can only be recorded on its own device
+    device_scope const here{s.device()};  // an event has one device
     {
         rt::relaxed_capture_mode const beside;
         cudaEvent_t native = nullptr;
@@ -217,7 +205,7 @@ CUOTA_INLINE void event::record_in(stream_ref s, std::uint64_t foreign) {
     cuota::detail::capture_scope const* const own = cuota::detail::capture_of(s);
     rt::check(cudaEventRecord(native(), s.get()), "cudaEventRecord");
     std::uint64_t const now = own ? own->number() : 0;
-    // Others may read these concurrently if both are 0, so unchanged values are not written.
+    // Others may read these concurrently, so unchanged values are not written.
     if (capture_ != now) capture_ = now;
     if (foreign_ != foreign) foreign_ = foreign;
 }

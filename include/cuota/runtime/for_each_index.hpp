@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// A kernel launch that runs on GPUs and on the simulator: f(0) … f(n - 1), in parallel, in stream order.
+/// A kernel launch on GPUs and on the simulator.
 #pragma once
 
 #include <cstddef>
@@ -27,7 +27,7 @@ struct each_index {
 };
 
 #if defined(__CUDACC_EXTENDED_LAMBDA__) && CUOTA_SIMULATED_KERNELS
-// A __device__-only lambda has no host code to simulate.
+// A __device__-only lambda cannot be simulated.
 template <class F>
 inline constexpr bool has_host_side<each_index<F>> = !__nv_is_extended_device_lambda_closure_type(F);
 #endif
@@ -36,7 +36,7 @@ inline constexpr bool has_host_side<each_index<F>> = !__nv_is_extended_device_la
 
 namespace rt {
 
-/// Whether this program can run an F: it is simulated, or nvcc compiled F.
+/// Returns whether this program is simulated or nvcc compiled F.
 template <class F>
 [[nodiscard]] bool is_runnable() noexcept {
     using body = cuota::detail::each_index<F>;
@@ -46,19 +46,18 @@ template <class F>
 
 }  // namespace rt
 
-/// Enqueues f(i) for every i < n. f is copied; it must be trivially copyable and must not refer to host memory.
+/// Enqueues f(i) for every i < n, in no particular order. f is copied; it must be trivially copyable and must not refer to host memory.
 ///
-/// Under nvcc this is a CUDA kernel; on the simulator, the stream's thread runs the same body, so mark it CUOTA_KERNEL. The order of
-/// indices is unspecified: results must not depend on it.
-/// Order:   on s, which may belong to any device. Returns before the work has finished. n = 0 enqueues nothing.
+/// Under nvcc this is a CUDA kernel; on the simulator, the stream's thread runs the same body, so mark it CUOTA_KERNEL.
+/// Order:   on s, which may belong to any device; does not wait.
 /// Threads: any.
 /// Throws:  cuda_error (name, call site); usage_error if the program has neither device nor host code for F. Nothing is enqueued.
-/// Cost:    one launch, independent of n.
+/// Cost:    one launch; none if n = 0.
 /// Example: examples/mistake.cpp
 template <class F>
 void for_each_index(stream_ref s, std::size_t n, F f, char const* name = "for_each_index",
                     source_location where = source_location::current()) {
-#if !defined(__CUDACC__)  // nvcc's host pass wraps lambdas in a type that is not trivially copyable
+#if !defined(__CUDACC__)  // nvcc's host pass wraps lambdas in another type
     static_assert(
         std::is_trivially_copyable_v<F>,
         "a kernel's body must be trivially copyable: capture the device_span of a lease, not the lease");

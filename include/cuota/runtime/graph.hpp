@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// CUDA graphs: work that is captured once and launched repeatedly.
+/// CUDA graphs: work captured once and launched repeatedly.
 #pragma once
 
 #include <concepts>
@@ -43,15 +43,12 @@ class graph_use;
 extern template class detail::intrusive_ptr<detail::graph_use>;
 #endif
 
-/// A launchable graph (cudaGraphExec_t) and the resources that it uses. Returned by `capture`.
+/// A launchable graph (cudaGraphExec_t) and its resources. Returned by `capture`.
 ///
-/// A launch is one use of each buffer that was borrowed in the capture: it waits like a lease on its stream, and later leases wait for it.
-/// The buffers must outlive the launches. Memory allocated in the capture on its streams, or freed in it, belongs to the graph; its
-/// addresses are not reused until the graph is destroyed.
+/// A launch is one use of each buffer that was borrowed in the capture. The buffers must outlive the launches. Memory allocated in the
+/// capture on its streams, or freed in it, belongs to the graph until it is destroyed.
 ///
-/// Move-only; a moved-from graph may only be destroyed or assigned to. The destructor waits on the host for launches if it has memory to
-/// free.
-/// Order, throws, cost: see `launch`.
+/// Move-only. The destructor waits on the host for launches if it has memory to free.
 /// Threads: one at a time.
 /// Example: examples/replay_graph.cpp
 class graph_exec {
@@ -59,20 +56,19 @@ public:
     graph_exec(graph_exec&& other) noexcept;  ///< transfers the graph and its resources
     /// Destroys the current graph and transfers the other.
     graph_exec& operator=(graph_exec&& other) noexcept;
-    // Launches of one graph run one after the other, so a graph has one owner.
+    // A graph has one owner, because its launches are ordered.
     graph_exec(graph_exec const&) = delete;
     graph_exec& operator=(graph_exec const&) = delete;
     ~graph_exec();
 
     /// Enqueues the graph on s, which need not be a stream of the capture.
-    /// Order:  after the work on s and all earlier uses of the graph's resources, before all later ones; launches of one graph run one
-    ///         after the other.
-    /// Throws: usage_error if a buffer was destroyed or has a conflicting lease on another stream, or if s is captured; cuda_error,
-    ///         std::bad_alloc. Nothing is launched.
+    /// Order:  after earlier work on s, uses of the graph's resources and launches; before later ones.
+    /// Throws: usage_error if moved from, if a buffer was destroyed or has a conflicting lease on another stream, or if s is captured;
+    ///         cuda_error, std::bad_alloc. Nothing is launched.
     /// Cost:   one or two CUDA calls, and a lease for each buffer.
     void launch(stream_ref s, source_location where = source_location::current());
 
-    /// Returns the native graph; null if moved from. Do not launch it directly: the launch and the leases would not wait for each other.
+    /// Returns the native graph; null if moved from. Leases do not wait for its launches.
     [[nodiscard]] cudaGraphExec_t get() const noexcept { return exec_.get(); }
 
 private:
@@ -86,7 +82,6 @@ private:
 
 namespace detail {
 
-/// Calls work(of) in a capture of `count` streams, see `capture`.
 [[nodiscard]] graph_exec captured(stream_ref const* streams, std::size_t count, void (*work)(void*), void* of,
                                   source_location where);
 
@@ -100,21 +95,19 @@ graph_exec captured(stream_ref const* streams, std::size_t count, F&& f, source_
 
 }  // namespace detail
 
-/// Captures the work that f enqueues on the streams; it runs only when the graph is launched. The graph includes all of the streams: it
-/// begins and ends on the first; the others fork from it and join it.
+/// Captures the work that f enqueues on the streams, for later launches. The graph begins and ends on the first stream; the others fork
+/// from it and join it.
 ///
-/// First waits on the host for the work already enqueued on the streams. Work that f enqueues on other streams runs immediately and is not
-/// part of the graph.
+/// First waits on the host for earlier work on the streams. Work that f enqueues on other streams runs immediately.
 /// On the captured streams, in f, on this thread:
-/// - Leases of buffers, and kernels and copies that use them, work as usual; they must end before f returns. Each launch waits for uses of
-///   the buffers by other streams.
+/// - Leases of buffers work as usual; they must end before f returns.
 /// - Memory of a step_plan in a planned step has the same addresses at each launch. A deviation from the plan is misuse.
-/// - Memory of a scoped_pool and of device_memory belongs to the graph until it is destroyed, also if f frees it.
+/// - Memory of a scoped_pool and of device_memory belongs to the graph, also if f frees it.
 /// - Waits on the host are misuse: copies to and from pageable host memory, synchronize, a loader's views.
 /// Misuse is thrown before a CUDA call that would invalidate the capture; f may catch it and continue.
 ///
-/// The capture is thread-local (cudaStreamCaptureModeThreadLocal): other threads cannot invalidate it. CUDA calls in f that graphs do not
-/// support, such as cudaMalloc, fail. For captures begun by CUDA's own calls see docs/streams_and_leases.md.
+/// Other threads cannot invalidate the capture (cudaStreamCaptureModeThreadLocal). CUDA calls in f that graphs do not support, such as
+/// cudaMalloc, fail. For captures begun by CUDA's own calls see docs/streams_and_leases.md.
 ///
 /// Throws: exceptions of f; usage_error; cuda_error, which names the call that invalidated the capture if known. No graph is made, and the
 /// streams are as before.
@@ -125,13 +118,13 @@ template <std::invocable F>
                                  source_location where = source_location::current()) {
     return detail::captured(streams.data(), streams.size(), std::forward<F>(f), where);
 }
-/// Captures the streams `{a, b}`. Throws: see above.
+/// Captures the streams `{a, b}`.
 template <std::invocable F>
 [[nodiscard]] graph_exec capture(std::initializer_list<stream_ref> streams, F&& f,
                                  source_location where = source_location::current()) {
     return detail::captured(streams.begin(), streams.size(), std::forward<F>(f), where);
 }
-/// Captures one stream. Throws: see above.
+/// Captures one stream.
 template <std::invocable F>
 [[nodiscard]] graph_exec capture(stream_ref s, F&& f, source_location where = source_location::current()) {
     return detail::captured(&s, 1, std::forward<F>(f), where);
@@ -214,7 +207,7 @@ CUOTA_INLINE void graph_exec::launch(stream_ref s, source_location where) {
 
 namespace cuota::inline v0::detail {
 
-/// A capture in progress. The destructor ends it without a graph unless end() did.
+/// The destructor discards the capture unless end() was called.
 class capture_session {
 public:
     capture_session(std::span<stream_ref const> streams, source_location where);
@@ -222,7 +215,6 @@ public:
     capture_session& operator=(capture_session const&) = delete;
     ~capture_session() { throw_away(); }
 
-    /// Throws: usage_error, cuda_error; no graph is made.
     [[nodiscard]] graph_exec end();
 
 private:
@@ -231,9 +223,9 @@ private:
     static std::vector<shared_stream> shares_of(std::span<stream_ref const> streams);
     static dynamic_array<captured_stream> described(std::span<stream_ref const> streams,
                                                     source_location where);
-    // Throws usage_error for a captured stream, and waits for earlier work. Must not hold the lock of captured_streams.
+    // Throws usage_error for a captured stream. Must not hold the lock of captured_streams.
     void check_and_wait() const;
-    // Returns false if work was enqueued on a stream since.
+    // Returns false if work was enqueued since.
     [[nodiscard]] bool are_idle() const;
 
     void fork() const;
@@ -243,9 +235,8 @@ private:
     [[nodiscard]] bool is_still_open() const noexcept;
     [[noreturn]] void refuse(cudaError_t code) const;
 
-    // Unregisters the streams and calls `ended` of the uses.
     void leave() noexcept;
-    // Ends the capture and discards its graph; a failing call is repeated once.
+    // Ends the capture without a graph; a failing call is repeated once.
     void throw_away() noexcept;
 
     std::vector<shared_stream> const streams_;

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// NVIDIA's management library (NVML), if installed: other processes on a device.
+/// NVIDIA's management library (NVML): other processes on a device.
 #pragma once
 
 #include <cstddef>
@@ -18,27 +18,27 @@
 
 namespace cuota::inline v0 {
 
-/// A value, or the reason why it is unknown, which is not an error: many machines have no NVML.
+/// A value, or the reason why it is unknown.
 /// Example: tests/runtime/nvml.sim.cpp
 template <class T>
 class nvml_result {
 public:
-    nvml_result(T value) : value_{std::move(value)} {}  ///< has a value
-    /// Makes a result without a value. `why` must not be empty.
+    nvml_result(T value) : value_{std::move(value)} {}  ///< a known value
+    /// Makes a result without a value; `why` is not empty.
     [[nodiscard]] static nvml_result unknown(std::string why) {
         nvml_result answer;
         answer.reason_ = std::move(why);
         return answer;
     }
 
-    /// If false, why_not() returns the reason.
+    /// If false, error() returns the reason.
     [[nodiscard]] bool has_value() const noexcept { return value_.has_value(); }
     explicit operator bool() const noexcept { return has_value(); }  ///< same as has_value
     /// Requires has_value().
     [[nodiscard]] T const& operator*() const noexcept { return *value_; }
     /// Requires has_value().
     [[nodiscard]] T const* operator->() const noexcept { return &*value_; }
-    /// Returns the reason, such as "libnvidia-ml.so.1: cannot open shared object file: ..."; empty if there is a value.
+    /// Returns the reason, or "".
     [[nodiscard]] std::string const& error() const noexcept { return reason_; }
 
 private:
@@ -49,17 +49,17 @@ private:
 
 /// A process that uses a device. Example: tests/runtime/nvml.sim.cpp
 struct nvml_process {
-    unsigned pid = 0;                  ///< in the host's namespace, also in a container
-    std::optional<std::size_t> bytes;  ///< device memory; nullopt if the driver does not report it
+    unsigned pid = 0;                  ///< the host's, also in a container
+    std::optional<std::size_t> bytes;  ///< nullopt if the driver does not report it
     std::string name{};                ///< from /proc, at most 15 bytes; empty if not visible
-    bool is_current = false;           ///< has the pid of the calling process
+    bool is_current = false;           ///< is the calling process
 };
 
-/// A device's memory, for all programs. Bytes. Example: tests/runtime/nvml.sim.cpp
+/// A device's memory in bytes, for all programs. Example: tests/runtime/nvml.sim.cpp
 struct nvml_memory {
     std::size_t total = 0;  ///< capacity
     std::size_t free = 0;   ///< not in use
-    std::size_t used = 0;   ///< includes the driver's own memory
+    std::size_t used = 0;   ///< includes the driver's own
 };
 
 namespace detail {
@@ -68,14 +68,12 @@ namespace detail {
 
 }  // namespace detail
 
-/// Returns the PCI address "00000000:3b:00.0", by which NVML identifies devices. It is the same in all processes, whereas
-/// CUDA_VISIBLE_DEVICES changes ordinals. A MIG instance has the address of the whole device.
-/// Throws: cuda_error.
+/// Returns the PCI address "00000000:3b:00.0", by which NVML identifies devices; a MIG instance has the whole device's. Throws: cuda_error.
 [[nodiscard]] std::string pci_bus_id(device d);
 
 namespace detail {
 
-// The part of NVML's ABI that is used here; constants and layouts are the same in all drivers since 450.
+// The part of NVML's ABI used here, the same since driver 450.
 namespace nvml_abi {
 
 using result = int;
@@ -112,18 +110,17 @@ using processes_call = result(handle, unsigned*, process*);
 
 /// NVML, loaded at run time: nothing is linked.
 ///
-/// Threads: any. Throws: std::bad_alloc; a query that fails, without NVML, or in a forked child of the process that opened it returns a
-/// result without a value.
-/// Cost: tens of microseconds to milliseconds per query: for reports, not for every allocation.
+/// Threads: any. Throws: std::bad_alloc. A query that fails, without NVML, or in a forked child of the process that opened it has no value.
+/// Cost: tens of microseconds to milliseconds per query.
 /// Example: tests/runtime/nvml.sim.cpp
 class nvml {
 public:
-    /// Returns the function of that name, or null.
+    /// Returns a function by name, or null.
     using find_symbol = std::function<void*(char const* name)>;
 
-    /// Returns the machine's NVML; unavailable on the simulated runtime, where devices are not the machine's.
+    /// Returns the machine's NVML; unavailable if simulated.
     [[nodiscard]] static nvml const& system();
-    /// Loads the library with that name or path.
+    /// Loads a library by name or path.
     explicit nvml(char const* library = "libnvidia-ml.so.1");
     /// Uses functions found by `find`.
     explicit nvml(find_symbol const& find);
@@ -133,15 +130,15 @@ public:
     ~nvml();
 
     [[nodiscard]] bool is_available() const noexcept { return reason_.empty(); }  ///< loaded and initialized
-    /// Returns why NVML is unavailable; otherwise empty.
+    /// Returns why NVML is unavailable, or "".
     [[nodiscard]] std::string const& error() const noexcept { return reason_; }
 
     /// Returns for example "580.65.06".
     [[nodiscard]] nvml_result<std::string> driver_version() const;
-    /// Returns the memory of the device with that pci_bus_id.
+    /// Returns the memory of the device at a PCI address.
     [[nodiscard]] nvml_result<nvml_memory> memory(std::string const& pci) const;
-    /// Returns the compute and graphics processes on the device with that pci_bus_id, most bytes first, unknown sizes last. In a container
-    /// the pids are the host's, so names may be missing or wrong, and is_this may be false for this process.
+    /// Returns the compute and graphics processes of the device at a PCI address, most bytes first, unknown sizes last. In a container the
+    /// pids are the host's, so names and is_current may be wrong.
     [[nodiscard]] nvml_result<std::vector<nvml_process>> processes(std::string const& pci) const;
 
 private:
@@ -152,11 +149,11 @@ private:
     [[nodiscard]] static Call* as(void* symbol) noexcept {
         return reinterpret_cast<Call*>(symbol);
     }
-    // _v3 and _v2 share this layout; the unversioned function has another.
+    // The unversioned function has another layout.
     [[nodiscard]] static detail::nvml_abi::processes_call* newest(find_symbol const& find,
                                                                   std::string const& name);
     [[nodiscard]] std::string words(char const* name, detail::nvml_abi::result code) const;
-    // Returns why a call failed; empty if it succeeded.
+    // Returns why a call failed, or "".
     template <class Call, class Ask>
     [[nodiscard]] std::string asked(char const* name, Call* call, Ask ask) const {
         if (!is_available()) return reason_;
@@ -166,7 +163,7 @@ private:
         return code == detail::nvml_abi::success ? "" : words(name, code);
     }
     [[nodiscard]] std::string found(std::string const& pci, detail::nvml_abi::handle& device) const;
-    // Adds the processes of a list to `all`. A process in both lists has its total bytes in each.
+    // A process in both lists has its total bytes in each.
     [[nodiscard]] std::string list(char const* name, detail::nvml_abi::processes_call* call,
                                    detail::nvml_abi::handle device, std::vector<nvml_process>& all) const;
     static void add(detail::nvml_abi::process const& p, std::vector<nvml_process>& all);

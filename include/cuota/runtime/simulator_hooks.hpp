@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// The interface to a simulated runtime that is linked instead of CUDA's.
+/// The interface to a simulated runtime, linked instead of CUDA's.
 #pragma once
 
 #include <atomic>
@@ -14,15 +14,15 @@
 #include <cuota/core/config.hpp>
 #include <cuota/core/label.hpp>
 
-// Weak: null if the program is linked to the real runtime. The simulator defines them.
+// Null if the program is linked to the real runtime.
 extern "C" {
-/// Enqueues work that represents a kernel. On success owns `body`: calls `run` once in stream order, then `drop`.
+/// Enqueues a kernel. On success owns `body`: calls `run` once in stream order, then `drop`.
 __attribute__((weak)) cudaError_t cuota_simulator_launch(cudaStream_t stream, char const* name,
                                                          void (*run)(void* body), void (*drop)(void* body),
                                                          void* body);
-/// Returns 1 while the calling thread runs a simulated kernel.
+/// Returns 1 in a simulated kernel.
 __attribute__((weak)) int cuota_simulator_in_kernel(void);
-/// Returns what made the simulated device fail permanently, or "".
+/// Returns why the simulated device failed permanently, or "".
 __attribute__((weak)) char const* cuota_simulator_fault(void);
 /// Checks later launches on the stream as accesses to these bytes. Returns an id; 0 if checks are off.
 __attribute__((weak)) std::uint64_t cuota_simulator_borrow(cudaStream_t stream, void const* first,
@@ -31,36 +31,36 @@ __attribute__((weak)) std::uint64_t cuota_simulator_borrow(cudaStream_t stream, 
 __attribute__((weak)) extern std::atomic<bool> cuota_simulator_order_is_off;
 /// Ends the check with that id.
 __attribute__((weak)) void cuota_simulator_return(std::uint64_t number);
-/// Sets the call site and tag that messages about this thread's next call name; null: none. The texts must live as long as the program.
+/// Sets call site and tag for messages about this thread's next call; null: none. The texts are never freed.
 __attribute__((weak)) void cuota_simulator_next_call(char const* file, unsigned line, char const* tag);
 }
 
 namespace cuota::inline v0 {
 
-/// Returns whether this program runs on the simulated runtime, without a GPU.
+/// Returns whether this program runs on the simulated runtime.
 [[nodiscard]] inline bool is_simulated() noexcept { return cuota_simulator_launch != nullptr; }
 
 namespace rt {
 
-/// Sets the call site that the simulator's messages about the next CUDA call name instead of the library's. On a GPU: nothing.
+/// Sets the call site in the simulator's messages about the next CUDA call.
 void set_call_site(source_location where, tag name = {}) noexcept;
 
-/// Returns whether the simulator checks which memory kernels access. On a GPU: false.
+/// Returns whether the simulator checks kernels' accesses.
 [[nodiscard]] bool is_race_checked() noexcept;
-/// Annotates that kernels on `s` may access [first, first + bytes), which the simulator checks for races until annotate_access_end is
-/// called with the returned id. Returns 0, which annotate_access_end accepts, if checks are off. Stream: a type with `cudaStream_t get()`.
+/// Annotates that kernels on `s` may access [first, first + bytes), until annotate_access_end is called with the returned id, 0 if checks
+/// are off. Stream: a type with `cudaStream_t get()`.
 template <class Stream>
 [[nodiscard]] std::uint64_t annotate_access_begin(Stream s, void const* first, std::size_t bytes,
                                                   bool writes) noexcept {
     return is_race_checked() ? cuota_simulator_borrow(s.get(), first, bytes, writes) : 0;
 }
-/// Ends an annotation of annotate_access_begin. On a GPU: nothing.
+/// Ends an annotation.
 void annotate_access_end(std::uint64_t number) noexcept;
 
-/// An annotation, by annotate_access_begin and annotate_access_end, for its lifetime. Move-only. On a GPU: nothing.
+/// An annotation for its lifetime. Move-only.
 class access_annotation {
 public:
-    /// Kernels on s may read [first, first + bytes), and with `writes` also write it.
+    /// See annotate_access_begin.
     template <class Stream>
     access_annotation(Stream s, void const* first, std::size_t bytes, bool writes) noexcept
         : number_{annotate_access_begin(s, first, bytes, writes)} {}

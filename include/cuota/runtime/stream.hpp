@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Streams: an owner, a non-owning reference, and a shared owner for later deallocations.
+/// Streams: an owner, a reference, and a shared owner for deallocations.
 #pragma once
 
 #include <cstddef>
@@ -35,78 +35,72 @@ bool try_order_after(stream_ref s, event const& e);
 
 }  // namespace detail
 
-/// A non-owning reference to a stream, for function parameters. Copies are free.
+/// A non-owning reference to a stream, for function parameters.
 ///
-/// Converts from a `stream` or a native handle. A native handle must outlive the memory to be freed on it; a `stream` need not, because
-/// owners of memory share its ownership. A stream_ref keeps nothing alive; clang warns about one made from a temporary `stream`.
+/// A native handle must outlive the memory to be freed on it; owners of memory keep a `stream` alive.
 /// A default handle (cudaStreamPerThread, cudaStreamLegacy) refers to the calling thread's stream on its current device at the time of the
-/// call. Owners of memory store which stream that was, and `home()` of a buffer returns it; other threads cannot reach it, and each use
-/// there is misuse that names both threads.
+/// call. Owners of memory store that stream; its use in another thread is misuse.
 /// Threads: any.
 /// Throws:  cuda_error where CUDA is queried, usage_error where a capture would be invalidated; construction and copies throw nothing.
-/// Cost:    device and id are stored for a `stream`; for a native handle each takes two CUDA calls.
+/// Cost:    a native handle's device and id take two CUDA calls each.
 /// Example: tests/runtime/stream.sim.cpp
 class CUOTA_POINTER stream_ref {
 public:
-    /// Refers to a native handle. Like in CUDA's calls, 0 means cudaStreamPerThread in files compiled with
-    /// CUDA_API_PER_THREAD_DEFAULT_STREAM (nvcc --default-stream per-thread), otherwise cudaStreamLegacy.
+    /// Refers to a native handle. Like in CUDA, 0 means cudaStreamPerThread if CUDA_API_PER_THREAD_DEFAULT_STREAM is defined, otherwise
+    /// cudaStreamLegacy.
     [[gnu::always_inline]] stream_ref(cudaStream_t native) noexcept : word_{word_of(native)} {}
-    stream_ref(int) = delete;             // an integer 0 is the legacy default stream only by accident
-    stream_ref(std::nullptr_t) = delete;  // likewise: pass cudaStreamLegacy or cudaStreamPerThread
+    stream_ref(int) = delete;             // 0 is the legacy default stream only by accident
+    stream_ref(std::nullptr_t) = delete;  // pass cudaStreamLegacy or cudaStreamPerThread
 
-    /// Returns the native handle, valid as long as the stream; for a stored default stream only in its own thread and on its own device.
+    /// Returns the native handle; a stored default stream's is valid only in its thread and on its device.
     [[nodiscard]] cudaStream_t get() const noexcept {
         return is_owned() ? owned_state().native : unowned_handle();
     }
 
-    /// Returns whether it was made from a `stream`, which owners of memory keep alive.
+    /// Returns whether it was made from a `stream`.
     [[nodiscard]] bool is_owned() const noexcept { return (word_ & tag_bits) == owned; }
-    /// Returns an id that, unlike the handle, is unique in the process. CUDA does not report the id of a native stream in a foreign
-    /// capture; a substitute is returned. Throws: cuda_error, never for a `stream`.
+    /// Returns an id that is unique in the process; a substitute for a native stream in a foreign capture.
     [[nodiscard]] std::uint64_t id() const { return is_owned() ? owned_state().id : unowned_id(); }
-    /// Returns whether b was made from the same `stream` or handle. Faster than ==, which may hold without it.
+    /// Returns whether b was made from the same object. Faster than ==.
     [[nodiscard]] bool is_same(stream_ref b) const noexcept { return word_ == b.word_; }
 
-    /// Returns the stream's device; the current device for a native stream in a foreign capture, because CUDA does not report its device.
-    /// Throws: cuda_error.
+    /// Returns the stream's device; the current one for a native stream in a foreign capture.
     [[nodiscard]] cuota::device device() const;
 
-    /// Waits on the host for all work enqueued so far. Throws: cuda_error, also for an error of that work; usage_error while it is
-    /// captured.
+    /// Waits on the host for all work so far. Throws: also errors of that work; usage_error if captured.
     void synchronize(source_location where = source_location::current()) const;
 
-    /// Returns whether all work enqueued so far has finished. Throws: cuda_error; usage_error while it is captured.
+    /// Returns whether all work so far has finished. Throws: usage_error if captured.
     [[nodiscard]] bool is_idle() const;
 
-    /// Returns whether the stream is being captured; is_idle would then invalidate the capture. Throws: cuda_error.
+    /// Returns whether it is being captured.
     [[nodiscard]] bool is_capturing() const;
 
-    /// Orders later work on this stream after the event. Does not block the host, except if this stream is in a foreign capture and the
-    /// event is not, because a graph cannot wait for work outside of it. For an event of a foreign capture, cudaStreamWaitEvent makes this
-    /// stream part of that capture.
-    /// Throws: cuda_error; usage_error if a `capture` includes only one of the two.
+    /// Orders later work on this stream after the event. The host waits if only this stream is in a foreign capture; an event of a foreign
+    /// capture makes this stream part of it.
+    /// Throws: usage_error if a `capture` includes only one of the two.
     void wait(event const& done) const;
 
-    /// Returns whether it is cudaStreamPerThread, or a stored stream of one thread.
+    /// Returns whether it is cudaStreamPerThread of any thread.
     [[nodiscard]] bool is_of_one_thread() const noexcept {
         return !is_owned() && get() == cudaStreamPerThread;
     }
-    /// Returns false for cudaStreamPerThread of another thread, for which the calling thread has no handle.
+    /// Returns false for another thread's cudaStreamPerThread.
     [[nodiscard]] bool is_reachable() const noexcept;
     /// Returns false for cudaStreamPerThread of a thread that has ended; its work may still run.
     [[nodiscard]] bool has_live_thread() const noexcept;
-    /// Throws usage_error that names both threads, unless is_reachable().
+    /// Throws usage_error unless is_reachable().
     void check_reachable(source_location where = {}) const;
 
-    /// Compares streams: by native handle; default handles by thread and device.
+    /// Compares native handles; default handles by thread and device.
     friend bool operator==(stream_ref a, stream_ref b) noexcept {
         return a.is_same(b) || (a.get() == b.get() && a.is_same_default(b));
     }
 
 private:
-    // Throws usage_error before a CUDA call that would invalidate a capture.
+    // Throws usage_error where CUDA would invalidate a capture.
     void check_not_capturing(char const* what, source_location where) const;
-    // `wait`, but returns false, without an effect, where the host has to wait for the event.
+    // Returns false, without an effect, where the host has to wait.
     [[nodiscard]] bool try_wait(event const& done) const;
     friend bool detail::try_order_after(stream_ref s, event const& e);
     friend class stream;
@@ -117,17 +111,16 @@ private:
     explicit stream_ref(detail::stream_state& state) noexcept
         : word_{reinterpret_cast<std::uintptr_t>(&state) | owned} {}
 
-    // One word, which fits a register: a native handle (0, 1, 2 or a pointer) or the tagged address of the state.
+    // A native handle (0, 1, 2 or a pointer) or the tagged address of the state.
     static constexpr std::uintptr_t tag_bits = 7, owned = 5, remembered_default = 7;
     static_assert(alignof(detail::stream_state) > tag_bits);
 
-    // Compares two streams with the same handle.
     [[nodiscard]] bool is_same_default(stream_ref b) const noexcept;
     [[nodiscard]] bool has_state() const noexcept { return (word_ & owned) == owned; }
     [[nodiscard]] bool is_remembered_default() const noexcept {
         return (word_ & tag_bits) == remembered_default;
     }
-    // Inlined into each file with that file's meaning of 0.
+    // Inlined: each file has its own meaning of 0.
     [[nodiscard, gnu::always_inline]] static std::uintptr_t word_of(cudaStream_t native) noexcept {
 #if defined(CUDA_API_PER_THREAD_DEFAULT_STREAM)
         if (!native) return reinterpret_cast<std::uintptr_t>(cudaStreamPerThread);
@@ -149,32 +142,30 @@ private:
     std::uintptr_t word_;
 };
 
-/// A shared owner of a `stream`, in 8 bytes: owners of memory store one for the deallocation.
-/// For a default handle it stores the stream that the handle refers to at construction. Other native handles are not owned.
-/// Threads: like `shared`. Cost: for a `stream`, construction and copies are an atomic increment; for a default handle, construction is a
-/// CUDA call; moves are free.
+/// A shared owner of a `stream`, in 8 bytes. For a default handle it stores the stream that the handle refers to at construction. Other
+/// native handles are not owned.
+/// Threads: as std::shared_ptr. Cost: an atomic increment; for a default handle, construction is a CUDA call.
 /// Example: tests/runtime/stream.sim.cpp
 class shared_stream {
 public:
-    /// Becomes an owner of the stream.
+    /// Becomes an owner.
     shared_stream(stream_ref s) noexcept;
     /// Adds an owner.
     shared_stream(shared_stream const& other) noexcept : shared_stream{other.stream_} {}
-    /// Transfers ownership; `other` refers to cudaStreamLegacy afterwards and owns nothing.
+    /// Transfers ownership; `other` refers to cudaStreamLegacy afterwards.
     shared_stream(shared_stream&& other) noexcept
         : stream_{std::exchange(other.stream_, stream_ref{cudaStreamLegacy})} {}
-    /// Shares the stream of `other` and drops the previous one.
+    /// Drops the current stream and shares another.
     shared_stream& operator=(shared_stream other) noexcept;
     ~shared_stream();
-    /// Makes a share without a reference count, for a `stream` that another owner keeps alive; it must not be destroyed. For a default
-    /// stream it is counted and must be destroyed.
+    /// Makes an uncounted share of a `stream` that another owner keeps alive; it must not be destroyed. A default stream's share is counted
+    /// and must be.
     [[nodiscard]] static shared_stream unowned(stream_ref s) noexcept { return {s, nullptr}; }
 
     operator stream_ref() const noexcept { return stream_; }                   ///< refers to the same stream
     [[nodiscard]] cudaStream_t get() const noexcept { return stream_.get(); }  ///< for CUDA calls
 
-    /// Returns true if it is the only owner of a `stream`: nothing else can enqueue work on it. False for a native handle: its owner is
-    /// unknown.
+    /// Returns whether nothing else can enqueue work on it; false for a native handle.
     [[nodiscard]] bool is_unique() const noexcept { return is_owned() && stream_.state().ref_count() == 1; }
     [[nodiscard]] bool is_owned() const noexcept { return stream_.is_owned(); }  ///< see stream_ref
 
@@ -191,9 +182,7 @@ private:
 
 namespace detail {
 
-/// For a stored default stream, makes its device current, so that the handle refers to it; otherwise does nothing.
-/// Throws: usage_error that names both threads if the stream belongs to another thread; cuda_error. Nothing changes.
-/// Cost: a comparison, for other streams.
+/// Makes a stored default stream's device current. Throws: usage_error in another thread than the stream's; cuda_error. Nothing changes.
 class on_device_of {
 public:
     explicit on_device_of(stream_ref s, source_location where = {}) {
@@ -209,24 +198,21 @@ private:
 
 class capture_scope;
 
-/// Returns the capture of this thread that includes s, or null. Throws: cuda_error for a native stream without an id.
+/// Returns the capture of this thread that includes s, or null. Throws: cuda_error.
 [[nodiscard]] capture_scope* capture_of(stream_ref s);
-/// Returns whether `capture` captures s, on any thread: earlier work on s has then finished, and events recorded on s represent work that
-/// has not run. Throws: see capture_of.
+/// Returns whether `capture` captures s, on any thread: earlier work has finished, and events represent work that has not run. Throws:
+/// cuda_error.
 [[nodiscard]] bool is_captured(stream_ref s);
 
-/// Returns CUDA's number of the foreign capture that s is part of, or 0. A foreign capture was begun by cudaStreamBeginCapture and not by
-/// `capture`: the library cannot observe its graph, its launches and its end.
-/// Returns 0 for a stream that the calling thread cannot reach.
-/// Throws: cuda_error. Cost: a CUDA call.
+/// Returns CUDA's number of the foreign capture (one not begun by `capture`) of s; 0 without one, or if s is not reachable. Throws:
+/// cuda_error. Cost: a CUDA call.
 [[nodiscard]] std::uint64_t foreign_capture_of(stream_ref s);
-/// Result of foreign_capture_of for an invalidated capture, and for the legacy stream while CUDA forbids its use because a blocking stream
-/// is captured. No capture has this number.
+/// Stands for an invalidated capture, and for the legacy stream while a captured blocking stream forbids its use.
 inline constexpr std::uint64_t unknown_capture = ~std::uint64_t{0};
 
 }  // namespace detail
 
-/// Scheduling priority of a stream's work. A hint: running work is not preempted.
+/// Scheduling priority. A hint: running work is not preempted.
 enum class stream_priority {
     normal,  ///< CUDA's priority 0, the lowest
     high,    ///< the device's highest
@@ -234,27 +220,26 @@ enum class stream_priority {
 
 /// Owns a CUDA stream of the current device that does not synchronize with the legacy default stream (cudaStreamNonBlocking).
 ///
-/// Move-only; a moved-from stream may only be destroyed or assigned to. The destructor does not wait: enqueued work still runs, and the
-/// native stream is destroyed after the last owner of memory to be freed on it.
-/// Order:   work runs in the order in which it was enqueued, concurrently with other streams.
-/// Threads: any; work of several threads is ordered by their calls.
+/// Move-only. The destructor does not wait; the native stream is destroyed after the last owner of memory to be freed on it.
+/// Order:   as enqueued, by any thread; concurrent with other streams.
+/// Threads: any.
 /// Throws:  cuda_error, std::bad_alloc on construction; usage_error if moved from.
-/// Cost:    several CUDA calls to make one: keep it.
+/// Cost:    several CUDA calls to make one.
 /// Example: examples/first.cpp
 class CUOTA_OWNER stream {
 public:
-    /// Makes a stream on the calling thread's current device. Throws: cuda_error, std::bad_alloc.
+    /// Makes a stream on the current device.
     explicit stream(stream_priority priority = stream_priority::normal);
     stream(stream&&) noexcept = default;             ///< transfers ownership
     stream& operator=(stream&&) noexcept = default;  ///< drops the current stream and transfers ownership
-    stream(stream const&) = delete;                  // one owner per stream; use stream_ref
+    stream(stream const&) = delete;                  // use stream_ref
     stream& operator=(stream const&) = delete;
 
-    operator stream_ref() const { return stream_ref{state()}; }        ///< a reference, for parameters
+    operator stream_ref() const { return stream_ref{state()}; }        ///< for parameters
     [[nodiscard]] cudaStream_t get() const { return state().native; }  ///< for CUDA calls
-    /// Returns an id that is unique in the process.
+    /// Returns an id, unique in the process.
     [[nodiscard]] std::uint64_t id() const { return state().id; }
-    /// Returns the device that was current at construction.
+    /// Returns the device at construction.
     [[nodiscard]] cuota::device device() const { return state().home; }
     /// See stream_ref::synchronize.
     void synchronize(source_location where = source_location::current()) const {
@@ -284,10 +269,10 @@ private:
 
 namespace cuota::inline v0::detail {
 
-// CUDA rejects cudaStreamGetId and cudaStreamGetDevice for a captured stream, in every mode, and invalidates its capture.
+// CUDA rejects cudaStreamGetId and cudaStreamGetDevice for a captured stream and invalidates its capture.
 CUOTA_INLINE bool is_being_captured(cudaStream_t native) { return stream_ref{native}.is_capturing(); }
 
-// Returns a constant id for a stream in a foreign capture, different from CUDA's ids, which count from 1.
+// Returns an id different from CUDA's, which count from 1.
 CUOTA_INLINE std::uint64_t substitute_id(cudaStream_t native) noexcept {
     constexpr std::uint64_t mark = std::uint64_t{1} << 63;
     return mark | reinterpret_cast<std::uintptr_t>(native);
@@ -397,14 +382,14 @@ CUOTA_INLINE void shared_stream::keep_default() noexcept {
 }
 
 CUOTA_INLINE void shared_stream::remember_default() noexcept {
-    // The stream of a thread that has ended: a wait for it is a wait for the device.
+    // A wait for this stream is a wait for the device.
     static detail::never_destroyed<detail::stream_state> unknown{
         cudaStreamPerThread, ~std::uint64_t{0}, cuota::device{0}, detail::host_thread{~std::uint64_t{0}, 0}};
     unknown.value.thread_has_ended.store(true, std::memory_order_relaxed);
     detail::stream_state* known = nullptr;
     try {
         known = detail::default_stream(stream_.native()).detach();
-    } catch (...) {  // the next CUDA call fails for the same reason and reports it
+    } catch (...) {  // the next CUDA call reports the reason
         known = &unknown.value;
         known->add_ref();
     }
@@ -439,7 +424,7 @@ CUOTA_INLINE bool is_captured(stream_ref s) {
 }
 
 CUOTA_INLINE std::uint64_t foreign_capture_of(stream_ref s) {
-    if (!s.is_reachable()) return 0;  // CUDA cannot be queried from this thread, nor can work be enqueued
+    if (!s.is_reachable()) return 0;  // CUDA cannot be queried from this thread
     on_device_of const here{s};
     cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
     unsigned long long number = 0;

@@ -30,47 +30,37 @@
 namespace cuota::inline v0::detail {
 
 /// The uses of one buffer: on its home stream, which orders them, and on other streams, which record an event when they end. Host memory
-/// has no home.
+/// has no home. See docs/design/stream_order.md.
 ///
-/// A native home stream always uses the lock. A read waits for the last write, a write also for the reads since; no stream waits again for
-/// work that it has waited for, directly or through another. An event of the home stream is recorded only when another stream waits for it;
-/// if the home is one thread's default stream, that thread records it at the end of each use. The thread that used the buffer first starts
-/// its uses at home without the lock, a few at a time. Another thread uses the lock until it writes while no use is open at home.
 /// Threads: any; but a thread that writes, or destroys the buffer, does so while no other starts a use. Destroying a buffer while another
-/// thread ends a lease is misuse, which is reported; neither thread may then detect that it is the last, and this object, about 400 bytes
-/// of host memory, is leaked.
+/// thread ends a lease is reported as misuse, and may leak this object.
 class access_tracker {
 public:
-    /// Starts with a write by the home stream; if that is another thread's default stream, waits for it on the host. Throws: cuda_error for
-    /// a native stream without an id.
+    /// Starts with a write by the home stream; the host waits for another thread's default stream. Throws: cuda_error.
     explicit access_tracker(stream_ref home);
     access_tracker() noexcept : home_{cudaStream_t{}} {}
-    /// Uses in a capture: no stream has earlier ones.
     struct in_capture {};
     explicit access_tracker(in_capture) noexcept : access_tracker{} { is_for_capture_ = true; }
     access_tracker(access_tracker const&) = delete;
     access_tracker& operator=(access_tracker const&) = delete;
     ~access_tracker();
 
-    /// Starts a use on s and enqueues the waits it needs. Returns the number for `end`.
-    /// Throws: usage_error if a use on another stream is open and one of the two writes; cuda_error, std::bad_alloc. On failure, no use has
-    /// started.
+    /// Starts a use on s and enqueues the waits it needs. Returns the number for `end`. On failure, no use has started.
+    /// Throws: usage_error if a use on another stream is open and one of the two writes; cuda_error, std::bad_alloc.
     [[nodiscard]] std::uint64_t begin(stream_ref s, bool writes, source_location where);
-    /// Ends a use: later uses are ordered after the work on its stream so far. After the buffer's destruction, the last call deletes this.
+    /// Ends a use. After the buffer's destruction, the last call deletes this.
     void end(std::uint64_t number, bool writes) noexcept;
 
-    /// Same in parts, without a number. Returns whether a use on s needs no wait and the first slot is available.
+    /// Returns whether a use on s needs no wait and the first slot is available.
     [[nodiscard]] bool may_begin_first(stream_ref s, bool writes) const noexcept;
-    /// Starts it.
     void begin_first(bool writes, source_location where) noexcept { slots_.begin_first(writes, where); }
-    /// Ends it; same as `end`.
     void end_first(bool writes) noexcept;
 
-    /// Throws usage_error if a use (or, with to_write, a write) is open; `done` is the attempted operation, as "resized".
+    /// Throws usage_error if a use (or, with to_write, a write) is open.
     void refuse_while_borrowed(char const* done, source_location where, bool to_write = false);
 
-    /// Destroys the buffer's uses: later work on the home stream is ordered after them. Open uses are misuse and are waited for. If the
-    /// home stream is captured, the host waits.
+    /// Ends the buffer's uses: later work on the home stream is ordered after them. Open uses are misuse and are waited for. The host waits
+    /// if the home stream is captured.
     [[gnu::noinline]] void end_at_home() noexcept {
         if (guard_.is_of_parent()) [[unlikely]]
             return;
@@ -90,32 +80,32 @@ public:
                 if (!is_after) rt::drain(last);
             });
     }
-    /// Same for host memory: waits for all uses.
+    /// Waits on the host for all uses of host memory.
     void end_on_host() noexcept;
 
-    /// Ends uses in a capture, which are tracked apart from the buffer's own; deletes this now or with the last open use.
+    /// Ends uses in a capture; deletes this now or with the last open use.
     void end_in_capture() noexcept;
 
     // --- for graphs, which keep this object and check at each launch whether the buffer exists ---
 
     void keep() noexcept;
-    /// After the buffer's destruction, the last call deletes this.
+    /// Like `end`, may delete this.
     void drop() noexcept;
     [[nodiscard]] bool has_ended() const noexcept { return has_ended_.load(std::memory_order_acquire); }
-    /// Number of the capture of the home stream in which the buffer was destroyed, so that the graph owns its memory; 0 if none.
+    /// The capture in which the buffer was destroyed: its graph owns the memory. 0: none.
     [[nodiscard]] std::uint64_t ended_in() const noexcept { return ended_in_; }
 
-    /// For host memory: waits on the host for all writes and, unless for_writers_only, reads. Throws: cuda_error.
+    /// Waits on the host for all writes and, unless for_writers_only, reads. Throws: cuda_error.
     void wait_on_host(bool for_writers_only);
 
 private:
-    // Skips work of foreign captures: it runs at launches unknown to the library.
+    // Skips foreign captures: their launches are unknown.
     static void wait_on_host_for(event const& e);
 
-    static constexpr std::size_t at_home = 0;  // index of the home stream; unused for host memory
+    static constexpr std::size_t at_home = 0;  // unused for host memory
     static constexpr std::size_t nobody = ~std::size_t{0};
 
-    // An event, made by its first record, with an owner count, so that a thread can wait for it without the lock.
+    // An event with an owner count, to be waited for without the lock.
     class use_mark final : public ref_counted {
     public:
         [[nodiscard]] event const& operator*() const noexcept { return *event_; }
@@ -131,21 +121,20 @@ private:
         };
         std::optional<recordable> event_;
     };
-    // A stream by its id, since it may be destroyed; `last` is the event after its last use.
+    // A stream by its id, as it may be destroyed; `last` follows its last use.
     struct user {
         std::uint64_t id = ~std::uint64_t{0};
         intrusive_ptr<use_mark> last{};
-        std::uint64_t record = 0;  // number of that event's last record, from 1
-        std::uint64_t seen = 0;    // last write that its work is ordered after
+        std::uint64_t record = 0;  // of that event's last record, from 1
+        std::uint64_t seen = 0;    // last write that it is ordered after
         bool reads = false;        // since the last write
     };
-    // The last use by a stream, which the host has to wait for, without the lock; none if `last` is null.
+    // A stream's last use, for which the host has to wait; none if `last` is null.
     struct host_wait {
         intrusive_ptr<use_mark> last{};
         std::size_t user = nobody;
         std::uint64_t record = 0;
     };
-    // The home stream is stored inline: most buffers have no other.
     class user_list {
     public:
         [[nodiscard]] std::size_t size() const noexcept { return 1 + others_.size(); }
@@ -167,7 +156,7 @@ private:
 
     // --- without the lock ---
 
-    // True if one thread made all uses at home and they have ended, so that no other thread has access.
+    // True if one thread made all uses, in slots_, and none is open.
     [[nodiscard]] bool never_locked() const noexcept;
     [[gnu::noinline]] void end_among_others(std::uint64_t number, bool writes) noexcept {
         if (number <= owner_access_slots::count && !has_ended_.load(std::memory_order_relaxed))
@@ -192,28 +181,27 @@ private:
 
     // Accounts for uses that ended in slots_.
     void see_home() noexcept;
-    // Records an event on the home stream. Returns false if it is captured: its earlier work has completed, and the event is not valid.
+    // Records an event on the home stream unless `capture` captures it.
     [[nodiscard]] bool mark_home(std::uint64_t foreign);
     void record(user& u, stream_ref s, std::uint64_t foreign);
     void leave_at_home(bool written) noexcept;
-    // Records the work of the use's stream, or returns what the host has to wait for before.
+    // Records the use's work, or returns what the host has to wait for before.
     [[nodiscard]] host_wait leave(open_use const& use);
-    // The earlier use by a stream of which a foreign capture has begun, if it must be waited for: from now on the stream's event represents
+    // Returns the earlier use by a stream that is now in a foreign capture, if it must be waited for: the stream's event will represent
     // work of a graph.
     [[nodiscard]] host_wait before_capture(std::size_t u, std::uint64_t foreign) const noexcept;
-    // The next use to wait for.
     [[nodiscard]] host_wait next_to_wait_for(bool for_writers_only) const noexcept;
     [[nodiscard]] host_wait wait_of(std::size_t u) const noexcept {
         return {users_[u].last, u, users_[u].record};
     }
-    // The host has waited: no other use needs to, unless the stream had another use meanwhile.
+    // Forgets a use for which the host has waited, unless the stream had another one meanwhile.
     void note(host_wait const& over) noexcept;
-    // The use's stream is captured now: its earlier work has completed.
+    // The use's stream is captured: earlier work has completed.
     void leave_for_capture(open_use const& use) noexcept;
     // Records a write that is ordered after all earlier uses.
     void set_written(std::size_t by) noexcept;
 
-    // Returns the index of a stream. Reuses a closed entry that has no reads since the last write and is not ordered after it.
+    // Returns a stream's index. Reuses a closed entry that has no reads since the last write and is not ordered after it.
     [[nodiscard]] std::size_t find(std::uint64_t id);
     [[nodiscard]] bool is_open(std::size_t u) const noexcept;
 
@@ -221,19 +209,19 @@ private:
     [[noreturn]] static void refuse(bool writes, source_location where, bool other_writes,
                                     source_location since);
 
-    // Makes s wait for reads first, which implies the write before them. Returns what the host has to wait for before it is called again.
+    // Makes s wait for reads first, which implies the write before them. Returns what the host has to wait for before the next call.
     // Throws: cuda_error; enqueued waits stay recorded.
     [[nodiscard]] host_wait order(stream_ref s, std::size_t me, bool writes);
     // Returns false if the host has to wait.
     [[nodiscard]] bool try_wait_for(std::size_t of, stream_ref s);
 
-    // Publishes which uses the owner may start at home without the lock.
+    // Sets the uses that the owner may start without the lock.
     void publish() noexcept;
 
-    // Waits for the work of open uses, which are misuse. Returns whether there are any, and where the first began. Takes the lock.
+    // Waits for open uses, which are misuse. Returns whether any exist, and where the first began.
     [[nodiscard]] bool drain_open_uses(source_location& since) noexcept;
 
-    // Takes the lock, and calls `join` without it.
+    // `join` is called without the lock.
     template <class Join>
     void end_all(Join join) noexcept {
         if (guard_.is_of_parent()) [[unlikely]]
@@ -254,7 +242,7 @@ private:
             writer = writer_;
             is_home_marked = is_home_marked_;
             slots_.set_owner(nullptr);
-            has_ended_ = true;  // from now on, the end of an open use may delete this
+            has_ended_ = true;  // now the end of an open use may delete this
         }
         if (!home.is_reachable() && is_home_marked) (void)rt::drain(**users[at_home].last);
         for (std::size_t i = at_home + 1; i != users.size(); ++i)
@@ -275,12 +263,12 @@ private:
     dynamic_array<open_use> uses_;  // open uses outside of slots_
     std::uint64_t last_number_ = owner_access_slots::count;
     std::uint64_t version_ = 0;  // number of writes so far
-    std::uint64_t records_ = 0;  // of events
+    std::uint64_t records_ = 0;
     std::size_t writer_ = nobody;
     bool is_home_marked_ = false;
     bool is_for_capture_ = false;
-    std::size_t keepers_ = 0;     // number of graphs
-    std::uint64_t ended_in_ = 0;  // number of the capture
+    std::size_t keepers_ = 0;
+    std::uint64_t ended_in_ = 0;
     std::atomic<bool> has_ended_ = false;
 };
 
@@ -296,9 +284,9 @@ CUOTA_INLINE access_tracker::access_tracker(stream_ref home) : home_{home} {
     if (home.is_of_one_thread()) {
         was_locked_.store(true, std::memory_order_relaxed);
         if (home.is_reachable()) (void)mark_home(foreign_capture_of(home));
-        else (void)rt::drain(home);  // completes that thread's work before the first use
+        else (void)rt::drain(home);  // completes that thread's work
     } else {
-        slots_.count_as_used();  // no other use exists, and the first becomes as cheap as the second
+        slots_.count_as_used();  // makes the first use as cheap as the second
         if (home.is_owned()) slots_.set_owner(this_thread());
     }
     publish();
@@ -438,7 +426,7 @@ CUOTA_INLINE std::uint64_t access_tracker::begin_in_order(stream_ref s, bool wri
             note(before);
             std::size_t const me = find(id);
             throw_on_conflict(me, writes, where);
-            see_home();  // after the check, to include each use that it found ended
+            see_home();  // includes each use that it found ended
             uses_.reserve(uses_.size() + 1);
             before = order(s, me, writes);
             if (!before.last) {
@@ -458,7 +446,7 @@ CUOTA_INLINE std::uint64_t access_tracker::begin_in_order(stream_ref s, bool wri
 
 CUOTA_INLINE void access_tracker::end_in_order(std::uint64_t number, bool writes) noexcept {
     if (guard_.is_of_parent()) return;
-    was_locked_.store(true, std::memory_order_relaxed);  // before the use ends, for never_locked
+    was_locked_.store(true, std::memory_order_relaxed);  // before the use ends
     std::exception_ptr unmarked;
     for (host_wait before;;) {
         std::optional<shared_stream> unordered;
@@ -471,7 +459,7 @@ CUOTA_INLINE void access_tracker::end_in_order(std::uint64_t number, bool writes
                 auto* const use = uses_.find_if([&](open_use const& u) { return u.number == number; });
                 if (has_ended_) {
                     before = {};
-                } else if (unmarked) {  // its work has been waited for
+                } else if (unmarked) {  // waited for
                     if (use->writes) set_written(nobody);
                 } else {
                     note(before);
@@ -571,7 +559,7 @@ CUOTA_INLINE std::size_t access_tracker::find(std::uint64_t id) {
         vacant = users_.size();
         users_.add();
     }
-    users_[vacant] = {id, intrusive_ptr<use_mark>::make()};  // now, as the end of a use must not fail
+    users_[vacant] = {id, intrusive_ptr<use_mark>::make()};  // now: the end of a use must not fail
     return vacant;
 }
 
@@ -608,14 +596,14 @@ CUOTA_INLINE auto access_tracker::order(stream_ref s, std::size_t me, bool write
     users_[me].seen = version_;
     if (writes)
         for (std::size_t i = at_home; i != users_.size(); ++i)
-            users_[i].reads = false;  // later uses wait for this write instead
+            users_[i].reads = false;  // later uses wait for this write
     return {};
 }
 
 CUOTA_INLINE bool access_tracker::try_wait_for(std::size_t of, stream_ref s) {
     intrusive_ptr<use_mark> const& last = users_[of].last;
     if (of == at_home && home_.is_of_one_thread()) {
-        // Unmarked, it was being captured at its last use: its earlier work has completed.
+        // It was captured at its last use: earlier work has completed.
         if (!is_home_marked_) return true;
     } else if (of == at_home && (!is_home_marked_ || foreign_capture_of(**last) != 0)) {
         std::uint64_t const foreign = foreign_capture_of(home_);
@@ -623,7 +611,7 @@ CUOTA_INLINE bool access_tracker::try_wait_for(std::size_t of, stream_ref s) {
             throw_usage_error(
                 "buffer: cannot be used on another stream while its home stream is captured outside "
                 "cuota::capture; end the capture first");
-        if (!mark_home(foreign)) return true;  // it is being captured: its earlier work has completed
+        if (!mark_home(foreign)) return true;
     }
     return try_order_after(s, **last);
 }

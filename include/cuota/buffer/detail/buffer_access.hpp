@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Owning handle of a buffer's access_tracker.
+/// Owner of a buffer's access_tracker.
 #pragma once
 
 #include <atomic>
@@ -15,7 +15,7 @@ namespace cuota::inline v0::detail {
 
 class access_tracker;
 
-/// A buffer's access_tracker, created by the first use. Moves with the buffer.
+/// An access_tracker, created by the first use.
 /// Threads: `of` and `of_host_memory` from any thread, others from one at a time.
 class buffer_access {
 public:
@@ -24,7 +24,7 @@ public:
     buffer_access& operator=(buffer_access&& other) noexcept;
     ~buffer_access() = default;
 
-    /// Returns the uses; if none exist, creates them with home stream `home()`. Throws: std::bad_alloc, cuda_error.
+    /// Returns the uses, created with home stream `home()` if necessary. Throws: std::bad_alloc, cuda_error.
     template <class Home>
     [[nodiscard]] access_tracker& of(Home const& home) {
         if (access_tracker* const made = if_any()) [[likely]]
@@ -32,22 +32,19 @@ public:
         return made_for(home());
     }
     [[nodiscard]] access_tracker& of_host_memory();
-    /// Returns null if none exist.
     [[nodiscard]] access_tracker* if_any() const noexcept { return made_.load(std::memory_order_acquire); }
-    /// Releases ownership.
     [[nodiscard]] access_tracker* take() noexcept;
     /// Ends uses that take() returned.
     static void end_at_home(access_tracker& taken) noexcept;
-    /// Ends the uses of host memory.
     void end_on_host() noexcept;
-    /// Same as in access_tracker, if any exist. Throws: cuda_error.
+    /// Throws: cuda_error.
     void wait_on_host(bool for_writers_only) const;
-    /// Same as in access_tracker, if any exist. Throws: usage_error.
+    /// Throws: usage_error.
     void refuse_while_borrowed(char const* done, source_location where, bool to_write = false) const;
 
 private:
     [[nodiscard]] access_tracker& made_for(stream_ref home);
-    // If two threads create the uses, the first one's are kept.
+    // If two threads create the uses, keeps the first one's.
     [[nodiscard]] access_tracker& keep(light_unique_ptr<access_tracker> fresh) noexcept;
 
     std::atomic<access_tracker*> made_ = nullptr;

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Uses of a buffer within a stream capture, and by the launches of the resulting graph.
+/// Uses of a buffer in a stream capture, and by launches.
 #pragma once
 
 #include <cstdint>
@@ -13,15 +13,14 @@
 
 namespace cuota::inline v0::detail {
 
-/// Within a capture, uses are ordered only among themselves, as for an unused buffer: captured work does not run, so it waits for no
-/// earlier work. Each launch of the graph is a use by the launching stream, like a lease for a kernel: it waits for earlier uses, and later
-/// uses wait for it.
+/// Within a capture, uses are ordered only among themselves, as for an unused buffer. Each launch of the graph is a use by the launching
+/// stream.
 class captured_access final : public graph_use {
 public:
     captured_access(access_tracker& of, std::uint64_t capture);
     CUOTA_INLINE_IN_PLACE ~captured_access() override;
 
-    /// Returns where a use on s is recorded: in the capture of s by this thread, or in the buffer's own uses.
+    /// Returns the uses for s: of its capture by this thread, or the buffer's own.
     /// Throws: usage_error if another thread captures s; cuda_error, std::bad_alloc.
     [[nodiscard]] static access_tracker& find(access_tracker& of, stream_ref s, bool writes,
                                               source_location where);
@@ -36,9 +35,9 @@ private:
     std::uint64_t const capture_;
     access_tracker* inside_;
     bool writes_ = false;
-    bool is_mine_ = false;  // the buffer was destroyed in the capture: the graph owns its memory
+    bool is_mine_ = false;  // destroyed in the capture: the graph owns the memory
     source_location where_{};
-    std::uint64_t number_ = 0;  // of the launch being enqueued
+    std::uint64_t number_ = 0;  // of the launch
 };
 
 }  // namespace cuota::inline v0::detail
@@ -53,7 +52,7 @@ CUOTA_INLINE captured_access::captured_access(access_tracker& of, std::uint64_t 
 }
 
 CUOTA_INLINE_IN_PLACE captured_access::~captured_access() {
-    if (inside_) inside_->end_in_capture();  // no capture has taken it
+    if (inside_) inside_->end_in_capture();  // not taken by a capture
     of_.drop();
 }
 
@@ -76,7 +75,7 @@ CUOTA_INLINE access_tracker& captured_access::find(access_tracker& of, stream_re
 
 CUOTA_INLINE_IN_PLACE void captured_access::begin_launch(stream_ref s, source_location where) {
     is_mine_ = of_.has_ended() && of_.ended_in() == capture_;
-    if (is_mine_) return;  // no other uses are possible
+    if (is_mine_) return;
     if (of_.has_ended())
         throw_usage_error(where,
                           "graph_exec::launch: the graph uses a destroyed buffer (captured at {}); keep the "

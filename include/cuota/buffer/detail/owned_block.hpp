@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Owning handle of one block of device memory.
+/// Owner of a block of device memory.
 #pragma once
 
 #include <cstddef>
@@ -18,14 +18,13 @@
 
 namespace cuota::inline v0::detail {
 
-/// One block of a resource's memory and the stream that orders its deallocation; may be empty.
+/// A block of a resource's memory and the stream that orders its deallocation; may be empty.
 ///
-/// Either the block keeps the resource and the stream alive (block_owned_resource), or this object does. In the first case, as for buffers
-/// on a warm pool, no reference count changes. A moved-from object is empty and keeps its resource and stream. Threads: one at a time.
-/// Cost: from a pool's thread cache, only the pool's: no indirect call and no copy of the label.
+/// Either the block keeps resource and stream alive (block_owned_resource), or this object does; a moved-from one is empty and keeps both.
+/// Threads: one at a time. Cost: only the pool's, if its thread cache has a block.
 class owned_block {
 public:
-    /// Throws: as the resource; usage_error if kernels cannot access its memory. On failure, nothing is allocated.
+    /// Throws: as the resource; usage_error if kernels cannot access its memory. Nothing is allocated.
     CUOTA_ALWAYS_INLINE owned_block(stream_ref home, resource_ref const& memory, std::size_t bytes,
                                     label who);
     // If blocks keep their resource, `other` releases the counted handles, and this object releases none.
@@ -39,16 +38,15 @@ public:
     [[nodiscard]] stream_ref home() const noexcept { return home_; }
 
 private:
-    // Passed by value, so that the fast path never stores a label.
+    // Passed by value: the fast path stores no label.
     void take(stream_ref home, any_resource const& memory, label who);
     void give() noexcept;
-    // In a capture of the home stream, transfers the block to the graph and returns true. Pools and step plans return false: they do it
-    // themselves and reuse the bytes in the capture.
+    // In a capture of the home stream, transfers the block to the graph, unless a pool or step plan does it.
     [[nodiscard]] bool give_to_graph() noexcept;
 
     void keep(stream_ref home, any_resource const& memory) noexcept;
     void drop() noexcept;
-    // Stores unowned handles, because the block keeps both alive. A default stream is counted anyway; count_no_home() drops that count.
+    // Stores unowned handles: the block keeps both alive. A default stream is counted; count_no_home() drops that.
     void keep_nothing(stream_ref home, any_resource const& memory) noexcept;
 
     void count_no_home() noexcept;
@@ -80,11 +78,11 @@ namespace cuota::inline v0::detail {
 
 void deallocate_on(any_resource& memory, stream_ref home, void* at, std::size_t bytes) noexcept;
 
-/// Blocks that were freed on a captured stream. The graph may use them, so they are deallocated with it.
+/// Blocks freed on a captured stream, deallocated with the graph.
 class memory_in_graph final : public graph_use {
 public:
     CUOTA_INLINE_IN_PLACE ~memory_in_graph() override;
-    /// Throws: std::bad_alloc; on failure, the caller keeps the block.
+    /// Throws: std::bad_alloc; the caller keeps the block.
     void keep(any_resource const& memory, stream_ref home, void* at, std::size_t bytes);
     void about_to_end() override {}
     void ended() noexcept override {}
@@ -101,11 +99,10 @@ private:
         std::size_t bytes;
     };
     dynamic_array<kept> all_;
-    std::optional<shared_stream> last_;  // of the last launch
+    std::optional<shared_stream> last_;
 };
 
-/// Deallocates on a stored stream. On another thread's default stream nothing can be enqueued: the host waits for it and calls
-/// deallocate_sync.
+/// Deallocates on a stored stream; the host waits for another thread's default stream.
 CUOTA_INLINE void deallocate_on(any_resource& memory, stream_ref home, void* at, std::size_t bytes) noexcept {
     if (!home.is_reachable()) [[unlikely]] {
         (void)rt::drain(home);
@@ -193,7 +190,7 @@ CUOTA_INLINE owned_block::~owned_block() {
 [[gnu::noinline]] CUOTA_INLINE void owned_block::give() noexcept {
     bool const keeps = !at_ || !memory_.is_owned_by_blocks();
     bool const is_default =
-        !home_.is_owned() && is_default_handle(home_.get());  // read before the stream may be destroyed
+        !home_.is_owned() && is_default_handle(home_.get());  // the stream may be destroyed
     if (at_ && !(capture_scope::here() && give_to_graph())) deallocate_on(memory_, home_, at_, bytes_);
     if (keeps) drop();
     else if (is_default) std::destroy_at(&home_);
@@ -210,7 +207,7 @@ CUOTA_INLINE bool owned_block::give_to_graph() noexcept {
             .keep(memory_, home_, at_, bytes_);
         return true;
     } catch (...) {
-        if (scope) scope->fail(std::current_exception());  // a failed capture: no graph uses the block
+        if (scope) scope->fail(std::current_exception());  // its graph is not made
         return false;
     }
 }

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Lock-free fast path for leases on the home stream.
+/// Lock-free path for leases on the home stream.
 #pragma once
 
 #include <algorithm>
@@ -17,11 +17,8 @@
 
 namespace cuota::inline v0::detail {
 
-/// Slots for `count` open leases on the home stream, used by one owner thread at a time. Stream order suffices between these leases. A free
-/// slot stores the thread that may use it, so starting a lease is one comparison; a bit of the same word records whether a lease has ended
-/// since take_done(), so ending one is one store. A lease costs 3 ns in a slot and 71 ns under the lock of access_tracker
-/// (bench/results/2026-11-26-locks.txt).
-/// Threads: as stated; members of the last group require the lock.
+/// Slots for `count` open leases on the home stream, used by one owner thread at a time. A lease starts with one comparison and ends with
+/// one store. See docs/design/stream_order.md. Threads: any, unless stated.
 class owner_access_slots {
 public:
     static constexpr std::uint64_t count = 5;
@@ -31,44 +28,39 @@ public:
         source_location where;
     };
 
-    /// Any thread: returns whether the caller is the owner and may start such a use, and the first slot for its kind is free and marked as
-    /// used.
+    /// Returns whether the caller is the owner, may start such a use, and the first slot for its kind is free and marked as used.
     [[nodiscard]] bool may_begin_first(bool writes) const noexcept;
-    /// Starts a use there. Requires may_begin_first.
     void begin_first(bool writes, source_location where) noexcept { slots_[writes].set(where, writes); }
-    /// Number of that use.
     [[nodiscard]] static constexpr std::uint64_t first_number(bool writes) noexcept { return writes ? 2 : 1; }
-    /// Any thread: ends the use there. Returns false, without effect, if no owner exists. Does not access this object after the slot is
-    /// free, because it may then be destroyed.
+    /// Ends the use there. Returns false if no owner exists. Does not access this object after the slot is free: it may be destroyed.
     [[nodiscard]] bool try_end_first(bool writes) noexcept;
 
-    /// Any thread: starts a use in any free slot and returns its number, from 1. Returns 0 if the caller is not the owner, the kind is not
-    /// allowed or no slot is free.
+    /// Starts a use in any free slot and returns its number, from 1; 0 if the caller is not the owner, the kind is not allowed or no slot
+    /// is free.
     [[nodiscard]] std::uint64_t try_begin(bool writes, source_location where) noexcept;
-    /// Any thread: ends use `number`. Does not access this object afterwards.
+    /// Does not access this object afterwards.
     void end(std::uint64_t number, bool writes) noexcept;
-    /// Any thread: returns whether all slots are free, and the effects of their uses visible.
+    /// Returns whether all slots are free, and the effects of their uses visible.
     [[nodiscard]] bool are_free() const noexcept;
-    /// Any thread: returns an open use, preferably a write.
+    /// Returns an open use, preferably a write.
     [[nodiscard]] std::optional<use> open() const noexcept;
 
     // --- under the lock ---
 
-    /// Kinds of uses that have ended since the last call.
     struct done {
         bool read, written;
     };
     [[nodiscard]] done take_done() noexcept;
-    /// Marks a read and a write as ended. Requires that no owner exists.
+    /// Requires that no owner exists.
     void count_as_used() noexcept;
-    /// Sets the owner, or none (null). Requires that no use is open, or null and a destroyed buffer.
+    /// Sets the owner or null. Requires that no use is open, or null and a destroyed buffer.
     void set_owner(thread_slot* who) noexcept { owner_.store(who, std::memory_order_relaxed); }
-    /// Sets the kinds of uses that the owner may start; it has none of the other kinds open.
+    /// Sets the kinds that the owner may start; no other kind is open.
     void allow(bool reads, bool writes) noexcept;
 
 private:
-    // Readable by any thread. A word that is the (aligned) thread_slot of the thread that may use the slot, or no_thread(); while a use
-    // is open, its line and, in the lowest bits, its kind. The bit `unused` is set if no use has ended here since take_used().
+    // A word is the (aligned) thread_slot of the thread that may use the slot, or no_thread(); while a use is open, its line and kind.
+    // `unused`: no use has ended since take_used().
     class slot {
     public:
         void set(source_location where, bool writes) noexcept { set(where, writes, 0); }
@@ -77,7 +69,6 @@ private:
         void free_for_if_free(thread_slot const* who) noexcept;
         [[nodiscard]] bool is_free_for(thread_slot const* who) const noexcept;
         [[nodiscard]] bool is_free_and_unused_for(thread_slot const* who) const noexcept;
-        // Returns whether a use has ended since the last call.
         [[nodiscard]] bool take_used() noexcept;
         [[nodiscard]] std::optional<use> get() const noexcept;
 

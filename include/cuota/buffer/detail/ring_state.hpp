@@ -32,19 +32,18 @@ public:
                pin_failure_policy otherwise, staging_writer writer);
     ~ring_state();
 
-    // Returns the slot that has been free longest, with its last copy completed; nullopt if stopped.
+    // Returns the slot that is free longest, after its last copy; nullopt if stopped.
     [[nodiscard]] std::optional<std::uint32_t> acquire(std::stop_token stop);
 
     [[nodiscard]] std::optional<std::uint32_t> try_acquire();
 
     void put_back(std::uint32_t index) noexcept;
 
-    // Enqueues the slot's copy and records its event. Returns the copy's number. On failure, the slot has no pending copy.
+    // Enqueues the slot's copy and returns its number. On failure, no copy is pending.
     [[nodiscard]] std::uint64_t copy(std::uint32_t index, std::byte* to, std::size_t bytes, stream_ref s,
                                      source_location where);
 
-    // Event to wait for until the slot's n-th copy has completed; null if it is known to have. A later copy's event suffices: it was
-    // recorded after the n-th had completed.
+    // Returns the event to wait for, or null if the slot's n-th copy has completed.
     [[nodiscard]] event const* copied(std::uint32_t index, std::uint64_t n) const;
 
     [[nodiscard]] std::span<std::byte> bytes_of_slot(std::uint32_t i) const noexcept;
@@ -54,22 +53,22 @@ public:
     [[nodiscard]] bool is_pinned() const noexcept { return is_pinned_; }
 
 private:
-    // An event belongs to one device, so all copies are on streams of the first copy's device.
+    // An event belongs to one device.
     void check_device(stream_ref s, source_location where);
 
-    // Falls back to pageable memory if the driver refuses, never if a budget does.
+    // Falls back to pageable memory if the driver refuses, not for a budget.
     void take_memory(label const& who, pin_failure_policy otherwise);
     void give_memory() noexcept;
 
     struct slot {
         std::optional<event> copied;
-        std::uint64_t copies = 0;  // enqueued so far
-        std::uint64_t over = 0;    // known to have completed; under the lock
+        std::uint64_t copies = 0;
+        std::uint64_t over = 0;  // known to have completed; under the lock
     };
 
     void take(std::vector<std::uint32_t>::iterator which) noexcept;
 
-    // Waits for the slot's last copy outside the lock, without blocking other threads.
+    // Waits outside the lock for the slot's last copy.
     [[nodiscard]] std::uint32_t settled(std::uint32_t index);
 
     std::size_t const slot_bytes_;
@@ -78,12 +77,12 @@ private:
     std::size_t bytes_ = 0;
     std::byte* at_ = nullptr;
     bool is_pinned_ = true;
-    std::atomic<int> device_ = -1;  // of the first copy; -1 before it
+    std::atomic<int> device_ = -1;  // of the first copy, or -1
     dynamic_array<slot> slots_;
     mutable object_lock guard_;
     std::condition_variable_any returned_;
-    std::vector<std::uint32_t> free_;        // longest free first; capacity for all
-    std::atomic<std::size_t> free_now_ = 0;  // free_.size() for reads without the lock
+    std::vector<std::uint32_t> free_;        // longest free first
+    std::atomic<std::size_t> free_now_ = 0;  // its size, for reads without the lock
 };
 
 }  // namespace cuota::inline v0::detail

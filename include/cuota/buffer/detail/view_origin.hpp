@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Origin of a view of device memory, and the reporting of invalid accesses.
+/// Origin of a view of device memory, and reports of invalid accesses.
 #pragma once
 
 #include <type_traits>
@@ -14,17 +14,16 @@
 
 namespace cuota::inline v0::detail::inline CUOTA_VIEWS {
 
-/// Buffer name and lease call site of a view; empty in unchecked builds. Passed to kernels, which do not read it. Views have it as a member
-/// in checked builds only: nvcc 13.0 gives an empty [[no_unique_address]] member storage in device code and none in host code, so kernels
-/// would read their arguments at wrong offsets.
+/// Buffer name and lease call site of a view. Views have this member in checked builds only: nvcc 13.0 gives an empty [[no_unique_address]]
+/// member storage in device code and none in host code.
 class view_origin {
 public:
-    /// Constructs an empty origin, also in kernels.
+    /// Makes an empty origin, also in kernels.
     CUOTA_HOST_DEVICE constexpr view_origin() noexcept {}
 
     [[nodiscard]] static view_origin of_lease([[maybe_unused]] tag name,
                                               [[maybe_unused]] source_location where) noexcept;
-    /// Origin of a view made from a pointer: without a name.
+    /// Returns the origin of a view made from a pointer.
     [[nodiscard]] CUOTA_HOST_DEVICE static constexpr view_origin by_hand() noexcept {
 #if CUOTA_CHECKED && !defined(__CUDA_ARCH__)
         if (!std::is_constant_evaluated()) return of_lease({}, {});
@@ -32,8 +31,7 @@ public:
         return {};
     }
 
-    /// Reports an invalid access through a view of T: throws usage_error in host code and on the simulator, stops the kernel on a GPU
-    /// (checked builds).
+    /// Reports an invalid access: throws usage_error on the host and on the simulator, stops the kernel on a GPU (checked builds).
     template <class T>
     CUOTA_HOST_DEVICE void refuse(out_of_bounds const& what) const {
         constexpr char const* unit = unit_name<T>();
@@ -44,7 +42,7 @@ public:
 #endif
     }
 
-    /// Throws usage_error if host code accesses an element of `view` (a type name for the message).
+    /// Throws usage_error in host code; `view` names a type.
     CUOTA_HOST_DEVICE void expect_kernel([[maybe_unused]] char const* view) const {
 #if !defined(__CUDA_ARCH__)
         if (is_simulated() && cuota_simulator_in_kernel() != 0) [[likely]]
@@ -64,7 +62,6 @@ private:
 #endif
 };
 
-/// Returns whether [first, first + count) is within [0, size).
 [[nodiscard]] CUOTA_HOST_DEVICE constexpr bool is_within(std::size_t first, std::size_t count,
                                                          std::size_t size) noexcept {
     return first <= size && count <= size - first;

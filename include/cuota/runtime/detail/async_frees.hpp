@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// The streams on which cudaFreeAsync was called and may be pending. For runtime/rt/memory.hpp.
+/// The streams on which cudaFreeAsync may be pending.
 #pragma once
 
 #include <cuota/core/config.hpp>
@@ -13,12 +13,12 @@ namespace cuota::inline v0::detail {
 
 struct stream_state;
 
-/// A registry of those streams. It has no native handles, which their owners may destroy at any time. Threads: any.
+/// The registry has no native handles, which their owners may destroy. Threads: any.
 class CUOTA_PROCESS_STATE async_frees {
 public:
-    /// Adds a stream, unless host memory is short. Cost: a load; a lock if it is not in the registry yet.
+    /// Adds a stream, unless host memory is short. Cost: a load, or a lock.
     static void note(stream_state& s) noexcept;
-    /// Removes and returns the streams of a device that still have an owner. Throws: std::bad_alloc; nothing changes.
+    /// Removes and returns a device's streams that have an owner. Throws: std::bad_alloc; nothing changes.
     [[nodiscard]] static dynamic_array<intrusive_ptr<stream_state>> take(device where);
     /// Removes a stream that is being destroyed.
     static void leave(stream_state& s) noexcept;
@@ -41,7 +41,7 @@ namespace cuota::inline v0::detail {
 
 struct async_frees::streams {
     process_lock guard;
-    dynamic_array<stream_state*> noted;  // each is removed before it is destroyed
+    dynamic_array<stream_state*> noted;  // removed before they are destroyed
 };
 
 CUOTA_INLINE auto async_frees::all() noexcept -> streams& {

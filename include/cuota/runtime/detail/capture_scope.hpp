@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// A stream capture in progress: its streams, its thread and the resources of the graph. `capture` (graph.hpp) makes the graph.
+/// A stream capture in progress: its streams, thread and resources.
 #pragma once
 
 #include <atomic>
@@ -29,33 +29,30 @@
 
 namespace cuota::inline v0::detail {
 
-/// A resource that a graph uses at each launch and keeps until it is destroyed.
-///
-/// Captured work does not run during the capture, so records of its uses are discarded; each launch counts as the use. The destructor
-/// releases the resource after the launches have finished.
+/// A resource of a graph. Each launch counts as a use, not the captured work. The destructor releases the resource after the launches have
+/// finished.
 class graph_use : public ref_counted {
 public:
     virtual ~graph_use() = default;
-    /// Called by the capturing thread before the capture ends. Throws: usage_error if a use is open that must not be.
+    /// Called before the capture ends. Throws: usage_error if a use is open that must not be.
     virtual void about_to_end() = 0;
-    /// Called after the capture has ended, with a graph or without.
+    /// Called after the capture has ended, also without a graph.
     virtual void ended() noexcept = 0;
-    /// Called before a launch on s: enqueues the waits that it needs. Throws: usage_error, cuda_error, std::bad_alloc.
+    /// Enqueues the waits of a launch on s. Throws: usage_error, cuda_error, std::bad_alloc.
     virtual void begin_launch(stream_ref s, source_location where) = 0;
-    /// Called after the launch was enqueued or has failed, for each begin_launch that did not throw.
+    /// Called after each begin_launch that did not throw, also if the launch failed.
     virtual void end_launch(stream_ref s, bool is_enqueued) noexcept = 0;
 };
 
-/// A stream captured by `capture`: CUDA reports neither id nor device while it is captured.
+/// CUDA reports neither id nor device while it is captured.
 struct captured_stream {
     cudaStream_t native;
     std::uint64_t id;
-    int device;  ///< its ordinal
+    int device;  ///< ordinal
 };
 
-/// A capture in progress on the calling thread. Meanwhile the thread has no thread_slot, so paths without a lock or CUDA call (home
-/// leases, thread caches of pools) fall back on paths that check for captures. Without captures this costs nothing.
-/// Threads: the capturing one; `has` needs no lock, because the streams are fixed.
+/// A capture in progress on the calling thread, which has no thread_slot meanwhile (docs/design/stream_order.md).
+/// Threads: the capturing one; the streams are fixed, so `has` needs no lock.
 class CUOTA_PROCESS_STATE capture_scope {
 public:
     /// The thread must have no other scope.
@@ -64,7 +61,6 @@ public:
     capture_scope& operator=(capture_scope const&) = delete;
     ~capture_scope() { current() = nullptr; }
 
-    /// Returns the calling thread's capture; null without one.
     [[nodiscard]] static capture_scope* here() noexcept { return current(); }
     /// Unique in the process, from 1.
     [[nodiscard]] std::uint64_t number() const noexcept { return number_; }
@@ -72,7 +68,7 @@ public:
     [[nodiscard]] std::span<std::uint64_t const> ids() const noexcept { return ids_.as_span(); }
     [[nodiscard]] std::span<captured_stream const> streams() const noexcept { return streams_.as_span(); }
 
-    /// Returns the use registered for the address `what`, or registers make(). Throws: exceptions of make(), std::bad_alloc.
+    /// Returns the use registered for an address, or registers make(). Throws: exceptions of make(), std::bad_alloc.
     template <class Use, class Make>
     [[nodiscard]] Use& use_of(void const* what, Make make) {
         if (Use* const known = find<Use>(what)) return *known;
@@ -83,21 +79,19 @@ public:
         uses_.push_back(intrusive_ptr<graph_use>::adopt(fresh.detach()));
         return made;
     }
-    /// Returns the use registered for `what`, or null.
     template <class Use>
     [[nodiscard]] Use* find(void const* what) const noexcept {
         return static_cast<Use*>(use_at(what));
     }
     [[nodiscard]] dynamic_array<intrusive_ptr<graph_use>>& uses() noexcept { return uses_; }
 
-    /// Records an error that could not be thrown where it occurred; the capture throws it instead of returning a graph. Keeps the first
-    /// one.
+    /// Stores the first error for the end of the capture, which throws it.
     void fail(std::exception_ptr why) noexcept;
     [[nodiscard]] std::exception_ptr const& failure() const noexcept { return failure_; }
 
-    /// Records the CUDA call that invalidated the capture or was not permitted in it. Keeps the first one.
+    /// Stores the first CUDA call that the capture did not permit.
     void note_error(cudaError_t code, char const* call, source_location where);
-    /// Describes that call; empty if unknown.
+    /// Describes that call, or "".
     [[nodiscard]] std::string const& spoiled_by() const noexcept { return spoiled_by_; }
 
 private:
@@ -107,7 +101,6 @@ private:
     };
 
     [[nodiscard]] static capture_scope*& current() noexcept;
-    /// Returns the first entry with an address not below `what`.
     [[nodiscard]] address const* first_from(void const* what) const noexcept;
     [[nodiscard]] graph_use* use_at(void const* what) const noexcept;
     /// Throws: std::bad_alloc; nothing changes.
@@ -123,14 +116,13 @@ private:
     disable_thread_cache const hidden_{};
 };
 
-/// The streams captured by `capture` on all threads. Work enqueued on them before has finished.
-/// Threads: any.
+/// The streams captured by `capture` on all threads. Their earlier work has finished. Threads: any.
 class CUOTA_PROCESS_STATE captured_streams {
 public:
     [[nodiscard]] static captured_streams& all() noexcept;
 
-    /// Adds the streams, and removes them again if begin(), which begins their capture, returns false or throws. Returns begin()'s result.
-    /// Queries about streams block meanwhile, so begin() must not wait for work.
+    /// Adds the streams, unless begin(), which begins their capture, returns false or throws. Queries block meanwhile, so begin() must not
+    /// wait for work.
     /// Throws: exceptions of begin(), std::bad_alloc; nothing changes.
     template <class Begin>
     [[nodiscard]] bool try_enter(std::span<captured_stream const> streams, Begin begin) {
@@ -155,13 +147,11 @@ public:
     }
     void leave(std::span<std::uint64_t const> ids) noexcept;
     [[nodiscard]] bool has(std::uint64_t stream);
-    /// Returns nullopt if `capture` does not capture the stream.
     [[nodiscard]] std::optional<captured_stream> find(cudaStream_t native);
 
-    /// Returns whether any stream is captured. Cost: a load, like begun.
+    /// Costs a load, like begun.
     [[nodiscard]] static bool are_any() noexcept { return count_.load(std::memory_order_seq_cst) != 0; }
-    /// Returns how many captures have begun. Work enqueued between two equal results was not captured if its stream was not captured at the
-    /// first.
+    /// Returns how many captures have begun. If a stream was not captured before two equal results, work enqueued between them was not.
     [[nodiscard]] static std::uint64_t begun() noexcept { return begun_.load(std::memory_order_seq_cst); }
 
 private:
@@ -225,7 +215,7 @@ CUOTA_INLINE captured_streams& captured_streams::all() noexcept {
     struct hooked {
         captured_streams streams;
         child_hook hook{[](child_hook&) noexcept {
-            ::new (&all()) captured_streams;  // the captures belong to the parent
+            ::new (&all()) captured_streams;  // they belong to the parent
             count_.store(0, std::memory_order_relaxed);
         }};
     };

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Memory-bound kernels that read or write arrays element by element.
+/// Memory-bound kernels over the elements of arrays.
 #pragma once
 
 #include <bit>
@@ -17,7 +17,7 @@
 
 namespace cuota::inline v0::detail {
 
-/// The widest access of a thread in bytes, which is also its alignment.
+/// The widest access of a thread, and its alignment.
 inline constexpr std::size_t widest_access = 16;
 
 template <class T>
@@ -25,8 +25,8 @@ inline constexpr std::size_t size_of = sizeof(T);
 template <>
 inline constexpr std::size_t size_of<void> = 0;
 
-/// Returns the elements per pack for arrays with elements of `a` and `b` bytes (0: no array): packs of the wider type then have 16 bytes or
-/// more, those of the narrower one 4 or more. Returns 0 for sizes that do not divide 16.
+/// Returns the elements per pack for arrays with elements of `a` and `b` bytes (0: no array): packs of the wider type have 16 bytes or
+/// more, those of the narrower one 4 or more. 0 for sizes that do not divide 16.
 [[nodiscard]] constexpr std::size_t pack_of(std::size_t a, std::size_t b) noexcept {
     std::size_t const wide = std::max(a, b);
     std::size_t const narrow = std::min(a, b) == 0 ? wide : std::min(a, b);
@@ -34,16 +34,14 @@ inline constexpr std::size_t size_of<void> = 0;
     return std::max(widest_access / wide, narrow < 4 ? 4 / narrow : 1);
 }
 
-/// P elements that are loaded and stored together: aligned for wide accesses, or unaligned.
 template <class T, std::size_t P, bool IsWide>
 struct alignas(IsWide ? std::min(P * sizeof(T), widest_access) : alignof(T)) element_pack {
     T at[P];
 };
 
-/// Throws usage_error: p is not aligned to `wanted` bytes.
 [[noreturn]] void refuse_misaligned(void const* p, std::size_t wanted);
 
-/// Accesses memory as a pack. A misaligned access stops the kernel, on a GPU and on the simulator.
+/// A misaligned access stops the kernel, as on a GPU.
 CUOTA_NO_EXEC_CHECK
 template <class Pack, class T>
 [[nodiscard]] CUOTA_KERNEL Pack* pack_at(T* p) {
@@ -69,7 +67,6 @@ __device__ inline void store_words(void* to, unsigned const (&w)[4]) {
 }
 #endif
 
-/// Stores a pack, in one access or in several of 16 bytes.
 template <class T, std::size_t P, bool IsWide>
 CUOTA_KERNEL void store(element_pack<T, P, IsWide> const& from, T* to) {
 #if defined(__CUDA_ARCH__)
@@ -86,14 +83,13 @@ CUOTA_KERNEL void store(element_pack<T, P, IsWide> const& from, T* to) {
     *pack_at<element_pack<T, P, IsWide>>(to) = from;
 }
 
-/// Elements 0 to count - 1 of several arrays: `head` elements, `packs` packs that are aligned in every array, and the rest. No packs if no
-/// element is aligned in all arrays.
+/// Elements 0 to count - 1 of arrays: `head` elements, `packs` packs that are aligned in every array, and the rest.
 struct pack_split {
     std::size_t count = 0;
     std::size_t head = 0;
     std::size_t packs = 0;
 
-    /// Two arrays: their addresses and element sizes in bytes; size 0 for an absent one.
+    /// Addresses and element sizes of two arrays; size 0 without one.
     struct arrays {
         void const* a;
         std::size_t a_size;
@@ -115,11 +111,11 @@ struct pack_split {
                                                                 std::size_t each) const noexcept {
         return head + pack * each;
     }
-    /// The number of elements outside of packs.
+    /// Returns the number of elements outside of packs.
     [[nodiscard]] CUOTA_HOST_DEVICE constexpr std::size_t singles(std::size_t each) const noexcept {
         return count - packs * each;
     }
-    /// The k-th of those.
+    /// Returns the k-th of those.
     [[nodiscard]] CUOTA_HOST_DEVICE constexpr std::size_t single(std::size_t k,
                                                                  std::size_t each) const noexcept {
         return k < head ? k : k + packs * each;
@@ -146,7 +142,7 @@ private:
     template <std::size_t P, bool IsWide, class Where>
     CUOTA_KERNEL void run(kernel_thread t, std::size_t n, Where where) {
         using input = std::conditional_t<std::is_void_v<From>, char, From>;
-        // Packs that a thread loads before it stores the first, limited by registers.
+        // Packs that a thread loads before it stores the first.
         constexpr std::size_t under_way = P == 1 ? 4 : P <= 4 ? 2 : 1;
         for (std::size_t k = t.index; k < n; k += under_way * t.count) {
             element_pack<input, P, IsWide> in[under_way]{};
@@ -176,9 +172,9 @@ private:
 template <class From, class To, class F>
 inline constexpr unsigned least_resident<each_element<From, To, F>> = 8;
 
-/// Enqueues to[i] = f(i, from[i]) for every i < n, in accesses of 16 bytes where the alignment allows. With From = void, calls f(i); with
-/// To = void, f writes nothing. Each thread has its own copy of f, which may accumulate state, and finally calls f.finish(warp) if that
-/// exists. `to` may equal `from`; otherwise they must not overlap.
+/// Enqueues to[i] = f(i, from[i]) for every i < n, in accesses of 16 bytes where aligned. With From = void, calls f(i); with To = void, f
+/// writes nothing. Each thread has a copy of f, and finally calls f.finish(warp) if that exists. `to` may equal `from`, but not overlap it
+/// otherwise.
 /// Order, threads, throws: see for_each_index.
 template <class From, class To, class F>
 void for_each_element(stream_ref s, std::size_t n, From const* from, To* to, F f, char const* name,

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Kernel launches: compiled by nvcc on a GPU, host functions on the simulator.
+/// Kernel launches, by nvcc or on the simulator.
 #pragma once
 
 #include <atomic>
@@ -15,26 +15,24 @@
 
 namespace cuota::inline v0::detail {
 
-/// One thread of a kernel. On the simulator a kernel has one thread.
+/// One thread of a kernel, the only one on the simulator.
 struct kernel_thread {
     std::size_t index;  ///< 0 to count - 1
     std::size_t count;  ///< threads of the grid
 };
 
-/// The number of blocks of a launch.
 struct kernel_grid {
     static constexpr std::size_t threads = 256;  ///< per block
 
-    std::size_t blocks = 0;    ///< blocks for one iteration per thread (or warp); not 0
-    bool is_resident = false;  ///< limit the blocks to those that the device runs concurrently
+    std::size_t blocks = 0;    ///< for one iteration per thread (or warp); not 0
+    bool is_resident = false;  ///< at most those that the device runs concurrently
 
-    /// Returns a grid for `count` iterations; each thread runs one or several.
     [[nodiscard]] static constexpr kernel_grid of(std::size_t count, bool is_resident) noexcept {
         return {count / threads + (count % threads != 0 ? 1 : 0), is_resident};
     }
 };
 
-// A kernel's body is a copyable object that each thread calls once with its kernel_thread, for all of the thread's iterations.
+// A kernel's body is a copyable object that each thread calls once, for all of its iterations.
 //
 // Launches a body on a GPU; null if nvcc compiled no file that launches it. In a program built by two compilers, the linker keeps one
 // launch_kernel for each body, and either one must find nvcc's launcher.
@@ -44,36 +42,33 @@ using launcher = void (*)(stream_ref s, device on, kernel_grid grid, Body const&
 template <class Body>
 inline constinit std::atomic<launcher<Body>> launcher_by_nvcc = nullptr;
 
-/// Cached properties of a kernel on each of the first devices.
 struct kernel_info {
     static constexpr int devices = 16;
 
-    std::atomic<unsigned> resident_blocks[devices]{};  ///< blocks that run concurrently; 0: unknown yet
-    std::atomic<bool> has_one_layout = false;          ///< its body has the same size in host and device code
+    std::atomic<unsigned> resident_blocks[devices]{};  ///< 0: unknown yet
+    std::atomic<bool> has_one_layout = false;          ///< equal sizes in host and device code
 };
 
-/// Returns how many blocks of a kernel a device runs concurrently. Throws: cuda_error.
+/// Returns how many blocks a device runs concurrently. Throws: cuda_error.
 [[nodiscard]] std::size_t resident_blocks(void const* kernel, kernel_info& facts, device on,
                                           source_location where);
 
-/// A kernel's body, as host code passes it.
 struct kernel_body {
     void* at;
     std::size_t bytes;
 };
 
 /// Launches a kernel on the current device, which must be the stream's.
-/// Throws: cuda_error; usage_error if the body's size differs in device code, which would read members at wrong offsets.
+/// Throws: cuda_error; usage_error if the body's size differs in device code, which would read wrong offsets.
 void launch_on_device(void const* kernel, kernel_info& facts, stream_ref s, device on, kernel_grid grid,
                       kernel_body body, char const* name, source_location where);
 
-/// Minimum number of resident blocks per multiprocessor, which bounds the registers of a thread: 32 for 8 blocks, 64 for 4, given the
-/// 65,536 registers per multiprocessor of current devices.
+/// Minimum of resident blocks per multiprocessor, which bounds the registers of a thread: 32 for 8 blocks, 64 for 4.
 template <class Body>
 inline constexpr unsigned least_resident = 1;
 
 #if defined(__CUDACC__)
-/// Blocks of 256 threads that fit on a multiprocessor; nvcc accepts no larger bound.
+/// Blocks of 256 threads that fit on a multiprocessor; nvcc accepts no more.
 inline constexpr unsigned most_resident =
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
     4;
@@ -109,7 +104,7 @@ inline bool const is_launcher_known = [] {
 }();
 template <class Body>
 [[nodiscard]] launcher<Body> device_launcher() noexcept {
-    // Registers the launcher during static initialization, for files that nvcc did not compile.
+    // Registers the launcher during static initialization.
     (void)&is_launcher_known<Body>;
     return &launch_by_nvcc<Body>;
 }
@@ -120,7 +115,7 @@ template <class Body>
 }
 #endif
 
-/// Enqueues job() on the simulator as a kernel of one thread, also called by each launch of a graph.
+/// Enqueues job() as a kernel of one thread, which each launch of a graph calls.
 template <class Job>
 void enqueue_on_simulator(stream_ref s, Job job, char const* name, source_location where) {
     light_unique_ptr<Job> work{new Job{std::move(job)}};
@@ -141,21 +136,20 @@ void launch_on_simulator(stream_ref s, Body body, char const* name, source_locat
     enqueue_on_simulator(s, job, name, where);
 }
 
-/// Whether the simulator can run a body: false in a program without host code for kernels.
+/// Whether a body has host code for the simulator.
 template <class Body>
 inline constexpr bool has_host_side = CUOTA_SIMULATED_KERNELS != 0;
 
-/// Throws usage_error.
 [[noreturn]] void refuse_launch_without_nvcc(char const* name, source_location where);
 [[noreturn]] void refuse_launch_on_simulator(char const* name, source_location where);
 
-/// Enqueues a kernel on s, on any device. Returns before the work has finished.
-/// Throws: cuda_error; usage_error if the program has neither device nor host code for it. Nothing is enqueued.
+/// Enqueues a kernel on s, on any device.
+/// Throws: cuda_error; usage_error if the kernel has neither device nor host code. Nothing is enqueued.
 template <class Body>
 void launch_kernel(stream_ref s, kernel_grid grid, Body body, char const* name, source_location where) {
     s.check_reachable(where);
     device const on = s.device();
-    device_scope const here{on};  // a launch requires the stream's device to be current
+    device_scope const here{on};  // as a launch requires
     if (!is_simulated()) {
         auto const launch = device_launcher<Body>();
         if (!launch) refuse_launch_without_nvcc(name, where);
@@ -191,7 +185,7 @@ CUOTA_INLINE std::size_t resident_blocks(void const* kernel, kernel_info& facts,
     return blocks;
 }
 
-// nvcc compiles a body twice, and host and device layouts of [[no_unique_address]] members differ.
+// Host and device layouts of [[no_unique_address]] members differ.
 CUOTA_INLINE void refuse_other_layout(void const* kernel, kernel_info& facts, std::size_t bytes,
                                       char const* name, source_location where) {
     std::size_t offset = 0;
@@ -216,7 +210,7 @@ CUOTA_INLINE void launch_on_device(void const* kernel, kernel_info& facts, strea
     constexpr std::size_t most_blocks = 1u << 16;  // beyond that, threads run several iterations
     std::size_t const limit = grid.is_resident ? resident_blocks(kernel, facts, on, where) : most_blocks;
     auto const blocks = static_cast<unsigned>(std::min(grid.blocks, limit));
-    // cudaLaunchKernel returns the result of this launch; after <<<>>> only the thread's last error is available, which may be older.
+    // After <<<>>> only the thread's last error is available.
     rt::check(cudaLaunchKernel(kernel, dim3{blocks}, dim3{static_cast<unsigned>(kernel_grid::threads)},
                                &body.at, 0, s.get()),
               name, where);

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Stored streams, and the streams that default handles refer to. For runtime/stream.hpp.
+/// Stored streams, and the streams of default handles.
 #pragma once
 
 #include <atomic>
@@ -15,16 +15,15 @@
 
 namespace cuota::inline v0::detail {
 
-/// A host thread: a number, unique in the process also among past threads, and the system's id for messages.
+/// A number, unique in the process also among past threads, and the system's id.
 struct host_thread {
     std::uint64_t number = 0;
     long system_id = 0;
 
-    /// Returns the calling thread. Numbers count from 1.
     CUOTA_PROCESS_STATE [[nodiscard]] static host_thread current() noexcept;
 };
 
-/// A stored stream: a `stream`, which the last owner destroys, or a default stream, which CUDA owns.
+/// A `stream`, which the last owner destroys, or a default stream, which CUDA owns.
 struct stream_state final : ref_counted {
     stream_state(cudaStream_t handle, std::uint64_t stream_id, device where,
                  host_thread named_in = {}) noexcept
@@ -33,19 +32,18 @@ struct stream_state final : ref_counted {
     cudaStream_t native;
     std::uint64_t id;
     device home;
-    /// For cudaStreamPerThread, the only thread where the handle refers to this stream; otherwise number 0.
+    /// For cudaStreamPerThread, its thread; otherwise number 0.
     host_thread thread;
     std::atomic<bool> thread_has_ended = false;
     std::atomic<bool> has_async_frees = false;  // is in async_frees
 };
 
-/// Returns whether the handle refers to another stream on each device (0, cudaStreamLegacy) and also in each thread (cudaStreamPerThread).
-/// Every other handle refers to one stream.
+/// Returns whether the handle refers to another stream on each device, and possibly in each thread.
 [[nodiscard]] inline bool is_default_handle(cudaStream_t native) noexcept {
     return reinterpret_cast<std::uintptr_t>(native) <= 2;
 }
 
-/// Returns the stream of a default handle in the calling thread on its current device. Throws: cuda_error, std::bad_alloc.
+/// Returns the calling thread's stream of a default handle on its current device. Throws: cuda_error, std::bad_alloc.
 [[nodiscard]] intrusive_ptr<stream_state> default_stream(cudaStream_t native);
 
 }  // namespace cuota::inline v0::detail
@@ -71,7 +69,7 @@ CUOTA_INLINE host_thread host_thread::current() noexcept {
     return mine;
 }
 
-/// The stored default streams of one thread, or the legacy streams of all devices.
+/// The default streams of one thread, or the legacy streams of all devices.
 struct default_streams {
     dynamic_array<intrusive_ptr<stream_state>> named;
 
@@ -86,14 +84,13 @@ struct default_streams {
     CUOTA_PROCESS_STATE [[nodiscard]] static intrusive_ptr<stream_state> fresh(cudaStream_t native,
                                                                                device where,
                                                                                host_thread thread) {
-        // CUDA's ids count from 1, and CUDA does not report the id of a captured stream.
+        // CUDA's ids count from 1, and it does not report a captured stream's.
         constexpr std::uint64_t mark = std::uint64_t{3} << 62;
         static constinit std::atomic<std::uint64_t> made = 0;
         std::uint64_t const id = mark | (made.fetch_add(1, std::memory_order_relaxed) + 1);
         return intrusive_ptr<stream_state>::make(native, id, where, thread);
     }
 
-    /// Returns the legacy stream of a device. Never destroyed: streams may be destroyed during exit.
     CUOTA_PROCESS_STATE [[nodiscard]] static intrusive_ptr<stream_state> legacy(device where) {
         struct legacy_streams {
             process_lock guard;
@@ -103,7 +100,7 @@ struct default_streams {
         std::lock_guard const lock{all.value.guard};
         return all.value.streams.of(cudaStreamLegacy, where, {});
     }
-    /// Returns the calling thread's default stream of a device. While thread-local objects are being destroyed, each call makes a new one.
+    /// While thread-local objects are being destroyed, each call makes a new stream.
     CUOTA_PROCESS_STATE [[nodiscard]] static intrusive_ptr<stream_state> per_thread(device where) {
         static constinit thread_local bool has_ended = false;
         struct until_thread_end : default_streams {
@@ -128,7 +125,6 @@ CUOTA_INLINE stream_state::~stream_state() {
     if (is_default_handle(native)) return;
     if (has_async_frees.load(std::memory_order_relaxed)) async_frees::leave(*this);
     rt::relaxed_capture_mode const beside;
-    // Returns immediately; enqueued work still runs.
     rt::give_back("cudaStreamDestroy", [this] { return cudaStreamDestroy(native); });
 }
 

@@ -13,9 +13,8 @@
 
 namespace cuota::inline v0::detail {
 
-/// Threads that run together and exchange values: 32 on a GPU; on the host one, which does all of the work. Code that divides its work by
-/// `lane` and `threads` is the same on both, and so are its results if they do not depend on order.
-/// All threads of a warp must call its functions in the same order.
+/// Threads that run together and exchange values: 32 on a GPU; on the host one, which does all of the work. All threads of a warp must call
+/// its functions in the same order.
 class warp {
 public:
 #if defined(__CUDA_ARCH__)
@@ -23,13 +22,12 @@ public:
 #else
     static constexpr unsigned threads = 1;
 #endif
-    /// Makes the warp of thread t. Blocks consist of whole warps.
+    /// Blocks consist of whole warps.
     CUOTA_KERNEL explicit warp(kernel_thread t) : lane_{static_cast<unsigned>(t.index % threads)} {}
 
-    /// Returns this thread's index: 0 to threads - 1.
+    /// Returns this thread's index.
     [[nodiscard]] CUOTA_KERNEL unsigned lane() const { return lane_; }
 
-    /// Returns whether `mine` is true in any thread.
     [[nodiscard]] CUOTA_KERNEL bool any(bool mine) const {
 #if defined(__CUDA_ARCH__)
         return __any_sync(everyone, mine) != 0;
@@ -37,7 +35,7 @@ public:
         return mine;
 #endif
     }
-    /// Returns the maximum of `mine` over all threads. No value may be negative or NaN.
+    /// Returns the maximum. No value may be negative or NaN.
     [[nodiscard]] CUOTA_KERNEL float largest(float mine) const {
 #if defined(__CUDA_ARCH__)
         unsigned bits = __float_as_uint(mine);  // non-negative floats compare like their bits
@@ -86,7 +84,7 @@ struct each_by_warp {
     }
 };
 
-/// Enqueues f(i, warp) for every i < n; all threads of one warp call it with the same i. n = 0 enqueues nothing.
+/// Enqueues f(i, warp) for every i < n, which all threads of a warp call.
 /// Order, threads, throws: see for_each_index.
 template <class F>
 void for_each_by_warp(stream_ref s, std::size_t n, F f, char const* name,

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Error checks of CUDA calls: every result is checked here.
+/// Error checks of CUDA calls.
 #pragma once
 
 #include <string>
@@ -14,30 +14,28 @@
 #include <cuota/core/error_sink.hpp>
 #include <cuota/runtime/simulator_hooks.hpp>
 
-/// Thin wrappers of CUDA for the library: each function makes one call or a few and checks the results. They take raw pointers and keep no
-/// accounts.
+/// Thin wrappers of CUDA for the library: each function makes one call or a few and checks the results.
 namespace cuota::inline v0::rt {
 
-/// Returns the exception for a failed call and clears CUDA's last error, so that no other code sees it. Throws: std::bad_alloc.
+/// Returns the exception for a failed call and clears CUDA's last error. Throws: std::bad_alloc.
 [[nodiscard]] cuda_error error_of(cudaError_t code, char const* call, source_location where);
 
-/// Throws cuda_error if the call failed, and usage_error in a child of a process that had used CUDA, which CUDA does not support.
+/// Throws cuda_error if the call failed, and usage_error in a child of a process that had used CUDA.
 void check(cudaError_t code, char const* call, source_location where = {});
 
-/// Returns true for an error after which all later calls for the device fail too and its allocations cannot be freed: those that, as
-/// documented by CUDA, leave "the process in an inconsistent state" or mean that the device is gone.
+/// Returns whether all later calls for the device fail too: according to CUDA, the error leaves "the process in an inconsistent state", or
+/// the device is gone.
 [[nodiscard]] bool is_for_good(cudaError_t code) noexcept;
 
 namespace detail {
 
-/// Reports the error of a deallocation. Returns whether to repeat the call.
+/// Reports the error. Returns whether to repeat the call.
 [[nodiscard]] bool is_worth_repeating(cudaError_t code, char const* call) noexcept;
 
 }  // namespace detail
 
-/// Makes a deallocating call where throwing is impossible. A failure is reported to the error sink, and the call is repeated once unless
-/// is_for_good, so that a transient error leaks nothing. In a child of a process that had used CUDA, no call is made. Returns whether the
-/// deallocation is known to have succeeded: a device that failed for good may have freed it anyway.
+/// Makes a deallocating call where throwing is impossible. A failure is reported, and the call is repeated once unless is_for_good. In a
+/// child of a process that had used CUDA, no call is made. Returns whether the deallocation is known to have succeeded.
 template <class Call>
 bool give_back(char const* name, Call call) noexcept {
     if (cuota::detail::process_number::is_cuda_of_parent()) [[unlikely]]

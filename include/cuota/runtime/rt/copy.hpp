@@ -2,9 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
 /// Stream-ordered copies and fills with an explicit direction. 0 bytes or words make no call.
-/// The caller is responsible for the lifetime of both ends; programs use buffers and rings, which provide for that.
-/// A copy with a host end makes one CUDA call for each piece between multiples of registered_part on either end. If a later call fails, the
-/// host waits for the earlier ones.
+/// The caller keeps both ends alive, and the source unchanged, until the stream has passed this point.
+/// A copy with a host end makes one CUDA call for each piece between multiples of registered_part on either end. All throw cuda_error:
+/// nothing is enqueued, or the host has waited for the earlier pieces.
 #pragma once
 
 #include <cstddef>
@@ -16,40 +16,33 @@
 
 namespace cuota::inline v0::rt {
 
-/// Copies from pinned host memory, which must not change until the stream has passed this point.
-/// Throws: cuda_error; nothing is enqueued.
+/// Copies from pinned host memory.
 void copy_to_device(void* to, void const* from, std::size_t bytes, stream_ref s,
                     source_location where = source_location::current());
 
-/// Copies to pinned host memory, which is valid once the stream has passed this point.
-/// Throws: cuda_error; nothing is enqueued.
+/// Copies to pinned host memory.
 void copy_to_host(void* to, void const* from, std::size_t bytes, stream_ref s,
                   source_location where = source_location::current());
 
-/// Copies within device memory. The ends must not overlap and must stay allocated until the stream has passed this point.
-/// Throws: cuda_error; nothing is enqueued.
+/// Copies within device memory. The ends must not overlap.
 void copy_on_device(void* to, void const* from, std::size_t bytes, stream_ref s,
                     source_location where = source_location::current());
 
-/// Copies between memory of any kind (cudaMemcpyDefault). May block for pageable host memory.
-/// Throws: cuda_error; nothing is enqueued.
+/// Copies between any memory (cudaMemcpyDefault). May block for pageable host memory.
 void copy_anywhere(void* to, void const* from, std::size_t bytes, stream_ref s,
                    source_location where = source_location::current());
 
-/// Sets every byte; finished once the stream has passed this point.
-/// Throws: cuda_error; nothing is enqueued.
+/// Sets every byte.
 void fill_bytes(void* to, unsigned char value, std::size_t bytes, stream_ref s,
                 source_location where = source_location::current());
 
-/// A value of 1, 2 or 4 bytes that a fill repeats.
+/// A value that a fill repeats.
 struct fill_word {
-    std::uint32_t bits;     ///< the value's bytes in memory order; bytes beyond `bytes` are ignored
+    std::uint32_t bits;     ///< in memory order; bytes beyond `bytes` are ignored
     std::size_t bytes = 1;  ///< 1, 2 or 4
 };
 
-/// Fills device memory with `count` copies of a word; `to` must be aligned to the word size. Made by the driver, so no kernel has to be
-/// compiled by nvcc. Finished once the stream has passed this point.
-/// Throws: cuda_error; nothing is enqueued.
+/// Fills device memory with `count` copies of a word; `to` must be aligned to it. Needs no kernel.
 void fill_words(void* to, fill_word value, std::size_t count, stream_ref s,
                 source_location where = source_location::current());
 
@@ -64,18 +57,18 @@ void fill_words(void* to, fill_word value, std::size_t count, stream_ref s,
 
 namespace cuota::inline v0::rt::driver {
 
-/// Driver calls, because the runtime can only set bytes.
+/// The runtime can only set bytes.
 struct memset_calls {
-    decltype(&cuMemsetD16Async) of_16_bits;  ///< 2-byte words
-    decltype(&cuMemsetD32Async) of_32_bits;  ///< 4-byte words
-    bool is_complete;                        ///< both were found
+    decltype(&cuMemsetD16Async) of_16_bits;
+    decltype(&cuMemsetD32Async) of_32_bits;
+    bool is_complete;
 };
 
-/// Looks the functions up once; an attempt that throws is repeated. Threads: any. Throws: cuda_error.
+/// Looks the functions up once. Threads: any. Throws: cuda_error.
 [[nodiscard]] memset_calls const& memsets();
 
 CUOTA_INLINE memset_calls const& memsets() {
-    constexpr unsigned since = 7000;  // the version that added the form for per-thread default streams
+    constexpr unsigned since = 7000;  // added the form for per-thread default streams
     static memset_calls const found = [] {
         memset_calls calls{};
         calls.is_complete = find_call(calls.of_16_bits, "cuMemsetD16Async", since) &&
@@ -91,7 +84,6 @@ namespace cuota::inline v0::rt {
 
 namespace detail {
 
-// Makes one call for each registered part (lock_pages).
 void copy(void* to, void const* from, std::size_t bytes, cudaMemcpyKind kind, stream_ref s,
           source_location where);
 
@@ -164,7 +156,7 @@ CUOTA_INLINE void fill_words(void* to, fill_word value, std::size_t count, strea
     };
     set_call_site(where);
     CUresult code = set();
-    if (code == CUDA_ERROR_INVALID_CONTEXT) {  // a thread that has not called the runtime yet has no context
+    if (code == CUDA_ERROR_INVALID_CONTEXT) {  // the thread has not called the runtime yet
         check(cudaSetDevice(on.ordinal()), "cudaSetDevice", where);
         code = set();
     }

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Records of kernels on a GPU for the host of why they stopped (device-side assertions).
+/// Records of why kernels on a GPU stopped (device-side assertions).
 #pragma once
 
 #include <cstddef>
@@ -17,20 +17,17 @@
 
 namespace cuota::inline v0::rt {
 
-/// The first misuse that a kernel detected, in host memory that kernels can write to: the trap that stops a kernel destroys the device's
-/// context.
-///
-/// A kernel stores the addresses of the tag's and call site's texts, which the host reads, and copies the unit's text. The record fills its
-/// page, which is page-locked.
+/// The first misuse that a kernel detected, in page-locked host memory, because the trap that stops the kernel destroys the device's
+/// context. Tag and call site are addresses in the host.
 struct alignas(4096) device_assert_record {
-    static constexpr unsigned none = 0,  ///< values of `state`: nothing was written
-        being_written = 1,               ///< by the first kernel; must not be read
+    static constexpr unsigned none = 0,  ///< values of `state`
+        being_written = 1,               ///< must not be read
         written = 2;                     ///< complete
 
-    unsigned state = none;                ///< accessed atomically by host and devices
-    char unit[16] = {};                   ///< unit of the view, such as "floats", cut to 15 characters
-    cuota::detail::out_of_bounds what{};  ///< the requested values and the extents of the view
-    tag name{};                           ///< tag of the buffer
+    unsigned state = none;                ///< accessed atomically
+    char unit[16] = {};                   ///< such as "floats", at most 15 characters
+    cuota::detail::out_of_bounds what{};  ///< requested values and extents
+    tag name{};                           ///< of the buffer
     source_location leased{};             ///< call site of the lease
 };
 
@@ -39,7 +36,7 @@ CUOTA_PROCESS_STATE [[nodiscard]] device_assert_record& first_device_assert() no
 
 namespace detail {
 
-/// Makes `record` writable for kernels of all devices, at its own address. If CUDA refuses, returns null and the page is not locked.
+/// Makes `record` writable for kernels of all devices at its own address. Returns null, with nothing locked, on failure.
 [[nodiscard]] device_assert_record* open_to_kernels(device_assert_record& record) noexcept;
 
 CUOTA_HOST_DEVICE inline bool claim(unsigned& state) noexcept {
@@ -65,11 +62,11 @@ CUOTA_HOST_DEVICE inline void publish(unsigned& state) noexcept {
 
 }  // namespace detail
 
-/// Returns the record for kernels to write to; null on the simulator, where kernels throw, and if CUDA refuses.
-/// Cost: the first call locks a page. Threads: any.
+/// Returns the record for kernels; null on the simulator, where kernels throw, and if CUDA refuses. Cost: the first call locks a page.
+/// Threads: any.
 CUOTA_PROCESS_STATE [[nodiscard]] device_assert_record* device_assert_buffer() noexcept;
 
-/// Writes a misuse if it is the first. Threads: any, of host and devices.
+/// Writes the first misuse. Threads: any, of host and devices.
 CUOTA_HOST_DEVICE inline void record_device_assert(device_assert_record& in,
                                                    cuota::detail::out_of_bounds const& what, char const* unit,
                                                    tag name, source_location leased) noexcept {
@@ -81,21 +78,21 @@ CUOTA_HOST_DEVICE inline void record_device_assert(device_assert_record& in,
     detail::publish(in.state);
 }
 
-/// Formats the recorded misuse; empty if none was recorded. Throws: std::bad_alloc.
+/// Formats the misuse, or returns "". Throws: std::bad_alloc.
 [[nodiscard]] std::string text_of(device_assert_record const& noted);
 
-/// Returns the recorded misuse if `code` is an error left by a stopped kernel; otherwise empty. Throws: std::bad_alloc.
+/// Returns the recorded misuse if a stopped kernel leaves the error `code`, or "". Throws: std::bad_alloc.
 [[nodiscard]] std::string device_assert_text(cudaError_t code);
 
 #if defined(__CUDACC__)
-/// Stops the kernel and all work on the device. Without a record, prints the misuse.
+/// Stops all work on the device. Without a record, prints the misuse.
 __device__ __noinline__ inline void fail_device_assert(device_assert_record* notebook,
                                                        cuota::detail::out_of_bounds const& what,
                                                        char const* unit, tag name, source_location leased) {
 #if defined(__CUDA_ARCH__)
     if (notebook) {
         record_device_assert(*notebook, what, unit, name, leased);
-        // A trap may stop other threads immediately, so wait (a bounded number of polls) until the first one has finished writing.
+        // A trap may stop other threads, so wait until the first one has written.
         unsigned const volatile& state = notebook->state;
         for (int i = 0; i != 1'000'000 && state != device_assert_record::written; ++i) {}
     } else {
@@ -129,7 +126,7 @@ CUOTA_INLINE device_assert_record* open_to_kernels(device_assert_record& record)
         if (code != cudaSuccess) (void)cudaGetLastError();  // clears our own error
         return code == cudaSuccess;
     };
-    // Locking pages would invalidate captures, also of other threads.
+    // Locking pages would invalidate captures.
     auto mode = cudaStreamCaptureModeRelaxed;
     bool const is_relaxed = succeeds(cudaThreadExchangeStreamCaptureMode(&mode));
     unsigned const shared = cudaHostRegisterPortable | cudaHostRegisterMapped;

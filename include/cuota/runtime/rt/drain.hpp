@@ -1,8 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Host waits before memory is freed or reused, and errors for operations on captured streams. For the library's memory and buffers;
-/// programs use stream_ref::synchronize.
+/// Host waits before memory is freed or reused, and errors for operations on captured streams.
 #pragma once
 
 #include <cuota/core/config.hpp>
@@ -11,28 +10,26 @@
 
 namespace cuota::inline v0::rt {
 
-/// Throws usage_error if this thread captures s with `capture`, before a CUDA call that would invalidate the capture. The message contains
-/// `what`, the operation, and `instead`, the alternative. Cost: a load, outside of captures.
+/// Throws usage_error if this thread captures s with `capture`; the message names the operation `what` and the alternative `instead`. Cost:
+/// a load, outside of captures.
 void refuse_own_capture(stream_ref s, char const* what, char const* instead, source_location where = {});
-/// Throws usage_error if s is part of a foreign capture (foreign_capture_of). Cost: a CUDA call.
+/// Same for a foreign capture. Cost: a CUDA call.
 void refuse_foreign_capture(stream_ref s, char const* what, char const* instead, source_location where = {});
-/// Calls refuse_own_capture and refuse_foreign_capture.
+/// Same for both.
 void check_not_capturing(stream_ref s, char const* what, char const* instead, source_location where = {});
 
-/// Waits on the host for all work on s, where throwing is impossible, before memory is freed that the work may use. Returns whether the
-/// work is known to have finished. If this thread captures s, the capture fails. A foreign capture is not waited for, which is reported as
-/// misuse. For cudaStreamPerThread of another thread, waits for the device's legacy stream, and so for the default streams of all threads;
-/// if that thread has ended, or the stream was destroyed, waits for the device. Errors go to the error sink. Threads: any.
+/// Waits on the host for all work on s, where throwing is impossible. Returns whether the work is known to have finished. If this thread
+/// captures s, the capture fails. A foreign capture is not waited for, which is reported as misuse. For cudaStreamPerThread of another
+/// thread, waits for the device's legacy stream; if that thread has ended, or the stream was destroyed, for the device. Threads: any.
 bool drain(stream_ref s) noexcept;
-/// Returns whether s is part of a foreign capture, which is reported as misuse: memory freed on s must stay allocated, because each launch
-/// of the graph may use it. Threads: any.
+/// Returns whether s is part of a foreign capture, which is reported as misuse: memory freed on s must stay allocated for its launches.
+/// Threads: any.
 [[nodiscard]] bool is_kept_for_foreign_graph(stream_ref s) noexcept;
-/// Waits like drain, or returns false if is_kept_for_foreign_graph: the memory must not be freed.
+/// Returns false if is_kept_for_foreign_graph; otherwise waits like drain.
 [[nodiscard]] bool drain_to_free(stream_ref s) noexcept;
 
-/// Waits on the host for the work on s; if that throws, waits once more before rethrowing, so that no copy is in progress when the caller's
-/// host memory is destroyed.
-/// Throws: cuda_error, also for an error of the work.
+/// Waits on the host for the work on s; after an error, again before rethrowing, so that no copy uses the caller's host memory.
+/// Throws: cuda_error, also of the work.
 void synchronize_or_drain(stream_ref s, source_location where);
 
 }  // namespace cuota::inline v0::rt
@@ -72,7 +69,6 @@ bool is_foreign_usage_error(stream_ref s, char const* what, char const* instead)
 bool drain_device(device on, bool by_legacy_stream) noexcept;
 bool drain_outside_foreign_capture(stream_ref s) noexcept;
 
-// Reports misuse that names the operation which was not made.
 CUOTA_INLINE bool is_foreign_usage_error(stream_ref s, char const* what, char const* instead) noexcept {
     if (cuota::detail::process_number::is_cuda_of_parent()) return false;
     bool is_foreign = false;
@@ -85,8 +81,8 @@ CUOTA_INLINE bool is_foreign_usage_error(stream_ref s, char const* what, char co
     return is_foreign;
 }
 
-// Waits for the legacy stream, which waits for the default streams of all live threads and invalidates only captures of streams that
-// synchronize with it; or for the device, which invalidates every capture on it.
+// The legacy stream waits for the default streams of all live threads and invalidates only captures of streams that synchronize with it; a
+// wait for the device invalidates every capture on it.
 [[gnu::noinline]] CUOTA_INLINE bool drain_device(device on, bool by_legacy_stream) noexcept {
     bool is_done = false;
     report_failure_of([&] {
@@ -120,7 +116,7 @@ CUOTA_INLINE bool drain_outside_foreign_capture(stream_ref s) noexcept {
         relaxed_capture_mode const beside;
         cudaError_t code = cudaSuccess;
         is_done = give_back("cudaStreamSynchronize", [&] { return code = cudaStreamSynchronize(s.get()); });
-        // The stream was destroyed, but its work may still run.
+        // Its work may still run.
         if (code == cudaErrorInvalidResourceHandle) is_done = drain_device(device::current(), false);
     });
     return is_done;

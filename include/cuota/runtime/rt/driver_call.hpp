@@ -1,8 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Calls of the CUDA driver, looked up by name at run time, so that nothing is linked to the driver's library. Only definitions include
-/// this header, and with it cuda.h.
+/// Calls of the CUDA driver, looked up by name: its library is not linked. Only definitions include this header and cuda.h.
 #pragma once
 
 #include <cuota/core/config.hpp>
@@ -14,22 +13,21 @@
 #include <cuota/runtime/rt/call.hpp>
 #include <cuota/runtime/rt/relaxed_capture_mode.hpp>
 
-/// Driver functions, looked up by name.
+/// Driver functions, by name.
 namespace cuota::inline v0::rt::driver {
 
-// Driver and runtime number errors alike, and the runtime has texts for them.
+// The runtime has texts for the driver's errors.
 static_assert(static_cast<int>(CUDA_ERROR_OUT_OF_MEMORY) == static_cast<int>(cudaErrorMemoryAllocation));
 static_assert(static_cast<int>(CUDA_ERROR_ALREADY_MAPPED) == static_cast<int>(cudaErrorAlreadyMapped));
 static_assert(static_cast<int>(CUDA_ERROR_ILLEGAL_ADDRESS) == static_cast<int>(cudaErrorIllegalAddress));
 static_assert(static_cast<int>(CUDA_ERROR_NOT_SUPPORTED) == static_cast<int>(cudaErrorNotSupported));
 static_assert(static_cast<int>(CUDA_ERROR_UNKNOWN) == static_cast<int>(cudaErrorUnknown));
 
-/// Returns the runtime's error with the same number.
 [[nodiscard]] constexpr cudaError_t as_runtime(CUresult code) noexcept {
     return static_cast<cudaError_t>(code);
 }
 
-/// Returns the driver's function of that name and version; null if the driver is older. Throws: cuda_error.
+/// Returns the driver's function of that version, or null. Throws: cuda_error.
 [[nodiscard]] inline void* found_call(char const* name, unsigned version) {
     void* found = nullptr;
     cudaDriverEntryPointQueryResult status{};
@@ -38,17 +36,16 @@ static_assert(static_cast<int>(CUDA_ERROR_UNKNOWN) == static_cast<int>(cudaError
     return status == cudaDriverEntryPointSuccess ? found : nullptr;
 }
 
-/// Sets `call` to that function; returns false if the driver is older. Throws: cuda_error.
+/// Returns whether the function was found. Throws: cuda_error.
 template <class Call>
 bool find_call(Call& call, char const* name, unsigned version) {
     call = reinterpret_cast<Call>(found_call(name, version));
     return call != nullptr;
 }
 
-/// Does rt::check for a driver call. Throws: cuda_error.
+/// Throws: cuda_error.
 inline void check(CUresult code, char const* call) { rt::check(as_runtime(code), call); }
 
-/// Does rt::give_back for a driver call.
 template <class Call>
 bool give_back(char const* name, Call call) noexcept {
     relaxed_capture_mode const beside;

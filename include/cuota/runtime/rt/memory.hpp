@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Allocation calls of the runtime. They return null if memory is insufficient; every other failure throws.
-/// For resource/, which adds typed errors and accounting; programs use the resources.
+/// Allocation calls of the runtime. They return null if memory is insufficient; other failures throw cuda_error. No work may still use
+/// memory that is freed or unlocked. For resource/.
 #pragma once
 
 #include <cstddef>
@@ -16,76 +16,73 @@ namespace cuota::inline v0::rt {
 
 namespace detail {
 
-// Takes the pointer by reference, because another argument of the same expression sets it.
+// A reference: another argument of the same expression sets it.
 void* granted(cudaError_t code, void* const& pointer, char const* call);
 
-/// Larger requests (bytes) are refused without a call: no x86-64 or aarch64 process has that many addresses, and near 2^64 the driver's
-/// size overflows, so that it reports an invalid value instead of insufficient memory.
+/// Larger requests are refused without a call: near 2^64 the driver reports an invalid value instead of insufficient memory.
 inline constexpr std::size_t max_request = std::size_t{1} << 47;
 
 }  // namespace detail
 
-/// Allocates memory of the current device, aligned to 256 bytes; null if insufficient. Throws: cuda_error.
+/// Allocates memory of the current device, aligned to 256 bytes.
 [[nodiscard]] void* device_allocate(std::size_t bytes);
-/// Frees device memory. No work may still use it: CUDA does not guarantee that cudaFree waits for the device. Like every deallocation here,
-/// returns false if the memory was not freed, which is reported.
+/// Frees device memory; cudaFree need not wait for work. Like every deallocation here, returns false if the memory was not freed, which is
+/// reported.
 bool device_free(void* p) noexcept;
 
-/// Allocates from the current device's default pool, in stream order of s; null if insufficient.
-/// Throws: usage_error if this thread or a foreign capture captures s; cuda_error.
+/// Allocates from the current device's default pool, in stream order. Throws: also usage_error if this thread or a foreign capture captures
+/// s.
 [[nodiscard]] void* async_allocate(std::size_t bytes, stream_ref s);
-/// Frees memory in stream order of s. If this thread captures s, the capture fails and cudaFree frees the memory; in a foreign capture
-/// nothing is freed, which is reported.
+/// Frees memory in stream order. If this thread captures s, the capture fails and cudaFree frees it; in a foreign capture nothing is freed.
 bool async_free(void* p, stream_ref s) noexcept;
 
-/// Reserved memory of the device's default pool, which the driver does not report as free. Bytes.
+/// Bytes of a default pool, which the driver does not report as free.
 struct pool_levels {
-    std::size_t reserved = 0;  ///< in use, or cached for async_allocate
-    std::size_t used = 0;      ///< by allocations, and by frees still pending on their streams
+    std::size_t reserved = 0;  ///< used, or cached for async_allocate
+    std::size_t used = 0;      ///< also by pending frees
 
-    /// Returns the bytes that are reserved but not used.
+    /// Returns the unused bytes.
     [[nodiscard]] std::size_t idle() const noexcept { return reserved - (used < reserved ? used : reserved); }
 };
-/// All levels are 0 for a device without pools. Throws: cuda_error.
+/// Returns 0 for a device without pools.
 [[nodiscard]] pool_levels in_default_pool(device where);
-/// Releases unused memory of the device's default pool to the driver. Throws: cuda_error.
+/// Releases unused memory of the device's default pool.
 void trim_default_pool(device where);
 
-/// Allocates page-locked host memory, usable by every device; null if insufficient. Throws: cuda_error.
+/// Allocates page-locked host memory for every device.
 [[nodiscard]] void* pinned_allocate(std::size_t bytes);
-/// Frees memory of pinned_allocate. No work may still use it.
+/// Frees memory of pinned_allocate.
 bool pinned_free(void* p) noexcept;
 
-/// Page-locks existing host memory for every device. Returns false, with nothing locked, if that many pages cannot be locked.
+/// Page-locks host memory for every device. Returns false if that many pages cannot be locked. On failure, nothing is locked.
 ///
 /// Drivers may reject a registration of 512 GiB or more, so the pages are registered in parts that end at multiples of registered_part. A
-/// copy must not cross parts; copy.hpp splits its copies.
-/// Throws: cuda_error; nothing is locked. Cost: a CUDA call for each part.
+/// copy must not cross parts (copy.hpp). Cost: a CUDA call for each part.
 [[nodiscard]] bool lock_pages(void* p, std::size_t bytes);
-/// Undoes lock_pages with the same arguments. No work may still use the memory. Returns false if pages stay locked, which is reported.
+/// Undoes lock_pages with the same arguments.
 bool unlock_pages(void* p, std::size_t bytes) noexcept;
 
-/// Bytes; a power of two.
+/// A power of two.
 inline constexpr std::size_t registered_part = std::size_t{256} << 30;
 
-/// Returns the bytes from `at` to the end of its part, at most `bytes`.
+/// Returns the bytes to the end of a part, at most `bytes`.
 [[nodiscard]] inline std::size_t within_part(void const* at, std::size_t bytes) noexcept {
     std::size_t const left = registered_part - reinterpret_cast<std::uintptr_t>(at) % registered_part;
     return bytes < left ? bytes : left;
 }
 
-/// Allocates memory that migrates between host and device, freed by device_free; null if insufficient. Throws: cuda_error.
+/// Allocates memory that migrates between host and device, for device_free.
 [[nodiscard]] void* managed_allocate(std::size_t bytes);
 
-/// Returns the device of device or managed memory; nullopt for other memory. Throws: cuda_error.
+/// Returns the device of device or managed memory, or nullopt.
 [[nodiscard]] std::optional<device> device_of(void const* p);
 
 }  // namespace cuota::inline v0::rt
 
 namespace cuota::inline v0::detail {
 
-/// Waits on the host for the streams of a device on which async_free was called, except native ones, and captured ones, because that would
-/// invalidate the capture. Returns whether it waited. Errors go to the error sink. Threads: any.
+/// Waits on the host for the streams of a device on which async_free was called, except native and captured ones. Returns whether it
+/// waited. Threads: any.
 bool wait_for_async_frees(device where) noexcept;
 
 }  // namespace cuota::inline v0::detail
@@ -152,7 +149,6 @@ CUOTA_INLINE bool async_free(void* p, stream_ref s) noexcept {
 
 namespace detail {
 
-// Returns null for a device without pools.
 [[nodiscard]] CUOTA_INLINE cudaMemPool_t default_pool(device where) {
     cudaMemPool_t pool = nullptr;
     cudaError_t const code = cudaDeviceGetDefaultMemPool(&pool, where.ordinal());

@@ -1,8 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Peer access of kernels to memory of another device. For pool/ and buffer/, which add typed errors; copies do not need it, because the
-/// driver copies between any devices.
+/// Peer access of kernels to memory of another device; copies do not need it. All throw cuda_error.
 #pragma once
 
 #include <optional>
@@ -12,17 +11,15 @@
 
 namespace cuota::inline v0::rt {
 
-/// Returns whether kernels of `from` can access the other device's memory once enabled; true for the same device.
-/// Throws: cuda_error. Cost: a CUDA call.
+/// Returns whether kernels of `from` can access the other device's memory once enabled; true for the same device. Cost: a CUDA call.
 [[nodiscard]] bool can_reach(device from, device memory_of);
 
-/// Enables access of kernels of `from` to all memory that cudaMalloc allocates on the other device, now and later, for the life of the
-/// process. Does nothing if enabled already, or for the same device. Throws: cuda_error; cudaErrorPeerAccessUnsupported if the devices
-/// cannot.
+/// Enables that for present and later memory of cudaMalloc on the other device, for the life of the process. Throws:
+/// cudaErrorPeerAccessUnsupported if the devices cannot.
 void allow_reach(device from, device memory_of);
 
-/// Returns the device of the memory at `at` if kernels of `from` may not access it now; nullopt if they may, or if the driver does not
-/// know. Throws: cuda_error. Cost: several CUDA calls.
+/// Returns the device of the memory at `at` if kernels of `from` may not access it now; nullopt otherwise, or if unknown. Cost: several
+/// CUDA calls.
 [[nodiscard]] std::optional<device> out_of_reach(device from, void const* at);
 
 }  // namespace cuota::inline v0::rt

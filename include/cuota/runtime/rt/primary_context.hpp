@@ -1,24 +1,21 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// The primary context, which CUDA creates when the runtime first uses a device: hundreds of megabytes on a GPU. For device_scope, which
-/// must not create one on a device that the program does not use.
+/// The primary context of a device, created on first use: hundreds of megabytes on a GPU.
 #pragma once
 
 #include <cuota/core/config.hpp>
 
 namespace cuota::inline v0::rt {
 
-/// Returns whether the device has a primary context; true if the driver is too old to report it. Throws: cuda_error.
-/// Threads: any. Cost: a driver call.
+/// Returns whether it exists; true if the driver does not report it. Throws: cuda_error. Threads: any. Cost: a driver call.
 [[nodiscard]] bool has_primary_context(int device);
 
-/// Makes the device's primary context current for the calling thread, creating it if necessary. The device is the runtime's current one
-/// until pop_primary_context, which restores the previous one without cudaSetDevice, as that would create a context there. Throws:
-/// cuda_error; the current context is unchanged.
+/// Makes the device's primary context current for the calling thread. pop_primary_context restores the previous one without cudaSetDevice,
+/// which would create a context there. Throws: cuda_error; nothing changes.
 void push_primary_context(int device);
 
-/// Undoes the last push_primary_context. Reports errors.
+/// Reports errors.
 void pop_primary_context() noexcept;
 
 }  // namespace cuota::inline v0::rt
@@ -29,7 +26,7 @@ void pop_primary_context() noexcept;
 
 namespace cuota::inline v0::rt::driver {
 
-/// The driver functions used here. From the first one that the driver lacks, all are null.
+/// Driver functions. From the first one that the driver lacks, all are null.
 struct context_calls {
     CUresult (*device_get)(CUdevice*, int);        ///< cuDeviceGet
     CUresult (*state)(CUdevice, unsigned*, int*);  ///< cuDevicePrimaryCtxGetState
@@ -37,10 +34,10 @@ struct context_calls {
     CUresult (*release)(CUdevice);                 ///< cuDevicePrimaryCtxRelease
     CUresult (*push)(CUcontext);                   ///< cuCtxPushCurrent
     CUresult (*pop)(CUcontext*);                   ///< cuCtxPopCurrent
-    bool is_complete;                              ///< all were found
+    bool is_complete;
 };
 
-/// Looks the functions up once; an attempt that throws is repeated. Threads: any. Throws: cuda_error.
+/// Looks the functions up once. Threads: any. Throws: cuda_error.
 [[nodiscard]] context_calls const& calls_for_contexts();
 
 CUOTA_INLINE context_calls const& calls_for_contexts() {
@@ -66,7 +63,7 @@ CUOTA_INLINE bool has_primary_context(int device) {
     if (!native.is_complete) return true;
     CUdevice handle = 0;
     CUresult const code = native.device_get(&handle, device);
-    if (code == CUDA_ERROR_NOT_INITIALIZED) return false;  // the driver has no context at all
+    if (code == CUDA_ERROR_NOT_INITIALIZED) return false;  // no context exists
     driver::check(code, "cuDeviceGet");
     unsigned flags = 0;
     int is_active = 0;
@@ -83,7 +80,7 @@ CUOTA_INLINE void push_primary_context(int device) {
     CUcontext context = nullptr;
     driver::check(native.retain(&context, handle), "cuDevicePrimaryCtxRetain");
     CUresult const code = native.push(context);
-    // The runtime retains the context that cudaInitDevice created.
+    // The runtime keeps the context of cudaInitDevice.
     driver::give_back("cuDevicePrimaryCtxRelease", [&] { return native.release(handle); });
     driver::check(code, "cuCtxPushCurrent");
 }

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// CUDA calls that are forbidden during stream captures, made without invalidating one.
+/// CUDA calls that are forbidden during stream captures.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -10,16 +10,15 @@
 
 namespace cuota::inline v0::rt {
 
-/// Sets the calling thread's stream capture mode to relaxed, and restores it (a capture-mode guard).
+/// Sets the calling thread's stream capture mode to relaxed, and restores it.
 ///
-/// In other modes, functions such as cudaMalloc and cudaEventQuery ("potentially unsafe" in CUDA's terms) invalidate a capture of the
-/// calling thread and a global-mode capture of any thread. A thread cannot query whether another one captures, so the library makes every
-/// such call in relaxed mode; none becomes part of a graph. Calls on a captured stream, and on events recorded in a capture, are forbidden
-/// in every mode.
+/// In other modes, functions such as cudaMalloc and cudaEventQuery ("potentially unsafe" in CUDA's terms) invalidate captures of the
+/// calling thread and global-mode captures of any thread, which cannot be queried. Calls on a captured stream, and on events recorded in a
+/// capture, are forbidden in every mode.
 /// Threads: the one that constructed it. Nests.
-/// Throws:  nothing. Unless the driver or the device is missing, a failure is reported and the call repeated once; if that fails too, the
-///          mode stays.
-/// Cost:    two CUDA calls, about 10 ns each. Hot paths make none of the calls that need it.
+/// Throws:  nothing. Unless driver or device is missing, a failure is reported and the call repeated once; if that fails too, the mode
+///          stays.
+/// Cost:    two CUDA calls, about 10 ns each.
 class relaxed_capture_mode {
 public:
     relaxed_capture_mode() noexcept { swap(); }

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Virtual memory management of the driver: reserved address ranges, and physical memory mapped into them. The functions are looked up by
-/// name, so nothing is linked to the driver's library. For pool/, which adds typed errors and accounting; programs use the pools.
+/// Virtual memory management of the driver: reserved address ranges, and physical memory mapped into them. All may throw cuda_error. For
+/// pool/.
 #pragma once
 
 #include <cstddef>
@@ -15,21 +15,21 @@
 
 namespace cuota::inline v0::rt {
 
-/// Returns whether the device supports virtual memory management. Throws: cuda_error.
+/// Returns whether the device supports it.
 [[nodiscard]] bool supports_virtual_memory(device where);
 
-/// Returns the mapping granularity of the device in bytes: a power of two, usually 2 MiB. Throws: cuda_error.
+/// Returns the mapping granularity in bytes: a power of two, usually 2 MiB.
 [[nodiscard]] std::size_t page_size(device where);
 
-/// Owns reserved addresses without memory. Mappings in it must be unmapped before it is destroyed. Move-only; empty after a move.
-/// Threads: one at a time. Cost: a driver call to construct it and one to destroy it.
+/// Owns reserved addresses without memory. Mappings in it must be unmapped before it is destroyed. Move-only; empty after a move. Threads:
+/// one at a time. Cost: a driver call to construct and to destroy it.
 /// Example: tests/runtime/rt/virtual_memory.sim.cpp
 class address_range {
 public:
     address_range() noexcept = default;  ///< empty
-    /// Reserves `bytes` bytes, a multiple of page_size(where). Empty if the driver has no such range. Throws: cuda_error.
+    /// Reserves `bytes` bytes, a multiple of page_size(where). Empty if the driver has no such range.
     address_range(device where, std::size_t bytes);
-    /// Transfers ownership; `other` is empty afterwards.
+    /// Transfers ownership.
     address_range(address_range&& other) noexcept;
     /// Releases the current range and transfers ownership.
     address_range& operator=(address_range&& other) noexcept;
@@ -46,26 +46,24 @@ private:
     std::size_t bytes_ = 0;
 };
 
-/// Properties of physical memory to map.
+/// Physical memory to map.
 struct physical_memory {
     device where;              ///< the device
-    bool is_for_rdma = false;  ///< accessible by GPUDirect RDMA, if the device supports it
+    bool is_for_rdma = false;  ///< accessible by GPUDirect RDMA
 };
 
-/// Returns the properties for a device, with GPUDirect RDMA (access by network cards and file systems without the host) if the device
-/// supports it for mapped memory. Throws: cuda_error. Cost: two driver calls.
+/// Returns the properties for a device, with GPUDirect RDMA if supported for mapped memory. Cost: two driver calls.
 [[nodiscard]] physical_memory physical_memory_of(device where);
 
-/// Allocates `bytes` bytes (whole pages) and maps them as one mapping, which can only be unmapped as a whole. It may be accessed only after
-/// allow_access. Returns false, with nothing mapped, if memory is insufficient.
-/// Throws: cuda_error; nothing is mapped. Cost: three driver calls, independent of the size.
+/// Maps `bytes` new bytes (whole pages), which can only be unmapped as a whole and must not be accessed before allow_access. Returns false
+/// if memory is insufficient. On failure, nothing is mapped. Cost: three driver calls, for any size.
 [[nodiscard]] bool map_memory(physical_memory const& of, void* at, std::size_t bytes);
 
-/// Unmaps one or several adjacent mappings, each as a whole, and frees their memory. Does not wait: no work may still use it. Returns
-/// false, with everything still mapped, if that failed, which is reported. Cost: one driver call.
+/// Unmaps adjacent mappings, each as a whole, and frees their memory, which no work may still use. Returns false if that failed, which is
+/// reported; everything is still mapped. Cost: one driver call.
 bool unmap_memory(void* at, std::size_t bytes) noexcept;
 
-/// Allows kernels and copies of these devices to access adjacent mappings. Throws: cuda_error. Cost: one driver call.
+/// Allows kernels and copies of these devices to access adjacent mappings. Cost: one driver call.
 void allow_access(device_set who, void* at, std::size_t bytes);
 
 }  // namespace cuota::inline v0::rt
@@ -83,42 +81,37 @@ void allow_access(device_set who, void* at, std::size_t bytes);
 
 namespace cuota::inline v0::rt {
 
-/// Driver functions, looked up by name.
 namespace driver {
 
-/// The driver functions used here. From the first one that the driver lacks, all are null.
+/// Driver functions. From the first one that the driver lacks, all are null.
 struct call_table {
-    decltype(&cuDeviceGet) device_get;                     ///< returns the handle of an ordinal
-    decltype(&cuDeviceGetAttribute) device_attribute;      ///< queries support for mappings
-    decltype(&cuMemGetAllocationGranularity) granularity;  ///< returns the page size
-    decltype(&cuMemAddressReserve) reserve;                ///< reserves addresses
-    decltype(&cuMemAddressFree) free;                      ///< undoes reserve
-    decltype(&cuMemCreate) create;                         ///< allocates physical memory
-    decltype(&cuMemRelease) release;                       ///< undoes create; mappings keep the memory
-    decltype(&cuMemMap) map;                               ///< maps memory at an address
-    decltype(&cuMemUnmap) unmap;                           ///< undoes map
-    decltype(&cuMemSetAccess) set_access;                  ///< sets which devices may access a mapping
-    decltype(&cuPointerGetAttribute) pointer_attribute;    ///< queries which devices may access an address
-    bool is_complete;                                      ///< all were found
+    decltype(&cuDeviceGet) device_get;
+    decltype(&cuDeviceGetAttribute) device_attribute;
+    decltype(&cuMemGetAllocationGranularity) granularity;
+    decltype(&cuMemAddressReserve) reserve;
+    decltype(&cuMemAddressFree) free;
+    decltype(&cuMemCreate) create;
+    decltype(&cuMemRelease) release;  ///< mappings keep the memory
+    decltype(&cuMemMap) map;
+    decltype(&cuMemUnmap) unmap;
+    decltype(&cuMemSetAccess) set_access;
+    decltype(&cuPointerGetAttribute) pointer_attribute;
+    bool is_complete;
 };
 
-/// Looks all of them up. Throws: cuda_error.
 [[nodiscard]] call_table find_calls();
 
-/// Looks the functions up once; an attempt that throws is repeated. Threads: any. Throws: cuda_error.
+/// Looks the functions up once. Threads: any. Throws: cuda_error.
 [[nodiscard]] call_table const& calls();
 
-/// Pinned device memory.
 [[nodiscard]] CUmemAllocationProp properties_of(physical_memory const& of) noexcept;
 
-/// Throws: cuda_error.
 [[nodiscard]] bool has_attribute(device where, CUdevice_attribute which);
 
-/// Owns a handle of physical memory until it is mapped; a mapping keeps the memory by itself.
+/// A mapping keeps the memory.
 struct physical_traits {
-    using type = CUmemGenericAllocationHandle;  ///< the driver's handle
-    static type none() noexcept { return 0; }   ///< no memory
-    /// Releases the handle; the memory is freed with the last mapping.
+    using type = CUmemGenericAllocationHandle;
+    static type none() noexcept { return 0; }
     static void close(type memory) noexcept;
 };
 
@@ -176,7 +169,7 @@ CUOTA_INLINE void physical_traits::close(type memory) noexcept {
 namespace cuota::inline v0::rt {
 
 CUOTA_INLINE bool supports_virtual_memory(device where) {
-    (void)where.memory();  // starts the driver and the device
+    (void)where.memory();  // starts driver and device
     return driver::calls().is_complete &&
            driver::has_attribute(where, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED);
 }
