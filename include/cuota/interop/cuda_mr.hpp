@@ -42,18 +42,17 @@ struct cuota_refusal_policy {
 
 }  // namespace detail
 
-/// Upstream as a CCCL resource, for every version from 2.8 on: models the synchronous and the stream-ordered concept under their old and
-/// new names. Made by to_cuda_mr.
+/// Upstream as a CCCL resource, for every version from 2.8 on. Made by to_cuda_mr.
 ///
 /// Always `device_accessible`; also `host_accessible` for pinned and managed memory. If Upstream's kind is known only at run time (a pool,
-/// any_resource), Kind states it and the constructor checks it. Usable in a `cuda::std::execution::env`, which CCCL has from 3.1 on. A
-/// handle of 8 bytes: copies refer to the same resource, and a move copies.
+/// any_resource), Kind states it and the constructor checks it. Usable in a `cuda::std::execution::env` from CCCL 3.1 on. Copies refer to
+/// the same resource, and a move copies.
 ///
-/// Order:   that of Upstream, on the stream of each call. The stream is a native handle and must outlive the deallocations on it: destroy a
-///          `cuda::buffer` before its stream, as CCCL also requires.
+/// Order:   that of Upstream, on the stream of each call. The stream must outlive the deallocations on it: destroy a `cuda::buffer` before
+/// its stream, as CCCL also requires.
 /// Threads: as Upstream.
-/// Throws:  Upstream's exceptions unchanged: budget_exceeded, out_of_memory; usage_error for an unsupported alignment. CUB reports only
-///          cudaErrorMemoryAllocation to its callers: `budget::last_refusal` has the details.
+/// Throws:  Upstream's exceptions: budget_exceeded, out_of_memory; usage_error for an unsupported alignment. CUB reports only
+/// cudaErrorMemoryAllocation to its callers: `budget::last_refusal` has the details.
 /// Units:   bytes.
 /// Cost:    that of Upstream.
 /// Example: see to_cuda_mr; tests/interop/cuda_mr.cpp
@@ -61,8 +60,8 @@ template <resource Upstream, memory_kind Kind = detail::kind_or_device<Upstream>
           class Refusals = detail::cuota_refusal_policy>
 class cuda_mr {
 public:
-    /// The name and call site apply to all allocations through this object, in refusals and in the holders of a budget. Throws: usage_error
-    /// if the memory is not of kind Kind; std::bad_alloc.
+    /// The name and call site apply to all allocations through this object. Throws: usage_error if the memory is not of kind Kind;
+    /// std::bad_alloc.
     explicit cuda_mr(Upstream memory, tag name = {}, source_location where = source_location::current())
         : state_{detail::intrusive_ptr<state>::make(std::move(memory), label{name, where})} {
         if (memory_kind const found = state_->memory.kind(); found != Kind)
@@ -71,7 +70,7 @@ public:
     }
     /// Refers to the same state.
     cuda_mr(cuda_mr const&) noexcept = default;  // no moves: a moved-from container may be used again
-    cuda_mr& operator=(cuda_mr const&) noexcept = default;  ///< refers to the state of the other
+    cuda_mr& operator=(cuda_mr const&) noexcept = default;  ///< refers to the other's state
     ~cuda_mr() = default;
 
     // Names of CCCL 3.1 and later.
@@ -171,7 +170,7 @@ using handle_of_t = decltype(handle_of(std::declval<M const&>()));
 
 }  // namespace detail
 
-/// Adapts a resource or a pool to CCCL. Memory whose kind is known only at run time must be device memory.
+/// Adapts a resource or a pool to CCCL. Memory of a kind known only at run time must be device memory.
 ///
 ///     auto mr = cuota::to_cuda_mr(pool, "scratch");
 ///     cuda::std::execution::env<cuda::stream_ref, decltype(mr)> const env{cuda::stream_ref{s.get()}, mr};

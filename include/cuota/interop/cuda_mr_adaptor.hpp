@@ -62,7 +62,7 @@ template <class CudaError>
     return code;
 }
 
-/// Converts the exceptions of CCCL's resources to cuota's. Other exceptions pass unchanged.
+/// Converts the exceptions of CCCL's resources to cuota's.
 struct cuda_mr_error_policy {
     [[noreturn]] static void raise(cuda_mr_request const& request) {
         try {
@@ -94,15 +94,14 @@ template <class R>
 
 /// A CCCL resource as a cuota resource. Made by from_cuda_mr.
 ///
-/// Kind states the memory's accessibility. R's properties say whether the host can access it, but not whether such memory is pinned or
-/// managed. Copies share one state; R need not be copyable.
+/// Kind distinguishes pinned from managed memory, which R's properties do not. Copies share one state; R need not be copyable.
 ///
-/// Order:   that of R, which is called with its device current. If R is synchronous only, deallocation waits for the stream on the host
-///          first.
+/// Order:   that of R, which is called with its device current. If R is synchronous only, the host waits for the stream before a
+/// deallocation.
 /// Threads: any, if R allows it.
 /// Throws:  out_of_memory for std::bad_alloc, cudaErrorMemoryAllocation and null; cuda_error for cuda::cuda_error; usage_error for an
-///          alignment above 256 or one that R does not honor, and for std::invalid_argument. Other exceptions of R pass unchanged. On
-///          failure, nothing is allocated. Exceptions of a deallocation go to the error sink.
+/// alignment above 256 or one that R does not honor, and for std::invalid_argument. Other exceptions of R pass unchanged. On failure,
+/// nothing is allocated. Exceptions of a deallocation go to the error sink.
 /// Units:   bytes, charged in multiples of the granularity.
 /// Cost:    that of R.
 /// Example: see from_cuda_mr; tests/interop/cuda_mr_adaptor.cpp
@@ -113,8 +112,8 @@ class cuda_mr_upstream {
                   "device_accessible, pinned and managed memory is host_accessible, too");
 
 public:
-    /// `granularity` is the allocation granularity of R in bytes, a power of two, in which budgets charge. R cannot be queried for it:
-    /// CUDA's pools and cudaMalloc use 512, RMM's resources 256. Throws: usage_error if it is not a power of two; std::bad_alloc.
+    /// `granularity` is that of R in bytes, a power of two. R cannot be queried for it: CUDA's pools and cudaMalloc use 512, RMM's
+    /// resources 256. Throws: usage_error if it is not a power of two; std::bad_alloc.
     cuda_mr_upstream(R inside, std::size_t granularity, cuota::device on,
                      source_location where = source_location::current())
         : state_{detail::intrusive_ptr<state>::make(std::move(inside), granularity, on)} {
@@ -122,7 +121,7 @@ public:
             detail::throw_usage_error(where, "cuda::mr resource: granularity {} is not a power of two",
                                       {granularity});
     }
-    /// Refers to the same memory. A move copies, so a moved-from handle stays valid.
+    /// Refers to the same memory. A move copies.
     cuda_mr_upstream(cuda_mr_upstream const&) noexcept = default;
     cuda_mr_upstream& operator=(cuda_mr_upstream const&) noexcept = default;  ///< refers to the same memory
     ~cuda_mr_upstream() = default;
@@ -213,7 +212,7 @@ private:
     void give(void* p, std::size_t bytes, Give const& call) noexcept {
         if (!p || detail::process_number::is_cuda_of_parent()) return;
         std::optional<device_scope> here;
-        // A failure is reported only: without the deallocation, the memory would leak.
+        // Continues after a failure: without the deallocation, the memory would leak.
         report_failure_of([&] { here.emplace(state_->on); });
         if (report_failure_of([&] { call(state_->inside); })) uncount(round_up(bytes, granularity()));
     }

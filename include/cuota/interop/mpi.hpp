@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Agreements between the processes of an MPI program and sums over them, with deadlines. Not in all.hpp: requires MPI, of which it calls
-/// the C interface, version 3.0.
+/// Agreements between the processes of an MPI program and sums over them, with deadlines. Not in all.hpp: requires MPI 3.0, of which it
+/// calls the C interface.
 #pragma once
 
 #include <cuota/interop/mpi_call.hpp>
@@ -30,28 +30,27 @@ namespace cuota::inline v0 {
 ///
 ///     MPI_Init_thread(&argc, &argv, MPI_THREAD_FUNNELED, &level);
 ///     mpi_group const group{MPI_COMM_WORLD, 2min};
-///     batch_loader loader{dataset, {.batch_size = 64, .seed = 1, .shard = group.shard()}};  // this rank's share of each step
+///     batch_loader loader{dataset, {.batch_size = 64, .seed = 1, .shard = group.shard()}};
 ///     rank_consensus ranks = group.join();
 ///     std::size_t const batch = find_batch_size(step, {.largest = 600, .ranks = &ranks}).batch;
 ///
-/// A waiting rank throws rank_lost_error if another rank leaves (its rank_consensus is destroyed, by an exception or not), if a third rank
-/// reports it as lost, or if it does not arrive within the deadline after the waiting rank's arrival, for example because it was killed or
-/// stopped. A lost rank stays lost: each later call names it. The deadline must exceed the largest skew between ranks, such as the longest
-/// step or a first run, with a good margin.
+/// A waiting rank throws rank_lost_error if another rank leaves (its rank_consensus is destroyed), if a third rank reports it as lost, or
+/// if it does not arrive within the deadline after the waiting rank's arrival. Each later call names the lost rank. The deadline must
+/// exceed the largest skew between ranks, such as the longest step or a first run, with a good margin.
 ///
 /// After rank_lost_error, MPI_Finalize may wait for the lost rank: call MPI_Abort, with which mpirun ends all processes, stopped ones
 /// included. Memory that MPI may still write to stays allocated until the process ends. Messages use a duplicate of the communicator, which
 /// only close() frees: make few groups. Copies refer to the same group.
 /// Threads: one at a time, and below MPI_THREAD_SERIALIZED only the one that initialized MPI; this is checked. Pending operations progress
-///          only during calls of its functions, as usual for MPI.
+/// only during calls of its functions.
 /// Cost:    a message to and from each other rank per call.
 /// Throws:  as stated; rank_lost_error; mpi_error; usage_error in a forked child, where destructors make no call of MPI.
 /// Example: examples/train_ranks.cpp
 class mpi_group {
 public:
     /// Collective over all ranks of `of`. Throws: usage_error if MPI is not running or was initialized for a single thread, on a thread
-    /// that may not call MPI, and for a deadline that is not positive; mpi_error, also if some ranks do not arrive in time (MPI does not
-    /// report which). Errors on `of` itself go to its error handler.
+    /// that may not call MPI, and for a deadline that is not positive; mpi_error, also if some ranks do not arrive in time. Errors on `of`
+    /// itself go to its error handler.
     explicit mpi_group(MPI_Comm of, std::chrono::nanoseconds deadline = std::chrono::minutes{10},
                        source_location where = source_location::current()) {
         if (deadline <= std::chrono::nanoseconds::zero())
@@ -59,7 +58,7 @@ public:
         line_ = std::make_shared<detail::mpi_channel>(of, deadline, where);
         has_joined_ = std::make_shared<bool>(false);
     }
-    /// Refers to the same group. A move copies, so a moved-from handle stays valid.
+    /// Refers to the same group. A move copies.
     mpi_group(mpi_group const&) noexcept = default;
     mpi_group& operator=(mpi_group const&) noexcept = default;  ///< refers to the same group
     ~mpi_group() = default;
@@ -82,7 +81,7 @@ public:
     }
 
     /// Collective, if nothing has failed: waits until all ranks have called it, and frees the communicator. All rank_consensus objects and
-    /// reductions must have finished. Throws: rank_lost_error; usage_error if already closed.
+    /// reductions must have finished. Throws: usage_error if already closed.
     void close() const { line_->close(); }
 
 private:
@@ -93,10 +92,10 @@ private:
 
 /// Sums over the ranks of a group in host memory: an all_reduce_backend for gradient_buckets.
 ///
-/// Results are bitwise equal on all ranks: one rank adds up each element, in the order of ranks, and sends it to the others. They depend on
-/// the number of ranks only, not on the arrival of messages or MPI's settings. Move-only.
+/// Results are bitwise equal on all ranks: one rank adds up each element, in the order of ranks. They depend on the number of ranks only.
+/// Move-only.
 /// Threads: as mpi_group.
-/// Throws:  rank_lost_error, naming the rank whose part or sums do not arrive within the deadline; mpi_error.
+/// Throws:  rank_lost_error, naming the rank that exceeds the deadline; mpi_error.
 /// Cost:    per sum, nearly twice its elements sent and received, in two messages to and from each other rank.
 /// Example: examples/train_ranks.cpp
 class mpi_all_reduce {

@@ -31,7 +31,7 @@
 
 namespace cuota::inline v0 {
 
-/// An NCCL call failed, or its operation exceeded the deadline. Stores the code and the call.
+/// An NCCL call failed, or its operation exceeded the deadline.
 class CUOTA_PROCESS_TYPE nccl_error : public std::runtime_error {
 public:
     /// `call` is the NCCL function, `why` NCCL's text for the code.
@@ -87,7 +87,7 @@ public:
     }
     nccl_communicator(nccl_communicator const&) = delete;
     nccl_communicator& operator=(nccl_communicator const&) = delete;
-    // In a forked child NCCL's threads do not exist, and its communicator is the parent's.
+    // In a forked child the communicator is the parent's.
     ~nccl_communicator() {
         if (!comm_ || process_number::is_cuda_of_parent()) return;
         bool const has_ended = report_failure_of([this] {
@@ -136,7 +136,7 @@ private:
         for (backoff pause; !is_settled(call, where); pause())
             if (clock::now() >= end) give_up(call, where);
     }
-    // Rank 0 creates the id and shares it through the rank_consensus.
+    // Rank 0 creates the id.
     [[nodiscard]] static ncclUniqueId shared_id(rank_consensus& ranks, source_location where) {
         constexpr std::size_t words = NCCL_UNIQUE_ID_BYTES / sizeof(std::uint64_t);
         auto const mine = all_or_none(
@@ -167,14 +167,13 @@ private:
 ///     rank_consensus ranks = group.join();  // of mpi_group or thread_group: identifies lost ranks, which NCCL does not
 ///     gradient_buckets sums{nccl_all_reduce{ranks, 2min}, counts, {.memory = budgeted<device_memory>{device}}};
 ///
-/// A sum that does not start on all ranks, or does not finish, within the deadline is aborted: ncclCommAbort removes it from this rank's
-/// device. gradient_buckets then queries the rank_consensus, which names the rank. All ranks have the same bits, because NCCL's all-reduce
-/// gives all the same result. Runs may differ if NCCL chooses another algorithm; NCCL_ALGO and NCCL_PROTO fix it. NCCL allocates its own
-/// memory from the driver, like the CUDA context: no budget counts it. Uses the device that is current on construction. Move-only. The
-/// destructor waits for pending work, up to the deadline; in a forked child it makes no call.
+/// A sum that does not start on all ranks, or does not finish, within the deadline is aborted (ncclCommAbort). gradient_buckets then
+/// queries the rank_consensus, which names the rank. All ranks have the same bits. Runs may differ if NCCL chooses another algorithm;
+/// NCCL_ALGO and NCCL_PROTO fix it. No budget counts the memory that NCCL allocates from the driver. Uses the device that is current on
+/// construction. Move-only. The destructor waits for pending work, up to the deadline; in a forked child it makes no call.
 /// Threads: one at a time.
 /// Throws:  nccl_error, with ncclInProgress if a deadline was exceeded; usage_error in a forked child.
-/// Cost:    per sum, one NCCL call and an event; no memory except NCCL's.
+/// Cost:    per sum, one NCCL call and an event.
 /// Example: examples/train_ranks.cpp
 class nccl_all_reduce {
 public:
@@ -187,7 +186,7 @@ public:
                              source_location where = source_location::current()) {
         if (deadline <= std::chrono::nanoseconds::zero())
             detail::throw_usage_error(where, "nccl_all_reduce: the deadline must be positive");
-        // A nearly unlimited deadline would overflow as a time point.
+        // Avoids the overflow of a time point.
         constexpr std::chrono::nanoseconds a_year = std::chrono::hours{24 * 365};
         comm_ =
             std::make_unique<detail::nccl_communicator>(ranks, deadline < a_year ? deadline : a_year, where);
@@ -219,7 +218,7 @@ public:
         return begun_++;
     }
     /// Advances a sum that has not started; returns whether later work on the sum's stream is ordered after it. Does not wait. Throws: as
-    /// begin.
+    /// `start`.
     [[nodiscard]] bool test(std::uint64_t number) {
         expect_usable();
         if (is_starting_) run_or_abort([&] { is_starting_ = !comm_->is_settled(call); });

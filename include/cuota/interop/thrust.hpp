@@ -23,7 +23,7 @@
 #include <cuota/resource/any_resource.hpp>
 #include <cuota/runtime/for_each_index.hpp>
 
-/// Inline namespace of everything that depends on Thrust's device system; files of one program may use different ones.
+/// Inline namespace of everything that depends on Thrust's device system, in which files of one program may differ.
 #if THRUST_DEVICE_SYSTEM == THRUST_DEVICE_SYSTEM_CUDA
 #include <thrust/system_error.h>
 #define CUOTA_THRUST thrust_on_cuda
@@ -37,9 +37,9 @@
 
 namespace cuota::inline v0::inline CUOTA_VIEWS {
 
-/// The elements of a lease for Thrust. begin() and end() are device_ptrs, so that algorithms do not treat them as host memory.
+/// The elements of a lease for Thrust. Iterators are device_ptrs, so that algorithms do not treat them as host memory.
 ///
-/// Non-owning, valid as long as the lease; cannot be made from a temporary. Iterators are not checked.
+/// Non-owning, valid as long as the lease. Iterators are not checked.
 /// Throws:  nothing. Cost: a pointer and a size.
 /// Example:
 ///     auto const keys = x.write(s);
@@ -70,11 +70,10 @@ private:
 
 namespace cuota::inline v0 {
 
-/// A resource as a byte allocator in the order of one stream: scratch memory for Thrust's policies, of which `par_nosync` frees it while
-/// kernels still use it.
+/// A resource as a byte allocator in the order of one stream: scratch memory for `par_nosync`, which frees it while kernels still use it.
 ///
-/// Copies are equal. The stream must outlive it, as for any stream_ref. Made by run_thrust; construct it only for code that requires a
-/// policy: thrust::cuda::par_nosync(scratch).on(s.get()).
+/// Copies are equal. The stream must outlive it. Construct it only for code that requires a policy:
+/// thrust::cuda::par_nosync(scratch).on(s.get()); otherwise use run_thrust.
 /// Units: bytes. Threads, throws, cost: as the resource.
 class scratch_allocator {
 public:
@@ -85,7 +84,7 @@ public:
                       source_location where = source_location::current()) noexcept
         : stream_{s}, memory_{std::move(memory)}, where_{where} {}
 
-    /// Allocates in the order of the stream. Throws: as the resource.
+    /// Allocates in the order of the stream.
     [[nodiscard]] char* allocate(std::size_t bytes) {
         return static_cast<char*>(memory_.allocate(stream_, bytes, default_alignment, {"thrust", where_}));
     }
@@ -146,17 +145,17 @@ inline namespace CUOTA_THRUST {
 /// Runs f(policy) in the order of s; `policy` is the first argument of Thrust's algorithms, of which f may call several. Returns f's result
 /// after waiting for s. Without a result it does not wait, and f is copied if it runs later.
 ///
-/// Takes a function instead of returning a policy, which would be correct on a GPU only: Thrust's host systems run an algorithm immediately
-/// on the calling thread, before pending work of the stream. The simulator runs f when the stream reaches it.
+/// A returned policy would be correct on a GPU only: Thrust's host systems run an algorithm immediately on the calling thread, before
+/// pending work of the stream.
 ///
 /// On a GPU f runs immediately on the host, and the policy is `par_nosync` on s: scratch comes from `memory` in the order of s and may be
 /// refused. On the simulator, in a file not compiled by nvcc, f runs as one kernel of s by Thrust's host system, with scratch on the host's
-/// heap; an exception of f makes the device fail, like a trap. Iterators are those of a thrust_range, whose leases on s stay open during
-/// the call. f must not refer to objects that are destroyed before s reaches it.
+/// heap; an exception of f makes the device fail, like a trap. Leases on s must stay open during the call. f must not refer to objects that
+/// are destroyed before s reaches it.
 /// Threads: any.
 /// Cost:    only that of the algorithms.
 /// Throws:  budget_exceeded, out_of_memory for scratch; cuda_error; f's exceptions; usage_error if the file is compiled for a GPU and
-///          linked to the simulator, or the reverse. Scratch is always freed; work that f has enqueued runs.
+/// linked to the simulator, or the reverse. Scratch is always freed; work that f has enqueued runs.
 template <class F>
 auto run_thrust(stream_ref s, any_resource memory, F f, source_location where = source_location::current()) {
     detail::check_that_thrust_runs(where);

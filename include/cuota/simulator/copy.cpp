@@ -12,7 +12,7 @@
 namespace cuota::inline v0::simulator {
 namespace {
 
-/// One end of a copy. Memory that the runtime did not allocate is pageable host memory.
+/// Memory that the runtime did not allocate is pageable.
 struct copy_end {
     allocation_ref memory;
 
@@ -38,7 +38,7 @@ struct copy_end {
     }
 };
 
-/// The call that enqueued an operation, for messages at the time it runs.
+/// For messages when the operation runs.
 struct made_by {
     function call = caller.calling;
     call_sites::site from = here();
@@ -57,7 +57,7 @@ bool direction_fits(copy_end const& to, copy_end const& from, cudaMemcpyKind kin
     return false;
 }
 
-/// Whether memory that the work reaches is allocated, in stream order; if not, reports an illegal address.
+/// Whether the memory is allocated, in stream order; if not, reports an illegal access.
 bool reachable(allocation_ref const& a, void const* from, std::size_t bytes, device& d, made_by const& what) {
     if (!a) return true;
     auto const* const hole = a->mapped ? first_unmapped(from, bytes) : nullptr;
@@ -114,7 +114,7 @@ operation_ref copy_task(copy_request const& c, copy_end to, copy_end from, strea
     });
 }
 
-/// Reads the source before the call returns; the device's copy follows later.
+/// Reads the source before the call returns.
 operation_ref staged_copy_task(guard& lock, copy_request c, copy_end to, stream_handle const& s) {
     lock.unlock();
     auto staging = std::make_unique_for_overwrite<std::byte[]>(c.bytes);
@@ -128,11 +128,11 @@ operation_ref staged_copy_task(guard& lock, copy_request c, copy_end to, stream_
         [inner = copy_task(c, std::move(to), {}, s), keep = std::move(staging)] { inner->run(); });
 }
 
-/// Checks memory that the runtime allocated: pageable memory is read before the call returns, or the call waits.
+/// Checks memory of the runtime only: pageable memory is read during the call, or the call waits.
 void check_order(copy_request const& c, copy_end const& to, copy_end const& from, stream const& s,
                  operation const& work) {
     auto const* const what = name_of(caller.calling);
-    // Otherwise it was read during the call, outside of stream order.
+    // Otherwise it was read during the call.
     if (from.memory && c.read != source_read::now)
         ordering::accesses(s, work, what, from.memory, c.from, c.bytes, ordering::use::reads);
     if (to.memory) ordering::accesses(s, work, what, to.memory, c.to, c.bytes, ordering::use::writes);
@@ -165,7 +165,6 @@ cudaError_t bad_direction(void const* to, void const* from) {
     return cudaErrorInvalidValue;
 }
 
-/// Whether the address is freed device memory in strict mode.
 bool is_gone(void const* address) { return closed_memory::is_closed(address) && !find_memory(address); }
 
 }  // namespace
@@ -191,7 +190,7 @@ cudaError_t copy(guard& lock, copy_request const& c, cudaStream_t handle) {
     if (!from.holds(c.from, c.bytes, access::read)) return bad_range(c.from, c.bytes);
 
     bool const usual =
-        // A captured copy is a node, which reads when it runs.
+        // A captured copy reads when it runs.
         c.read == source_read::usual && !s->capturing.in;
     bool const staged = c.read == source_read::now || (usual && from.pageable() && to.device());
     bool const both_on_device = from.device() && to.device();
@@ -211,7 +210,7 @@ namespace {
 void write(std::span<std::byte> to, set_value const& what, std::size_t done) {
     if (what.bytes == 1) return (void)std::memset(to.data(), static_cast<int>(what.value), to.size());
     std::byte value[sizeof what.value];
-    std::memcpy(value, &what.value, sizeof value);  // little endian: the lower bytes come first
+    std::memcpy(value, &what.value, sizeof value);  // little endian
     for (std::size_t i = 0; i != to.size(); ++i) to[i] = value[(done + i) % what.bytes];
 }
 

@@ -145,7 +145,6 @@ bool choose_schedule(std::string_view text) {
     return true;
 }
 
-/// Parses serial-host, free-at-once and stale-errors, separated by commas, or all.
 bool choose_unkindness(std::string_view text) {
     auto& chosen = the_machine().initial_unkindness;
     if (text == "all") {
@@ -286,7 +285,7 @@ void drop_queued_work() {
         std::fprintf(stderr, "cuota simulator: CUOTA_SIM_SCHEDULE=%s\n", schedule_in_words().c_str());
 }
 
-/// Runs after the program's own static destructors.
+/// Runs after the program's static destructors.
 [[gnu::destructor]] void end() {
     sanitizer::quiet quiet;
     the_machine().unloading = true;

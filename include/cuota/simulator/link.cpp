@@ -20,7 +20,7 @@ using std::chrono::nanoseconds;
 
 constexpr std::size_t intervals_kept = 10'000;
 
-/// State of the simulated durations. It has its own mutex, because work waits without the machine's lock.
+/// Has its own mutex, because work waits without the machine's lock.
 struct clockwork {
     std::mutex mutex;
     std::atomic<bool> timed{false};  ///< whether any duration or delay is set
@@ -111,7 +111,6 @@ std::optional<measure> measured(std::string_view text) {
     return measure{value, text.substr(static_cast<std::size_t>(end - text.data()))};
 }
 
-/// Returns the value in the smallest unit, if its unit is listed.
 std::optional<double> in_units_of(std::string_view text,
                                   std::initializer_list<std::pair<std::string_view, double>> units) {
     auto const m = measured(text);

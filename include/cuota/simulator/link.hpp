@@ -6,14 +6,13 @@
 
 #include "state.hpp"
 
-/// Simulated durations of copies and kernels. With all durations zero, each costs one load.
+/// Simulated durations of copies and kernels.
 namespace cuota::inline v0::simulator::timing {
 
 /// Returns the direction of a copy; nothing for a copy between host addresses.
 std::optional<work_kind> way(bool from_device, bool to_device);
 
-/// A copy on its engine. The constructor waits until the engine starts to transfer its bytes, the destructor until it has finished. Without
-/// the lock.
+/// A copy on its engine. The constructor waits until the transfer starts, the destructor until it has finished. Without the lock.
 class copy_on_link {
 public:
     copy_on_link(std::optional<work_kind> what, int device, std::size_t bytes, bool has_latency);

@@ -18,8 +18,8 @@ void make_ready(stream_handle const& s);
 bool step(guard& lock, stream_handle const& s);
 bool all_idle();
 
-/// Number of threads that were created and have not yet acquired the lock. A fork waits for them: a starting thread holds locks of the C
-/// library and of sanitizers, which would stay locked in the child.
+/// Number of threads that have not yet acquired the lock. A fork waits for them: a starting thread holds locks of the C library and of
+/// sanitizers.
 inline int starting_threads = 0;
 
 template <class F>
@@ -50,10 +50,9 @@ void choose(guard& lock, schedule how, std::uint64_t seed);
 void expect_streams(std::size_t count);
 void make_ready(stream_handle const& s);
 void one_done();
-/// Wakes waiting threads after a change.
+/// Wakes waiting threads.
 void moved();
 void wait_for(guard& lock, std::span<awaited const> all);
-/// Runs some work after a query.
 void go_on(guard& lock, std::span<awaited const> all);
 
 void threads_are_gone();  ///< in a forked child

@@ -8,8 +8,8 @@
 #include <span>
 #include <vector>
 
-/// Address ranges, physical memory and mappings, as in the driver's cuMem* functions. A mapping is an `allocation`, so that copies, memsets
-/// and pointer queries find it; the device is charged for the physical memory.
+/// The driver's cuMem* functions. A mapping is an `allocation`, so that copies, memsets and pointer queries find it; the device is charged
+/// for the physical memory.
 namespace cuota::inline v0::simulator {
 
 /// Memory of cuMemCreate; released without handles and mappings.
@@ -34,11 +34,10 @@ struct mapping {
     [[nodiscard]] access widest() const noexcept;
 };
 
-/// Returns the access that the device's kernels have.
 access kernel_access(device const& d, allocation const& a);
 
-/// Whether the whole range permits the access, inside one allocation or in consecutive mappings. Memory that the runtime did not allocate
-/// (`first` is null) permits it, unless its address is reserved for a device or for strict-mode memory.
+/// Whether the whole range permits the access. Memory that the runtime did not allocate (`first` is null) permits it, unless its address is
+/// reserved for a device or for strict-mode memory.
 bool usable(allocation_ref const& first, void const* from, std::size_t bytes, access how);
 
 /// Returns the first unmapped address of a range, or null. Takes the lock.
@@ -54,7 +53,7 @@ std::vector<std::string> describe_reservations();
 /// Describes the reserved range that contains the address; empty if none. Under the lock.
 std::string reservation_at(void const* address);
 
-/// Returns number and description of live physical memory, for `leaks`.
+/// Returns number and description of live physical memory.
 std::vector<std::pair<std::uint64_t, std::string>> describe_physical_memory();
 
 }  // namespace cuota::inline v0::simulator

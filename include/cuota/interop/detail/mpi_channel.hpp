@@ -26,10 +26,10 @@
 
 namespace cuota::inline v0::detail {
 
-/// One rank's end of the channel. It uses its own communicator; all waits have a deadline.
+/// One rank's end of the channel. All waits have a deadline.
 ///
-/// A leaving rank sends all others a notice with its numbers of rounds and sums, so that rounds in which it took part still complete for
-/// ranks that have yet to receive messages. Messages between two ranks arrive in the order of sending.
+/// A leaving rank sends all others a notice with its numbers of rounds and sums: the rounds in which it took part still complete for ranks
+/// that are behind. Messages between two ranks arrive in the order of sending.
 class mpi_channel {
 public:
     using clock = std::chrono::steady_clock;
@@ -48,7 +48,7 @@ public:
     }
     mpi_channel(mpi_channel const&) = delete;
     mpi_channel& operator=(mpi_channel const&) = delete;
-    // Does not free the communicator, which is collective and could block: close() does.
+    // close() frees the communicator: that is collective and could block here.
     ~mpi_channel() = default;
 
     [[nodiscard]] std::size_t rank() const noexcept { return rank_; }
@@ -77,7 +77,7 @@ public:
         }
     }
 
-    /// Notifies the other ranks immediately, whatever they wait for.
+    /// Notifies the other ranks immediately.
     void leave(std::string const& why) noexcept {
         if (gone_ || has_left_ || is_closed_) return;
         has_left_ = true;
@@ -150,7 +150,7 @@ private:
     static constexpr int tag = 0;
     static constexpr std::size_t longest_text = 240;
 
-    // A rank that was ahead of this one has sent everything that this one waits for; any other has not, or has given up.
+    // A rank that was ahead of this one has sent everything that this one waits for; any other has not.
     [[nodiscard]] bool is_needed_after(notice const& n) const noexcept {
         return n.rounds <= rounds_ && n.sums <= sums_;
     }

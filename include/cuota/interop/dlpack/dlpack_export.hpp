@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Exports buffers as DLPack tensors, for PyTorch, CuPy, JAX, NumPy and other consumers.
+/// Exports buffers as DLPack tensors.
 #pragma once
 
 #include <cstddef>
@@ -24,17 +24,17 @@
 
 namespace cuota::inline v0::inline CUOTA_DLPACK {
 
-/// Extents of a tensor in row-major order, outermost first; without extents, a single element. Throws: std::bad_alloc in constructors.
-/// to_dlpack checks the extents.
+/// Extents of a tensor in row-major order, outermost first; without extents, a single element. to_dlpack checks them. Throws:
+/// std::bad_alloc in constructors.
 class dlpack_shape {
 public:
     dlpack_shape() noexcept =
         default;  ///< a single element; nvcc 13.0 makes {0} of {} if only the initializer list is available
     dlpack_shape(std::initializer_list<std::int64_t> extents) : extents_{extents} {}  ///< outermost first
-    /// Copies the extents, outermost first.
+    /// Copies the extents.
     explicit dlpack_shape(std::span<std::int64_t const> extents) : extents_{extents.begin(), extents.end()} {}
 
-    /// Extents, outermost first.
+    /// Outermost first.
     [[nodiscard]] std::vector<std::int64_t> const& extents() const noexcept { return extents_; }
     /// Returns the number of elements; nullopt for a negative extent or on overflow.
     [[nodiscard]] std::optional<std::size_t> count() const noexcept {
@@ -61,7 +61,7 @@ private:
 /// An exported tensor until its consumer owns it: for a Python capsule or a C function. Move-only.
 ///
 /// Made by to_dlpack. The new owner obtains it with `release` and calls its deleter once after the last use, from any thread, even after
-/// the pool's scope has ended. A tensor that is not released is deleted by the destructor.
+/// the pool's scope has ended. The destructor deletes a tensor that was not released.
 /// Throws: nothing unless stated. Threads: one at a time.
 class dlpack_tensor {
 public:
@@ -76,8 +76,8 @@ public:
 
     /// Transfers ownership, for a capsule named "dltensor_versioned".
     [[nodiscard]] dlpack::managed_tensor_versioned* release() && noexcept { return owned_.release(); }
-    /// Transfers ownership, for a capsule named "dltensor" and a consumer of DLPack before 1.0. That structure cannot mark a tensor as
-    /// read-only. Throws: usage_error for a read-only tensor; std::bad_alloc. Unchanged on failure.
+    /// Transfers ownership, for a capsule named "dltensor" and a consumer of DLPack before 1.0, which cannot mark a tensor as read-only.
+    /// Throws: usage_error for a read-only tensor; std::bad_alloc. Unchanged on failure.
     [[nodiscard]] dlpack::managed_tensor* release_unversioned(
         source_location where = source_location::current()) && {
         if (is_read_only())
@@ -128,8 +128,7 @@ struct dlpack_holder {
     Kept kept;
 };
 
-/// Returns a holder for `count` elements; the caller sets `kept` and the data. Throws: usage_error if the shape has another count;
-/// std::bad_alloc.
+/// Returns a holder; the caller sets `kept` and the data. Throws: usage_error if the shape does not have `count` elements; std::bad_alloc.
 template <class T, class Kept>
 [[nodiscard]] std::unique_ptr<dlpack_holder<Kept>> holder_of(dlpack_shape const& shape, std::size_t count,
                                                              source_location where) {
@@ -224,9 +223,9 @@ namespace cuota::inline v0::inline CUOTA_DLPACK {
 /// the buffer. The consumer orders work on its other streams with this one, as DLPack requires. A native handle must exist until the
 /// deleter is called.
 /// Throws:  usage_error if the shape has another count, and while the buffer is borrowed on another stream; cuda_error, std::bad_alloc. The
-///          buffer is unchanged on failure.
+/// buffer is unchanged on failure.
 /// Threads: any may call the deleter.
-/// Cost:    a small object on the heap; no copy, no host wait.
+/// Cost:    a small object on the heap; no copy.
 /// Example:
 ///     cuota::dlpack_tensor moved = cuota::to_dlpack(std::move(buffer), {2, 3}, stream);
 ///     return capsule(std::move(moved).release(), "dltensor_versioned");
@@ -249,7 +248,7 @@ template <dlpack_element T>
 }
 
 /// Exports a view of a shared buffer: borrows it on `consumer` for writing, and keeps it, until the deleter is called. Throws: as above;
-/// misuse for null.
+/// usage_error for null.
 template <dlpack_element T>
 [[nodiscard]] dlpack_tensor to_dlpack(std::shared_ptr<device_buffer<T>> of, dlpack_shape const& shape,
                                       stream_ref consumer,
@@ -297,9 +296,9 @@ template <dlpack_element T>
     return detail::shared_on_host(std::move(of), all, shape, called, where);
 }
 
-/// Returns the stream that `__dlpack__(stream=...)` names for a CUDA device: 1 is the legacy default stream (like None), 2 the per-thread
-/// one, a larger number a native handle. Returns nullopt for -1: the consumer orders its work itself; pass the buffer's home. Throws:
-/// misuse for 0, which DLPack forbids as ambiguous, and below -1.
+/// Returns the stream that `__dlpack__(stream=...)` names for a CUDA device: 1 is the legacy default stream, 2 the per-thread one, a larger
+/// number a native handle. Returns nullopt for -1: the consumer orders its work itself; pass the buffer's home. Throws: usage_error for 0,
+/// which DLPack forbids as ambiguous, and below -1.
 [[nodiscard]] inline std::optional<stream_ref> dlpack_stream(
     std::int64_t number, source_location where = source_location::current()) {
     if (number == -1) return std::nullopt;

@@ -27,8 +27,8 @@
 
 namespace cuota::inline v0::detail::inline CUOTA_DLPACK {
 
-/// An imported tensor of either structure; its destructor calls the deleter once, but not in a forked child, where the tensor belongs to
-/// the parent. Move-only.
+/// An imported tensor of either structure. The destructor calls the deleter, but not in a forked child, where the tensor belongs to the
+/// parent. Move-only.
 class dlpack_owner {
 public:
     explicit dlpack_owner(dlpack::managed_tensor_versioned* t) noexcept
@@ -180,13 +180,11 @@ private:
 
 namespace cuota::inline v0::inline CUOTA_VIEWS {
 
-/// Device memory that another library owns, accessed like a device_buffer: by `read(s)` and, unless T is const, `write(s)`. See
-/// from_dlpack.
+/// Device memory of another library, accessed like a device_buffer: by `read(s)` and, unless T is const, `write(s)`. See from_dlpack.
 ///
-/// Its home is the stream on which the producer made it ready. The destructor calls the producer's deleter once, after the work of all
-/// leases: if there was a lease, the host waits for that work, or the producer's stream does if it was given. Move-only; moved-from has no
-/// elements. Throws: as device_buffer's leases. Threads: as device_buffer.
-/// Cost: no copy; leases as a device_buffer's. No budget is charged, since the producer owns the memory.
+/// The destructor calls the producer's deleter once, after the work of all leases: if there was a lease, the host waits for that work, or
+/// the producer's stream does if it was given. Move-only. Throws: as device_buffer's leases. Threads: as device_buffer.
+/// Cost: no copy; leases as a device_buffer's. The producer owns the memory, so no budget is charged.
 template <class T>
 class imported_buffer {
     static_assert(dlpack_element<std::remove_const_t<T>>,
@@ -221,8 +219,7 @@ public:
                                                source_location where = source_location::current()) const {
         return {*this, s, where};
     }
-    /// Borrows the elements for work on s that writes them. Order: s waits for the home stream and all earlier uses on other streams.
-    /// Throws: usage_error, cuda_error.
+    /// Same for writing. Order: s waits for the home stream and all earlier uses on other streams.
     [[nodiscard]] lease<value_type> write(
         stream_ref s, source_location where = source_location::current()) requires(!std::is_const_v<T>) {
         return {*this, s, where};
@@ -264,8 +261,8 @@ private:
 
 namespace cuota::inline v0::inline CUOTA_DLPACK {
 
-/// Host memory that another library owns; see from_dlpack_on_host. The destructor calls the deleter once. Move-only; moved-from has no
-/// elements. Accesses by streams are not ordered. Throws: nothing. Threads: one at a time. Cost: no copy.
+/// Host memory of another library; see from_dlpack_on_host. The destructor calls the deleter once. Move-only; moved-from has no elements.
+/// Accesses by streams are not ordered. Throws: nothing. Threads: one at a time. Cost: no copy.
 template <class T>
 class imported_host_buffer {
     static_assert(dlpack_element<std::remove_const_t<T>>,
@@ -295,17 +292,16 @@ private:
 /// Imports a tensor in device memory, such as that of a capsule, which the caller must have renamed to "used_dltensor_versioned" (or
 /// "used_dltensor"). The deleter is called exactly once: by the destructor of the result, or before this throws.
 ///
-/// - `ready_on` is the stream that the producer was given, `__dlpack__(stream=dlpack_stream_number(s))`, and has made wait for its earlier
-///   work. Leases on other streams wait for it. If the producer was given -1, or the tensor comes from C, the caller must order the
-///   producer's work before.
-/// - `producer` is the stream on which the producer will free or reuse the memory, if known. Without it the host waits for the leases' work
-///   before the deleter is called, because DLPack cannot pass that on.
+/// - `ready_on` is the stream that the producer was given, `__dlpack__(stream=dlpack_stream_number(s))`. Leases on other streams wait for
+/// it. If the producer was given -1, or the tensor comes from C, the caller must order the producer's work before.
+/// - `producer` is the stream on which the producer will free or reuse the memory, if known. Without it, the host waits for the leases'
+/// work before the deleter is called.
 /// - T is const for read-only access; otherwise a read-only tensor is refused.
 ///
 /// Cost:    copies the extents, not the elements; no host wait.
 /// Threads: any, one per tensor.
 /// Throws:  usage_error for null, another major version, another type than T, memory neither of the stream's device nor managed, elements
-///          not contiguous in row-major order, a misaligned address; cuda_error, std::bad_alloc.
+/// not contiguous in row-major order, a misaligned address; cuda_error, std::bad_alloc.
 /// Example:
 ///     auto const theirs = cuota::from_dlpack<float const>(tensor, stream);  // a managed_tensor_versioned*, of either structure
 ///     scale(theirs.read(stream), mine.write(stream), stream);

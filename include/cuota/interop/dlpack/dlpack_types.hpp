@@ -4,8 +4,8 @@
 /// DLPack's structures and the mapping of element types, for tensor exchange between array libraries.
 #pragma once
 
-/// Inline namespace of everything that depends on DLPack's structures, which may be one of two sets of types: those of the program's own
-/// header if it has the versioned structure of DLPack 1.0, else declarations with the same layout.
+/// Inline namespace of everything that depends on DLPack's structures: those of the program's own header if it has the versioned structure
+/// of DLPack 1.0, else declarations with the same layout.
 #if !defined(DLPACK_MAJOR_VERSION) && __has_include(<dlpack/dlpack.h>)
 #include <dlpack/dlpack.h>
 #endif
@@ -73,7 +73,7 @@ struct managed_tensor_versioned {
     std::uint64_t flags;                              ///< read_only, or 0
     tensor dl_tensor;                                 ///< the tensor
 };
-/// The same before 1.0, without version and flags.
+/// The same before 1.0.
 struct managed_tensor {
     tensor dl_tensor;                       ///< the tensor
     void* manager_ctx;                      ///< owned by the producer
@@ -174,7 +174,7 @@ namespace cuota::inline v0::detail::inline CUOTA_DLPACK {
     return a.code == b.code && a.bits == b.bits && a.lanes == b.lanes;
 }
 
-/// Returns a text such as "float32", "uint8" or "float32 x 4"; an unknown code appears as its number.
+/// Returns a text such as "float32" or "float32 x 4".
 [[nodiscard]] inline std::string type_text(dlpack::data_type type) {
     static constexpr char const* names[] = {"int", "uint", "float", "handle", "bfloat", "complex", "bool"};
     std::string const name =
@@ -182,7 +182,7 @@ namespace cuota::inline v0::detail::inline CUOTA_DLPACK {
     return name + std::to_string(type.bits) + (type.lanes == 1 ? "" : " x " + std::to_string(type.lanes));
 }
 
-/// Returns "CUDA device 1", "host memory", "pinned host memory", "managed memory" or "device type 10".
+/// Returns a text such as "CUDA device 1" or "device type 10".
 [[nodiscard]] inline std::string device_text(dlpack::device where) {
     switch (static_cast<dlpack::device_type>(where.device_type)) {
         case dlpack::device_type::cpu: return "host memory";
