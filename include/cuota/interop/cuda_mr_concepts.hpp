@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Version-independent names of CCCL's memory-resource concepts, from 2.8 on. `cuda::mr::resource` is the synchronous concept before CCCL
-/// 3.1, and the stream-ordered one since.
+/// Version-independent names of CCCL's memory-resource concepts, from 2.8 on: `cuda::mr::resource` is synchronous before CCCL 3.1, and
+/// stream-ordered since.
 #pragma once
 
 #include <cuda/version>
@@ -90,7 +90,7 @@ concept is_host_accessible = ::cuda::has_property<R, ::cuda::mr::host_accessible
 
 }  // namespace detail
 
-/// A CCCL memory resource of any version: allocates synchronously and optionally in stream order.
+/// A CCCL memory resource of any version.
 template <class R>
 concept any_cuda_mr = detail::cuda_mr_synchronous<R>;
 

@@ -19,11 +19,11 @@
 
 namespace cuota::inline v0 {
 
-/// Limits per device, by ordinal; without any, every device is `unlimited`.
+/// Limits per device, by ordinal.
 ///
 /// The text is a comma-separated list of items, each for one device or for all devices without an item:
-///     6GiB            every device: that many bytes
-///     80%             every device: that share of its memory
+///     6GiB            that many bytes
+///     80%             that share of the device's memory
 ///     0=6GiB,75%      device 0: 6 GiB; all others: three quarters
 ///     1=unlimited     counted, not limited
 /// A size is a whole number with unit B, KiB, MiB, GiB or TiB, or none for bytes; a share is 1 to 100 %. No spaces.

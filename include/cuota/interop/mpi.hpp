@@ -1,8 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Agreements between the processes of an MPI program and sums over them, with deadlines. Not in all.hpp: requires MPI 3.0, of which it
-/// calls the C interface.
+/// Agreements between the processes of an MPI program and sums over them, with deadlines. Requires MPI 3.0.
 #pragma once
 
 #include <cuota/interop/mpi_call.hpp>
@@ -34,15 +33,14 @@ namespace cuota::inline v0 {
 ///     rank_consensus ranks = group.join();
 ///     std::size_t const batch = find_batch_size(step, {.largest = 600, .ranks = &ranks}).batch;
 ///
-/// A waiting rank throws rank_lost_error if another rank leaves (its rank_consensus is destroyed), if a third rank reports it as lost, or
-/// if it does not arrive within the deadline after the waiting rank's arrival. Each later call names the lost rank. The deadline must
-/// exceed the largest skew between ranks, such as the longest step or a first run, with a good margin.
+/// A waiting rank throws rank_lost_error if another rank leaves (its rank_consensus is destroyed), is reported as lost, or does not arrive
+/// within the deadline after the waiting rank. Each later call names the lost rank. The deadline must exceed the largest skew between
+/// ranks, such as the longest step or a first run, with a good margin.
 ///
-/// After rank_lost_error, MPI_Finalize may wait for the lost rank: call MPI_Abort, with which mpirun ends all processes, stopped ones
-/// included. Memory that MPI may still write to stays allocated until the process ends. Messages use a duplicate of the communicator, which
-/// only close() frees: make few groups. Copies refer to the same group.
-/// Threads: one at a time, and below MPI_THREAD_SERIALIZED only the one that initialized MPI; this is checked. Pending operations progress
-/// only during calls of its functions.
+/// After rank_lost_error, MPI_Finalize may wait for the lost rank: call MPI_Abort, with which mpirun ends all processes. Memory that MPI
+/// may still write to stays allocated. Messages use a duplicate of the communicator, which only close() frees: make few groups. Copies
+/// refer to the same group.
+/// Threads: one at a time, and below MPI_THREAD_SERIALIZED only the one that initialized MPI. Operations progress only during calls.
 /// Cost:    a message to and from each other rank per call.
 /// Throws:  as stated; rank_lost_error; mpi_error; usage_error in a forked child, where destructors make no call of MPI.
 /// Example: examples/train_ranks.cpp
@@ -65,10 +63,10 @@ public:
 
     [[nodiscard]] std::size_t rank() const noexcept { return line_->rank(); }    ///< this rank, from 0
     [[nodiscard]] std::size_t ranks() const noexcept { return line_->ranks(); }  ///< number of ranks
-    /// Returns this rank's share of each batch, for loader_options::shard.
+    /// Returns this rank's share of each batch.
     [[nodiscard]] cuota::shard shard() const noexcept { return {rank(), ranks()}; }
 
-    /// Returns this rank's rank_consensus. Throws: usage_error if it has joined before.
+    /// Throws: usage_error if this rank has joined before.
     [[nodiscard]] rank_consensus join(source_location where = source_location::current()) const {
         rank_transport transport{rank(), ranks(), {}, {}};
         transport.all_gather = [line = line_](std::span<std::uint64_t const> mine,
@@ -80,8 +78,8 @@ public:
         return rank_consensus{std::move(transport), where};
     }
 
-    /// Collective, if nothing has failed: waits until all ranks have called it, and frees the communicator. All rank_consensus objects and
-    /// reductions must have finished. Throws: usage_error if already closed.
+    /// Collective, if nothing has failed: waits for all ranks and frees the communicator. All rank_consensus objects and reductions must
+    /// have finished. Throws: usage_error if already closed.
     void close() const { line_->close(); }
 
 private:
@@ -92,8 +90,7 @@ private:
 
 /// Sums over the ranks of a group in host memory: an all_reduce_backend for gradient_buckets.
 ///
-/// Results are bitwise equal on all ranks: one rank adds up each element, in the order of ranks. They depend on the number of ranks only.
-/// Move-only.
+/// Results are bitwise equal on all ranks and depend on the number of ranks only: additions are in the order of ranks. Move-only.
 /// Threads: as mpi_group.
 /// Throws:  rank_lost_error, naming the rank that exceeds the deadline; mpi_error.
 /// Cost:    per sum, nearly twice its elements sent and received, in two messages to and from each other rank.
@@ -102,7 +99,7 @@ class mpi_all_reduce {
 public:
     static constexpr bool on_device = false;  ///< sums on the host
 
-    /// Any number of objects may use one group.
+    /// Several objects may use one group.
     explicit mpi_all_reduce(mpi_group const& of) : line_{of.line_} {}
     mpi_all_reduce(mpi_all_reduce&&) noexcept = default;  ///< any use of `other` is misuse afterwards
     mpi_all_reduce& operator=(mpi_all_reduce&&) noexcept = default;  ///< its own sums must have finished
@@ -110,12 +107,12 @@ public:
     mpi_all_reduce& operator=(mpi_all_reduce const&) = delete;
 
     [[nodiscard]] std::size_t ranks() const { return line().ranks(); }  ///< of the group
-    /// Returns the additional floats that a sum of `count` elements needs.
+    /// Returns the additional floats that a sum needs.
     [[nodiscard]] std::size_t scratch(std::size_t count) const {
         return detail::mpi_reduction::scratch(count, ranks());
     }
-    /// Starts an in-place sum over all ranks and returns its number. All ranks must start the same sums in the same order. The memory must
-    /// not be accessed until the sum has finished; `owner` is kept until then, if necessary forever.
+    /// Starts an in-place sum and returns its number. All ranks must start the same sums in the same order. The memory must not be accessed
+    /// until the sum has finished; `owner` is kept until then, if necessary forever.
     std::uint64_t start(std::span<float> elements, std::span<float> scratch_memory,
                         std::shared_ptr<void const> owner, stream_ref) {
         line().check_open();

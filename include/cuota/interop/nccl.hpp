@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Sums over ranks with NCCL, from device to device, with a deadline. Not in all.hpp: requires NCCL 2.14 or later.
+/// Sums over ranks with NCCL, in device memory, with a deadline. Requires NCCL 2.14 or later.
 #pragma once
 
 #include <nccl.h>
@@ -63,7 +63,7 @@ namespace detail {
     return {code, call, why, where};
 }
 
-/// A nonblocking communicator, whose operations can be polled and aborted.
+/// A nonblocking communicator: its operations can be polled and aborted.
 class nccl_communicator {
 public:
     using clock = std::chrono::steady_clock;
@@ -113,7 +113,7 @@ public:
     void abort() noexcept {
         if (ncclComm_t const lost = std::exchange(comm_, nullptr)) (void)ncclCommAbort(lost);
     }
-    /// Returns whether all calls have been started. Throws: nccl_error.
+    /// Returns whether all calls have been started.
     [[nodiscard]] bool is_settled(char const* call, source_location where = {}) const {
         ncclResult_t state = ncclSuccess;
         check(ncclCommGetAsyncError(comm_, &state), "ncclCommGetAsyncError", where);
@@ -164,13 +164,13 @@ private:
 
 /// Sums over ranks in device memory, in the order of a stream: an all_reduce_backend for gradient_buckets.
 ///
-///     rank_consensus ranks = group.join();  // of mpi_group or thread_group: identifies lost ranks, which NCCL does not
+///     rank_consensus ranks = group.join();  // of mpi_group or thread_group: identifies lost ranks
 ///     gradient_buckets sums{nccl_all_reduce{ranks, 2min}, counts, {.memory = budgeted<device_memory>{device}}};
 ///
-/// A sum that does not start on all ranks, or does not finish, within the deadline is aborted (ncclCommAbort). gradient_buckets then
-/// queries the rank_consensus, which names the rank. All ranks have the same bits. Runs may differ if NCCL chooses another algorithm;
-/// NCCL_ALGO and NCCL_PROTO fix it. No budget counts the memory that NCCL allocates from the driver. Uses the device that is current on
-/// construction. Move-only. The destructor waits for pending work, up to the deadline; in a forked child it makes no call.
+/// A sum that does not start on all ranks, or does not finish, within the deadline is aborted (ncclCommAbort); the rank_consensus then
+/// names the lost rank. All ranks have the same bits. Runs may differ if NCCL chooses another algorithm; NCCL_ALGO and NCCL_PROTO fix it.
+/// No budget counts NCCL's own memory. Uses the device that is current on construction. Move-only. The destructor waits for pending work,
+/// up to the deadline; in a forked child it makes no call.
 /// Threads: one at a time.
 /// Throws:  nccl_error, with ncclInProgress if a deadline was exceeded; usage_error in a forked child.
 /// Cost:    per sum, one NCCL call and an event.
@@ -179,14 +179,13 @@ class nccl_all_reduce {
 public:
     static constexpr bool on_device = true;  ///< sums on the device
 
-    /// Collective over all ranks of the rank_consensus. Throws: usage_error for a deadline that is not positive; nccl_error; the
-    /// rank_consensus's exceptions.
+    /// Collective over all ranks. Throws: usage_error for a deadline that is not positive; nccl_error; the rank_consensus's exceptions.
     explicit nccl_all_reduce(rank_consensus& ranks,
                              std::chrono::nanoseconds deadline = std::chrono::minutes{10},
                              source_location where = source_location::current()) {
         if (deadline <= std::chrono::nanoseconds::zero())
             detail::throw_usage_error(where, "nccl_all_reduce: the deadline must be positive");
-        // Avoids the overflow of a time point.
+        // A time point must not overflow.
         constexpr std::chrono::nanoseconds a_year = std::chrono::hours{24 * 365};
         comm_ =
             std::make_unique<detail::nccl_communicator>(ranks, deadline < a_year ? deadline : a_year, where);
@@ -201,8 +200,8 @@ public:
     [[nodiscard]] std::size_t ranks() const { return comm().ranks(); }           ///< of the rank_consensus
     [[nodiscard]] std::size_t scratch(std::size_t) const noexcept { return 0; }  ///< NCCL has its own
 
-    /// Starts an in-place sum over all ranks in the order of s; returns its number. `owner` keeps the memory alive. Throws: usage_error
-    /// while another sum starts and after a failure; nccl_error, after which the backend must not be used.
+    /// Starts an in-place sum in the order of s; returns its number. `owner` keeps the memory alive. Throws: usage_error while another sum
+    /// starts and after a failure; nccl_error, after which the backend must not be used.
     std::uint64_t start(std::span<float> elements, std::span<float>, std::shared_ptr<void const> owner,
                         stream_ref s) {
         expect_usable();
@@ -267,7 +266,6 @@ private:
         }
     }
 
-    // Throws: usage_error when it was moved from, and in a forked child.
     void expect_usable() const { comm().check_process(); }
     [[nodiscard]] detail::nccl_communicator& comm() const {
         if (!comm_) detail::throw_usage_error("nccl_all_reduce were used after they were moved from");
