@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Control of the simulated CUDA runtime: configuration, fault injection, checks, schedules and counters.
+/// Control of the simulated CUDA runtime.
 #pragma once
 
 #include <chrono>
@@ -21,7 +21,7 @@
 /// these functions.
 ///
 /// Differences from CUDA: cudaMallocAsync and cudaFreeAsync on a capturing stream return cudaErrorStreamCaptureUnsupported and invalidate
-/// the capture; nodes are added by stream capture only; cudaDeviceReset waits for the device's work instead of stopping it.
+/// the capture; nodes are added by capture only; cudaDeviceReset waits for the device's work.
 ///
 /// Environment, read when the library is loaded (a malformed value prints one line and exits with status 2):
 ///   CUOTA_SIM_DEVICES   number of devices, 0 to 16                                  default 1
@@ -32,17 +32,18 @@
 ///                       NAME:5%        each call fails with that probability; with :seed=S, default 1
 ///                       >64MiB         larger allocations fail
 ///   CUOTA_SIM_JITTER    maximum random delay before each operation: 200us; with :seed=S        default none
-///   CUOTA_SIM_SCHEDULE  workers, late or late:SEED, see schedule; late alone prints its seed to standard error at once
+///   CUOTA_SIM_SCHEDULE  workers, late or late:SEED, see schedule; late alone prints its seed to standard error
 ///                       default workers
 ///   CUOTA_SIM_LINK      25GB/s,10us (speed of both directions, latency) or h2d=25GB/s, d2h=12.5GB/s, d2d=1TB/s,
 ///                       latency=10us, kernel=50us, engines=2, see link_options      default no time
-///   CUOTA_SIM_RACES     off, report or fatal, for races, see race_checks           default report
+///   CUOTA_SIM_RACES     off, report or fatal, see race_checks                      default report
 ///   CUOTA_SIM_CHECKS    off, heap or strict, see memory_checks                      default heap
 ///   CUOTA_SIM_MISUSE    report or fatal, see on_misuse                              default report
 ///   CUOTA_SIM_UNKIND    serial-host, free-at-once, stale-errors, separated by commas, or all, see unkindness
 ///                                                                                   default none
 ///   CUOTA_SIM_REPORT    "stderr" or a file, for `key=value` lines of usage, leaks and misuse at exit
 ///
+/// Counts, peaks and lists begin at the start or the last `reset`.
 /// Threads: any, outside of kernels and host functions.
 /// Throws: std::invalid_argument for a device or function that does not exist and for a value outside its range; std::bad_alloc from
 /// functions that return lists or texts.
@@ -61,9 +62,8 @@ struct options {
 
 /// Numbers of live allocations and objects.
 ///
-/// An allocation is live from the call that allocates it to the call that frees it; memory of cuMemCreate until its last handle and mapping
-/// are released; a graph from the end of its capture. Captures, memory cached by pools, default streams, default pools and registered host
-/// memory are not counted.
+/// An allocation is live until the call that frees it; memory of cuMemCreate until its last handle and mapping are released; a graph from
+/// the end of its capture. Captures, memory cached by pools, default streams and pools, and registered host memory are not counted.
 /// Example: tests/simulator/control_counts.cpp
 struct live_counts {
     std::size_t device_allocations = 0;   ///< by any function
@@ -99,7 +99,7 @@ struct misuse_counts {
     /// Launches of kernels without a host body
     std::uint64_t device_kernels = 0;
     std::uint64_t bad_captures = 0;         ///< violations of the rules of stream capture
-    std::uint64_t races = 0;                ///< pairs of conflicting, unordered accesses, see race_reports
+    std::uint64_t races = 0;                ///< pairs of conflicting, unordered accesses
     std::uint64_t host_accesses = 0;        ///< accesses to device memory by host code
     std::uint64_t illegal_accesses = 0;     ///< accesses by work to invalid memory
     std::uint64_t out_of_bounds = 0;        ///< writes beside an allocation
@@ -119,34 +119,33 @@ struct misuse_counts {
 /// work that accesses memory before its cudaMallocAsync or after its cudaFreeAsync.
 enum class memory_checks {
     off,  ///< plain host memory
-    /// Host heap memory, filled with a pattern on allocation and on free; AddressSanitizer, LeakSanitizer and valgrind check it.
+    /// Host heap memory, filled with a pattern on allocation and on free; sanitizers and valgrind check it.
     heap,
-    /// Memory in which host code outside of kernels and copies faults. Also found: kernels that access memory that is freed, not yet
-    /// allocated, of another device, or unallocated, which fail the device; kernels that write beside an allocation, even by one byte;
-    /// copies to the host of unwritten bytes. Messages name both call sites in the program, with callers.
+    /// Memory in which host code outside of kernels and copies faults. Also finds kernels that access memory that is not allocated or of
+    /// another device, which fail the device; kernels that write beside an allocation, even by one byte, or whose first access there is a
+    /// read; copies to the host of unwritten bytes. Messages name call sites with callers.
     /// Cost: pages of 4 KiB for each allocation, and a signal for each allocation that a kernel accesses.
-    /// Limitations: while a kernel runs, other threads can access its memory. Finds no write beside an allocation by a kernel whose first
-    /// access there is a read. Under ThreadSanitizer this mode is `heap`.
+    /// Limitations: while a kernel runs, other threads can access its memory. Under ThreadSanitizer this mode is `heap`.
     strict
 };
 
-/// Sets the mode for later allocations. `reset` restores the value of CUOTA_SIM_CHECKS.
+/// Sets the mode for later allocations.
 CUOTA_SIMULATOR_API void set_memory_checks(memory_checks wanted);
 /// Returns the mode for later allocations.
 [[nodiscard]] CUOTA_SIMULATOR_API memory_checks current_memory_checks();
 
-/// Action on misuse, in addition to its count.
+/// Action on misuse.
 enum class on_misuse {
     /// Listed by `misuse_reports()`. The first launch of each kernel without a host body is also printed to standard error.
     report,
     fatal  ///< prints to standard error and aborts
 };
 
-/// Sets the action on misuse except races, see `set_race_checks`. `reset` restores the value of CUOTA_SIM_MISUSE.
+/// Sets the action on misuse except races, see `set_race_checks`.
 CUOTA_SIMULATOR_API void set_on_misuse(on_misuse wanted);
 
 /// Returns one line for each misuse except races, with the call sites of the call and of the creation, free or destruction of its memory or
-/// handle. Call sites need debug information and the program addr2line. Only the first 1000 since the start or `reset` are kept.
+/// handle. Call sites need debug information and the program addr2line. Only the first 1000 are kept.
 [[nodiscard]] CUOTA_SIMULATOR_API std::vector<std::string> misuse_reports();
 
 /// Action when host code accesses device memory with `memory_checks::strict`.
@@ -156,10 +155,10 @@ enum class host_access {
     throw_exception
 };
 
-/// Sets that action; `reset` restores `abort`.
+/// Sets that action.
 CUOTA_SIMULATOR_API void set_host_access(host_access wanted);
 
-/// Host code accessed device memory. what() names the code location, the address, and the allocation with its call site.
+/// Host code accessed device memory. what() names the code location, the address and the allocation.
 /// Example: tests/simulator/control_bugs_host.cpp
 class CUOTA_SIMULATOR_API host_access_error : public std::runtime_error {
 public:
@@ -173,7 +172,7 @@ enum class fault_kind {
 };
 
 /// Waits for all work and sets the configuration. Clears faults, counters, peaks, misuse, races, records of freed memory, other programs'
-/// memory, delays and kernel times; restores jitter, link, schedule, unkindness and checks from the environment. Live objects stay live.
+/// memory, delays and kernel times; restores all settings from the environment, or else to their defaults. Live objects stay live.
 ///
 /// Throws: std::logic_error when a `hold` exists, or when objects are live and `shape` differs from the current one. On failure, nothing
 /// changes.
@@ -189,11 +188,10 @@ CUOTA_SIMULATOR_API void reset(options shape = {});
 /// function that made it and the call site.
 [[nodiscard]] CUOTA_SIMULATOR_API std::vector<std::string> leaks();
 
-/// Returns the counts since the start or `reset`.
+/// Returns the counts.
 [[nodiscard]] CUOTA_SIMULATOR_API misuse_counts misuse();
 
-/// Returns the peak of device memory in use since the start, `reset` or `reset_peaks`, including memory cached by pools, without other
-/// programs' memory.
+/// Returns the peak of device memory in use since `reset_peaks`, including memory cached by pools, without other programs' memory.
 /// Units: bytes, a multiple of 512.
 [[nodiscard]] CUOTA_SIMULATOR_API std::size_t peak_device_bytes(int device = 0);
 
@@ -206,7 +204,7 @@ CUOTA_SIMULATOR_API void reset_peaks();
 /// Returns the number of calls of a CUDA function, including failed ones.
 [[nodiscard]] CUOTA_SIMULATOR_API std::uint64_t calls(const char* function);
 
-/// Returns the number of all calls, except cudaGetLastError, cudaPeekAtLastError and the four functions that name an error.
+/// Returns the number of all calls, except those that report errors.
 [[nodiscard]] CUOTA_SIMULATOR_API std::uint64_t calls();
 
 /// Returns the number of calls that allocate device, managed or pinned memory.
@@ -221,18 +219,18 @@ CUOTA_SIMULATOR_API void fail_call(const char* function, std::uint64_t nth, cuda
                                    fault_kind kind = fault_kind::once);
 
 /// Makes each later call of `function`, or of any function when it is null, fail with this probability, as by `fail_call`.
-/// Order: equal sequences of calls and equal seeds give equal faults; calls of several threads have no fixed sequence.
+/// Order: equal sequences of calls and equal seeds give equal faults.
 CUOTA_SIMULATOR_API void fail_randomly(const char* function, double probability, std::uint64_t seed,
                                        cudaError_t code = cudaSuccess);
 
-/// Makes each later allocation of more than `bytes` bytes fail: device, managed, pinned and stream-ordered memory, and cuMemCreate.
+/// Makes each later allocation of more than `bytes` bytes fail, including pinned memory and cuMemCreate.
 CUOTA_SIMULATOR_API void fail_larger_than(std::size_t bytes);
 
 /// Simulates the loss of a device: drops its queued work; its calls fail with cudaErrorDevicesUnavailable until `reset`. Functions that
 /// free or destroy still do so, and return the same error.
 CUOTA_SIMULATOR_API void lose_device(int device);
 
-/// Cancels the plans of `fail_call`, `fail_randomly` and `fail_larger_than`.
+/// Cancels all planned faults.
 CUOTA_SIMULATOR_API void clear_faults();
 
 /// Returns the number of planned faults that occurred.
@@ -248,13 +246,13 @@ CUOTA_SIMULATOR_API void set_jitter(std::uint64_t seed, std::chrono::microsecond
 /// Execution of stream work.
 ///
 /// `late`: only a waiting host thread (in a synchronisation, cudaFree, or a copy to pageable memory) runs work. Three of four waits run
-/// only the dependencies of the awaited operation, mostly the newest first. The other waits also run other operations that may start, which
+/// only the dependencies of the awaited operation, mostly the newest first. The others also run other operations that may start, which
 /// exposes those that run too early. A query of unfinished work returns cudaErrorNotReady and then runs up to four operations, so that a
 /// polling loop finishes.
 ///
-/// With one host thread, the program and the seed determine the order of all work, with one exception: when no operation has finished for
-/// 20 ms and all threads sleep (240 ms when one computes), a helper thread runs operations until a host thread waits or queries again.
-/// `schedule_info::unseeded` counts these events: a run that does not change it can be replayed from the seed.
+/// With one host thread, the program and the seed determine the order of all work. The exception: when no operation has finished for 20 ms
+/// and all threads sleep (240 ms when one computes), a helper thread runs operations until a host thread waits or queries again.
+/// `schedule_info::unseeded` counts these events: a run that does not change it can be replayed.
 ///
 /// Under ThreadSanitizer the schedule is always `workers`, because a thread that ran operations of two streams would order them. Link times
 /// and jitter are spent in the thread that runs the operation.
@@ -263,7 +261,7 @@ enum class schedule {
     late      ///< as late as possible, by choices drawn from a seed
 };
 
-/// The current schedule, and whether its seed replays the run.
+/// The current schedule.
 /// Example: tests/simulator/control_schedule.cpp
 struct schedule_info {
     schedule how;        ///< as set, or from the environment
@@ -272,7 +270,7 @@ struct schedule_info {
     std::uint64_t unseeded;
 };
 
-/// Waits for all work, then changes the schedule. `reset` restores the value of CUOTA_SIM_SCHEDULE and the start of its seed.
+/// Waits for all work, then changes the schedule.
 ///
 /// Throws: std::logic_error when a `hold` exists
 CUOTA_SIMULATOR_API void set_schedule(schedule wanted, std::uint64_t seed = 1);
@@ -287,17 +285,16 @@ struct unkindness {
     /// mandated order (such as in independent streams) execute in undefined order and may be serialized."
     bool serial_host = false;
     /// cudaFree, cudaFreeHost and cudaHostUnregister do not wait for work. cudaFree: "this API may perform implicit synchronization", and
-    /// for memory of pools "will not"; the other two have no such sentence. Work that may still use the memory is a race (race_checks). The
-    /// memory is poisoned or made inaccessible at once, and is not reused before that work has finished.
+    /// for memory of pools "will not"; the other two have no such sentence. Work that may still use the memory is a race. The memory is
+    /// poisoned or made inaccessible at once, and not reused before that work has finished.
     bool free_at_once = false;
     /// Before each runtime call except those that report errors, a last error of cudaSuccess becomes cudaErrorInvalidTexture, as if another
-    /// library had left it. A program that checks a call or a <<<>>> by cudaGetLastError mistakes it for its own error. cudaGetLastError:
-    /// "the last error that has been produced by any of the runtime calls in the same instance of the CUDA Runtime library in the host
-    /// thread".
+    /// library had left it. A program that checks a call by cudaGetLastError mistakes it for its own error. cudaGetLastError: "the last
+    /// error that has been produced by any of the runtime calls in the same instance of the CUDA Runtime library in the host thread".
     bool stale_errors = false;
 };
 
-/// Applies to later calls; running host functions no longer delay others. `reset` restores the value of CUOTA_SIM_UNKIND.
+/// Applies to later calls; running host functions no longer delay others.
 CUOTA_SIMULATOR_API void set_unkindness(unkindness wanted);
 /// Returns the present setting.
 [[nodiscard]] CUOTA_SIMULATOR_API unkindness current_unkindness();
@@ -305,20 +302,20 @@ CUOTA_SIMULATOR_API void set_unkindness(unkindness wanted);
 /// Minimum duration of work; by default, work takes only the time of the host.
 ///
 /// A copy that reads or writes device memory occupies a copy engine of its direction on its stream's device; when all are busy, copies wait
-/// in the order in which they start. It takes `latency` and its bytes divided by the speed of its direction, in real time. The rows of a 2D
-/// copy share one latency. Memsets and copies between host addresses take no simulated time. Kernels run concurrently as far as streams
-/// permit. Timing events measure these durations.
+/// in the order in which they start. It takes `latency` and its bytes divided by the speed, in real time. The rows of a 2D copy share one
+/// latency. Memsets and copies between host addresses take no simulated time. Kernels run concurrently as far as streams permit. Timing
+/// events measure these durations.
 /// Example: tests/simulator/control_link.cpp
 struct link_options {
-    std::uint64_t to_device = 0;          ///< bytes per second from host to device; zero: no limit
-    std::uint64_t to_host = 0;            ///< bytes per second from device to host
-    std::uint64_t on_device = 0;          ///< bytes per second within a device or between devices
+    std::uint64_t to_device = 0;          ///< bytes per second; zero: no limit
+    std::uint64_t to_host = 0;            ///< likewise
+    std::uint64_t on_device = 0;          ///< likewise, also between devices
     std::chrono::nanoseconds latency{0};  ///< of each copy, before its bytes
     std::chrono::nanoseconds kernel{0};   ///< of each kernel that has no `set_kernel_time`
     int engines = 1;                      ///< for each direction and device, 1 to 16
 };
 
-/// Applies to work that starts later. `reset` restores the value of CUOTA_SIM_LINK.
+/// Applies to work that starts later.
 CUOTA_SIMULATOR_API void set_link(link_options const& wanted);
 /// Returns the present setting.
 [[nodiscard]] CUOTA_SIMULATOR_API link_options current_link();
@@ -331,16 +328,16 @@ CUOTA_SIMULATOR_API void delay_copy(std::uint64_t nth, std::chrono::nanoseconds 
 
 /// Kind of work that takes simulated time.
 enum class work_kind {
-    to_device,  ///< a copy from host to device
-    to_host,    ///< a copy from device to host
-    on_device,  ///< a copy within a device or between devices
+    to_device,  ///< host to device
+    to_host,    ///< device to host
+    on_device,  ///< also between devices
     kernel      ///< a kernel
 };
 
-/// Interval in which a copy occupied its engine, or in which a kernel ran.
+/// Interval in which a copy occupied its engine or a kernel ran.
 /// Example: tests/simulator/control_link.cpp
 struct work_interval {
-    work_kind what;                  ///< direction of the copy, or a kernel
+    work_kind what;                  ///< kind of work
     int device;                      ///< the device of its stream
     int engine;                      ///< of its direction, from 0; 0 for kernels
     std::size_t bytes;               ///< zero for a kernel
@@ -348,19 +345,19 @@ struct work_interval {
         end;                         ///< likewise, exclusive
 };
 
-/// Returns the latest 10,000 intervals since `set_link` or `reset`. A copy is listed once it is assigned to an engine, a kernel once it has
-/// finished. Nothing is recorded while no duration or delay is set.
+/// Returns the latest 10,000 intervals since `set_link`. A copy is listed once it is assigned to an engine, a kernel once it has finished.
+/// Nothing is recorded while no duration or delay is set.
 [[nodiscard]] CUOTA_SIMULATOR_API std::vector<work_interval> work_intervals();
 
 /// Calls that invalidate a capture that forbids unsafe calls (cudaStreamCaptureMode), which CUDA does not list.
 /// Example: tests/pool/detail/blocks/captured_blocks.sim.cpp
 enum class capture_checks {
-    /// Those that CUDA's documentation names, and all allocations and frees.
+    /// Calls that CUDA's documentation names, and all allocations and frees.
     named,
-    /// Also calls that may wait, allocate, free, create, destroy or map: a driver may treat them as unsafe.
+    /// Also calls that may wait, allocate, free, create, destroy or map.
     every_slow_call
 };
-/// Sets the check for later calls; `reset` restores `named`.
+/// Sets the check for later calls.
 CUOTA_SIMULATOR_API void set_capture_checks(capture_checks wanted);
 
 /// Numbers of calls of cudaEventSynchronize for recorded events.
@@ -369,10 +366,10 @@ struct event_wait_counts {
     std::uint64_t blocking = 0;  ///< for events with cudaEventBlockingSync: the thread sleeps
     std::uint64_t active = 0;    ///< for other events: the thread may spin
 };
-/// Returns the counts since the start or `reset`.
+/// Returns the counts.
 [[nodiscard]] CUOTA_SIMULATOR_API event_wait_counts event_waits();
 
-/// Returns the number of primary contexts of a device that were created since the start or `reset`, which destroys them.
+/// Returns the number of primary contexts of a device that were created since `reset`, which destroys them.
 ///
 /// As in CUDA 12 and later, a context is created by cudaSetDevice, cudaInitDevice and calls that use the thread's current device, not by
 /// cudaEventQuery, cudaEventSynchronize and calls that need no device.
@@ -395,21 +392,21 @@ public:
 
 /// Action of the happens-before checker on two conflicting, unordered accesses.
 ///
-/// The checker covers copies, memsets, cudaMallocAsync and frees. For a kernel it covers the memory of leases and viewed batches that are
-/// open on its stream, and ranges declared by `cuota_simulator_declare(stream, pointer, bytes, writes)` for the calling thread's next
-/// launch on that stream. Accesses of host code are left to ThreadSanitizer. Races are found from the order of the calls, independently of
-/// timing; only a query that returned cudaSuccess adds an order that another run may lack.
+/// The checker covers copies, memsets, cudaMallocAsync and frees; for a kernel, the memory of leases and viewed batches that are open on
+/// its stream, and ranges declared by `cuota_simulator_declare(stream, pointer, bytes, writes)` for the calling thread's next launch on
+/// that stream. Accesses of host code are left to ThreadSanitizer. Findings do not depend on timing, except that a query that returned
+/// cudaSuccess adds an order.
 enum class race_checks {
     off,     ///< nothing is checked or recorded
     report,  ///< counted in `misuse().races` and listed by `race_reports()`
     fatal    ///< prints to standard error and aborts
 };
 
-/// Sets the action for later races. `reset` restores the value of CUOTA_SIM_RACES.
+/// Sets the action for later races.
 CUOTA_SIMULATOR_API void set_race_checks(race_checks wanted);
 
-/// Returns one line for each race since the start or `reset`: both operations, their streams, ranges and allocation. A pair of functions on
-/// a pair of streams is listed once for an allocation. After 1000 lines, races are only counted.
+/// Returns one line for each race: both operations, their streams, ranges and allocation. A pair of functions on a pair of streams is
+/// listed once for an allocation. After 1000 lines, races are only counted.
 [[nodiscard]] CUOTA_SIMULATOR_API std::vector<std::string> race_reports();
 
 /// Work of the checker.
@@ -420,7 +417,7 @@ struct race_check_counts {
     std::uint64_t conflicts = 0;
 };
 
-/// Returns the counts since the start or `reset`.
+/// Returns the counts.
 [[nodiscard]] CUOTA_SIMULATOR_API race_check_counts current_race_check_counts();
 
 /// Returns live objects, peaks, misuse, races and their call sites, faults, the schedule, and calls by function as text.
