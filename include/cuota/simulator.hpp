@@ -96,7 +96,7 @@ struct misuse_counts {
     std::uint64_t bad_directions = 0;      ///< copies whose kind contradicts their pointers
     std::uint64_t bad_handles = 0;         ///< uses of unknown or destroyed streams, events, pools, graphs
     std::uint64_t calls_in_callbacks = 0;  ///< CUDA calls inside a host function or a kernel
-    /// Launches of kernels without a host body
+    /// Launches of kernels without a host body.
     std::uint64_t device_kernels = 0;
     std::uint64_t bad_captures = 0;         ///< violations of the rules of stream capture
     std::uint64_t races = 0;                ///< pairs of conflicting, unordered accesses

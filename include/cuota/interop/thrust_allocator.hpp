@@ -74,7 +74,7 @@ namespace cuota::inline v0::inline CUOTA_THRUST {
 ///
 /// Order:   allocate waits for earlier uses of the memory; deallocate does not wait.
 /// Threads: as the resource.
-/// Throws:  budget_exceeded, out_of_memory, cuda_error; usage_error for host memory, for an overflow of count * sizeof(T), and if the file
+/// Throws:  budget_exceeded, out_of_memory, cuda_error; usage_error for host memory, and if the file
 ///          is compiled for a GPU and linked to the simulator, or the reverse. On failure, nothing is allocated.
 /// Cost:    that of the resource's allocate_sync and deallocate.
 /// Example: examples/one_budget.cpp

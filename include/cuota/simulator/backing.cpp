@@ -25,7 +25,7 @@ std::uint64_t load(std::byte const* from) {
     return value;
 }
 
-/// Calls `whole(offset, poison)` for whole words and `part(offset, poison, first byte in the word, bytes)` for partial words, until one
+/// Calls `whole(offset, poison)` for whole words and `part(offset, poison, first byte in the word, bytes)` for partial ones, until one
 /// returns false.
 template <class Whole, class Part>
 void for_poison(void const* view, std::size_t bytes, Whole whole, Part part) {

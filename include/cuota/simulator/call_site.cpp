@@ -27,7 +27,7 @@
 #include <unwind.h>
 
 extern "C" {
-[[gnu::visibility("hidden")]] extern char const __ehdr_start[];  // from the linker: start of this library
+[[gnu::visibility("hidden")]] extern char const __ehdr_start[];  // start of this library
 [[gnu::visibility("hidden")]] extern char const etext[];         // end of its code
 extern char** environ;
 }
@@ -156,7 +156,7 @@ bool is_of_the_system(module const& m) {
     return false;
 }
 
-/// Runs addr2line once for all addresses in a module. A return address is one past its call.
+/// Runs addr2line once. A return address is one past its call.
 void look_up(module const& in, std::vector<std::uintptr_t> const& addresses) {
     std::vector<std::string> words{"addr2line", "-a", "-i", "-e", in.file};
     std::map<std::uintptr_t, std::uintptr_t> by_offset;
@@ -202,11 +202,10 @@ void look_up_all(std::set<std::uintptr_t> const& wanted) {
     for (auto const& [file, entry] : by_module) look_up(entry.first, entry.second);
 }
 
-/// Whether the line is in cuota's own headers or a library.
 bool passes_on(std::string_view line) {
     for (char const* const folder : {"core", "runtime", "resource", "guard", "pool", "buffer", "data"})
         if (line.find(std::string{"/include/cuota/"} + folder + '/') != line.npos) return true;
-    if (line.find(".S:") != line.npos) return true;  // such as memcpy, if the C library has debug information
+    if (line.find(".S:") != line.npos) return true;  // such as memcpy
     return line.find("/include/c++/") != line.npos || line.find("/cccl/") != line.npos ||
            line.starts_with("/usr/include/");
 }

@@ -8,10 +8,10 @@
 #include <string>
 #include <vector>
 
-/// Call sites in the program, for messages: return addresses, which are resolved to files and lines when a message is read.
+/// Call sites in the program, which are resolved to files and lines when a message is read.
 namespace cuota::inline v0::simulator::call_sites {
 
-/// Return addresses, innermost first, or the file and line that the caller passed.
+/// Return addresses, innermost first, or a file and line.
 struct stack {
     static constexpr std::size_t most = 24;
     std::array<std::uintptr_t, most> frames{};
@@ -23,7 +23,7 @@ struct stack {
 /// One address, the index of a stored stack, or a file and a line.
 enum class site : std::uint64_t { unknown = 0 };
 
-/// Records the stack outside of the simulator; with `deep`, all frames, which takes about a microsecond.
+/// With `deep`, records all frames, which takes about a microsecond.
 void take(stack& out, bool deep) noexcept;
 
 /// Threads: any, for all functions of this namespace.
@@ -34,8 +34,8 @@ site of(char const* file, unsigned line);
 /// Returns a placeholder for `resolve`: " at file.cpp:12", with up to two known callers " < file.cpp:40 < main.cpp:7", or nothing.
 std::string mark(site s);
 
-/// Replaces the placeholders. A call site is a line outside cuota's own headers, as far as the stack shows.
-/// Cost: starts a process for addresses that were not resolved before.
+/// Replaces the placeholders. A call site is outside cuota's own headers, as far as the stack shows.
+/// Cost: starts a process for new addresses.
 void resolve(std::vector<std::string>& texts);
 std::string resolved(std::string text);
 

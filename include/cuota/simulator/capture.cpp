@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-// Operations on capturing streams, and the calls that CUDA forbids during a capture.
+// Operations on capturing streams, and forbidden calls.
 namespace cuota::inline v0::simulator {
 namespace {
 
@@ -54,7 +54,7 @@ bool can_be_captured(function f) {
     }
 }
 
-/// Queries that involve no work; driver 580 returns an error for a capturing stream nevertheless.
+/// Queries without work; driver 580 returns an error for a capturing stream nevertheless.
 bool only_asks(function f) {
     switch (f) {
         case function::cudaStreamGetId:
@@ -153,7 +153,6 @@ bool has_stream(capture const& c, Which which) {
     });
 }
 
-/// Invalidates the selected captures; returns the error if there were any.
 template <class Which>
 cudaError_t invalidate_all(cudaError_t error, Which which) {
     auto result = cudaSuccess;

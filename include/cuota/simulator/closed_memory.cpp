@@ -27,7 +27,7 @@ struct arena {
     std::size_t next;  ///< first unused byte
 };
 
-/// Whole pages, of which the last is unused.
+/// The last page is unused.
 struct extent {
     std::uintptr_t first;
     std::size_t bytes;
@@ -81,7 +81,7 @@ bool add_arena() {
     return true;
 }
 
-/// Allocates addresses that were never used. If none are left, reuses those that were freed first.
+/// Reuses freed addresses if no unused ones are left, oldest first.
 std::optional<extent> take_extent(std::size_t bytes) {
     auto& t = known();
     if (bytes > arena_bytes - host_page) return std::nullopt;
@@ -103,7 +103,6 @@ void protect(allocation const& a, int rights) {
     mprotect(at(begin), in_pages(a.block.guard_before + a.bytes), rights);
 }
 
-/// Returns the block that contains the address in its pages, including the unused one.
 allocation_ref owner_of(std::uintptr_t address) {
     auto& t = known();
     std::lock_guard lock{t.mutex};
@@ -135,7 +134,7 @@ std::uintptr_t away_from(allocation const& a, std::uintptr_t address) {
     return address - start < a.bytes ? 0 : address - start - a.bytes + 1;
 }
 
-/// Returns the blocks around an address, nearest first; only the nearest if its distance is at most the alignment.
+/// Returns the nearest first; only the nearest if its distance is at most the alignment.
 std::vector<allocation_ref> blocks_around(std::uintptr_t address) {
     constexpr std::uintptr_t nearby = std::uintptr_t{256} << 10;
     auto& t = known();
@@ -199,7 +198,6 @@ std::uintptr_t instruction_of(void* context) {
 struct sigaction previous;
 std::mutex previous_mutex;
 
-/// Forwards the signal to the previous handler.
 void pass_on(int signal, siginfo_t* info, void* context) {
     thread_local bool passing = false;
     struct sigaction before;

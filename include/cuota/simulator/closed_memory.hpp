@@ -6,24 +6,20 @@
 
 #include <csetjmp>
 
-/// Device memory that the host cannot access, for `memory_checks::strict`.
-///
-/// One memfd is mapped twice: without access rights at the program's addresses, and with them at the simulator's. Each block has its own
-/// pages and one unused page behind them. A kernel's first access to a block faults as well and opens it until that kernel finishes.
+/// Device memory that the host cannot access, for `memory_checks::strict`; see docs/design/simulator.md.
 namespace cuota::inline v0::simulator::closed_memory {
 
-/// Allocates `bytes` bytes, aligned to 256, with guard bytes; null on failure.
+/// Returns memory aligned to 256, with guard bytes, or null.
 /// Threads: any, with or without the lock, for all functions of this namespace.
 void* take(backing& out, std::size_t bytes);
-/// Frees a block. Its addresses are reused when no unused ones are left.
+/// Addresses are reused when no unused ones are left.
 void give(void* address, backing const& b, std::size_t bytes);
 
-/// Records the owner of the block.
 void belongs_to(allocation_ref const& a);
 /// Whether the address is in the range of such blocks.
 bool is_closed(void const* address) noexcept;
 
-/// Describes the memory at an address and why an access is invalid. Under the lock.
+/// Describes the memory and why an access is invalid. Under the lock.
 std::string what_lies_at(void const* address);
 
 /// Installs the fault handler again if other code, such as a test framework, has replaced it. Cost: a system call.
@@ -31,7 +27,7 @@ void watch_faults() noexcept;
 /// Whether such a block or mapping has existed.
 bool in_use() noexcept;
 
-/// The blocks that one kernel has opened on its thread. The destructor closes them and checks their guard bytes.
+/// The blocks that one kernel has opened. The destructor closes them and checks guard bytes.
 class kernel_run {
 public:
     kernel_run(device const& d, std::string const& name, call_sites::site from) noexcept;
@@ -39,7 +35,7 @@ public:
     kernel_run(kernel_run const&) = delete;
     kernel_run& operator=(kernel_run const&) = delete;
 
-    std::jmp_buf way_out;  ///< target of the jump after an invalid access
+    std::jmp_buf way_out;  ///< target of the jump
     std::string fault;
 
 private:

@@ -31,7 +31,6 @@ struct copy_end {
         return memory ? memory->view(address) : static_cast<std::byte*>(const_cast<void*>(address));
     }
     [[nodiscard]] bool in_pieces() const { return memory && memory->mapped; }
-    /// Whether bytes that were never written can be recognized.
     [[nodiscard]] bool is_watched() const {
         return memory && memory->kind == memory_kind::device && !memory->mapped &&
                memory->block.checks == memory_checks::strict;
@@ -57,7 +56,7 @@ bool direction_fits(copy_end const& to, copy_end const& from, cudaMemcpyKind kin
     return false;
 }
 
-/// Whether the memory is allocated, in stream order; if not, reports an illegal access.
+/// Reports an illegal access if the memory is not allocated in stream order.
 bool reachable(allocation_ref const& a, void const* from, std::size_t bytes, device& d, made_by const& what) {
     if (!a) return true;
     auto const* const hole = a->mapped ? first_unmapped(from, bytes) : nullptr;
@@ -73,7 +72,6 @@ bool reachable(allocation_ref const& a, void const* from, std::size_t bytes, dev
     return false;
 }
 
-/// Copies like memmove between ranges of several pieces.
 void move(std::vector<std::span<std::byte>> to, std::vector<std::span<std::byte>> from) {
     for (std::size_t t = 0, f = 0; t < to.size() && f < from.size();) {
         auto const n = std::min(to[t].size(), from[f].size());
@@ -206,7 +204,7 @@ cudaError_t copy(guard& lock, copy_request const& c, cudaStream_t handle) {
 
 namespace {
 
-/// Writes the repeated value, starting `done` bytes into the pattern.
+/// Starts `done` bytes into the pattern.
 void write(std::span<std::byte> to, set_value const& what, std::size_t done) {
     if (what.bytes == 1) return (void)std::memset(to.data(), static_cast<int>(what.value), to.size());
     std::byte value[sizeof what.value];
@@ -330,7 +328,7 @@ cudaError_t cudaMemsetAsync(void* to, int value, size_t bytes, cudaStream_t s) {
                [&](guard& lock) { return set(lock, to, {static_cast<unsigned>(value)}, bytes, s); });
 }
 
-// For programs compiled with CUDA_API_PER_THREAD_DEFAULT_STREAM.
+// For CUDA_API_PER_THREAD_DEFAULT_STREAM.
 extern "C" {
 [[gnu::visibility("default")]] cudaError_t cudaMemcpy_ptds(void* to, void const* from, size_t bytes,
                                                            cudaMemcpyKind kind) {

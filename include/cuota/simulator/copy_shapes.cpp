@@ -76,7 +76,7 @@ cudaError_t set_2d(function f, void* to, std::size_t pitch, int value, rectangle
     });
 }
 
-/// Orders later work of the stream after all present work of the devices.
+/// Orders the stream after all present work of the devices.
 void come_after_all(guard& lock, stream_handle const& s, std::vector<device*> const& devices) {
     auto barrier = make_task([] {});
     auto const come_after = [&](stream const& other) {

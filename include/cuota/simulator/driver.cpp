@@ -124,7 +124,7 @@ CUresult device_get_attribute(int* out, CUdevice_attribute which, CUdevice index
     });
 }
 
-/// A primary context is represented by its device. Retains are not counted: only cudaDeviceReset and `reset` destroy contexts.
+/// Retains are not counted: only cudaDeviceReset and `reset` destroy contexts.
 CUcontext context_of(device& d) { return reinterpret_cast<CUcontext>(&d); }
 
 device* device_of(CUcontext context) {
@@ -199,7 +199,7 @@ struct entry_point {
     std::string_view name;
     unsigned since;
     void* address;
-    /// the form for which stream 0 is the thread's own stream
+    /// Form for which stream 0 is the thread's own stream.
     void* of_own_stream = nullptr;
 };
 

@@ -11,14 +11,12 @@
 #undef cuCtxPopCurrent
 #undef cuDevicePrimaryCtxRelease
 
-/// Driver functions that cudaGetDriverEntryPointByVersion returns. Except cuPointerGetAttribute, they are not symbols: libcuda is not
-/// replaced.
+/// Driver functions that cudaGetDriverEntryPointByVersion returns.
 namespace cuota::inline v0::simulator {
 
-/// Returns the driver's code for a runtime error.
 CUresult to_driver(cudaError_t error) noexcept;
 
-/// Runs a driver function as `api` does, but leaves the thread's last error unchanged.
+/// Runs a driver function like `api`, but leaves the thread's last error unchanged.
 template <class F>
 CUresult driver_api(function f, F&& body) noexcept {
     sanitizer::quiet quiet;

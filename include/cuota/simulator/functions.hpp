@@ -10,7 +10,7 @@
 ///   free_of   needs no device
 ///   allocates its planned fault is "out of memory"
 ///   releases  still frees when the device has failed
-///   waits     still waits when the device has failed: no work runs concurrently with the caller after the error
+///   waits     still waits when the device has failed: no work runs concurrently with the caller afterwards
 ///   about     reports errors: not counted in "any", never fails, permitted everywhere
 #define CUOTA_SIMULATOR_FUNCTIONS(X)                                                                         \
     X(cudaGetLastError, about)                                                                               \

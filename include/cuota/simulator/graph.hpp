@@ -10,7 +10,7 @@ namespace cuota::inline v0::simulator {
 struct graph_node {
     cudaGraphNodeType type;
     device* owner;
-    std::vector<std::size_t> after;     ///< indices of the nodes that it depends on
+    std::vector<std::size_t> after;     ///< the nodes that it depends on
     std::vector<operation_ref> work{};  ///< several for the rows of a copy
     std::shared_ptr<event> about{};     ///< recorded or waited for at each launch
     std::vector<std::pair<char const*, ordering::declaration>> touches{};
@@ -19,7 +19,7 @@ struct graph_node {
     std::uintptr_t handle = 0;  ///< zero until a handle is requested
 };
 
-/// The nodes are in topological order, because a node depends on existing nodes only.
+/// The nodes are in topological order.
 struct graph {
     std::vector<std::shared_ptr<graph_node>> nodes;
     bool capturing = false;
@@ -51,13 +51,12 @@ struct graph_exec {
     device* owner;
     unsigned long long flags;
     std::vector<step> steps;
-    /// A lane is a chain of steps, each of which depends on its predecessor.
     std::vector<device*> lane_owners{};
     std::vector<stream_handle> lanes{};  ///< created on first use; the launching stream is one of them
-    operation_ref last{};                ///< end of the latest launch
+    operation_ref last{};
 };
 
-/// A value that is destroyed after the call has released the lock, because this runs code of the program (kernels).
+/// A value that is destroyed after the call has released the lock, because it contains the program's kernels.
 template <class T>
 class dropped_after {
 public:
@@ -74,24 +73,20 @@ public:
 
 // ---- capture.cpp ----
 
-/// Adds a dependency of captured work through an event.
 cudaError_t record_in_capture(stream& s, std::shared_ptr<event> const& e, unsigned flags);
 cudaError_t wait_in_capture(stream_handle const& s, std::shared_ptr<event> const& e, unsigned flags);
-/// Returns cudaErrorCapturedEvent if the last record of the event was captured.
 cudaError_t refuse_captured(event const& e);
-/// Invalidates the capture of a destroyed stream. The returned graph must be destroyed without the lock.
+/// Invalidates the capture. The returned graph must be destroyed without the lock.
 std::shared_ptr<graph> leave_capture(stream& s);
-/// Returns the error if a capture forbids the function to use the stream.
 cudaError_t refusal_of_use(stream const& s, function f);
-/// Invalidates the capture, counts the misuse and returns `error`.
+/// Counts the misuse and returns `error`.
 cudaError_t invalidate(capture& c, cudaError_t error);
 
 // ---- graph.cpp ----
 
 cudaGraphNode_t handle_of(std::shared_ptr<graph_node> const& n);
-/// Destroys the internal streams when their work has finished.
 void drop_lanes(guard& lock, graph_exec& e);
-/// Removes the handles of a graph and of its nodes.
+/// Removes the nodes' handles, too.
 std::shared_ptr<graph> forget_graph(cudaGraph_t handle);
 
 std::vector<std::string> describe_graphs();

@@ -80,7 +80,7 @@ void come_after(stream& s, operation& work, operation_ref const& first) {
     order(work, first);
 }
 
-/// Returns the work of a step in this launch. It keeps the node alive.
+/// The work keeps the node alive.
 operation_ref work_of(launch_step const& what) {
     if (auto const& e = what.node->about; e && what.node->type == cudaGraphNodeTypeEventRecord) {
         auto when = std::make_shared<std::chrono::steady_clock::time_point>();

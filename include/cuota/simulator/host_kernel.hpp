@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Host bodies for kernels compiled by nvcc; the simulated runtime runs them in place of the kernels.
+/// Host bodies for kernels compiled by nvcc.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +18,7 @@ namespace cuota::inline v0::simulator {
 struct launch_shape {
     dim3 grid,                     ///< in blocks
         block;                     ///< in threads
-    std::size_t shared_bytes = 0;  ///< dynamic shared memory of a block, in bytes
+    std::size_t shared_bytes = 0;  ///< dynamic, of a block
 
     /// Returns the number of threads of all blocks.
     [[nodiscard]] std::size_t threads() const noexcept {
@@ -27,7 +27,7 @@ struct launch_shape {
     }
 };
 
-/// The parameters and the host body of a kernel that nvcc has compiled.
+/// A kernel's parameters and host body.
 /// Example: tests/simulator/control_host_kernels.cpp
 struct host_kernel {
     struct parameter {
@@ -36,20 +36,19 @@ struct host_kernel {
     };
 
     std::vector<parameter> parameters;  ///< a launch copies its arguments
-    /// Runs the whole grid; arguments[i] points to the copy of the i-th argument.
+    /// Runs the whole grid; arguments[i] points to a copy of the i-th argument.
     std::function<void(launch_shape const&, void** arguments)> body;
 };
 
-/// Makes each later launch of `kernel` (its host address, as in cudaLaunchKernel) run the body, once for the whole grid. If the body
-/// throws, the device fails. An empty body removes it: launches then return cudaErrorInvalidDeviceFunction, and the first one is reported
-/// on standard error. `reset` keeps bodies.
-/// Order: stream order. Launches that are already enqueued keep their body. Launches on several streams call it concurrently.
+/// Makes each later launch of `kernel` (its host address, as in cudaLaunchKernel) run the body. If the body throws, the device fails. An
+/// empty body removes it: launches then return cudaErrorInvalidDeviceFunction. `reset` keeps bodies.
+/// Order: stream order. Enqueued launches keep their body. Launches on several streams call it concurrently.
 /// Threads: any.
 /// Throws: std::bad_alloc
 /// Example: tests/simulator/control_host_kernels.cpp
 CUOTA_SIMULATOR_API void run_on_host(void const* kernel, host_kernel what);
 
-/// Same for a body that takes the launch configuration and the kernel's own parameters.
+/// Same for a body that takes the kernel's own parameters.
 template <class... Parameters, class Body>
 void run_on_host(void (*kernel)(Parameters...), Body body) {
     auto call = [body = std::move(body)]<std::size_t... I>(

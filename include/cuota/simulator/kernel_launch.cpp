@@ -11,8 +11,8 @@
 
 #include <cxxabi.h>
 
-// Launches of kernels that nvcc has compiled. Without a host body, the error is also printed once for each kernel, because few programs
-// check for errors after <<<>>>.
+// Launches of kernels that nvcc has compiled. Without a host body, the error is also printed once, because few programs check for errors
+// after <<<>>>.
 namespace cuota::inline v0::simulator {
 namespace {
 
@@ -52,7 +52,7 @@ cudaError_t refuse(void const* address) {
     return cudaErrorInvalidDeviceFunction;
 }
 
-/// A launch with copies of its arguments, because the caller's may be destroyed before it runs.
+/// The caller's arguments may be destroyed before the launch runs.
 struct prepared {
     std::shared_ptr<host_kernel> kernel;
     launch_shape shape;
@@ -117,7 +117,7 @@ cudaError_t launch(function f, void const* address, launch_shape const& shape, v
     return api(f, [&](guard& lock) { return launch(lock, address, shape, arguments, stream); });
 }
 
-/// Whether the attribute has no effect, because kernels of a stream never overlap here.
+/// Kernels of a stream never overlap here.
 bool changes_nothing(cudaLaunchAttribute const& a) {
     switch (a.id) {
         case cudaLaunchAttributeIgnore:

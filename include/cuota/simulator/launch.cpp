@@ -9,7 +9,6 @@ using namespace cuota::simulator;
 
 namespace {
 
-/// Scope in which this thread runs code of the program.
 class inside {
 public:
     explicit inside(activity what) : before_{std::exchange(caller.doing, what)} {}
@@ -21,7 +20,7 @@ private:
     activity before_;
 };
 
-/// Calls a host function; with unkindness::serial_host, one at a time.
+/// Calls one at a time with unkindness::serial_host.
 template <class Call>
 void call_host_function(Call call) {
     auto& m = the_machine();
@@ -91,7 +90,7 @@ struct declared {
 
 thread_local std::vector<declared> declared_accesses;  ///< for later launches of this thread
 
-/// Returns the accesses of open leases and those declared for the next launch. Removes the latter, and those of destroyed streams.
+/// Removes the accesses declared for the next launch, and those of destroyed streams.
 std::vector<ordering::declaration> take_declared(stream_handle const& s) {
     std::vector<ordering::declaration> mine;
     for (auto const& one : s->borrowed) mine.push_back(one.access);

@@ -23,7 +23,7 @@ constexpr std::size_t intervals_kept = 10'000;
 /// Has its own mutex, because work waits without the machine's lock.
 struct clockwork {
     std::mutex mutex;
-    std::atomic<bool> timed{false};  ///< whether any duration or delay is set
+    std::atomic<bool> timed{false};
     link_options link, initial;
     std::map<std::string, nanoseconds, std::less<>> kernels;
     /// When each engine becomes free.
@@ -61,7 +61,7 @@ void note(clockwork& c, work_interval one) {
 
 nanoseconds since_start(clockwork const& c, clock::time_point t) { return t - c.start; }
 
-/// Sleeps with the smallest timer slack: by default, Linux may wake a thread 50 us late.
+/// With the default timer slack, Linux may wake a thread 50 us late.
 void sleep_until(clock::time_point when) {
     if (when <= clock::now()) return;
     auto& m = the_machine();

@@ -35,7 +35,6 @@ cudaError_t check(cudaMemLocation const& where) {
     }
 }
 
-/// Returns the location as attributes report it.
 cudaMemLocation normal(cudaMemLocation const& where) {
     if (where.type == cudaMemLocationTypeDevice) return where;
     return {cudaMemLocationTypeHost, cudaCpuDeviceId};
@@ -66,7 +65,7 @@ void for_pages(allocation& a, pages const& range, Change change) {
     }
 }
 
-/// Returns the value of `pick` that all pages of the range share, or `mixed`.
+/// Returns `mixed` unless all pages of the range agree.
 template <class Pick, class T>
 T agreed(allocation const& a, pages const& range, Pick pick, T mixed) {
     if (!a.advised) return pick(nothing_said());

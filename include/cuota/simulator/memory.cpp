@@ -52,7 +52,7 @@ cudaError_t allocate_device(void** out, std::size_t bytes) {
     return cudaSuccess;
 }
 
-/// Allocates host memory, without a charge: on Linux, managed memory may exceed the device's.
+/// Charges nothing: on Linux, managed memory may exceed the device's.
 cudaError_t allocate_on_host(void** out, std::size_t bytes, memory_kind kind, unsigned flags, function by) {
     if (!out) return cudaErrorInvalidValue;
     *out = nullptr;
@@ -89,7 +89,7 @@ void wait_for_users(guard& lock, allocation const& a) {
     }
 }
 
-/// Returns the unfinished work of all devices, because peers may use the memory.
+/// Returns the work of all devices, because peers may use the memory.
 std::vector<operation_ref> under_way() {
     std::vector<operation_ref> all;
     auto const add = [&all](stream const& s) {
@@ -102,8 +102,7 @@ std::vector<operation_ref> under_way() {
     return all;
 }
 
-/// Releases memory that the program has freed. Heap memory is kept until all unfinished work has finished: a late write could hit a new
-/// allocation.
+/// Heap memory is kept until all unfinished work has finished: a late write could hit a new allocation.
 void give_freed(allocation const& a) {
     auto until = a.block.shift == 0 ? under_way() : std::vector<operation_ref>{};
     if (until.empty()) return give_memory(a.address(), a.block, a.bytes);

@@ -29,7 +29,7 @@ struct advice;
 struct mapping;
 struct pool;
 
-/// One allocation. It stores its address inverted: otherwise LeakSanitizer would treat leaked memory as reachable.
+/// Stores its address inverted: otherwise LeakSanitizer would treat leaked memory as reachable.
 struct allocation {
     enum class phase { pending, live, released };
 
@@ -62,7 +62,7 @@ struct allocation {
 
 using allocation_ref = std::shared_ptr<allocation>;
 
-/// Heap memory that the program has freed and that unfinished work may still access.
+/// Freed heap memory that unfinished work may access.
 struct resting_memory {
     void* address;
     backing block;
@@ -101,20 +101,17 @@ struct pool {
 allocation_ref find_memory(void const* address);
 inline std::string in_bytes(std::size_t n) { return std::to_string(n) + (n == 1 ? " byte" : " bytes"); }
 std::string describe(allocation const& a);
-/// Registers memory, with the present call site.
 allocation_ref note_memory(void* address, backing const& block, std::size_t bytes, memory_kind kind,
                            int device, function by);
-/// Unregisters memory that the present call frees.
 void forget_memory(allocation_ref const& a);
 void remember_freed(allocation_ref const& a);
-/// Reports writes beside memory before its release. With or without the lock.
+/// Called with or without the lock.
 void check_guards(allocation const& a);
-/// Releases the memory when all work that may use it has finished, or at once with unkindness::free_at_once.
+/// Waits for work that may use the memory, unless unkindness::free_at_once is set.
 void release(guard& lock, allocation_ref const& a);
 void end_rests();
-/// Reports a free of an address that is not allocated; returns cudaErrorInvalidValue.
 cudaError_t refuse_free(void const* address);
-/// Describes recently freed memory and the call that freed it; empty if unknown.
+/// Returns an empty text if unknown.
 std::string freed_memory_at(void const* address);
 std::string freed_text(allocation const& a);
 bool take_from_device(device& d, std::size_t units);

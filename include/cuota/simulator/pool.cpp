@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cstdlib>
 
-// Stream-ordered memory. Each allocation has its own host memory; a pool's cache is a number of units and has no addresses.
+// Stream-ordered memory. A pool's cache is a number of units without addresses.
 namespace cuota::inline v0::simulator {
 namespace {
 
@@ -30,7 +30,7 @@ void note_peaks(pool& p) {
     p.reserved_peak = std::max(p.reserved_peak, p.reserved());
 }
 
-/// Counts the memory of pending frees as cached, and makes `work` wait for these frees.
+/// Makes `work` wait for pending frees, and counts their memory as cached.
 template <class Wanted, class Enough>
 void reuse_frees(pool& p, operation& work, Wanted wanted, Enough enough) {
     for (auto f = p.frees.begin(); f != p.frees.end() && !enough();) {
@@ -45,8 +45,8 @@ void reuse_frees(pool& p, operation& work, Wanted wanted, Enough enough) {
     }
 }
 
-/// Charges the pool for an allocation by `work`: first memory that the stream itself has freed, then cached and new memory, and last
-/// pending frees of other streams, for which `work` waits.
+/// Takes first memory that the stream itself has freed, then cached and new memory, and last pending frees of other streams, for which
+/// `work` waits.
 bool take_from_pool(pool& p, std::size_t units, stream_handle const& s, operation& work) {
     std::size_t to_come = 0;
     for (auto const& f : p.frees)

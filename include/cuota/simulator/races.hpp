@@ -32,7 +32,7 @@ namespace ordering {
 using slot = std::uint32_t;
 inline constexpr slot no_slot = ~slot{0};
 
-/// For each stream, the number of the last operation that happens before. Copies share storage until changed.
+/// For each stream, the number of the last operation that happens before. Copies share storage.
 class vector_clock {
 public:
     [[nodiscard]] std::uint64_t at(slot s) const noexcept { return s < width_ ? numbers_[s] : 0; }
@@ -65,7 +65,7 @@ struct lane {
     std::uint64_t gone_seen = 0;
 };
 
-/// An access. Contains no address, because LeakSanitizer scans records.
+/// Contains no address, because LeakSanitizer scans records.
 struct record {
     char const* what = nullptr;  ///< never freed; null: no record
     call_sites::site from{};
@@ -101,14 +101,14 @@ struct access {
     use how;
 };
 
-/// An access that the next launch will make. The address is inverted, as in `allocation`.
+/// An access by the next launch. The address is inverted.
 struct declaration {
     std::uintptr_t disguise;
     std::size_t bytes;
     bool writes;
 };
 
-/// An access that each launch on a stream may make until the lease ends.
+/// An access by each launch on a stream until the lease ends.
 struct borrowing {
     std::uint64_t number;
     declaration access;
@@ -129,32 +129,27 @@ struct checker {
     std::deque<std::pair<std::shared_ptr<allocation>, record>> ended;  ///< freed in stream order, newest last
 };
 
-/// Returns the position of an operation that is enqueued now, after the rules of the default streams.
+/// Returns the position of an operation that is enqueued now.
 moment const& arrives(stream& s);
-/// Orders later operations of the stream after the moment.
 void learns(stream& s, moment const& m);
 /// Orders all later operations, of any thread, after the moment.
 void host_learns(moment const& m);
 void host_learns(vector_clock const& c);
-/// Frees the slot of a stream without work and handle.
 void retires(stream& s);
 
-/// Checks and records the accesses of an enqueued operation.
 void accesses(stream const& s, operation const& work, char const* what, std::span<access const> all);
-/// Same for a range that may continue in adjacent mappings.
+/// Checks a range that may continue in adjacent mappings.
 void accesses(stream const& s, operation const& work, char const* what,
               std::shared_ptr<allocation> const& first, void const* from, std::size_t bytes, use how);
-/// Same for a kernel. Memory that the runtime did not allocate is not checked.
+/// Memory that the runtime did not allocate is not checked.
 void accesses(stream const& s, operation const& work, std::string const& kernel,
               std::span<declaration const> all);
-/// Checks the accesses of a graph's node that is launched as `work`.
 void replays(stream const& s, operation const& work, graph_node const& node);
-/// Checks a free by the host, after its implicit wait, if any.
+/// Called after the free's implicit wait, if any.
 void host_frees(allocation& a, char const* what);
-/// Checks cudaFreeAsync as an access to the whole allocation.
 void stream_frees(std::shared_ptr<allocation> const& a, stream const& s, operation const& work);
 
-/// Sets the mode. Memory leased while it is `off` is not recorded.
+/// Memory leased while the mode is `off` is not recorded.
 void choose(race_checks wanted);
 void reset();
 

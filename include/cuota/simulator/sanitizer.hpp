@@ -4,7 +4,7 @@
 
 #include <cstddef>
 
-// An instrumented program provides the sanitizer's runtime and these symbols; otherwise they are null.
+// Null without the sanitizer's runtime.
 extern "C" {
 [[gnu::weak]] void AnnotateIgnoreSyncBegin(const char* file, int line);
 [[gnu::weak]] void AnnotateIgnoreSyncEnd(const char* file, int line);
@@ -21,9 +21,8 @@ extern "C" {
 
 /// Annotations for the sanitizers.
 ///
-/// ThreadSanitizer must see CUDA's order and no other: a mutex or worker thread of the simulator that orders two operations would hide
-/// their race. All code of the simulator is therefore *quiet*, with accesses and synchronisation ignored, and the only edges are `publish`
-/// and `observe`.
+/// ThreadSanitizer must see CUDA's order only, not that of the simulator's mutexes and threads: all code of the simulator is *quiet*, and
+/// the only edges are `publish` and `observe`.
 namespace cuota::inline v0::simulator::sanitizer {
 
 inline bool watches_threads() noexcept { return __tsan_acquire != nullptr; }
@@ -53,7 +52,7 @@ public:
     quiet& operator=(quiet const&) = delete;
 };
 
-/// Scope inside quiet code in which ThreadSanitizer sees them again.
+/// Scope inside quiet code in which ThreadSanitizer sees them.
 class loud {
 public:
     loud() noexcept {
@@ -66,7 +65,7 @@ public:
     loud& operator=(loud const&) = delete;
 };
 
-/// Release and acquire: actions before `publish` happen before those after `observe` of the token. Only in quiet code.
+/// Actions before `publish` happen before those after `observe` of the token. Only in quiet code.
 inline void publish(void* token) noexcept {
     if (!watches_threads()) return;
     // Edges made while synchronisation is ignored are dropped silently.

@@ -8,11 +8,11 @@
 #include <system_error>
 #include <thread>
 
-// Streams are queues. A worker, or a host thread that waits for a stream, claims a ready stream and runs operations until one must wait. Up
-// to 128, there are as many workers as ready streams, because work of two streams may wait for each other.
+// A worker, or a host thread that waits for a stream, claims a ready stream and runs operations until one must wait. Up to 128, there are
+// as many workers as ready streams, because work of two streams may wait for each other.
 namespace cuota::inline v0::simulator {
 
-/// Workers and their ready streams. All streams share one crew, except under ThreadSanitizer.
+/// All streams share one crew, except under ThreadSanitizer.
 struct crew {
     explicit crew(std::size_t limit) : most{limit} {}
 
@@ -62,7 +62,7 @@ void perform(stream& s, operation& work) {
     sanitizer::publish(work.token());
 }
 
-/// Whether the stream's first operation may start; if not, registers the stream with the operation that it waits for.
+/// Before returning false, registers the stream with the operation that it waits for.
 bool startable(stream_handle const& s) {
     for (auto const& first : s->queue.front()->after) {
         if (first->done.load(std::memory_order_relaxed)) continue;
@@ -91,14 +91,13 @@ void wake_worker(std::shared_ptr<crew> const& c) {
     }
 }
 
-/// Ensures that a crew has a worker if no other thread may run its work.
+/// The crew needs a worker if no other thread may run its work.
 void find_worker(std::shared_ptr<crew> const& c) {
     if (!c->threads.empty() || c->stop || late::on() || !work_may_start()) return;
     start_thread(c->threads, [c] { work_until_told(c); });
     ++c->coming;
 }
 
-/// Removes a destroyed stream that has finished.
 void retire(stream_handle const& s) {
     std::erase(s->owner.streams, s);
     ordering::retires(*s);

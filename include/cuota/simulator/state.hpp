@@ -41,8 +41,8 @@ struct device {
 
     int index;
     std::size_t capacity = 0;
-    int host_numa_node = -1;  ///< from options::host_nodes
-    std::size_t used = 0;     ///< bytes of plain allocations and of pools' reservations
+    int host_numa_node = -1;
+    std::size_t used = 0;  ///< bytes of plain allocations and of pools' reservations
     std::size_t peak = 0;
     std::size_t others = 0;
     bool has_context = false;
@@ -171,15 +171,15 @@ struct thread_info {
     static constexpr std::size_t most_contexts = 16;
 
     int device = 0;
-    std::size_t contexts = 0;         ///< size of the stack of cuCtxPushCurrent
-    int context_of[most_contexts]{};  ///< devices, the current one last
+    std::size_t contexts = 0;         ///< stack of cuCtxPushCurrent
+    int context_of[most_contexts]{};  ///< the current one last
     cudaError_t last_error = cudaSuccess;
     std::uint64_t last_error_epoch = 0;
     activity doing = activity::host;
     call_sites::site running{};  ///< the call that enqueued this thread's work
     function calling = function::cudaGetLastError;
     call_sites::stack from{};
-    char const* tag = nullptr;        ///< of the present call
+    char const* tag = nullptr;
     char const* told_file = nullptr;  ///< file, tag and line for the next call
     char const* told_tag = nullptr;
     unsigned told_line = 0;
@@ -200,34 +200,33 @@ void order(operation& work, operation_ref const& first);
 /// Waits for the work, helping to run it, and orders the calling thread after it.
 void wait_for(guard& lock, operation_ref const& work);
 
-/// Work that a host thread waits for. `known` is the moment that it is ordered after, which may be later.
+/// `known` is the moment that the host is ordered after, which may be later than the work.
 struct awaited {
     operation_ref work;  ///< null for a stream without work
     ordering::moment known;
 };
 void wait_for(guard& lock, awaited const& what);
 void wait_for(guard& lock, std::vector<awaited> const& all);
-/// Runs some operations after a query, because with `schedule::late` no other thread does.
+/// Runs some operations, because with `schedule::late` no other thread does.
 void let_some_go_on(guard& lock, std::vector<awaited> const& all);
-/// Returns the work that a synchronisation of the stream waits for.
 std::vector<awaited> unfinished(stream const& s);
 /// Orders the host after the work of destroyed streams that a synchronisation includes.
 void come_after_the_gone(stream const& s);
 void wait_for_device(guard& lock, device& d);
-/// Marks a stream as destroyed; it is removed when its work has finished.
+/// The stream is removed when its work has finished.
 void let_go(guard& lock, stream_handle const& s);
 void resume_all();
 void stop_workers();
 /// Returns the schedule in the syntax of CUOTA_SIM_SCHEDULE.
 std::string schedule_in_words();
-/// Fork handlers. The child has no workers.
+/// The child has no workers.
 void prepare_to_fork();
 void after_fork_in_parent();
 void after_fork_in_child();
 
 // ---- launch.cpp, kernel_launch.cpp, kernels.cpp ----
 
-/// Enqueues a kernel on a stream of the current device. On failure, the caller keeps the body.
+/// On failure, the caller keeps the body.
 cudaError_t enqueue_kernel(guard& lock, cudaStream_t handle, char const* name, void (*run)(void*),
                            void (*drop)(void*), void* body);
 void note_kernel(void const* address, char const* mangled_name);
@@ -235,17 +234,16 @@ int dynamic_shared_of(void const* kernel);
 
 // ---- stream.cpp, device.cpp, pool.cpp ----
 
-/// Returns the stream behind a handle, or null.
 stream_handle known_stream(cudaStream_t handle);
-/// Same for a use of the stream; also null when a capture forbids it, and bad_handle() then returns that error.
+/// Also returns null when a capture forbids the use; bad_handle() returns that error.
 stream_handle find_stream(cudaStream_t handle);
 /// Requires that a device exists.
 device& current_device();
 device* find_device(int index);
 int attribute_of(device const& d, cudaDeviceAttr which);
-/// Marks the device as failed permanently; the first failure is kept.
+/// The first failure is kept, until `reset`.
 void fail_device(device& d, cudaError_t code, std::string text);
-/// Releases memory that pools cache beyond their thresholds, as CUDA does when the host synchronises.
+/// Releases memory that pools cache beyond their thresholds.
 void trim_at_synchronisation(device& d);
 void trim_pool(pool& p, std::size_t keep);
 void return_to_pool(pool& p, std::size_t units);
@@ -255,7 +253,6 @@ inline std::size_t in_units(std::size_t bytes) { return (bytes + unit - 1) / uni
 
 // ---- calls.cpp ----
 
-/// Admission of a call, after its count, its planned fault and its device's failure.
 struct admission {
     cudaError_t error;
     bool run;
@@ -270,9 +267,9 @@ std::optional<function> function_named(std::string const& name);
 
 // ---- faults.cpp ----
 
-/// Returns the randomly drawn fault of this call, or cudaSuccess. Under the lock.
+/// Called under the lock.
 cudaError_t drawn(function f);
-/// Whether an allocation exceeds the planned limit; counts the fault. Under the lock.
+/// Counts the fault. Under the lock.
 bool too_large(std::size_t bytes);
 
 // ---- misuse.cpp. Any thread, with or without the lock. ----
@@ -281,9 +278,9 @@ call_sites::site here();
 origin present_call();
 std::string this_call();
 void note_misuse(std::atomic<std::uint64_t>& counter, std::string line);
-/// Reports an access by work to invalid memory and fails the device.
+/// Fails the device.
 void illegal_access(device& d, std::string line);
-/// Reports an invalid handle, or returns the error of the capture that forbids its use.
+/// Reports an invalid handle, or one that a capture forbids.
 cudaError_t bad_handle();
 cudaError_t mixed_devices(std::string const& things);
 std::string describe(event const& e, origin const& from);
@@ -292,7 +289,7 @@ std::string describe(pool const& p, origin const& from);
 
 // ---- capture.cpp ----
 
-/// Returns the error that ongoing captures cause for any call of the function, or cudaSuccess.
+/// Returns the error of ongoing captures for the function.
 cudaError_t refusal(function f);
 inline cudaError_t refused_by_captures(function f) {
     caller.refused = cudaSuccess;
@@ -300,9 +297,9 @@ inline cudaError_t refused_by_captures(function f) {
 }
 void add_to_capture(stream& s, operation_ref work);
 
-/// Creates the device's primary context if none exists. Under the lock.
+/// Called under the lock.
 void make_context(device& d);
-/// Same for the current device, if the function needs a context.
+/// Makes the current device's context, if the function needs one.
 void make_context_for(function f);
 
 template <class F>

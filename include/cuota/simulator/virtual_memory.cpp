@@ -44,7 +44,7 @@ tables& known() {
 
 // ---- reservations ----
 
-/// Returns the start of the reservation that contains the whole range, or zero.
+/// Returns zero if no reservation contains the whole range.
 std::uintptr_t reservation_of(std::uintptr_t start, std::size_t bytes) {
     auto const& all = known().reserved;
     auto next = all.upper_bound(start);
@@ -65,7 +65,7 @@ void* map_nothing(void* where, std::size_t bytes, int flags) {
     return mmap(where, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | flags, -1, 0);
 }
 
-/// Reserves aligned addresses, at the hint if possible; zero on failure.
+/// Uses the hint if possible; returns zero on failure.
 std::uintptr_t find_space(std::size_t bytes, std::size_t alignment, std::uintptr_t hint) {
     if (hint != 0 && hint % alignment == 0) {
         auto* const got = map_nothing(at(hint), bytes, 0);

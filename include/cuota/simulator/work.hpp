@@ -42,10 +42,10 @@ private:
     std::size_t size_ = 0;
 };
 
-/// One operation of a stream. Events and waits may keep it alive after it has finished.
+/// Events and waits may keep an operation alive after it has finished.
 struct operation {
     std::shared_ptr<stream> on;                     ///< null when finished
-    std::vector<std::shared_ptr<operation>> after;  ///< operations of other streams that it depends on
+    std::vector<std::shared_ptr<operation>> after;  ///< of other streams
     stream_line awaited_by;
     std::atomic<int> done{0};
     bool held = false;           ///< enqueued while a hold existed
@@ -73,7 +73,7 @@ struct task final : operation {
         (*body)();
         if (!node) drop();
     }
-    /// Destroys the body early and clears its bytes, which LeakSanitizer scans for pointers.
+    /// Destroys the body early and clears its bytes, which LeakSanitizer scans.
     void drop() noexcept {
         if (!body) return;
         std::exchange(body, nullptr)->~F();
