@@ -17,8 +17,7 @@
 
 /// Control of the simulated CUDA runtime, for tests and for programs that run without a GPU.
 ///
-/// A program that links `cuota_simulator` in place of libcudart runs the same CUDA calls over host memory. The real runtime does not define
-/// these functions.
+/// A program that links `cuota_simulator` in place of libcudart runs the same CUDA calls over host memory.
 ///
 /// Differences from CUDA: cudaMallocAsync and cudaFreeAsync on a capturing stream return cudaErrorStreamCaptureUnsupported and invalidate
 /// the capture; nodes are added by capture only; cudaDeviceReset waits for the device's work.
@@ -43,7 +42,7 @@
 ///                                                                                   default none
 ///   CUOTA_SIM_REPORT    "stderr" or a file, for `key=value` lines of usage, leaks and misuse at exit
 ///
-/// Counts, peaks and lists begin at the start or the last `reset`.
+/// Counters, peaks and reports begin at the start or the last `reset`.
 /// Threads: any, outside of kernels and host functions.
 /// Throws: std::invalid_argument for a device or function that does not exist and for a value outside its range; std::bad_alloc from
 /// functions that return lists or texts.
@@ -86,8 +85,8 @@ struct live_counts {
     }
 };
 
-/// Numbers of violations of CUDA's rules. An invalid call returns an error; work that accesses invalid memory fails its device; after
-/// races, out-of-bounds writes and uninitialised reads, the work continues.
+/// Violations of CUDA's rules. An invalid call returns an error; work that accesses invalid memory fails its device; after races,
+/// out-of-bounds writes and uninitialised reads, the work continues.
 /// Example: tests/simulator/control_bugs_memory.cpp
 struct misuse_counts {
     std::uint64_t double_frees = 0;        ///< frees of freed memory that was not reused
@@ -123,7 +122,7 @@ enum class memory_checks {
     heap,
     /// Memory in which host code outside of kernels and copies faults. Also finds kernels that access memory that is not allocated or of
     /// another device, which fail the device; kernels that write beside an allocation, even by one byte, or whose first access there is a
-    /// read; copies to the host of unwritten bytes. Messages name call sites with callers.
+    /// read; copies to the host of unwritten bytes.
     /// Cost: pages of 4 KiB for each allocation, and a signal for each allocation that a kernel accesses.
     /// Limitations: while a kernel runs, other threads can access its memory. Under ThreadSanitizer this mode is `heap`.
     strict
@@ -141,11 +140,11 @@ enum class on_misuse {
     fatal  ///< prints to standard error and aborts
 };
 
-/// Sets the action on misuse except races, see `set_race_checks`.
+/// Sets the action on misuse except races.
 CUOTA_SIMULATOR_API void set_on_misuse(on_misuse wanted);
 
 /// Returns one line for each misuse except races, with the call sites of the call and of the creation, free or destruction of its memory or
-/// handle. Call sites need debug information and the program addr2line. Only the first 1000 are kept.
+/// handle. Call sites need debug information and addr2line. Only the first 1000 are kept.
 [[nodiscard]] CUOTA_SIMULATOR_API std::vector<std::string> misuse_reports();
 
 /// Action when host code accesses device memory with `memory_checks::strict`.
@@ -191,7 +190,7 @@ CUOTA_SIMULATOR_API void reset(options shape = {});
 /// Returns the counts.
 [[nodiscard]] CUOTA_SIMULATOR_API misuse_counts misuse();
 
-/// Returns the peak of device memory in use since `reset_peaks`, including memory cached by pools, without other programs' memory.
+/// Returns the peak of device memory in use since `reset_peaks`, with memory cached by pools, without other programs' memory.
 /// Units: bytes, a multiple of 512.
 [[nodiscard]] CUOTA_SIMULATOR_API std::size_t peak_device_bytes(int device = 0);
 
@@ -239,23 +238,21 @@ CUOTA_SIMULATOR_API void clear_faults();
 /// Sets the memory of a device that other programs use; it may exceed the free memory.
 CUOTA_SIMULATOR_API void set_other_programs(int device, std::size_t bytes);
 
-/// Delays each operation of a stream by a random time up to `max`; zero turns this off. Equal seeds draw equal delays, but their assignment
-/// to operations depends on the threads.
+/// Delays each operation of a stream by a random time up to `max`; zero turns this off. Equal seeds draw equal delays; their assignment to
+/// operations depends on the threads.
 CUOTA_SIMULATOR_API void set_jitter(std::uint64_t seed, std::chrono::microseconds max);
 
 /// Execution of stream work.
 ///
 /// `late`: only a waiting host thread (in a synchronisation, cudaFree, or a copy to pageable memory) runs work. Three of four waits run
-/// only the dependencies of the awaited operation, mostly the newest first. The others also run other operations that may start, which
-/// exposes those that run too early. A query of unfinished work returns cudaErrorNotReady and then runs up to four operations, so that a
-/// polling loop finishes.
+/// only the dependencies of the awaited operation; the others also run other operations that may start, which exposes those that run too
+/// early. A query of unfinished work returns cudaErrorNotReady and then runs up to four operations, so that a polling loop finishes.
 ///
 /// With one host thread, the program and the seed determine the order of all work. The exception: when no operation has finished for 20 ms
 /// and all threads sleep (240 ms when one computes), a helper thread runs operations until a host thread waits or queries again.
-/// `schedule_info::unseeded` counts these events: a run that does not change it can be replayed.
+/// `schedule_info::unseeded` counts these events: a run without any can be replayed.
 ///
-/// Under ThreadSanitizer the schedule is always `workers`, because a thread that ran operations of two streams would order them. Link times
-/// and jitter are spent in the thread that runs the operation.
+/// Under ThreadSanitizer the schedule is always `workers`. Link times and jitter pass in the thread that runs the operation.
 enum class schedule {
     workers,  ///< threads of the simulator run work as soon as possible
     late      ///< as late as possible, by choices drawn from a seed
@@ -290,7 +287,7 @@ struct unkindness {
     bool free_at_once = false;
     /// Before each runtime call except those that report errors, a last error of cudaSuccess becomes cudaErrorInvalidTexture, as if another
     /// library had left it. A program that checks a call by cudaGetLastError mistakes it for its own error. cudaGetLastError: "the last
-    /// error that has been produced by any of the runtime calls in the same instance of the CUDA Runtime library in the host thread".
+    /// error that has been produced by any of the runtime calls in the same instance of the CUDA Runtime library".
     bool stale_errors = false;
 };
 
@@ -323,7 +320,7 @@ CUOTA_SIMULATOR_API void set_link(link_options const& wanted);
 /// Sets the duration of kernels with this name, until `reset`.
 CUOTA_SIMULATOR_API void set_kernel_time(const char* name, std::chrono::nanoseconds time);
 
-/// Delays the end of the `nth` copy over a link from now on (1 is the next to start).
+/// Delays the end of the `nth` copy over a link from now on.
 CUOTA_SIMULATOR_API void delay_copy(std::uint64_t nth, std::chrono::nanoseconds by);
 
 /// Kind of work that takes simulated time.
@@ -371,16 +368,15 @@ struct event_wait_counts {
 
 /// Returns the number of primary contexts of a device that were created since `reset`, which destroys them.
 ///
-/// As in CUDA 12 and later, a context is created by cudaSetDevice, cudaInitDevice and calls that use the thread's current device, not by
-/// cudaEventQuery, cudaEventSynchronize and calls that need no device.
+/// Since CUDA 12, cudaSetDevice, cudaInitDevice and calls that use the thread's current device create one, except cudaEventQuery and
+/// cudaEventSynchronize.
 /// Example: tests/runtime/device.sim.cpp
 [[nodiscard]] CUOTA_SIMULATOR_API std::uint64_t contexts_made(int device);
 
 /// While a hold exists, no stream work starts, so that a missing wait fails on every run. Work that has started runs to completion.
-/// Order: the program's actions before the destruction of a hold happen before the held work, for ThreadSanitizer as well.
+/// Order: the program's actions before the destruction of a hold happen before the held work.
 ///
-/// A host call that waits for unfinished work (a synchronisation, cudaFree, cudaDeviceReset, a copy to pageable memory, `reset`) deadlocks
-/// if its thread is to destroy the hold.
+/// A host call that waits for unfinished work (such as cudaFree or `reset`) deadlocks if its thread is to destroy the hold.
 /// Example: tests/simulator/control_graphs.cpp
 class CUOTA_SIMULATOR_API hold {
 public:
@@ -420,7 +416,7 @@ struct race_check_counts {
 /// Returns the counts.
 [[nodiscard]] CUOTA_SIMULATOR_API race_check_counts current_race_check_counts();
 
-/// Returns live objects, peaks, misuse, races and their call sites, faults, the schedule, and calls by function as text.
+/// Returns live objects, peaks, misuse, races, faults, the schedule, and calls by function as text.
 [[nodiscard]] CUOTA_SIMULATOR_API std::string report();
 
 }  // namespace cuota::inline v0::simulator

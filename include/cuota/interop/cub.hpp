@@ -1,8 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Runs CUB's device-wide algorithms, and other two-phase calls, with scratch memory from a resource in the order of a stream. Includes no
-/// CUB header.
+/// Runs two-phase calls, such as CUB's device-wide algorithms, with scratch memory from a resource. Includes no CUB header.
 #pragma once
 
 #include <algorithm>

@@ -45,7 +45,7 @@ struct cuota_refusal_policy {
 /// Upstream as a CCCL resource, from CCCL 2.8 on. Made by to_cuda_mr.
 ///
 /// Always `device_accessible`; also `host_accessible` for pinned and managed memory. The constructor checks Kind. Usable in a
-/// `cuda::std::execution::env` from CCCL 3.1 on. Copies refer to the same resource, and a move copies.
+/// `cuda::std::execution::env` from CCCL 3.1 on. Copies refer to the same resource.
 ///
 /// Order:   that of Upstream, on the stream of each call, which must outlive the deallocations on it: destroy a `cuda::buffer` before its
 ///          stream. Threads, cost: as Upstream.

@@ -179,7 +179,7 @@ private:
         detail::check_alignment(alignment, who);
         if (bytes == 0) return nullptr;
         detail::cuda_mr_request const request{bytes, granularity(), who, on_device()};
-        // Some resources overflow and return too little memory.
+        // Some resources do not check for overflow.
         if (bytes > std::numeric_limits<std::size_t>::max() / 2)
             request.refuse("more than any machine has; the cuda::mr resource was not called");
         device_scope const here{state_->on};

@@ -27,15 +27,9 @@ namespace cuota::inline v0 {
 
 /// The ranks of a communicator (a process group).
 ///
-///     MPI_Init_thread(&argc, &argv, MPI_THREAD_FUNNELED, &level);
-///     mpi_group const group{MPI_COMM_WORLD, 2min};
-///     batch_loader loader{dataset, {.batch_size = 64, .seed = 1, .shard = group.shard()}};
-///     rank_consensus ranks = group.join();
-///     std::size_t const batch = find_batch_size(step, {.largest = 600, .ranks = &ranks}).batch;
-///
 /// A waiting rank throws rank_lost_error if another rank leaves (its rank_consensus is destroyed), is reported as lost, or does not arrive
 /// within the deadline after the waiting rank. Each later call names the lost rank. The deadline must exceed the largest skew between
-/// ranks, such as the longest step or a first run, with a good margin.
+/// ranks, such as a first run.
 ///
 /// After rank_lost_error, MPI_Finalize may wait for the lost rank: call MPI_Abort, with which mpirun ends all processes. Memory that MPI
 /// may still write to stays allocated. Messages use a duplicate of the communicator, which only close() frees: make few groups. Copies
@@ -46,9 +40,9 @@ namespace cuota::inline v0 {
 /// Example: examples/train_ranks.cpp
 class mpi_group {
 public:
-    /// Collective over all ranks of `of`. Throws: usage_error if MPI is not running or was initialized for a single thread, on a thread
-    /// that may not call MPI, and for a deadline that is not positive; mpi_error, also if some ranks do not arrive in time. Errors on `of`
-    /// itself go to its error handler.
+    /// Collective over all ranks of `of`. Throws: usage_error if MPI is not running or is single-threaded, on a thread that may not call
+    /// it, and for a deadline that is not positive; mpi_error, also if some ranks do not arrive in time. Errors on `of` itself go to its
+    /// error handler.
     explicit mpi_group(MPI_Comm of, std::chrono::nanoseconds deadline = std::chrono::minutes{10},
                        source_location where = source_location::current()) {
         if (deadline <= std::chrono::nanoseconds::zero())
@@ -56,7 +50,7 @@ public:
         line_ = std::make_shared<detail::mpi_channel>(of, deadline, where);
         has_joined_ = std::make_shared<bool>(false);
     }
-    /// Refers to the same group. A move copies.
+    /// A move copies.
     mpi_group(mpi_group const&) noexcept = default;
     mpi_group& operator=(mpi_group const&) noexcept = default;  ///< refers to the same group
     ~mpi_group() = default;
@@ -78,8 +72,8 @@ public:
         return rank_consensus{std::move(transport), where};
     }
 
-    /// Collective, if nothing has failed: waits for all ranks and frees the communicator. All rank_consensus objects and reductions must
-    /// have finished. Throws: usage_error if already closed.
+    /// Collective, if nothing has failed: waits for all ranks and frees the communicator. Each rank_consensus and reduction must have
+    /// finished. Throws: usage_error if already closed.
     void close() const { line_->close(); }
 
 private:

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Sums over ranks with NCCL, in device memory, with a deadline. Requires NCCL 2.14 or later.
+/// Sums over ranks with NCCL, with a deadline. Requires NCCL 2.14 or later.
 #pragma once
 
 #include <nccl.h>
@@ -164,13 +164,13 @@ private:
 
 /// Sums over ranks in device memory, in the order of a stream: an all_reduce_backend for gradient_buckets.
 ///
-///     rank_consensus ranks = group.join();  // of mpi_group or thread_group: identifies lost ranks
+///     rank_consensus ranks = group.join();  // of mpi_group or thread_group
 ///     gradient_buckets sums{nccl_all_reduce{ranks, 2min}, counts, {.memory = budgeted<device_memory>{device}}};
 ///
-/// A sum that does not start on all ranks, or does not finish, within the deadline is aborted (ncclCommAbort); the rank_consensus then
-/// names the lost rank. All ranks have the same bits. Runs may differ if NCCL chooses another algorithm; NCCL_ALGO and NCCL_PROTO fix it.
-/// No budget counts NCCL's own memory. Uses the device that is current on construction. Move-only. The destructor waits for pending work,
-/// up to the deadline; in a forked child it makes no call.
+/// A sum that does not start on all ranks and finish within the deadline is aborted (ncclCommAbort); the rank_consensus then names the lost
+/// rank. All ranks have the same bits. Runs may differ if NCCL chooses another algorithm; NCCL_ALGO and NCCL_PROTO fix it. No budget counts
+/// NCCL's own memory. Uses the device that is current on construction. Move-only. The destructor waits for pending work, up to the
+/// deadline; in a forked child it makes no call.
 /// Threads: one at a time.
 /// Throws:  nccl_error, with ncclInProgress if a deadline was exceeded; usage_error in a forked child.
 /// Cost:    per sum, one NCCL call and an event.

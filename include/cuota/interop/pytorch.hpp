@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Budgeted device memory for PyTorch, which loads a shared library of C functions (examples/pytorch_allocator.cpp).
+/// Budgeted device memory for PyTorch, which loads a shared library of C functions.
 #pragma once
 
 #include <algorithm>
@@ -97,8 +97,8 @@ public:
         try_to([&] { p = at(device).allocate(s, bytes); });
         return p;
     }
-    /// Deallocates memory of this device with the bytes of its allocation; null is ignored. Anything else is misuse: reported to the error
-    /// sink, kept for last_failure(), without effect. Does nothing in a forked child.
+    /// Deallocates memory of this device with the bytes of its allocation; null is ignored. Anything else is reported to the error sink and
+    /// last_failure() as misuse, without effect. Does nothing in a forked child.
     void deallocate(void* p, std::size_t bytes, int device, cudaStream_t s) noexcept {
         if (!p || detail::process_number::is_cuda_of_parent()) return;
         try_to([&] {
@@ -281,8 +281,8 @@ private:
     std::exception_ptr last_;
 };
 
-/// Copies a text to a C buffer, null-terminated and truncated at a UTF-8 character if too long. Returns the text's length. A null or empty
-/// buffer is unchanged.
+/// Copies a text to a C buffer, null-terminated and truncated at a UTF-8 character if too long. Returns the text's length; a null buffer is
+/// permitted.
 inline std::size_t copy_text(std::string const& text, char* into, std::size_t room) noexcept {
     if (!into || room == 0) return text.size();
     std::size_t count = std::min(text.size(), room - 1);

@@ -24,7 +24,7 @@ namespace cuota::inline v0 {
 /// A refusal as an rmm::out_of_memory. std::rethrow_if_nested throws the original.
 ///
 /// Does not derive from cuota::out_of_memory: with two std::bad_alloc bases, `catch (std::bad_alloc const&)` would not match. Throws:
-/// std::bad_alloc. Cost: that of refusal_text, microseconds.
+/// std::bad_alloc. Cost: that of refusal_text.
 class CUOTA_PROCESS_TYPE rmm_out_of_memory : public rmm::out_of_memory, public std::nested_exception {
 public:
     /// Copies the facts of the refusal that is being handled.

@@ -77,7 +77,7 @@ class scratch_allocator {
 public:
     using value_type = char;  ///< bytes
 
-    /// `where` is the call site in refusals and accounts.
+    /// `where` is the call site of refusals.
     scratch_allocator(stream_ref s, any_resource memory,
                       source_location where = source_location::current()) noexcept
         : stream_{s}, memory_{std::move(memory)}, where_{where} {}
@@ -144,8 +144,8 @@ inline namespace CUOTA_THRUST {
 ///
 /// On a GPU f runs immediately on the host, and the policy is `par_nosync` on s with scratch from `memory`. On the simulator, in a file not
 /// compiled by nvcc, a copy of f runs as one kernel of s by Thrust's host system, with scratch on the host's heap; an exception of f makes
-/// the device fail, like a trap. (A returned policy would run before pending work of s there.) Leases on s must stay open during the call.
-/// f must not refer to objects that are destroyed before s reaches it.
+/// the device fail. (A returned policy would run before pending work of s there.) Leases on s must stay open during the call. f must not
+/// refer to objects that are destroyed before s reaches it.
 /// Threads: any.
 /// Cost:    only that of the algorithms.
 /// Throws:  budget_exceeded, out_of_memory for scratch; cuda_error; f's exceptions; usage_error if the file is compiled for a GPU and

@@ -62,9 +62,6 @@ namespace cuota::inline v0::inline CUOTA_THRUST {
 
 /// Memory of a resource for Thrust's containers. Its pointers are device_ptrs, so that algorithms do not treat the elements as host memory.
 ///
-///     thrust::device_vector<int, thrust_allocator<int>> keys(n, thrust_allocator<int>{stream, pool, "keys"});
-///     run_thrust(stream, pool, [from = keys.begin(), to = keys.end()](auto const& on) { thrust::sort(on, from, to); });
-///
 /// Thrust runs a container's own operations on the default stream and waits. The container's destructor frees memory in the order of s;
 /// work on other streams must have finished. Assignment, move and swap of containers propagate the allocator. Copies are equal and keep the
 /// resource and the stream alive. The device of s must be current while containers are created and changed.

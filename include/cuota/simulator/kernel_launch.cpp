@@ -16,7 +16,7 @@
 namespace cuota::inline v0::simulator {
 namespace {
 
-/// By address. Outlives static objects.
+/// Outlives static objects.
 struct kernel_book {
     std::map<void const*, std::string> names;
     std::map<void const*, std::shared_ptr<host_kernel>> bodies;

@@ -118,7 +118,7 @@ public:
                 note_gone(n->gone);
         throw_if_gone();
     }
-    /// Notifies the other ranks that this one no longer waits for `missing`. Always throws rank_lost_error.
+    /// Notifies the other ranks and throws rank_lost_error.
     [[noreturn]] void give_up(std::size_t missing, std::string const& why) {
         note_gone({missing, why + ", after " + count_text(rounds_) + (rounds_ == 1 ? " round" : " rounds")});
         report_failure_of([&] { say(notice_of(*gone_, false)); });

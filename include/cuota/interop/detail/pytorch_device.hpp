@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// One device of pytorch_allocator, and the streams on which its memory is used.
+/// One device of pytorch_allocator.
 #pragma once
 
 #include <algorithm>
@@ -96,7 +96,7 @@ public:
     [[nodiscard]] pool_stats stats() const noexcept { return pool_.stats(); }
 
 private:
-    // Makes the device current for a deallocation. An error must not leak memory: retries once, then continues, which matters only for a
+    // Makes the device current for a deallocation. Retries once, then continues: an error must not leak memory, and matters only for a
     // default stream's handle. Returns false if CUDA has shut down and freed everything.
     [[nodiscard]] bool enter(std::optional<device_scope>& here) const noexcept {
         for (int tries = 0; tries != 2; ++tries) try {

@@ -59,8 +59,8 @@ private:
 
 /// An exported tensor until its consumer owns it. Move-only.
 ///
-/// The new owner obtains it with `release` and calls its deleter once after the last use, from any thread, even after the pool's scope has
-/// ended. The destructor deletes a tensor that was not released.
+/// The new owner calls `release`, and the deleter once after the last use, from any thread, even after the pool's scope. The destructor
+/// deletes a tensor that was not released.
 /// Throws: nothing unless stated. Threads: one at a time.
 class dlpack_tensor {
 public:
@@ -127,7 +127,7 @@ struct dlpack_holder {
     Kept kept;
 };
 
-/// Returns a holder; the caller sets `kept` and the data. Throws: usage_error if the shape does not have `count` elements.
+/// The caller sets `kept` and the data.
 template <class T, class Kept>
 [[nodiscard]] std::unique_ptr<dlpack_holder<Kept>> holder_of(dlpack_shape const& shape, std::size_t count,
                                                              source_location where) {
@@ -216,14 +216,14 @@ template <class T>
 namespace cuota::inline v0::inline CUOTA_DLPACK {
 
 /// Exports a buffer as a tensor that owns it. The deleter frees the memory in the order of the buffer's home stream, after all work
-/// enqueued on `consumer` until then; the host does not wait.
+/// enqueued on `consumer` until then.
 ///
 /// `consumer` is the stream that uses the tensor first, as given to `__dlpack__(stream=...)` (dlpack_stream). It waits for earlier uses of
 /// the buffer. The consumer orders work on other streams with it. A native handle must exist until the deleter is called.
 /// Throws:  usage_error if the shape has another count, and while the buffer is borrowed on another stream; cuda_error, std::bad_alloc. The
 ///          buffer is unchanged on failure.
 /// Threads: any may call the deleter.
-/// Cost:    a small object on the heap.
+/// Cost:    a small object on the heap; the host does not wait.
 /// Example:
 ///     cuota::dlpack_tensor moved = cuota::to_dlpack(std::move(buffer), {2, 3}, stream);
 ///     return capsule(std::move(moved).release(), "dltensor_versioned");
@@ -261,8 +261,7 @@ template <dlpack_element T>
     return detail::shared_on_device<T const>(std::move(of), shape, consumer, where);
 }
 
-/// Exports pinned memory as a host tensor that owns it. Waits for pending copies in both directions. Throws: usage_error if the shape has
-/// another count; cuda_error, std::bad_alloc. Unchanged on failure.
+/// Exports pinned memory as a host tensor that owns it. Waits for pending copies in both directions. Throws: as above.
 template <dlpack_element T>
 [[nodiscard]] dlpack_tensor to_dlpack(pinned_buffer<T>&& from, dlpack_shape const& shape,
                                       dlpack_host called = dlpack_host::pinned,

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Imports DLPack tensors, with leases as those of a buffer.
+/// Imports DLPack tensors.
 #pragma once
 
 #include <cstddef>
@@ -83,7 +83,7 @@ private:
     detail::throw_usage_error(where, "DLPack tensor: {}", {why});
 }
 
-/// Returns the checked extents. Throws: usage_error, std::bad_alloc.
+/// Throws: usage_error, std::bad_alloc.
 [[nodiscard]] inline std::vector<std::int64_t> extents_of(dlpack::tensor const& t, source_location where) {
     if (t.ndim < 0 || (t.ndim != 0 && !t.shape))
         refuse_tensor(std::to_string(t.ndim) + " dimensions" + (t.ndim < 0 ? "" : ", but no shape"), where);
@@ -93,7 +93,7 @@ private:
     return extents;
 }
 
-/// Returns the number of elements. Throws: usage_error if their bytes overflow.
+/// Throws: usage_error if the bytes overflow.
 [[nodiscard]] inline std::size_t count_of(std::vector<std::int64_t> const& extents, std::size_t size,
                                           source_location where) {
     for (std::int64_t const n : extents)
@@ -106,7 +106,7 @@ private:
     return *bytes / size;
 }
 
-/// Throws usage_error unless elements are contiguous in row-major order; null strides mean that they are.
+/// Null strides mean contiguous elements in row-major order.
 inline void check_strides(dlpack::tensor const& t, std::vector<std::int64_t> const& extents,
                           source_location where) {
     if (!t.strides) return;
@@ -181,9 +181,9 @@ namespace cuota::inline v0::inline CUOTA_VIEWS {
 
 /// Device memory of another library, accessed like a device_buffer; see from_dlpack.
 ///
-/// The destructor calls the producer's deleter once, after the work of all leases: if there was a lease, the host waits for that work, or
-/// the producer's stream does if it was given. Move-only. Throws, threads: as device_buffer.
-/// Cost: leases as a device_buffer's. No budget is charged: the producer owns the memory.
+/// The destructor calls the producer's deleter once, after the work of all leases: the host waits for that work, or the producer's stream
+/// does if it was given. Move-only. Throws, threads: as device_buffer.
+/// Cost: as device_buffer's leases. No budget is charged.
 template <class T>
 class imported_buffer {
     static_assert(dlpack_element<std::remove_const_t<T>>,
