@@ -24,8 +24,8 @@ concept two_phase_call = requires(Call& call, void* scratch, std::size_t& bytes)
     { call(scratch, bytes) } -> std::same_as<cudaError_t>;
 };
 
-/// Returns the bytes of scratch that run_cub allocates on the device of s, for a plan: `plan.add<std::byte>("cub",
-/// cub_temp_storage_bytes(s, call))`. At least 1: null scratch would request the size again.
+/// Returns the bytes of scratch that run_cub allocates on the device of s, for a plan:
+/// `plan.add<std::byte>("cub", cub_temp_storage_bytes(s, call))`. At least 1: null scratch would request the size again.
 /// Throws: cuda_error if the call returns an error; exceptions of the call.
 template <two_phase_call Call>
 [[nodiscard]] std::size_t cub_temp_storage_bytes(stream_ref s, Call&& call,

@@ -48,7 +48,8 @@ struct cuota_refusal_policy {
 /// `cuda::std::execution::env` from CCCL 3.1 on. Copies refer to the same resource.
 ///
 /// Order:   that of Upstream, on the stream of each call, which must outlive the deallocations on it: destroy a `cuda::buffer` before its
-///          stream. Threads, cost: as Upstream.
+///          stream.
+/// Threads, cost: as Upstream.
 /// Throws:  Upstream's exceptions: budget_exceeded, out_of_memory; usage_error for an unsupported alignment. CUB's callers receive only
 ///          cudaErrorMemoryAllocation: `budget::last_refusal` has the details.
 /// Example: see to_cuda_mr; tests/interop/cuda_mr.cpp

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Memory limits per device, parsed from text.
+/// Memory limits, parsed from text.
 #pragma once
 
 #include <algorithm>

@@ -57,7 +57,7 @@ public:
 
     [[nodiscard]] std::size_t rank() const noexcept { return line_->rank(); }    ///< this rank, from 0
     [[nodiscard]] std::size_t ranks() const noexcept { return line_->ranks(); }  ///< number of ranks
-    /// Returns this rank's share of each batch.
+    /// This rank's share of each batch.
     [[nodiscard]] cuota::shard shard() const noexcept { return {rank(), ranks()}; }
 
     /// Throws: usage_error if this rank has joined before.

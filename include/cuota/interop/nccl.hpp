@@ -87,7 +87,7 @@ public:
     }
     nccl_communicator(nccl_communicator const&) = delete;
     nccl_communicator& operator=(nccl_communicator const&) = delete;
-    // In a forked child the communicator is the parent's.
+    // A forked child has the parent's communicator.
     ~nccl_communicator() {
         if (!comm_ || process_number::is_cuda_of_parent()) return;
         bool const has_ended = report_failure_of([this] {
@@ -136,7 +136,6 @@ private:
         for (backoff pause; !is_settled(call, where); pause())
             if (clock::now() >= end) give_up(call, where);
     }
-    // Rank 0 creates the id.
     [[nodiscard]] static ncclUniqueId shared_id(rank_consensus& ranks, source_location where) {
         constexpr std::size_t words = NCCL_UNIQUE_ID_BYTES / sizeof(std::uint64_t);
         auto const mine = all_or_none(

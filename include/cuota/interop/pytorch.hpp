@@ -50,6 +50,7 @@ namespace cuota::inline v0 {
 /// Order:   memory is valid in the order of its allocation's stream. Deallocation is ordered after the given stream and all marked ones,
 ///          without blocking the host.
 /// Threads: any.
+/// Throws:  std::bad_alloc from functions that return texts; others as stated.
 /// Cost:    as scoped_pool on a native stream: a lock, a query for capture, and an event per deallocation.
 /// Example: examples/pytorch_allocator.cpp
 class pytorch_allocator {
@@ -168,7 +169,7 @@ public:
         for_each([&](detail::pytorch_device& one) { fresh.watch(one.account()); });
         recorder_.emplace(std::move(fresh));
     }
-    /// Returns the recorded events. Throws: usage_error if not recording.
+    /// Returns the events. Throws: usage_error if not recording.
     [[nodiscard]] recording recorded() {
         detail::region_lock const lock{opening()};
         if (!recorder_) detail::throw_usage_error("PyTorch's memory is not being recorded");

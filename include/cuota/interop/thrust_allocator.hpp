@@ -71,8 +71,8 @@ namespace cuota::inline v0::inline CUOTA_THRUST {
 ///
 /// Order:   allocate waits for earlier uses of the memory; deallocate does not wait.
 /// Threads: as the resource.
-/// Throws:  budget_exceeded, out_of_memory, cuda_error; usage_error for host memory, and if the file
-///          is compiled for a GPU and linked to the simulator, or the reverse. On failure, nothing is allocated.
+/// Throws:  budget_exceeded, out_of_memory, cuda_error; usage_error for host memory, and if the file is compiled for a GPU and linked to
+///          the simulator, or the reverse. On failure, nothing is allocated.
 /// Cost:    that of the resource's allocate_sync and deallocate.
 /// Example: examples/one_budget.cpp
 template <class T>

@@ -288,7 +288,7 @@ private:
 };
 
 /// Imports a tensor in device memory. The caller must have renamed its capsule to "used_dltensor_versioned" (or "used_dltensor"). The
-/// deleter is called exactly once: by the destructor of the result, or before this throws.
+/// deleter is called once: by the destructor of the result, or before this throws.
 ///
 /// - `ready_on` is the stream that the producer was given, `__dlpack__(stream=dlpack_stream_number(s))`. Leases on other streams wait for
 ///   it. If the producer was given -1, or the tensor comes from C, the caller must order the producer's work before.
