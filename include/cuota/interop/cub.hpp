@@ -1,8 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Runs CUB's device-wide algorithms, and other two-phase calls, with scratch memory from a resource in the order of a stream. Not in
-/// all.hpp, like all of interop; includes no CUB header.
+/// Runs two-phase calls, such as CUB's device-wide algorithms, with scratch memory from a resource. Includes no CUB header.
 #pragma once
 
 #include <algorithm>
@@ -19,17 +18,15 @@
 
 namespace cuota::inline v0 {
 
-/// A two-phase call, as CUB's: with null scratch it returns the required bytes and does nothing else; with scratch it enqueues its work.
+/// A call as CUB's: with null scratch it only returns the required bytes; with scratch it enqueues its work.
 template <class Call>
 concept two_phase_call = requires(Call& call, void* scratch, std::size_t& bytes) {
     { call(scratch, bytes) } -> std::same_as<cudaError_t>;
 };
 
-/// Returns the scratch that run_cub allocates for this call, for a plan: `plan.add<std::byte>("cub", cub_temp_storage_bytes(s, call))`.
-///
-/// Units:  bytes, as the call requires; at least 1, because null scratch would request the size again.
-/// Order:  runs on the host. The size is for the device of s.
-/// Throws: cuda_error if the call returns an error; anything that the call throws.
+/// Returns the bytes of scratch that run_cub allocates on the device of s, for a plan:
+/// `plan.add<std::byte>("cub", cub_temp_storage_bytes(s, call))`. At least 1: null scratch would request the size again.
+/// Throws: cuda_error if the call returns an error; exceptions of the call.
 template <two_phase_call Call>
 [[nodiscard]] std::size_t cub_temp_storage_bytes(stream_ref s, Call&& call,
                                                  source_location where = source_location::current()) {
@@ -39,19 +36,19 @@ template <two_phase_call Call>
     return std::max(bytes, std::size_t{1});
 }
 
-/// Runs a two-phase call: obtains the size of its scratch, allocates that and calls again.
+/// Runs a two-phase call with scratch of the required size.
 ///
 ///     run_cub(stream, pool, [&](void* scratch, std::size_t& bytes) {
 ///         return cub::DeviceScan::InclusiveSum(scratch, bytes, from, to, n, stream.get());
 ///     });
 ///
-/// The call must enqueue on s only: the scratch is allocated and freed in the order of s, and is freed on return, while the work may still
-/// be running. The caller keeps its own leases on s open during the call.
+/// The call must enqueue on s only: the scratch is freed in the order of s on return. The caller keeps its own leases on s open during the
+/// call.
 /// Order:   on s. Does not wait, unless the resource does.
 /// Threads: any, if the resource allows it.
-/// Throws:  budget_exceeded, out_of_memory for the scratch, with nothing enqueued; usage_error for scratch in host memory; cuda_error (with
-///          the call site) if the call returns an error; anything that the call throws. The scratch is always freed.
-/// Cost:    an allocation and its deallocation, and two invocations; CUB computes sizes on the host.
+/// Throws:  budget_exceeded, out_of_memory for the scratch, with nothing enqueued; usage_error for scratch in host memory; as
+///          cub_temp_storage_bytes. The scratch is always freed.
+/// Cost:    an allocation and its deallocation, and two invocations.
 template <two_phase_call Call>
 void run_cub(stream_ref s, resource_ref const& memory, Call&& call,
              source_location where = source_location::current()) {

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Adapts cuota's resources to CCCL's memory-resource concepts (`cuda::mr`), for CUB, cuda::buffer, RMM and cuDF. Not in all.hpp: requires
-/// CCCL. The reverse: cuda_mr_adaptor.hpp.
+/// Adapts cuota's resources to CCCL's memory-resource concepts (`cuda::mr`), for CUB, RMM and others. Requires CCCL. The reverse:
+/// cuda_mr_adaptor.hpp.
 #pragma once
 
 #include <cuota/interop/cuda_mr_concepts.hpp>
@@ -22,7 +22,7 @@ namespace cuota::inline v0 {
 
 namespace detail {
 
-// The static kind of a resource; device memory if it is known only at run time.
+// Device memory if the kind is known only at run time.
 template <resource R>
 [[nodiscard]] consteval memory_kind kind_or_device() {
     if constexpr (kind_is_static<R>) return R::kind();
@@ -42,27 +42,22 @@ struct cuota_refusal_policy {
 
 }  // namespace detail
 
-/// Upstream as a CCCL resource, for every version from 2.8 on: models the synchronous and the stream-ordered concept under their old and
-/// new names. Made by to_cuda_mr.
+/// Upstream as a CCCL resource, from CCCL 2.8 on. Made by to_cuda_mr.
 ///
-/// Always `device_accessible`; also `host_accessible` for pinned and managed memory. If Upstream's kind is known only at run time (a pool,
-/// any_resource), Kind states it and the constructor checks it. Usable in a `cuda::std::execution::env`, which CCCL has from 3.1 on. A
-/// handle of 8 bytes: copies refer to the same resource, and a move copies.
+/// Always `device_accessible`; also `host_accessible` for pinned and managed memory. The constructor checks Kind. Usable in a
+/// `cuda::std::execution::env` from CCCL 3.1 on. Copies refer to the same resource.
 ///
-/// Order:   that of Upstream, on the stream of each call. The stream is a native handle and must outlive the deallocations on it: destroy a
-///          `cuda::buffer` before its stream, as CCCL also requires.
-/// Threads: as Upstream.
-/// Throws:  Upstream's exceptions unchanged: budget_exceeded, out_of_memory; usage_error for an unsupported alignment. CUB reports only
-///          cudaErrorMemoryAllocation to its callers: `budget::last_refusal` has the details.
-/// Units:   bytes.
-/// Cost:    that of Upstream.
+/// Order:   that of Upstream, on the stream of each call, which must outlive the deallocations on it: destroy a `cuda::buffer` before its
+///          stream.
+/// Threads, cost: as Upstream.
+/// Throws:  Upstream's exceptions: budget_exceeded, out_of_memory; usage_error for an unsupported alignment. CUB's callers receive only
+///          cudaErrorMemoryAllocation: `budget::last_refusal` has the details.
 /// Example: see to_cuda_mr; tests/interop/cuda_mr.cpp
 template <resource Upstream, memory_kind Kind = detail::kind_or_device<Upstream>(),
           class Refusals = detail::cuota_refusal_policy>
 class cuda_mr {
 public:
-    /// The name and call site apply to all allocations through this object, in refusals and in the holders of a budget. Throws: usage_error
-    /// if the memory is not of kind Kind; std::bad_alloc.
+    /// The name and call site apply to all allocations. Throws: usage_error if the memory is not of kind Kind; std::bad_alloc.
     explicit cuda_mr(Upstream memory, tag name = {}, source_location where = source_location::current())
         : state_{detail::intrusive_ptr<state>::make(std::move(memory), label{name, where})} {
         if (memory_kind const found = state_->memory.kind(); found != Kind)
@@ -71,7 +66,7 @@ public:
     }
     /// Refers to the same state.
     cuda_mr(cuda_mr const&) noexcept = default;  // no moves: a moved-from container may be used again
-    cuda_mr& operator=(cuda_mr const&) noexcept = default;  ///< refers to the state of the other
+    cuda_mr& operator=(cuda_mr const&) noexcept = default;  ///< refers to the other's state
     ~cuda_mr() = default;
 
     // Names of CCCL 3.1 and later.
@@ -82,7 +77,7 @@ public:
             return allocate_labeled(state_->memory, stream_ref{s.get()}, bytes, alignment, state_->who);
         });
     }
-    /// Deallocates in the order of s, which must exist, with the arguments of the allocation.
+    /// Deallocates in the order of s, with the arguments of the allocation.
     void deallocate(::cuda::stream_ref s, void* p, std::size_t bytes,
                     std::size_t alignment = default_alignment) const noexcept {
         state_->memory.deallocate(stream_ref{s.get()}, p, bytes, alignment);
@@ -128,7 +123,7 @@ public:
         ::cuda::mr::properties_list<::cuda::mr::device_accessible, ::cuda::mr::host_accessible>>;
 #endif
 #if CCCL_VERSION >= 3001000
-    /// Returns itself, for environments that contain it.
+    /// For environments that contain it.
     [[nodiscard]] cuda_mr const& query(::cuda::mr::get_memory_resource_t const&) const noexcept {
         return *this;
     }
@@ -160,7 +155,7 @@ private:
 
 namespace detail {
 
-// Returns the handle of a pool that owns its state, or the resource itself.
+// A pool's handle owns its state.
 template <class M>
 [[nodiscard]] auto handle_of(M const& memory) {
     if constexpr (resource<M>) return memory;
@@ -171,13 +166,12 @@ using handle_of_t = decltype(handle_of(std::declval<M const&>()));
 
 }  // namespace detail
 
-/// Adapts a resource or a pool to CCCL. Memory whose kind is known only at run time must be device memory.
+/// Adapts a resource or a pool to CCCL.
 ///
 ///     auto mr = cuota::to_cuda_mr(pool, "scratch");
 ///     cuda::std::execution::env<cuda::stream_ref, decltype(mr)> const env{cuda::stream_ref{s.get()}, mr};
 ///     cub::DeviceReduce::Sum(in, out, n, env);  // from CCCL 3.1 on
-/// Throws:  usage_error if it is of another kind (use the overload with Kind); std::bad_alloc.
-/// Threads: any.
+/// Throws:  usage_error if a kind known only at run time is not device memory (use the overload with Kind); std::bad_alloc.
 /// Cost:    a small object on the heap.
 template <class M>
 [[nodiscard]] auto to_cuda_mr(M const& memory, tag name = {},

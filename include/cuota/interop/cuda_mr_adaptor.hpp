@@ -1,8 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Adapts CCCL's memory resources (`cuda::mr`) to cuota, for use under budgets and pools. Not in all.hpp: requires CCCL. The reverse:
-/// cuda_mr.hpp.
+/// Adapts CCCL's memory resources (`cuda::mr`) to cuota. Requires CCCL. The reverse: cuda_mr.hpp.
 #pragma once
 
 #include <cuota/interop/cuda_mr_concepts.hpp>
@@ -31,7 +30,7 @@ namespace cuota::inline v0 {
 
 namespace detail {
 
-// The request, for the text of a refusal.
+// For the text of a refusal.
 struct cuda_mr_request {
     std::size_t bytes;
     std::size_t granularity;
@@ -43,7 +42,7 @@ struct cuda_mr_request {
         if (on) r.device = facts_of(*on);
         throw out_of_memory{std::move(r)};
     }
-    // Throws a cuota refusal that passed through the CCCL resource, with this request's label if it has a name.
+    // Throws cuota's refusal from inside the CCCL resource, with this request's label if it has a name.
     template <class Refused>
     [[noreturn, gnu::cold]] void refuse_as(Refused const& inner) const {
         if (who.name.is_empty()) throw inner;
@@ -62,7 +61,6 @@ template <class CudaError>
     return code;
 }
 
-/// Converts the exceptions of CCCL's resources to cuota's. Other exceptions pass unchanged.
 struct cuda_mr_error_policy {
     [[noreturn]] static void raise(cuda_mr_request const& request) {
         try {
@@ -92,13 +90,10 @@ template <class R>
 
 }  // namespace detail
 
-/// A CCCL resource as a cuota resource. Made by from_cuda_mr.
+/// A CCCL resource as a cuota resource. Made by from_cuda_mr. Copies share one state; R need not be copyable.
 ///
-/// Kind states the memory's accessibility. R's properties say whether the host can access it, but not whether such memory is pinned or
-/// managed. Copies share one state; R need not be copyable.
-///
-/// Order:   that of R, which is called with its device current. If R is synchronous only, deallocation waits for the stream on the host
-///          first.
+/// Order:   that of R, which is called with its device current. If R is synchronous only, the host waits for the stream before a
+///          deallocation.
 /// Threads: any, if R allows it.
 /// Throws:  out_of_memory for std::bad_alloc, cudaErrorMemoryAllocation and null; cuda_error for cuda::cuda_error; usage_error for an
 ///          alignment above 256 or one that R does not honor, and for std::invalid_argument. Other exceptions of R pass unchanged. On
@@ -113,8 +108,8 @@ class cuda_mr_upstream {
                   "device_accessible, pinned and managed memory is host_accessible, too");
 
 public:
-    /// `granularity` is the allocation granularity of R in bytes, a power of two, in which budgets charge. R cannot be queried for it:
-    /// CUDA's pools and cudaMalloc use 512, RMM's resources 256. Throws: usage_error if it is not a power of two; std::bad_alloc.
+    /// `granularity` is that of R, which cannot be queried: CUDA's pools and cudaMalloc use 512, RMM's resources 256. Throws: usage_error
+    /// if it is not a power of two; std::bad_alloc.
     cuda_mr_upstream(R inside, std::size_t granularity, cuota::device on,
                      source_location where = source_location::current())
         : state_{detail::intrusive_ptr<state>::make(std::move(inside), granularity, on)} {
@@ -122,7 +117,7 @@ public:
             detail::throw_usage_error(where, "cuda::mr resource: granularity {} is not a power of two",
                                       {granularity});
     }
-    /// Refers to the same memory. A move copies, so a moved-from handle stays valid.
+    /// Refers to the same memory. A move copies.
     cuda_mr_upstream(cuda_mr_upstream const&) noexcept = default;
     cuda_mr_upstream& operator=(cuda_mr_upstream const&) noexcept = default;  ///< refers to the same memory
     ~cuda_mr_upstream() = default;
@@ -184,7 +179,7 @@ private:
         detail::check_alignment(alignment, who);
         if (bytes == 0) return nullptr;
         detail::cuda_mr_request const request{bytes, granularity(), who, on_device()};
-        // Some resources round up without an overflow check and return too little memory.
+        // Some resources do not check for overflow.
         if (bytes > std::numeric_limits<std::size_t>::max() / 2)
             request.refuse("more than any machine has; the cuda::mr resource was not called");
         device_scope const here{state_->on};
@@ -213,7 +208,7 @@ private:
     void give(void* p, std::size_t bytes, Give const& call) noexcept {
         if (!p || detail::process_number::is_cuda_of_parent()) return;
         std::optional<device_scope> here;
-        // A failure is reported only: without the deallocation, the memory would leak.
+        // Continues after a failure: the memory must not leak.
         report_failure_of([&] { here.emplace(state_->on); });
         if (report_failure_of([&] { call(state_->inside); })) uncount(round_up(bytes, granularity()));
     }
@@ -222,7 +217,7 @@ private:
         if constexpr (Kind == memory_kind::pinned) return std::nullopt;
         else return state_->on;
     }
-    // These count the bytes, so that a device's budget does not attribute them to other programs.
+    // A device's budget must not attribute these bytes to other programs.
     void count(std::size_t bytes) const noexcept {
         if constexpr (Kind != memory_kind::pinned) detail::count_taken(state_->on, bytes);
     }
@@ -238,14 +233,13 @@ private:
 ///     cuota::budgeted limited{budget, cuota::from_cuda_mr(cuda::device_memory_pool_ref{...}, 512)};
 ///     cuota::scoped_pool pinned{cuota::from_cuda_mr<memory_kind::pinned>(theirs)};
 /// `on` is the device that is current when r is called. `granularity`, throws: as cuda_mr_upstream.
-/// Threads: any.
 /// Cost:    a small object on the heap.
 template <memory_kind Kind = memory_kind::device, any_cuda_mr R>
 [[nodiscard]] auto from_cuda_mr(R r, std::size_t granularity, device on,
                                 source_location where = source_location::current()) {
     return cuda_mr_upstream<R, Kind>{std::move(r), granularity, on, where};
 }
-/// Same, on the thread's current device and with CUDA's granularity. Throws: also cuda_error.
+/// Same, on the thread's current device. Throws: also cuda_error.
 template <memory_kind Kind = memory_kind::device, any_cuda_mr R>
 [[nodiscard]] auto from_cuda_mr(R r, std::size_t granularity = 512,
                                 source_location where = source_location::current()) {

@@ -1,13 +1,13 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Version-independent names of CCCL's memory-resource concepts. CCCL 3.1 reused a name of 3.0: `cuda::mr::resource` is the synchronous
-/// concept before, and the stream-ordered one since. Supports CCCL 2.8 and later.
+/// Version-independent names of CCCL's memory-resource concepts, from 2.8 on: `cuda::mr::resource` is synchronous before CCCL 3.1, and
+/// stream-ordered since.
 #pragma once
 
 #include <cuda/version>
 
-// CCCL before 3.2 requires this macro before the first inclusion: before 3.1 for everything, in 3.1 for resource_ref.
+// CCCL requires this macro before the first inclusion: before 3.1 for everything, in 3.1 for resource_ref.
 #if CCCL_VERSION < 3002000 && !defined(LIBCUDACXX_ENABLE_EXPERIMENTAL_MEMORY_RESOURCE)
 #if CCCL_VERSION < 3001000 && (defined(_CUDA_MEMORY_RESOURCE) || defined(_CUDA__MEMORY_RESOURCE_RESOURCE_H))
 #error                                                                                                       \
@@ -90,7 +90,7 @@ concept is_host_accessible = ::cuda::has_property<R, ::cuda::mr::host_accessible
 
 }  // namespace detail
 
-/// A CCCL memory resource of any version: allocates synchronously and optionally in stream order.
+/// A CCCL memory resource of any version.
 template <class R>
 concept any_cuda_mr = detail::cuda_mr_synchronous<R>;
 

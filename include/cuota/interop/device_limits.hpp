@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Memory limits per device, parsed from text, for programs that are not configured in C++.
+/// Memory limits, parsed from text.
 #pragma once
 
 #include <algorithm>
@@ -19,20 +19,20 @@
 
 namespace cuota::inline v0 {
 
-/// Limits per device, by ordinal; without any, every device is `unlimited`.
+/// Limits per device, by ordinal.
 ///
 /// The text is a comma-separated list of items, each for one device or for all devices without an item:
-///     6GiB            every device: that many bytes
-///     80%             every device: that share of its memory
+///     6GiB            that many bytes
+///     80%             that share of the device's memory
 ///     0=6GiB,75%      device 0: 6 GiB; all others: three quarters
 ///     1=unlimited     counted, not limited
 /// A size is a whole number with unit B, KiB, MiB, GiB or TiB, or none for bytes; a share is 1 to 100 %. No spaces.
 /// Throws:  usage_error that names the text's source and the wrong item.
-/// Threads: any; a value. Example: std::size_t const limit = cuota::device_limits{"80%"}.of(0, total);
+/// Threads: any. Example: std::size_t const limit = cuota::device_limits{"80%"}.bytes_for(0, total);
 class device_limits {
 public:
     device_limits() = default;  ///< every device is `unlimited`
-    /// Parses the text; `source` names it in messages. Throws: usage_error.
+    /// Parses the text; `source` names it in messages.
     explicit device_limits(std::string_view text, std::string_view source = "limits") {
         for (std::string_view rest = text;;) {
             std::size_t const comma = rest.find(',');

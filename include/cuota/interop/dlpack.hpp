@@ -1,11 +1,10 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// DLPack: exchanges tensors with PyTorch, CuPy, JAX, NumPy and others without a copy. Not in all.hpp.
+/// DLPack: exchanges tensors with PyTorch, CuPy, JAX, NumPy and others without a copy.
 ///
-/// The structures are those of the program's <dlpack/dlpack.h>, if that is version 1.0 or later, else cuota's own with the same layout. In
-/// Python a tensor is a capsule with its address, named "dltensor_versioned" (managed_tensor_versioned) or "dltensor" (managed_tensor); its
-/// consumer renames it to "used_...". tests/interop/dlpack_arrays.py shows both directions with ctypes.
+/// In Python a tensor is a capsule, named "dltensor_versioned" (managed_tensor_versioned) or "dltensor" (managed_tensor); its consumer
+/// renames it to "used_...". See tests/interop/dlpack_arrays.py.
 #pragma once
 
 #include <cuota/interop/dlpack/dlpack_export.hpp>

@@ -1,8 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Agreements between the processes of an MPI program and sums over them, with deadlines. Not in all.hpp: requires MPI, of which it calls
-/// the C interface, version 3.0.
+/// Agreements between the processes of an MPI program and sums over them, with deadlines. Requires MPI 3.0.
 #pragma once
 
 #include <cuota/interop/mpi_call.hpp>
@@ -28,30 +27,22 @@ namespace cuota::inline v0 {
 
 /// The ranks of a communicator (a process group).
 ///
-///     MPI_Init_thread(&argc, &argv, MPI_THREAD_FUNNELED, &level);
-///     mpi_group const group{MPI_COMM_WORLD, 2min};
-///     batch_loader loader{dataset, {.batch_size = 64, .seed = 1, .shard = group.shard()}};  // this rank's share of each step
-///     rank_consensus ranks = group.join();
-///     std::size_t const batch = find_batch_size(step, {.largest = 600, .ranks = &ranks}).batch;
+/// A waiting rank throws rank_lost_error if another rank leaves (its rank_consensus is destroyed), is reported as lost, or does not arrive
+/// within the deadline after the waiting rank. Each later call names the lost rank. The deadline must exceed the largest skew between
+/// ranks, such as a first run.
 ///
-/// A waiting rank throws rank_lost_error if another rank leaves (its rank_consensus is destroyed, by an exception or not), if a third rank
-/// reports it as lost, or if it does not arrive within the deadline after the waiting rank's arrival, for example because it was killed or
-/// stopped. A lost rank stays lost: each later call names it. The deadline must exceed the largest skew between ranks, such as the longest
-/// step or a first run, with a good margin.
-///
-/// After rank_lost_error, MPI_Finalize may wait for the lost rank: call MPI_Abort, with which mpirun ends all processes, stopped ones
-/// included. Memory that MPI may still write to stays allocated until the process ends. Messages use a duplicate of the communicator, which
-/// only close() frees: make few groups. Copies refer to the same group.
-/// Threads: one at a time, and below MPI_THREAD_SERIALIZED only the one that initialized MPI; this is checked. Pending operations progress
-///          only during calls of its functions, as usual for MPI.
+/// After rank_lost_error, MPI_Finalize may wait for the lost rank: call MPI_Abort, with which mpirun ends all processes. Memory that MPI
+/// may still write to stays allocated. Messages use a duplicate of the communicator, which only close() frees: make few groups. Copies
+/// refer to the same group.
+/// Threads: one at a time, and below MPI_THREAD_SERIALIZED only the one that initialized MPI. Operations progress only during calls.
 /// Cost:    a message to and from each other rank per call.
 /// Throws:  as stated; rank_lost_error; mpi_error; usage_error in a forked child, where destructors make no call of MPI.
 /// Example: examples/train_ranks.cpp
 class mpi_group {
 public:
-    /// Collective over all ranks of `of`. Throws: usage_error if MPI is not running or was initialized for a single thread, on a thread
-    /// that may not call MPI, and for a deadline that is not positive; mpi_error, also if some ranks do not arrive in time (MPI does not
-    /// report which). Errors on `of` itself go to its error handler.
+    /// Collective over all ranks of `of`. Throws: usage_error if MPI is not running or is single-threaded, on a thread that may not call
+    /// it, and for a deadline that is not positive; mpi_error, also if some ranks do not arrive in time. Errors on `of` itself go to its
+    /// error handler.
     explicit mpi_group(MPI_Comm of, std::chrono::nanoseconds deadline = std::chrono::minutes{10},
                        source_location where = source_location::current()) {
         if (deadline <= std::chrono::nanoseconds::zero())
@@ -59,17 +50,17 @@ public:
         line_ = std::make_shared<detail::mpi_channel>(of, deadline, where);
         has_joined_ = std::make_shared<bool>(false);
     }
-    /// Refers to the same group. A move copies, so a moved-from handle stays valid.
+    /// A move copies.
     mpi_group(mpi_group const&) noexcept = default;
     mpi_group& operator=(mpi_group const&) noexcept = default;  ///< refers to the same group
     ~mpi_group() = default;
 
     [[nodiscard]] std::size_t rank() const noexcept { return line_->rank(); }    ///< this rank, from 0
     [[nodiscard]] std::size_t ranks() const noexcept { return line_->ranks(); }  ///< number of ranks
-    /// Returns this rank's share of each batch, for loader_options::shard.
+    /// This rank's share of each batch.
     [[nodiscard]] cuota::shard shard() const noexcept { return {rank(), ranks()}; }
 
-    /// Returns this rank's rank_consensus. Throws: usage_error if it has joined before.
+    /// Throws: usage_error if this rank has joined before.
     [[nodiscard]] rank_consensus join(source_location where = source_location::current()) const {
         rank_transport transport{rank(), ranks(), {}, {}};
         transport.all_gather = [line = line_](std::span<std::uint64_t const> mine,
@@ -81,8 +72,8 @@ public:
         return rank_consensus{std::move(transport), where};
     }
 
-    /// Collective, if nothing has failed: waits until all ranks have called it, and frees the communicator. All rank_consensus objects and
-    /// reductions must have finished. Throws: rank_lost_error; usage_error if already closed.
+    /// Collective, if nothing has failed: waits for all ranks and frees the communicator. Each rank_consensus and reduction must have
+    /// finished. Throws: usage_error if already closed.
     void close() const { line_->close(); }
 
 private:
@@ -93,17 +84,16 @@ private:
 
 /// Sums over the ranks of a group in host memory: an all_reduce_backend for gradient_buckets.
 ///
-/// Results are bitwise equal on all ranks: one rank adds up each element, in the order of ranks, and sends it to the others. They depend on
-/// the number of ranks only, not on the arrival of messages or MPI's settings. Move-only.
+/// Results are bitwise equal on all ranks and depend on the number of ranks only: additions are in the order of ranks. Move-only.
 /// Threads: as mpi_group.
-/// Throws:  rank_lost_error, naming the rank whose part or sums do not arrive within the deadline; mpi_error.
+/// Throws:  rank_lost_error, naming the rank that exceeds the deadline; mpi_error.
 /// Cost:    per sum, nearly twice its elements sent and received, in two messages to and from each other rank.
 /// Example: examples/train_ranks.cpp
 class mpi_all_reduce {
 public:
     static constexpr bool on_device = false;  ///< sums on the host
 
-    /// Any number of objects may use one group.
+    /// Several objects may use one group.
     explicit mpi_all_reduce(mpi_group const& of) : line_{of.line_} {}
     mpi_all_reduce(mpi_all_reduce&&) noexcept = default;  ///< any use of `other` is misuse afterwards
     mpi_all_reduce& operator=(mpi_all_reduce&&) noexcept = default;  ///< its own sums must have finished
@@ -111,12 +101,12 @@ public:
     mpi_all_reduce& operator=(mpi_all_reduce const&) = delete;
 
     [[nodiscard]] std::size_t ranks() const { return line().ranks(); }  ///< of the group
-    /// Returns the additional floats that a sum of `count` elements needs.
+    /// Returns the additional floats that a sum needs.
     [[nodiscard]] std::size_t scratch(std::size_t count) const {
         return detail::mpi_reduction::scratch(count, ranks());
     }
-    /// Starts an in-place sum over all ranks and returns its number. All ranks must start the same sums in the same order. The memory must
-    /// not be accessed until the sum has finished; `owner` is kept until then, if necessary forever.
+    /// Starts an in-place sum and returns its number. All ranks must start the same sums in the same order. The memory must not be accessed
+    /// until the sum has finished; `owner` is kept until then, if necessary forever.
     std::uint64_t start(std::span<float> elements, std::span<float> scratch_memory,
                         std::shared_ptr<void const> owner, stream_ref) {
         line().check_open();

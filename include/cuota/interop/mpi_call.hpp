@@ -1,10 +1,10 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Checked MPI calls: every result is checked, and every call is made by a permitted thread.
+/// MPI calls with checks of results and threads.
 #pragma once
 
-/// Only the C interface is used; the removed C++ one would require linking.
+/// The removed C++ interface would require linking.
 #if !defined(OMPI_SKIP_MPICXX)
 #define OMPI_SKIP_MPICXX 1
 #endif
@@ -28,7 +28,7 @@
 
 namespace cuota::inline v0 {
 
-/// An MPI call failed. Stores the code and the call.
+/// An MPI call failed.
 class CUOTA_PROCESS_TYPE mpi_error : public std::runtime_error {
 public:
     /// `call` is the MPI function, `why` MPI's text for the code.
@@ -58,7 +58,7 @@ namespace detail {
     return text.data();
 }
 
-/// Throws mpi_error unless the call succeeded, for communicators with MPI_ERRORS_RETURN.
+/// For communicators with MPI_ERRORS_RETURN.
 inline void mpi_check(int code, char const* call, source_location where = {}) {
     if (code != MPI_SUCCESS) throw mpi_error{code, call, mpi_text(code), where};
 }
@@ -68,8 +68,7 @@ inline void mpi_check(int code, char const* call, source_location where = {}) {
     return MPI_Finalized(&is_over) != MPI_SUCCESS || is_over != 0;
 }
 
-/// Throws: usage_error in a forked child of the process that first used MPI by cuota: MPI takes its calls for the parent's, and other
-/// threads may have held MPI's locks at the fork.
+/// Throws: usage_error in a forked child: MPI takes its calls for the parent's, and its locks may have been held at the fork.
 CUOTA_PROCESS_STATE inline void mpi_check_process() {
     static process_mark const first;
     if (first.is_of_parent()) throw_forked();
@@ -92,8 +91,7 @@ inline void mpi_check_running(source_location where) {
                    "(MPI_Init_thread)");
 }
 
-/// Throws: usage_error in a forked child, and on a thread that may not call MPI: below MPI_THREAD_SERIALIZED, any but the one that
-/// initialized it.
+/// Throws: usage_error in a forked child, after MPI_Finalize, and below MPI_THREAD_SERIALIZED on a thread that did not initialize MPI.
 inline void mpi_check_thread(source_location where = {}) {
     mpi_check_process();
     if (mpi_is_finalized()) throw_usage_error(where, "MPI was used after MPI_Finalize");
@@ -114,7 +112,7 @@ struct mpi_requests {
     std::vector<std::shared_ptr<void const>> memory{};
     mpi_requests* next = nullptr;  // list of abandoned ones
 
-    /// Tests each operation once; returns whether all have finished. Throws: mpi_error.
+    /// Returns whether all operations have finished. Throws: mpi_error.
     [[nodiscard]] bool are_over() {
         bool is_over = true;
         for (MPI_Request& one : all) {
@@ -126,10 +124,10 @@ struct mpi_requests {
     }
 };
 
-/// Keeps the memory of operations that a lost rank never completes until the process ends, because MPI may still access it.
+/// Keeps the memory of unfinished operations until the process ends, because MPI may access it.
 struct mpi_leave_open {
     void operator()(mpi_requests* done_with) const noexcept {
-        static std::atomic<mpi_requests*> first = nullptr;  // never freed, but reachable for leak checkers
+        static std::atomic<mpi_requests*> first = nullptr;  // reachable for leak checkers
         if (std::ranges::all_of(done_with->all, [](MPI_Request r) { return r == MPI_REQUEST_NULL; })) {
             delete done_with;
             return;

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Sums over ranks with NCCL, from device to device, with a deadline. Not in all.hpp: requires NCCL 2.14 or later.
+/// Sums over ranks with NCCL, with a deadline. Requires NCCL 2.14 or later.
 #pragma once
 
 #include <nccl.h>
@@ -31,7 +31,7 @@
 
 namespace cuota::inline v0 {
 
-/// An NCCL call failed, or its operation exceeded the deadline. Stores the code and the call.
+/// An NCCL call failed, or its operation exceeded the deadline.
 class CUOTA_PROCESS_TYPE nccl_error : public std::runtime_error {
 public:
     /// `call` is the NCCL function, `why` NCCL's text for the code.
@@ -63,7 +63,7 @@ namespace detail {
     return {code, call, why, where};
 }
 
-/// A nonblocking communicator, whose operations can be polled and aborted.
+/// A nonblocking communicator: its operations can be polled and aborted.
 class nccl_communicator {
 public:
     using clock = std::chrono::steady_clock;
@@ -87,7 +87,7 @@ public:
     }
     nccl_communicator(nccl_communicator const&) = delete;
     nccl_communicator& operator=(nccl_communicator const&) = delete;
-    // In a forked child NCCL's threads do not exist, and its communicator is the parent's.
+    // A forked child has the parent's communicator.
     ~nccl_communicator() {
         if (!comm_ || process_number::is_cuda_of_parent()) return;
         bool const has_ended = report_failure_of([this] {
@@ -113,7 +113,7 @@ public:
     void abort() noexcept {
         if (ncclComm_t const lost = std::exchange(comm_, nullptr)) (void)ncclCommAbort(lost);
     }
-    /// Returns whether all calls have been started. Throws: nccl_error.
+    /// Returns whether all calls have been started.
     [[nodiscard]] bool is_settled(char const* call, source_location where = {}) const {
         ncclResult_t state = ncclSuccess;
         check(ncclCommGetAsyncError(comm_, &state), "ncclCommGetAsyncError", where);
@@ -136,7 +136,6 @@ private:
         for (backoff pause; !is_settled(call, where); pause())
             if (clock::now() >= end) give_up(call, where);
     }
-    // Rank 0 creates the id and shares it through the rank_consensus.
     [[nodiscard]] static ncclUniqueId shared_id(rank_consensus& ranks, source_location where) {
         constexpr std::size_t words = NCCL_UNIQUE_ID_BYTES / sizeof(std::uint64_t);
         auto const mine = all_or_none(
@@ -164,30 +163,28 @@ private:
 
 /// Sums over ranks in device memory, in the order of a stream: an all_reduce_backend for gradient_buckets.
 ///
-///     rank_consensus ranks = group.join();  // of mpi_group or thread_group: identifies lost ranks, which NCCL does not
+///     rank_consensus ranks = group.join();  // of mpi_group or thread_group
 ///     gradient_buckets sums{nccl_all_reduce{ranks, 2min}, counts, {.memory = budgeted<device_memory>{device}}};
 ///
-/// A sum that does not start on all ranks, or does not finish, within the deadline is aborted: ncclCommAbort removes it from this rank's
-/// device. gradient_buckets then queries the rank_consensus, which names the rank. All ranks have the same bits, because NCCL's all-reduce
-/// gives all the same result. Runs may differ if NCCL chooses another algorithm; NCCL_ALGO and NCCL_PROTO fix it. NCCL allocates its own
-/// memory from the driver, like the CUDA context: no budget counts it. Uses the device that is current on construction. Move-only. The
-/// destructor waits for pending work, up to the deadline; in a forked child it makes no call.
+/// A sum that does not start on all ranks and finish within the deadline is aborted (ncclCommAbort); the rank_consensus then names the lost
+/// rank. All ranks have the same bits. Runs may differ if NCCL chooses another algorithm; NCCL_ALGO and NCCL_PROTO fix it. No budget counts
+/// NCCL's own memory. Uses the device that is current on construction. Move-only. The destructor waits for pending work, up to the
+/// deadline; in a forked child it makes no call.
 /// Threads: one at a time.
 /// Throws:  nccl_error, with ncclInProgress if a deadline was exceeded; usage_error in a forked child.
-/// Cost:    per sum, one NCCL call and an event; no memory except NCCL's.
+/// Cost:    per sum, one NCCL call and an event.
 /// Example: examples/train_ranks.cpp
 class nccl_all_reduce {
 public:
     static constexpr bool on_device = true;  ///< sums on the device
 
-    /// Collective over all ranks of the rank_consensus. Throws: usage_error for a deadline that is not positive; nccl_error; the
-    /// rank_consensus's exceptions.
+    /// Collective over all ranks. Throws: usage_error for a deadline that is not positive; nccl_error; the rank_consensus's exceptions.
     explicit nccl_all_reduce(rank_consensus& ranks,
                              std::chrono::nanoseconds deadline = std::chrono::minutes{10},
                              source_location where = source_location::current()) {
         if (deadline <= std::chrono::nanoseconds::zero())
             detail::throw_usage_error(where, "nccl_all_reduce: the deadline must be positive");
-        // A nearly unlimited deadline would overflow as a time point.
+        // A time point must not overflow.
         constexpr std::chrono::nanoseconds a_year = std::chrono::hours{24 * 365};
         comm_ =
             std::make_unique<detail::nccl_communicator>(ranks, deadline < a_year ? deadline : a_year, where);
@@ -202,8 +199,8 @@ public:
     [[nodiscard]] std::size_t ranks() const { return comm().ranks(); }           ///< of the rank_consensus
     [[nodiscard]] std::size_t scratch(std::size_t) const noexcept { return 0; }  ///< NCCL has its own
 
-    /// Starts an in-place sum over all ranks in the order of s; returns its number. `owner` keeps the memory alive. Throws: usage_error
-    /// while another sum starts and after a failure; nccl_error, after which the backend must not be used.
+    /// Starts an in-place sum in the order of s; returns its number. `owner` keeps the memory alive. Throws: usage_error while another sum
+    /// starts and after a failure; nccl_error, after which the backend must not be used.
     std::uint64_t start(std::span<float> elements, std::span<float>, std::shared_ptr<void const> owner,
                         stream_ref s) {
         expect_usable();
@@ -219,7 +216,7 @@ public:
         return begun_++;
     }
     /// Advances a sum that has not started; returns whether later work on the sum's stream is ordered after it. Does not wait. Throws: as
-    /// begin.
+    /// `start`.
     [[nodiscard]] bool test(std::uint64_t number) {
         expect_usable();
         if (is_starting_) run_or_abort([&] { is_starting_ = !comm_->is_settled(call); });
@@ -268,7 +265,6 @@ private:
         }
     }
 
-    // Throws: usage_error when it was moved from, and in a forked child.
     void expect_usable() const { comm().check_process(); }
     [[nodiscard]] detail::nccl_communicator& comm() const {
         if (!comm_) detail::throw_usage_error("nccl_all_reduce were used after they were moved from");

@@ -1,8 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Budgeted device memory for PyTorch, through a shared library that PyTorch loads. Not in all.hpp. Requires no PyTorch header: the
-/// interface consists of C functions (examples/pytorch_allocator.cpp).
+/// Budgeted device memory for PyTorch, which loads a shared library of C functions.
 #pragma once
 
 #include <algorithm>
@@ -38,24 +37,21 @@ namespace cuota::inline v0 {
 
 /// Serves PyTorch: one budget and one pool per device, made on its first request.
 ///
-/// PyTorch can use an external allocator in two ways, which differ in how a refusal is reported:
-/// - `torch.cuda.MemPool` with `use_mem_pool`: PyTorch's cache remains and requests segments. Null is a refusal: PyTorch frees cached
-///   memory, retries, and raises torch.OutOfMemoryError. Use `try_allocate`.
-/// - `change_current_allocator`: every tensor is requested here, and null is not checked, so the first kernel would fault. The allocator
-///   must throw, and PyTorch raises RuntimeError with the text. Use `allocate`.
+/// PyTorch has two interfaces for an allocator:
+/// - `torch.cuda.MemPool` with `use_mem_pool` requests segments. On null, PyTorch frees cached memory, retries, and raises
+///   torch.OutOfMemoryError. Use `try_allocate`.
+/// - `change_current_allocator` requests every tensor, and does not check for null. Use `allocate`: PyTorch raises RuntimeError with its
+///   text.
 ///
-/// PyTorch owns its streams: a stream on which memory was allocated or marked must outlive that memory. PyTorch never destroys its own
-/// streams; a torch.cuda.ExternalStream belongs to its owner. While a stream is captured (torch.cuda.graph), memory can be allocated on it
-/// without invalidating the capture. PyTorch keeps a graph's memory until the graph is reset. A block that is freed while a stream that
-/// uses it is being captured stays allocated and is reused in that capture only. The memory consists of pages of the driver's virtual
-/// memory where the device supports that: CUDA's IPC cannot share it, so device tensors cannot go through torch.multiprocessing. The budget
-/// counts the driver's pages of 2 MiB, but neither the CUDA context nor libraries' memory.
-/// Units:   bytes.
+/// A torch.cuda.ExternalStream must outlive memory that was allocated or marked on it. Allocating on a captured stream does not invalidate
+/// the capture. A block that is freed while a stream that uses it is captured is reused in that capture only. Where the device supports
+/// virtual memory, CUDA's IPC cannot share the memory: device tensors cannot go through torch.multiprocessing. The budget counts the
+/// driver's pages of 2 MiB, but not the CUDA context and libraries' memory.
 /// Order:   memory is valid in the order of its allocation's stream. Deallocation is ordered after the given stream and all marked ones,
 ///          without blocking the host.
 /// Threads: any.
-/// Throws:  as stated. The process's object (`instance`) is never destroyed, so that PyTorch can free memory while the program exits.
-/// Cost:    as scoped_pool on a native stream: a lock and a query for capture, and an event per deallocation.
+/// Throws:  std::bad_alloc from functions that return texts; others as stated.
+/// Cost:    as scoped_pool on a native stream: a lock, a query for capture, and an event per deallocation.
 /// Example: examples/pytorch_allocator.cpp
 class pytorch_allocator {
 public:
@@ -70,8 +66,8 @@ public:
         for (std::atomic<detail::pytorch_device*>& one : devices_) delete one.load();
     }
 
-    /// Returns the object of this process, with limits from CUOTA_BUDGET. If that text is invalid, all requests are refused with the reason
-    /// until `configure` succeeds.
+    /// Returns the object of this process, with limits from CUOTA_BUDGET. If that text is invalid, all requests throw the reason until
+    /// `configure` succeeds. Never destroyed: PyTorch may free memory while the program exits.
     CUOTA_PROCESS_STATE [[nodiscard]] static pytorch_allocator& instance() noexcept {
         static pytorch_allocator& one = *from_environment();
         return one;
@@ -85,8 +81,8 @@ public:
         wrong_limits_ = nullptr;
     }
 
-    /// Allocates; returns null for 0 bytes. Throws: budget_exceeded, out_of_memory, cuda_error, usage_error (invalid device), and the error
-    /// in CUOTA_BUDGET. On failure, nothing is allocated.
+    /// Allocates; returns null for 0 bytes. Throws: budget_exceeded, out_of_memory, cuda_error, usage_error, and the error in CUOTA_BUDGET.
+    /// On failure, nothing is allocated.
     [[nodiscard]] void* allocate(std::size_t bytes, int device, cudaStream_t s) {
         try {
             return at(device).allocate(s, bytes);
@@ -95,16 +91,15 @@ public:
             throw;
         }
     }
-    /// Same, but returns null if refused; last_failure() has the reason. Errors other than lack of memory also go to the error sink,
-    /// because PyTorch reports them as lack of memory.
+    /// Same, but returns null on failure. Errors other than lack of memory also go to the error sink: PyTorch reports them as lack of
+    /// memory.
     [[nodiscard]] void* try_allocate(std::size_t bytes, int device, cudaStream_t s) noexcept {
         void* p = nullptr;
         try_to([&] { p = at(device).allocate(s, bytes); });
         return p;
     }
-    /// Deallocates live memory of this device with the bytes of its allocation; null is ignored. Anything else is reported to the error
-    /// sink as misuse, kept for last_failure(), and has no effect. Does nothing in a forked child of the allocating process, where Python's
-    /// collector may call this.
+    /// Deallocates memory of this device with the bytes of its allocation; null is ignored. Anything else is reported to the error sink and
+    /// last_failure() as misuse, without effect. Does nothing in a forked child.
     void deallocate(void* p, std::size_t bytes, int device, cudaStream_t s) noexcept {
         if (!p || detail::process_number::is_cuda_of_parent()) return;
         try_to([&] {
@@ -128,7 +123,7 @@ public:
         for_each([&](detail::pytorch_device& one) { try_to([&] { given += one.trim(0); }); });
         return given;
     }
-    /// Sets a device's limit from now on. Throws: usage_error, cuda_error.
+    /// Sets a device's limit. Throws: usage_error, cuda_error.
     void set_limit(int device, std::size_t bytes) { at(device).set_limit(bytes); }
     /// Sets a device's limit to a share (0 to 1) of its memory. Throws: usage_error, cuda_error; unchanged on failure.
     void set_fraction(int device, double share) {
@@ -139,17 +134,17 @@ public:
         one.set_limit(std::min(total, static_cast<std::size_t>(share * static_cast<double>(total))));
     }
 
-    /// Returns whether a device is open, that is, has a budget and a pool.
+    /// Returns whether a device has a budget and a pool.
     [[nodiscard]] bool is_initialized(int device) const noexcept {
         return device >= 0 && device < max_devices &&
                devices_[static_cast<std::size_t>(device)].load() != nullptr;
     }
-    /// Returns a device's budget; opens the device like a request. Throws: as `allocate`.
+    /// Returns a device's budget; opens the device. Throws: as `allocate`.
     [[nodiscard]] budget const& account(int device) { return at(device).account(); }
-    /// Returns the statistics of its pool; opens the device.
+    /// Returns the pool's statistics; opens the device.
     [[nodiscard]] pool_stats stats(int device) { return at(device).stats(); }
 
-    /// Returns the `summary` of all devices. Throws: std::bad_alloc.
+    /// Returns the `summary` of all devices.
     [[nodiscard]] std::string summary_text() {
         std::string all;
         for_each([&](detail::pytorch_device& one) {
@@ -157,7 +152,7 @@ public:
         });
         return all.empty() ? "no allocations on any device" : all;
     }
-    /// Returns a JSON list with the summary_json of each device. Throws: std::bad_alloc.
+    /// Returns the devices' summary_json as a JSON list.
     [[nodiscard]] std::string summary_as_json() {
         std::string all;
         for_each([&](detail::pytorch_device& one) {
@@ -166,7 +161,7 @@ public:
         });
         return detail::message("[{}]", {all});
     }
-    /// Starts recording the last events of all devices, for `recorded`. Throws: usage_error if already recording; as `recorder`.
+    /// Starts recording all devices. Throws: usage_error if already recording; as `recorder`.
     void record(recorder_options wanted = {}) {
         detail::region_lock const lock{opening()};
         if (recorder_) detail::throw_usage_error("PyTorch's memory is already being recorded");
@@ -174,14 +169,14 @@ public:
         for_each([&](detail::pytorch_device& one) { fresh.watch(one.account()); });
         recorder_.emplace(std::move(fresh));
     }
-    /// Returns the events, for write_timeline and write_memory_viz. Throws: usage_error if not recording; std::bad_alloc.
+    /// Returns the events. Throws: usage_error if not recording.
     [[nodiscard]] recording recorded() {
         detail::region_lock const lock{opening()};
         if (!recorder_) detail::throw_usage_error("PyTorch's memory is not being recorded");
         return recorder_->read();
     }
 
-    /// Returns the reason of the last refused request or failed call; empty if none. Throws: std::bad_alloc.
+    /// Returns the text of the last failure, or an empty one.
     [[nodiscard]] std::string last_failure() {
         std::exception_ptr last;
         {
@@ -196,7 +191,7 @@ public:
         return {};
     }
 
-    /// Runs `step`, keeps its exception for last_failure() and returns whether it threw nothing. Never throws: for C.
+    /// Runs `step`, keeps its exception for last_failure() and returns whether it threw none.
     template <class Step>
     bool try_to(Step&& step) noexcept {
         try {
@@ -222,8 +217,7 @@ private:
         return made;
     }
 
-    // Locks of the process: PyTorch may use in a child what its parent has configured, if the parent has used no CUDA. What they guard
-    // is replaced by one store.
+    // Process locks: a child may use its parent's configuration, if the parent has used no CUDA. What they guard is replaced by one store.
     CUOTA_PROCESS_STATE [[nodiscard]] static detail::process_lock& guard() noexcept {
         static auto& one = *new detail::process_lock;
         return one;
@@ -283,13 +277,13 @@ private:
     std::array<std::atomic<detail::pytorch_device*>, max_devices> devices_{};
     detail::recorded_streams marks_;
     std::optional<recorder> recorder_;                      // under opening()
-    detail::light_shared_ptr<device_limits const> limits_;  // it and what follows: under guard()
+    detail::light_shared_ptr<device_limits const> limits_;  // with the following, under guard()
     std::exception_ptr wrong_limits_;
     std::exception_ptr last_;
 };
 
-/// Copies a text to a C buffer, truncated to it at a UTF-8 character and null-terminated; returns the length of the whole text without the
-/// terminator. With a null or empty buffer, only returns the length.
+/// Copies a text to a C buffer, null-terminated and truncated at a UTF-8 character if too long. Returns the text's length; a null buffer is
+/// permitted.
 inline std::size_t copy_text(std::string const& text, char* into, std::size_t room) noexcept {
     if (!into || room == 0) return text.size();
     std::size_t count = std::min(text.size(), room - 1);

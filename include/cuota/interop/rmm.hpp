@@ -1,8 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Adapts cuota's resources to RMM's containers and adaptors, and RMM's resources to cuota's budgets and pools. Not in all.hpp: requires
-/// RMM 26.06 or later and its CCCL, which is not that of CUDA 13.0.
+/// Adapts cuota's resources to RMM, and RMM's to cuota. Requires RMM 26.06 or later and its CCCL, which is not that of CUDA 13.0.
 #pragma once
 
 #include <cuota/interop/cuda_mr.hpp>
@@ -22,11 +21,10 @@
 
 namespace cuota::inline v0 {
 
-/// A refusal as an rmm::out_of_memory, for RMM's callers; its text contains cuota's.
+/// A refusal as an rmm::out_of_memory. std::rethrow_if_nested throws the original.
 ///
-/// Does not derive from cuota::out_of_memory as well: with two std::bad_alloc bases, `catch (std::bad_alloc const&)` would not match. The
-/// refusal is nested instead: `refused()` has its facts, std::rethrow_if_nested throws the original. Constructed while the refusal is being
-/// handled. Throws: std::bad_alloc. Cost: that of refusal_text, microseconds.
+/// Does not derive from cuota::out_of_memory: with two std::bad_alloc bases, `catch (std::bad_alloc const&)` would not match. Throws:
+/// std::bad_alloc. Cost: that of refusal_text.
 class CUOTA_PROCESS_TYPE rmm_out_of_memory : public rmm::out_of_memory, public std::nested_exception {
 public:
     /// Copies the facts of the refusal that is being handled.
@@ -64,14 +62,11 @@ struct rmm_error_policy {
 
 }  // namespace detail
 
-/// Adapts a resource or a pool to RMM's containers, adaptors and set_current_device_resource: a cuda_mr that throws refusals as
-/// rmm_out_of_memory. RMM's adaptors may replace them by exceptions with their own texts, as its pool does: the budget's last_refusal has
-/// the facts.
+/// Adapts a resource or a pool to RMM: a cuda_mr that throws refusals as rmm_out_of_memory. RMM's adaptors may replace them by their own
+/// exceptions; the budget's last_refusal has the facts.
 ///
 ///     rmm::device_uvector<float> x{n, cuda::stream_ref{s.get()}, cuota::to_rmm(pool, "activations")};
-/// Throws:  usage_error if it is not device memory (use the overload with Kind); std::bad_alloc.
-/// Threads: any.
-/// Cost:    as to_cuda_mr.
+/// Throws, cost: as to_cuda_mr.
 template <class M>
 [[nodiscard]] auto to_rmm(M const& memory, tag name = {},
                           source_location where = source_location::current()) {
@@ -87,12 +82,11 @@ template <memory_kind Kind, class M>
                                                                              where};
 }
 
-/// Adapts an RMM resource to cuota, as from_cuda_mr. rmm::cuda_error becomes cuda_error, rmm::logic_error misuse, and rmm::bad_alloc and
-/// rmm::out_of_memory an out_of_memory with their text as the cause.
+/// Adapts an RMM resource to cuota, as from_cuda_mr. rmm::cuda_error becomes cuda_error, rmm::logic_error usage_error, and rmm::bad_alloc
+/// and rmm::out_of_memory an out_of_memory with their text as the cause.
 ///
 ///     cuota::budgeted limited{budget, cuota::from_rmm(rmm::mr::cuda_async_memory_resource{})};
-/// `granularity` is the unit in which budgets charge; RMM's resources round up to 256. The device on which R was made must be current.
-/// Throws, cost: as from_cuda_mr.
+/// RMM's resources round up to 256 bytes. R's device must be current. Throws, cost: as from_cuda_mr.
 template <memory_kind Kind = memory_kind::device, any_cuda_mr R>
 [[nodiscard]] auto from_rmm(R r, std::size_t granularity = 256,
                             source_location where = source_location::current()) {

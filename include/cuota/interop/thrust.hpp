@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Runs Thrust's algorithms on leases, in the order of a stream, with scratch memory from a resource. Not in all.hpp: requires CCCL.
+/// Runs Thrust's algorithms on leases, in the order of a stream, with scratch memory from a resource. Requires CCCL.
 #pragma once
 
 /// Without nvcc, uses Thrust's host system unless the program chose one.
@@ -23,7 +23,7 @@
 #include <cuota/resource/any_resource.hpp>
 #include <cuota/runtime/for_each_index.hpp>
 
-/// Inline namespace of everything that depends on Thrust's device system; files of one program may use different ones.
+/// Inline namespace of everything that depends on Thrust's device system; it may differ between files.
 #if THRUST_DEVICE_SYSTEM == THRUST_DEVICE_SYSTEM_CUDA
 #include <thrust/system_error.h>
 #define CUOTA_THRUST thrust_on_cuda
@@ -37,10 +37,9 @@
 
 namespace cuota::inline v0::inline CUOTA_VIEWS {
 
-/// The elements of a lease for Thrust. begin() and end() are device_ptrs, so that algorithms do not treat them as host memory.
+/// The elements of a lease for Thrust. Iterators are device_ptrs, so that algorithms do not treat them as host memory.
 ///
-/// Non-owning, valid as long as the lease; cannot be made from a temporary. Iterators are not checked.
-/// Throws:  nothing. Cost: a pointer and a size.
+/// Non-owning, valid as long as the lease. Iterators are not checked. Throws: nothing.
 /// Example:
 ///     auto const keys = x.write(s);
 ///     run_thrust(s, pool, [r = thrust_range{keys}](auto const& on) { thrust::sort(on, r.begin(), r.end()); });
@@ -70,22 +69,20 @@ private:
 
 namespace cuota::inline v0 {
 
-/// A resource as a byte allocator in the order of one stream: scratch memory for Thrust's policies, of which `par_nosync` frees it while
-/// kernels still use it.
+/// A resource as a byte allocator in the order of one stream, for `par_nosync`, which frees scratch while kernels still use it.
 ///
-/// Copies are equal. The stream must outlive it, as for any stream_ref. Made by run_thrust; construct it only for code that requires a
-/// policy: thrust::cuda::par_nosync(scratch).on(s.get()).
-/// Units: bytes. Threads, throws, cost: as the resource.
+/// Copies are equal. The stream must outlive it. Prefer run_thrust to thrust::cuda::par_nosync(scratch).on(s.get()).
+/// Threads, throws, cost: as the resource.
 class scratch_allocator {
 public:
     using value_type = char;  ///< bytes
 
-    /// Allocates nothing. `where` is the call site of the scratch in refusals and accounts.
+    /// `where` is the call site of refusals.
     scratch_allocator(stream_ref s, any_resource memory,
                       source_location where = source_location::current()) noexcept
         : stream_{s}, memory_{std::move(memory)}, where_{where} {}
 
-    /// Allocates in the order of the stream. Throws: as the resource.
+    /// Allocates in the order of the stream.
     [[nodiscard]] char* allocate(std::size_t bytes) {
         return static_cast<char*>(memory_.allocate(stream_, bytes, default_alignment, {"thrust", where_}));
     }
@@ -105,7 +102,6 @@ private:
 
 namespace detail {
 
-// The result of F, once it has run.
 template <class R>
 class thrust_result {
 public:
@@ -144,15 +140,12 @@ inline void check_that_thrust_runs(source_location where) {
 inline namespace CUOTA_THRUST {
 
 /// Runs f(policy) in the order of s; `policy` is the first argument of Thrust's algorithms, of which f may call several. Returns f's result
-/// after waiting for s. Without a result it does not wait, and f is copied if it runs later.
+/// after waiting for s; without a result, does not wait.
 ///
-/// Takes a function instead of returning a policy, which would be correct on a GPU only: Thrust's host systems run an algorithm immediately
-/// on the calling thread, before pending work of the stream. The simulator runs f when the stream reaches it.
-///
-/// On a GPU f runs immediately on the host, and the policy is `par_nosync` on s: scratch comes from `memory` in the order of s and may be
-/// refused. On the simulator, in a file not compiled by nvcc, f runs as one kernel of s by Thrust's host system, with scratch on the host's
-/// heap; an exception of f makes the device fail, like a trap. Iterators are those of a thrust_range, whose leases on s stay open during
-/// the call. f must not refer to objects that are destroyed before s reaches it.
+/// On a GPU f runs immediately on the host, and the policy is `par_nosync` on s with scratch from `memory`. On the simulator, in a file not
+/// compiled by nvcc, a copy of f runs as one kernel of s by Thrust's host system, with scratch on the host's heap; an exception of f makes
+/// the device fail. (A returned policy would run before pending work of s there.) Leases on s must stay open during the call. f must not
+/// refer to objects that are destroyed before s reaches it.
 /// Threads: any.
 /// Cost:    only that of the algorithms.
 /// Throws:  budget_exceeded, out_of_memory for scratch; cuda_error; f's exceptions; usage_error if the file is compiled for a GPU and

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Allocator for Thrust's containers with memory from a resource. Not in all.hpp: requires CCCL.
+/// Allocator for Thrust's containers with memory from a resource. Requires CCCL.
 #pragma once
 
 #include <cuota/interop/thrust.hpp>
@@ -25,8 +25,8 @@
 #if THRUST_DEVICE_SYSTEM != THRUST_DEVICE_SYSTEM_CUDA
 namespace cuota::inline v0::detail::inline CUOTA_THRUST {
 
-/// Initializes a container's elements on the simulator: by a kernel of s, and waits for it. Thrust's host systems would do it on the
-/// calling thread, which must not access device memory.
+/// Initializes a container's elements on the simulator by a kernel of s, and waits: Thrust's host systems would access device memory on the
+/// calling thread.
 class thrust_elements : public thrust::device_execution_policy<thrust_elements> {
 public:
     thrust_elements(stream_ref s, source_location where) noexcept : stream_{s}, where_{where} {}
@@ -60,22 +60,15 @@ private:
 
 namespace cuota::inline v0::inline CUOTA_THRUST {
 
-/// Memory of a resource for Thrust's containers: `thrust::device_vector<T, thrust_allocator<T>>`, charged, tagged and refused as usual. Its
-/// pointers are device_ptrs, so that algorithms do not treat the elements as host memory.
+/// Memory of a resource for Thrust's containers. Its pointers are device_ptrs, so that algorithms do not treat the elements as host memory.
 ///
-///     thrust::device_vector<int, thrust_allocator<int>> keys(n, thrust_allocator<int>{stream, pool, "keys"});
-///     run_thrust(stream, pool, [from = keys.begin(), to = keys.end()](auto const& on) { thrust::sort(on, from, to); });
+/// Thrust runs a container's own operations on the default stream and waits. The container's destructor frees memory in the order of s;
+/// work on other streams must have finished. Assignment, move and swap of containers propagate the allocator. Copies are equal and keep the
+/// resource and the stream alive. The device of s must be current while containers are created and changed.
 ///
-/// Thrust runs a container's own operations on the default stream and waits, so memory is valid on every stream. The container's destructor
-/// frees it in the order of s: pending work on s may still use it, work on other streams must have finished. Assignment, move and swap of
-/// containers propagate the allocator. Copies are equal and keep the resource and the stream alive. The device of s must be current while
-/// containers are created and changed.
+/// On the simulator, operations of the container other than initialization, such as v[i], run on the calling thread:
+/// CUOTA_SIM_CHECKS=strict reports them unless the resource is managed_memory. Within run_thrust they are part of its kernel.
 ///
-/// On the simulator a kernel initializes a container's elements. Other operations of the container, copies and v[i], run in Thrust's host
-/// systems on the calling thread: CUOTA_SIM_CHECKS=strict reports them unless the resource is managed_memory. Within run_thrust they are
-/// part of its kernel.
-///
-/// Units:   elements; count * sizeof(T) is checked.
 /// Order:   allocate waits for earlier uses of the memory; deallocate does not wait.
 /// Threads: as the resource.
 /// Throws:  budget_exceeded, out_of_memory, cuda_error; usage_error for host memory, and if the file is compiled for a GPU and linked to
@@ -96,7 +89,7 @@ public:
     using const_reference = thrust::device_reference<T const>;  ///< reads by copies
     using size_type = std::size_t;                              ///< counts elements
     using difference_type = std::ptrdiff_t;                     ///< counts elements
-    // Thrust moves memory between containers regardless of these; the allocator must go with it.
+    // Thrust moves memory regardless of these; the allocator must go with it.
     using propagate_on_container_copy_assignment = std::true_type;  ///< copied along
     using propagate_on_container_move_assignment = std::true_type;  ///< moved along
     using propagate_on_container_swap = std::true_type;             ///< swapped along
@@ -116,7 +109,7 @@ public:
                                       "thrust_allocator: the resource provides host memory, which kernels "
                                       "cannot access; use device memory");
     }
-    // Written out, because nvcc treats defaulted ones as host and device code.
+    // Written out: nvcc treats defaulted ones as host and device code.
     /// Shares the resource and the stream.
     thrust_allocator(thrust_allocator const& other) noexcept
         : stream_{other.stream_}, memory_{other.memory_}, name_{other.name_}, where_{other.where_} {}
@@ -134,7 +127,7 @@ public:
     thrust_allocator(thrust_allocator<U> const& other) noexcept
         : stream_{other.stream_}, memory_{other.memory_}, name_{other.name_}, where_{other.where_} {}
 
-    /// Allocates count * sizeof(T) bytes, valid on every stream.
+    /// Allocates memory that is valid on every stream.
     [[nodiscard]] pointer allocate(size_type count) {
         detail::check_that_thrust_runs(where_);
         label const who = label_for<T>(name_, where_);
@@ -158,7 +151,7 @@ public:
 
 #if THRUST_DEVICE_SYSTEM != THRUST_DEVICE_SYSTEM_CUDA
     using system_type = detail::thrust_elements;
-    /// For Thrust, which initializes elements with it.
+    /// For Thrust.
     [[nodiscard]] system_type& system() noexcept { return elements_; }
 #endif
 

@@ -25,8 +25,8 @@ std::uint64_t load(std::byte const* from) {
     return value;
 }
 
-/// Calls `whole(offset, poison)` for whole words and `part(offset, poison, first byte in the word, bytes)` for partial words at both ends,
-/// until a call returns false.
+/// Calls `whole(offset, poison)` for whole words and `part(offset, poison, first byte in the word, bytes)` for partial ones, until one
+/// returns false.
 template <class Whole, class Part>
 void for_poison(void const* view, std::size_t bytes, Whole whole, Part part) {
     auto const address = reinterpret_cast<std::uintptr_t>(view);

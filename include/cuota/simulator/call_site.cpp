@@ -27,7 +27,7 @@
 #include <unwind.h>
 
 extern "C" {
-[[gnu::visibility("hidden")]] extern char const __ehdr_start[];  // from the linker: start of this library
+[[gnu::visibility("hidden")]] extern char const __ehdr_start[];  // start of this library
 [[gnu::visibility("hidden")]] extern char const etext[];         // end of its code
 extern char** environ;
 }
@@ -46,7 +46,7 @@ bool is_ours(std::uintptr_t address) {
            static_cast<std::uintptr_t>(etext - __ehdr_start);
 }
 
-/// Walks this library's own frames, which is cheap because it is compiled with frame pointers.
+/// Cheap because this library is compiled with frame pointers.
 [[gnu::noinline]] std::uintptr_t first_caller() noexcept {
     struct frame {
         frame const* outer;
@@ -92,7 +92,7 @@ std::vector<std::uintptr_t> frames_of(site s) {
 
 struct module {
     std::string file;
-    std::uintptr_t base = 0;  ///< to be subtracted from an address; zero if not relocated
+    std::uintptr_t base = 0;  ///< to be subtracted from an address
 };
 
 module module_of(std::uintptr_t address) {
@@ -100,7 +100,7 @@ module module_of(std::uintptr_t address) {
     if (dladdr(reinterpret_cast<void*>(address), &info) == 0 || !info.dli_fname) return {};
     auto const* const header = static_cast<ElfW(Ehdr) const*>(info.dli_fbase);
     auto const base = header->e_type == ET_EXEC ? 0 : reinterpret_cast<std::uintptr_t>(info.dli_fbase);
-    // The main program's name is the one it was started by, which may not be a path from here.
+    // The main program's name need not be a path from here.
     std::string file = info.dli_fname;
     if (access(file.c_str(), R_OK) != 0) file = "/proc/self/exe";
     if (file == "/proc/self/exe") {
@@ -127,7 +127,7 @@ std::string output_of(std::vector<std::string> const& words) {
     std::vector<char*> arguments;
     for (auto const& word : words) arguments.push_back(const_cast<char*>(word.c_str()));
     arguments.push_back(nullptr);
-    // Without LD_PRELOAD, which may name this library.
+    // It may name this library.
     std::vector<char*> variables;
     for (auto* const* v = environ; *v; ++v)
         if (std::strncmp(*v, "LD_PRELOAD=", 11) != 0) variables.push_back(*v);
@@ -149,7 +149,6 @@ std::string output_of(std::vector<std::string> const& words) {
     return text;
 }
 
-/// Frames in system libraries are the same in every program.
 bool is_of_the_system(module const& m) {
     auto const name = m.file.substr(m.file.rfind('/') + 1);
     for (char const* const known : {"libc.so", "libc-", "libstdc++.so", "libm.so", "ld-linux"})
@@ -157,7 +156,7 @@ bool is_of_the_system(module const& m) {
     return false;
 }
 
-/// Runs addr2line once for all addresses in a module. A return address is one past its call.
+/// Runs addr2line once. A return address is one past its call.
 void look_up(module const& in, std::vector<std::uintptr_t> const& addresses) {
     std::vector<std::string> words{"addr2line", "-a", "-i", "-e", in.file};
     std::map<std::uintptr_t, std::uintptr_t> by_offset;
@@ -203,11 +202,10 @@ void look_up_all(std::set<std::uintptr_t> const& wanted) {
     for (auto const& [file, entry] : by_module) look_up(entry.first, entry.second);
 }
 
-/// Whether the line belongs to cuota's own headers or to a library.
 bool passes_on(std::string_view line) {
     for (char const* const folder : {"core", "runtime", "resource", "guard", "pool", "buffer", "data"})
         if (line.find(std::string{"/include/cuota/"} + folder + '/') != line.npos) return true;
-    if (line.find(".S:") != line.npos) return true;  // such as memcpy, if the C library has debug information
+    if (line.find(".S:") != line.npos) return true;  // such as memcpy
     return line.find("/include/c++/") != line.npos || line.find("/cccl/") != line.npos ||
            line.starts_with("/usr/include/");
 }

@@ -12,7 +12,7 @@ machine& the_machine() {
 }
 
 machine::machine() {
-    // All devices exist from the start, so that references to them stay valid; `devices` is the number of visible ones.
+    // All devices exist from the start, so that references stay valid.
     for (int i = 0; i < most_devices; ++i) {
         auto d = std::make_unique<device>(i);
         d->capacity = capacity;

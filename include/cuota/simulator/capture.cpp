@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-// Operations on capturing streams, and the calls that CUDA forbids during a capture.
+// Operations on capturing streams, and forbidden calls.
 namespace cuota::inline v0::simulator {
 namespace {
 
@@ -32,7 +32,6 @@ cudaGraphNodeType type_of(function f) {
     }
 }
 
-/// Calls that become nodes or edges on a capturing stream.
 bool can_be_captured(function f) {
     switch (f) {
         case function::cudaMemcpyAsync:
@@ -55,7 +54,7 @@ bool can_be_captured(function f) {
     }
 }
 
-/// Queries of a stream's properties. They involve no work; driver 580 returns an error for a capturing stream nevertheless.
+/// Queries without work; driver 580 returns an error for a capturing stream nevertheless.
 bool only_asks(function f) {
     switch (f) {
         case function::cudaStreamGetId:
@@ -70,7 +69,7 @@ bool asks_about_captures(function f) {
     return f == function::cudaStreamIsCapturing || f == function::cudaStreamGetCaptureInfo;
 }
 
-/// Calls that CUDA documents as potentially unsafe: they have effects outside of streams, which cannot be captured.
+/// Calls that CUDA documents as potentially unsafe.
 bool unsafe(function f) {
     switch (f) {
         case function::cudaMalloc:
@@ -87,7 +86,7 @@ bool unsafe(function f) {
     }
 }
 
-/// Further calls that may wait, allocate, free, create, destroy or map: CUDA does not document them as safe.
+/// Further calls that may wait, allocate, free, create, destroy or map.
 bool perhaps_unsafe(function f) {
     switch (f) {
         case function::cudaSetDevice:
@@ -134,7 +133,7 @@ bool perhaps_unsafe(function f) {
     }
 }
 
-/// Unsafe calls that use a default stream, whose own rule is applied first.
+/// Unsafe calls that use a default stream: its own rule is applied first.
 bool synchronous(function f) {
     switch (f) {
         case function::cudaMemcpy:
@@ -154,7 +153,6 @@ bool has_stream(capture const& c, Which which) {
     });
 }
 
-/// Invalidates the captures that `which` selects; returns the error if there were any.
 template <class Which>
 cudaError_t invalidate_all(cudaError_t error, Which which) {
     auto result = cudaSuccess;
@@ -211,7 +209,6 @@ void add_tips(std::vector<std::size_t>& to, std::vector<std::size_t> const& more
         if (std::find(to.begin(), to.end(), tip) == to.end()) to.push_back(tip);
 }
 
-/// Counts and reports a violation of the capture rules. Returns the error.
 cudaError_t note_refusal(cudaError_t error, capture const* c) {
     auto line = this_call() + " breaks the rules of stream capture: " + text_of(error);
     if (c) line += "; the capture began" + call_sites::mark(c->begun);
@@ -436,7 +433,7 @@ cudaError_t tell(cudaStream_t handle, cudaStreamCaptureStatus* status, unsigned 
 
 }  // namespace
 
-#if CUDART_VERSION >= 13000  // in 12 both have fewer parameters, and the first another name in the library
+#if CUDART_VERSION >= 13000  // in 12 both have fewer parameters, and the first another name
 cudaError_t cudaStreamGetCaptureInfo(cudaStream_t handle, cudaStreamCaptureStatus* status,
                                      unsigned long long* id, cudaGraph_t* into, cudaGraphNode_t const** tips,
                                      cudaGraphEdgeData const** edges, size_t* count) {

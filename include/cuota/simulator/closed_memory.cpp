@@ -24,10 +24,10 @@ struct arena {
     std::uintptr_t first;  ///< in the program's view
     std::ptrdiff_t shift;
     int file;
-    std::size_t next;  ///< the first byte that was never allocated
+    std::size_t next;  ///< first unused byte
 };
 
-/// Whole pages, of which the last is unused.
+/// The last page is unused.
 struct extent {
     std::uintptr_t first;
     std::size_t bytes;
@@ -37,8 +37,8 @@ struct tables {
     std::mutex mutex;
     std::vector<arena> arenas;
     std::list<extent> given_back;                                ///< oldest first
-    std::map<std::uintptr_t, std::list<extent>> lent;            ///< one extent each, keyed by its first page
-    std::map<std::uintptr_t, std::weak_ptr<allocation>> owners;  ///< the blocks, by the same keys
+    std::map<std::uintptr_t, std::list<extent>> lent;            ///< one each, by its first page
+    std::map<std::uintptr_t, std::weak_ptr<allocation>> owners;  ///< by the same keys
 };
 
 tables& known() {
@@ -81,7 +81,7 @@ bool add_arena() {
     return true;
 }
 
-/// Allocates addresses that were never used. If none are left, reuses those that were freed first.
+/// Reuses freed addresses if no unused ones are left, oldest first.
 std::optional<extent> take_extent(std::size_t bytes) {
     auto& t = known();
     if (bytes > arena_bytes - host_page) return std::nullopt;
@@ -103,7 +103,6 @@ void protect(allocation const& a, int rights) {
     mprotect(at(begin), in_pages(a.block.guard_before + a.bytes), rights);
 }
 
-/// Returns the block whose pages, including the unused page behind it, contain the address.
 allocation_ref owner_of(std::uintptr_t address) {
     auto& t = known();
     std::lock_guard lock{t.mutex};
@@ -123,7 +122,7 @@ std::string where_in(allocation const& a, std::uintptr_t address) {
 std::string describe_at(allocation const& a, std::uintptr_t address) {
     auto text = where_in(a, address) + describe(a);
     if (a.now == allocation::phase::pending) text += ", which is not allocated yet";
-    // The free may have been called long before the release, and even before the allocation if work runs late.
+    // With a late schedule, the free may be called long before the release and the allocation.
     bool const given_up = a.freed_at != call_sites::site::unknown;
     if (given_up || a.now == allocation::phase::released) text += freed_text(a);
     return text;
@@ -135,7 +134,7 @@ std::uintptr_t away_from(allocation const& a, std::uintptr_t address) {
     return address - start < a.bytes ? 0 : address - start - a.bytes + 1;
 }
 
-/// Returns the blocks around an address, nearest first; only the nearest if its distance is at most the alignment.
+/// Returns the nearest first; only the nearest if its distance is at most the alignment.
 std::vector<allocation_ref> blocks_around(std::uintptr_t address) {
     constexpr std::uintptr_t nearby = std::uintptr_t{256} << 10;
     auto& t = known();
@@ -199,7 +198,6 @@ std::uintptr_t instruction_of(void* context) {
 struct sigaction previous;
 std::mutex previous_mutex;
 
-/// Forwards the signal to the handler that was installed before.
 void pass_on(int signal, siginfo_t* info, void* context) {
     thread_local bool passing = false;
     struct sigaction before;
@@ -207,7 +205,7 @@ void pass_on(int signal, siginfo_t* info, void* context) {
         std::lock_guard lock{previous_mutex};
         before = previous;
     }
-    bool const again = std::exchange(passing, true);  // the other handler raised it again
+    bool const again = std::exchange(passing, true);  // the other handler raised it
     if (again || before.sa_handler == SIG_DFL || before.sa_handler == SIG_IGN) {
         std::signal(signal, SIG_DFL);
         if (info->si_code <= 0) std::raise(signal);  // sent by a process; a fault repeats by itself
@@ -324,11 +322,11 @@ void give(void* address, backing const& b, std::size_t) {
     auto const lent = t.lent.find(first);
     auto const& in = *arena_of(first);
     auto const bytes = lent->second.front().bytes;
-    mprotect(at(first), bytes, PROT_NONE);  // a kernel that is not ordered may have it open
-    // Releases the host's memory as well; if that fails, it is released at exit.
+    mprotect(at(first), bytes, PROT_NONE);  // an unordered kernel may have it open
+    // Releases the host's memory too; on failure, that happens at exit.
     (void)fallocate(in.file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(first - in.first),
                     static_cast<off_t>(bytes));
-    t.given_back.splice(t.given_back.end(), lent->second);  // allocates no memory, so that a free cannot fail
+    t.given_back.splice(t.given_back.end(), lent->second);  // allocates no memory: a free cannot fail
     t.owners.erase(first);
     t.lent.erase(lent);
 }
@@ -354,7 +352,7 @@ void watch_faults() noexcept {
     previous = now;
     struct sigaction ours {};
     ours.sa_sigaction = &fault_handler::handle;
-    ours.sa_flags = SA_SIGINFO | SA_NODEFER;  // SA_NODEFER: the handler may leave by a jump or an exception
+    ours.sa_flags = SA_SIGINFO | SA_NODEFER;  // the handler may leave by a jump or an exception
     sigaction(SIGSEGV, &ours, nullptr);
 }
 

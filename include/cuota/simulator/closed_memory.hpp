@@ -6,33 +6,28 @@
 
 #include <csetjmp>
 
-/// Device memory that the host cannot access, for `memory_checks::strict`.
-///
-/// One large memfd is mapped twice: without access rights at the program's addresses, and with them at the simulator's. Each block has its
-/// own pages and one unused page behind them; it ends where its last page ends, as far as its alignment permits. A kernel's first access to
-/// a live block faults as well and opens the block until that kernel finishes.
+/// Device memory that the host cannot access, for `memory_checks::strict`; see docs/design/simulator.md.
 namespace cuota::inline v0::simulator::closed_memory {
 
-/// Allocates `bytes` bytes, aligned to 256, with guard bytes; null on failure.
+/// Returns memory aligned to 256, with guard bytes, or null.
 /// Threads: any, with or without the lock, for all functions of this namespace.
 void* take(backing& out, std::size_t bytes);
-/// Frees a block. Its addresses are reused only when no unused ones are left.
+/// Addresses are reused when no unused ones are left.
 void give(void* address, backing const& b, std::size_t bytes);
 
-/// Records the owner of the block, until the memory is released.
 void belongs_to(allocation_ref const& a);
-/// Whether the address lies in the range of such blocks, live or not.
+/// Whether the address is in the range of such blocks.
 bool is_closed(void const* address) noexcept;
 
-/// Describes the memory at an address and why an access there is invalid, for messages. Under the lock.
+/// Describes the memory and why an access is invalid. Under the lock.
 std::string what_lies_at(void const* address);
 
 /// Installs the fault handler again if other code, such as a test framework, has replaced it. Cost: a system call.
 void watch_faults() noexcept;
-/// Whether faults must be handled, because such a block or mapping has existed.
+/// Whether such a block or mapping has existed.
 bool in_use() noexcept;
 
-/// The blocks that one kernel has opened on its thread. The destructor closes them and checks their guard bytes.
+/// The blocks that one kernel has opened. The destructor closes them and checks guard bytes.
 class kernel_run {
 public:
     kernel_run(device const& d, std::string const& name, call_sites::site from) noexcept;
@@ -40,8 +35,8 @@ public:
     kernel_run(kernel_run const&) = delete;
     kernel_run& operator=(kernel_run const&) = delete;
 
-    std::jmp_buf way_out;  ///< target of the jump after an invalid access; set before the kernel starts
-    std::string fault;     ///< the message of that access
+    std::jmp_buf way_out;  ///< target of the jump
+    std::string fault;
 
 private:
     friend struct fault_handler;

@@ -12,7 +12,7 @@
 namespace cuota::inline v0::simulator {
 namespace {
 
-/// One end of a copy. Memory that the runtime did not allocate is pageable host memory.
+/// Memory that the runtime did not allocate is pageable.
 struct copy_end {
     allocation_ref memory;
 
@@ -31,14 +31,13 @@ struct copy_end {
         return memory ? memory->view(address) : static_cast<std::byte*>(const_cast<void*>(address));
     }
     [[nodiscard]] bool in_pieces() const { return memory && memory->mapped; }
-    /// Whether bytes that were never written can be recognized.
     [[nodiscard]] bool is_watched() const {
         return memory && memory->kind == memory_kind::device && !memory->mapped &&
                memory->block.checks == memory_checks::strict;
     }
 };
 
-/// The call that enqueued an operation, for messages at the time it runs.
+/// For messages when the operation runs.
 struct made_by {
     function call = caller.calling;
     call_sites::site from = here();
@@ -57,7 +56,7 @@ bool direction_fits(copy_end const& to, copy_end const& from, cudaMemcpyKind kin
     return false;
 }
 
-/// Whether memory that the work reaches is allocated, in stream order; if not, reports an illegal address.
+/// Reports an illegal access if the memory is not allocated in stream order.
 bool reachable(allocation_ref const& a, void const* from, std::size_t bytes, device& d, made_by const& what) {
     if (!a) return true;
     auto const* const hole = a->mapped ? first_unmapped(from, bytes) : nullptr;
@@ -73,7 +72,6 @@ bool reachable(allocation_ref const& a, void const* from, std::size_t bytes, dev
     return false;
 }
 
-/// Copies like memmove between ranges of several pieces.
 void move(std::vector<std::span<std::byte>> to, std::vector<std::span<std::byte>> from) {
     for (std::size_t t = 0, f = 0; t < to.size() && f < from.size();) {
         auto const n = std::min(to[t].size(), from[f].size());
@@ -114,7 +112,7 @@ operation_ref copy_task(copy_request const& c, copy_end to, copy_end from, strea
     });
 }
 
-/// Reads the source before the call returns; the device's copy follows later.
+/// Reads the source before the call returns.
 operation_ref staged_copy_task(guard& lock, copy_request c, copy_end to, stream_handle const& s) {
     lock.unlock();
     auto staging = std::make_unique_for_overwrite<std::byte[]>(c.bytes);
@@ -128,11 +126,11 @@ operation_ref staged_copy_task(guard& lock, copy_request c, copy_end to, stream_
         [inner = copy_task(c, std::move(to), {}, s), keep = std::move(staging)] { inner->run(); });
 }
 
-/// Checks memory that the runtime allocated: pageable memory is read before the call returns, or the call waits.
+/// Checks memory of the runtime only: pageable memory is read during the call, or the call waits.
 void check_order(copy_request const& c, copy_end const& to, copy_end const& from, stream const& s,
                  operation const& work) {
     auto const* const what = name_of(caller.calling);
-    // Otherwise it was read during the call, outside of stream order.
+    // Otherwise it was read during the call.
     if (from.memory && c.read != source_read::now)
         ordering::accesses(s, work, what, from.memory, c.from, c.bytes, ordering::use::reads);
     if (to.memory) ordering::accesses(s, work, what, to.memory, c.to, c.bytes, ordering::use::writes);
@@ -165,7 +163,6 @@ cudaError_t bad_direction(void const* to, void const* from) {
     return cudaErrorInvalidValue;
 }
 
-/// Whether the address is freed device memory in strict mode.
 bool is_gone(void const* address) { return closed_memory::is_closed(address) && !find_memory(address); }
 
 }  // namespace
@@ -191,7 +188,7 @@ cudaError_t copy(guard& lock, copy_request const& c, cudaStream_t handle) {
     if (!from.holds(c.from, c.bytes, access::read)) return bad_range(c.from, c.bytes);
 
     bool const usual =
-        // A captured copy is a node, which reads when it runs.
+        // A captured copy reads when it runs.
         c.read == source_read::usual && !s->capturing.in;
     bool const staged = c.read == source_read::now || (usual && from.pageable() && to.device());
     bool const both_on_device = from.device() && to.device();
@@ -207,11 +204,11 @@ cudaError_t copy(guard& lock, copy_request const& c, cudaStream_t handle) {
 
 namespace {
 
-/// Writes the repeated value, starting `done` bytes into the pattern.
+/// Starts `done` bytes into the pattern.
 void write(std::span<std::byte> to, set_value const& what, std::size_t done) {
     if (what.bytes == 1) return (void)std::memset(to.data(), static_cast<int>(what.value), to.size());
     std::byte value[sizeof what.value];
-    std::memcpy(value, &what.value, sizeof value);  // little endian: the lower bytes come first
+    std::memcpy(value, &what.value, sizeof value);  // little endian
     for (std::size_t i = 0; i != to.size(); ++i) to[i] = value[(done + i) % what.bytes];
 }
 
@@ -331,7 +328,7 @@ cudaError_t cudaMemsetAsync(void* to, int value, size_t bytes, cudaStream_t s) {
                [&](guard& lock) { return set(lock, to, {static_cast<unsigned>(value)}, bytes, s); });
 }
 
-// For programs compiled with CUDA_API_PER_THREAD_DEFAULT_STREAM.
+// For CUDA_API_PER_THREAD_DEFAULT_STREAM.
 extern "C" {
 [[gnu::visibility("default")]] cudaError_t cudaMemcpy_ptds(void* to, void const* from, size_t bytes,
                                                            cudaMemcpyKind kind) {

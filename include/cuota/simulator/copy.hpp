@@ -6,7 +6,6 @@
 
 namespace cuota::inline v0::simulator {
 
-/// When the source of a copy is read.
 enum class source_read {
     usual,     ///< pageable memory before the call returns, other memory in stream order
     in_order,  ///< all memory in stream order
@@ -18,21 +17,20 @@ struct copy_request {
     void const* from;
     std::size_t bytes;
     cudaMemcpyKind kind;
-    bool wait;  ///< cudaMemcpy, not cudaMemcpyAsync
+    bool wait;
     source_read read = source_read::usual;
-    bool has_latency = true;  ///< false for all rows of a 2D copy except its first
+    bool has_latency = true;  ///< false for later rows of a 2D copy
 };
 
-/// Checks and enqueues a copy. Has no effect unless it returns cudaSuccess or the device's failure.
+/// Has no effect unless it returns cudaSuccess or the device's failure.
 cudaError_t copy(guard& lock, copy_request const& c, cudaStream_t handle);
-/// Value of a memset: the lower `bytes` (1, 2 or 4) bytes of `value`, repeated.
+/// The lower `bytes` (1, 2 or 4) bytes of `value`, repeated.
 struct set_value {
     unsigned value;
     std::size_t bytes = 1;
 };
-/// The same for a memset of `bytes` bytes, which never waits.
+/// A memset, which never waits.
 cudaError_t set(guard& lock, void* to, set_value value, std::size_t bytes, cudaStream_t handle);
-/// Reports an invalid range; returns cudaErrorInvalidValue.
 cudaError_t bad_range(void const* first, std::size_t bytes);
 
 }  // namespace cuota::inline v0::simulator

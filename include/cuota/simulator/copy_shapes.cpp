@@ -76,7 +76,7 @@ cudaError_t set_2d(function f, void* to, std::size_t pitch, int value, rectangle
     });
 }
 
-/// Orders later work of the stream after all work that the devices have now.
+/// Orders the stream after all present work of the devices.
 void come_after_all(guard& lock, stream_handle const& s, std::vector<device*> const& devices) {
     auto barrier = make_task([] {});
     auto const come_after = [&](stream const& other) {
@@ -120,7 +120,7 @@ struct batch {
         auto const* const next = std::upper_bound(first_of, first_of + attribute_count, index);
         switch (attributes[next - first_of - 1].srcAccessOrder) {
             case cudaMemcpySrcAccessOrderStream:
-            // Both permit a read in stream order, the latest possible.
+            // Both permit a read in stream order.
             case cudaMemcpySrcAccessOrderAny: return source_read::in_order;
             case cudaMemcpySrcAccessOrderDuringApiCall: return source_read::now;
             default: return std::nullopt;
@@ -134,7 +134,7 @@ struct batch {
     }
 };
 
-/// Enqueues the unordered copies of a batch in reverse, which exposes programs that rely on an order.
+/// Enqueues the copies in reverse, which exposes programs that rely on an order.
 cudaError_t copy_batch(guard& lock, batch const& b, cudaStream_t s) {
     if (s == nullptr || s == cudaStreamLegacy || !b.makes_sense()) return cudaErrorInvalidValue;
     auto const on = find_stream(s);

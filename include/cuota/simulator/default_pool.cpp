@@ -7,13 +7,12 @@ using namespace cuota::simulator;
 #if CUDART_VERSION >= 13000  // 12 has only device pools, with functions of their own
 namespace {
 
-/// The default pool and the current pool of a device for one kind of memory.
 struct pools_of {
     cudaMemPool_t given;
     cudaMemPool_t& current;
 };
 
-/// Calls `use` with the device and its pools of the kind. Host pools are not implemented.
+/// Host pools are not implemented.
 template <class Use>
 cudaError_t with_pools(function f, cudaMemLocation const* where, cudaMemAllocationType type, Use use) {
     return api(f, [&](guard&) {

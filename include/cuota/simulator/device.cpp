@@ -40,7 +40,7 @@ device& current_device() {
     if (caller.contexts != 0)
         if (auto* const d = find_device(caller.context_of[caller.contexts - 1])) return *d;
     if (auto* const d = find_device(caller.device)) return *d;
-    caller.device = 0;  // a reset to fewer devices has removed its device
+    caller.device = 0;  // a reset has removed its device
     return *the_machine().all_devices.front();
 }
 
@@ -53,7 +53,6 @@ void fail_device(device& d, cudaError_t code, std::string text) {
 
 namespace {
 
-/// The only definition of the simulated device's properties.
 cudaDeviceProp properties_of(device const& d) {
     cudaDeviceProp p{};
     std::strncpy(p.name, "simulated", sizeof p.name - 1);

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "graph.hpp"
 
-// Destroys all objects of a device. CUDA stops running work; the simulator waits for it, so that none writes to freed memory.
+// Waits for running work, so that none writes to freed memory.
 namespace cuota::inline v0::simulator {
 namespace {
 

@@ -110,7 +110,7 @@ CUresult device_get_count(int* out) {
     });
 }
 
-/// Driver and runtime number attributes alike. An attribute that the runtime part does not define is zero.
+/// Driver and runtime number attributes alike. Unknown ones are zero.
 CUresult device_get_attribute(int* out, CUdevice_attribute which, CUdevice index) {
     return driver_api(function::cuDeviceGetAttribute, [&](guard&) {
         if (!out || which < 1 || which >= CU_DEVICE_ATTRIBUTE_MAX) return CUDA_ERROR_INVALID_VALUE;
@@ -124,7 +124,7 @@ CUresult device_get_attribute(int* out, CUdevice_attribute which, CUdevice index
     });
 }
 
-/// A primary context is represented by its device. Retains are not counted, because only cudaDeviceReset and `reset` destroy contexts.
+/// Retains are not counted: only cudaDeviceReset and `reset` destroy contexts.
 CUcontext context_of(device& d) { return reinterpret_cast<CUcontext>(&d); }
 
 device* device_of(CUcontext context) {
@@ -199,7 +199,7 @@ struct entry_point {
     std::string_view name;
     unsigned since;
     void* address;
-    /// For functions with a stream parameter: the form for which stream 0 is the thread's own stream.
+    /// Form for which stream 0 is the thread's own stream.
     void* of_own_stream = nullptr;
 };
 
@@ -284,7 +284,7 @@ cudaError_t cudaGetDriverEntryPointByVersion(char const* symbol, void** out, uns
                  cudaEnableLegacyStream);
 }
 
-// Deprecated, but called by code from before 12.5; returns functions of the version it was compiled with.
+// Deprecated, but called by code from before 12.5.
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
 cudaError_t cudaGetDriverEntryPoint(char const* symbol, void** out, unsigned long long flags,

@@ -6,19 +6,17 @@
 
 #include <cuda.h>
 
-// These macros of versioned names would change the names in functions.hpp.
+// These macros would change the names in functions.hpp.
 #undef cuCtxPushCurrent
 #undef cuCtxPopCurrent
 #undef cuDevicePrimaryCtxRelease
 
-/// Driver functions that cudaGetDriverEntryPointByVersion returns. Except cuPointerGetAttribute, they are not symbols, so that nothing
-/// replaces libcuda at link time.
+/// Driver functions that cudaGetDriverEntryPointByVersion returns.
 namespace cuota::inline v0::simulator {
 
-/// Returns the driver's code for a runtime error: the same number, where it exists.
 CUresult to_driver(cudaError_t error) noexcept;
 
-/// Runs a driver function as `api` does, but leaves the thread's last error unchanged.
+/// Runs a driver function like `api`, but leaves the thread's last error unchanged.
 template <class F>
 CUresult driver_api(function f, F&& body) noexcept {
     sanitizer::quiet quiet;
@@ -52,7 +50,7 @@ CUresult mem_get_access(unsigned long long*, CUmemLocation const*, CUdeviceptr);
 CUresult mem_retain_allocation_handle(CUmemGenericAllocationHandle*, void*);
 CUresult mem_get_allocation_properties(CUmemAllocationProp*, CUmemGenericAllocationHandle);
 
-/// For stream 0, the memset functions use the legacy default stream or, with _ptsz, the calling thread's default stream.
+/// With _ptsz, stream 0 is the calling thread's default stream.
 CUresult memset_d8(CUdeviceptr, unsigned char, std::size_t, CUstream);
 CUresult memset_d16(CUdeviceptr, unsigned short, std::size_t, CUstream);
 CUresult memset_d32(CUdeviceptr, unsigned, std::size_t, CUstream);

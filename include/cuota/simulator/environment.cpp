@@ -50,7 +50,7 @@ bool take_end(std::string_view& text, std::string_view end) {
     return true;
 }
 
-/// Removes ":seed=S" from the end and returns the seed, or 1 if it is missing.
+/// Returns 1 if the text has no seed.
 std::optional<std::uint64_t> take_seed(std::string_view& text) {
     constexpr std::string_view mark = ":seed=";
     auto const at = text.find(mark);
@@ -80,7 +80,7 @@ bool plan_by_count(char const* name, std::string_view text) {
     return nth.has_value();
 }
 
-/// Parses >BYTES, or a function or "any" followed by the syntax of plan_by_count or plan_by_chance.
+/// Parses >BYTES, or a function or "any" with a colon and one of the above.
 bool plan_one(std::string_view text) {
     if (text.starts_with('>')) {
         auto const most = bytes(text.substr(1));
@@ -145,7 +145,6 @@ bool choose_schedule(std::string_view text) {
     return true;
 }
 
-/// Parses serial-host, free-at-once and stale-errors, separated by commas, or all.
 bool choose_unkindness(std::string_view text) {
     auto& chosen = the_machine().initial_unkindness;
     if (text == "all") {
@@ -206,7 +205,7 @@ void report_as_asked() {
     }
 }
 
-/// Destroys work that never ran, after stop_workers.
+/// Called after stop_workers.
 void drop_queued_work() {
     auto& m = the_machine();
     std::deque<operation_ref> left;
@@ -286,7 +285,7 @@ void drop_queued_work() {
         std::fprintf(stderr, "cuota simulator: CUOTA_SIM_SCHEDULE=%s\n", schedule_in_words().c_str());
 }
 
-/// Runs after the program's own static destructors.
+/// Runs after the program's static destructors.
 [[gnu::destructor]] void end() {
     sanitizer::quiet quiet;
     the_machine().unloading = true;

@@ -76,7 +76,7 @@ error_text const& describe(cudaError_t code) {
     return stranger;
 }
 
-/// Returns the device's failure, which is permanent, or the thread's last error, which lasts until it is fetched or until `reset`.
+/// Returns the device's failure, which is permanent, or the thread's last error.
 cudaError_t last_error() {
     auto& m = the_machine();
     if (m.devices > 0)

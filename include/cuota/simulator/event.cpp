@@ -19,7 +19,7 @@ cudaError_t create(cudaEvent_t* out, unsigned flags) {
     return cudaSuccess;
 }
 
-/// Records the work before the call. Each record replaces the state of the event; earlier waits keep the old state.
+/// Replaces the state of the event; earlier waits keep the old state.
 cudaError_t record(guard& lock, cudaEvent_t event_handle, cudaStream_t stream_handle, unsigned flags) {
     auto const e = the_machine().events.find(event_handle);
     auto const s = find_stream(stream_handle);
@@ -95,7 +95,7 @@ cudaError_t cudaEventSynchronize(cudaEvent_t handle) {
         if (auto const work = e->recorded) {
             auto& waits = the_machine().event_waits;
             ++((e->flags & cudaEventBlockingSync) != 0 ? waits.blocking : waits.active);
-            wait_for(lock, work);  // a copy, because the event may be recorded again during the wait
+            wait_for(lock, work);  // a copy: the event may be recorded again during the wait
         }
         trim_at_synchronisation(e->owner);
         return failure_of(e->owner);

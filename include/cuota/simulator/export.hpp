@@ -8,5 +8,5 @@
 #include <cuda_runtime_api.h>
 #pragma GCC visibility pop
 
-/// Makes a function of the simulator, in addition to CUDA's functions, visible; all other symbols are hidden.
+/// Makes a function of the simulator visible; all symbols but CUDA's are hidden otherwise.
 #define CUOTA_SIMULATOR_API [[gnu::visibility("default")]]

@@ -12,7 +12,7 @@ cudaError_t drawn(function f) {
     cudaError_t hit = cudaSuccess;
     for (auto& fault : the_machine().random_faults) {
         if (fault.only ? *fault.only != f : false) continue;
-        // Drawn even when the call fails anyway, so that one plan does not change the calls that another one selects.
+        // Drawn even when the call fails anyway, so that plans do not affect each other.
         bool const strikes = static_cast<double>(fault.draw() >> 11) / two_to_53 < fault.probability;
         if (strikes && hit == cudaSuccess) hit = fault.code == cudaSuccess ? default_code(f) : fault.code;
     }

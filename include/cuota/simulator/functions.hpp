@@ -7,10 +7,10 @@
 
 /// The CUDA functions that the simulator defines, each with a trait:
 ///   plain     needs a working device
-///   free_of   needs no device (queries the machine or the calling thread)
-///   allocates allocates memory: its planned fault is "out of memory"
-///   releases  still frees when the device has failed, so that a test can check for leaks after a fault
-///   waits     still waits when the device has failed: no work runs concurrently with the caller after the error
+///   free_of   needs no device
+///   allocates its planned fault is "out of memory"
+///   releases  still frees when the device has failed
+///   waits     still waits when the device has failed: no work runs concurrently with the caller afterwards
 ///   about     reports errors: not counted in "any", never fails, permitted everywhere
 #define CUOTA_SIMULATOR_FUNCTIONS(X)                                                                         \
     X(cudaGetLastError, about)                                                                               \

@@ -24,7 +24,7 @@ cudaError_t with_graph(function f, cudaGraph_t handle, Use use) {
     });
 }
 
-/// Stores the number of elements or, if `wanted`, up to *count of them, and fills the rest with null.
+/// Fills the rest of the array with null.
 template <class At>
 cudaError_t give(std::size_t have, std::size_t* count, bool wanted, At at) {
     if (!count) return cudaErrorInvalidValue;
@@ -50,7 +50,7 @@ std::vector<edge> edges_of(graph const& g) {
     return all;
 }
 
-/// The graph that contains a node and the node's index, among graphs with a handle.
+/// A node's graph and index, among graphs with a handle.
 struct home {
     std::shared_ptr<graph> in;
     std::size_t place = 0;

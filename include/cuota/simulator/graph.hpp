@@ -4,20 +4,13 @@
 
 #include "state.hpp"
 
-/// Stream capture and graphs.
-///
-/// An operation that is enqueued on a capturing stream becomes a node; its `run` is called at each launch. A launch is work of its stream.
-/// Chains of nodes run on internal streams without handles, so that branches run concurrently or in either order, and each tool that tracks
-/// the order of streams (scheduler, race checker, ThreadSanitizer) tracks that of graphs as well.
-///
-/// Memory nodes are not implemented: cudaMallocAsync and cudaFreeAsync in a capture return cudaErrorStreamCaptureUnsupported and invalidate
-/// it.
+/// Stream capture and graphs; see docs/design/simulator.md.
 namespace cuota::inline v0::simulator {
 
 struct graph_node {
     cudaGraphNodeType type;
     device* owner;
-    std::vector<std::size_t> after;     ///< indices of the nodes that it depends on
+    std::vector<std::size_t> after;     ///< the nodes that it depends on
     std::vector<operation_ref> work{};  ///< several for the rows of a copy
     std::shared_ptr<event> about{};     ///< recorded or waited for at each launch
     std::vector<std::pair<char const*, ordering::declaration>> touches{};
@@ -26,20 +19,19 @@ struct graph_node {
     std::uintptr_t handle = 0;  ///< zero until a handle is requested
 };
 
-/// The nodes are in topological order, because a node can only depend on existing nodes.
+/// The nodes are in topological order.
 struct graph {
     std::vector<std::shared_ptr<graph_node>> nodes;
     bool capturing = false;
 };
 
-/// One capture on all of its streams.
 struct capture {
     unsigned long long id;
     std::shared_ptr<graph> into;  ///< null after its end
     cudaGraph_t handle;
-    stream* origin;  ///< only compared, never dereferenced
+    stream* origin;  ///< only compared
     cudaStreamCaptureMode mode;
-    std::uint64_t thread;  ///< the thread that began it
+    std::uint64_t thread;
     bool invalid = false;
     call_sites::site begun{};
     std::vector<std::weak_ptr<stream>> streams{};
@@ -48,7 +40,6 @@ struct capture {
 };
 
 struct graph_exec {
-    /// One node of the graph and its lane.
     struct step {
         std::shared_ptr<graph_node> node;
         device* owner;
@@ -60,13 +51,12 @@ struct graph_exec {
     device* owner;
     unsigned long long flags;
     std::vector<step> steps;
-    /// A lane is a chain of steps, each of which depends on its predecessor.
     std::vector<device*> lane_owners{};
-    std::vector<stream_handle> lanes{};  ///< created on first use; the launching stream serves as one of them
-    operation_ref last{};                ///< the end of the latest launch
+    std::vector<stream_handle> lanes{};  ///< created on first use; the launching stream is one of them
+    operation_ref last{};
 };
 
-/// A value that the call destroys after it has released the lock, because this runs code of the program (kernels).
+/// A value that is destroyed after the call has released the lock, because it contains the program's kernels.
 template <class T>
 class dropped_after {
 public:
@@ -83,28 +73,22 @@ public:
 
 // ---- capture.cpp ----
 
-/// Adds a dependency of captured work through an event, for `event.cpp` and `stream.cpp`.
 cudaError_t record_in_capture(stream& s, std::shared_ptr<event> const& e, unsigned flags);
 cudaError_t wait_in_capture(stream_handle const& s, std::shared_ptr<event> const& e, unsigned flags);
-/// Returns cudaErrorCapturedEvent for an event whose last record was captured.
 cudaError_t refuse_captured(event const& e);
-/// Invalidates the capture of a destroyed stream. The returned graph must be destroyed without the lock, because its kernels are the
-/// program's.
+/// Invalidates the capture. The returned graph must be destroyed without the lock.
 std::shared_ptr<graph> leave_capture(stream& s);
-/// Returns the error if a capture forbids the function to use the stream, else cudaSuccess.
 cudaError_t refusal_of_use(stream const& s, function f);
-/// Invalidates the capture, counts the misuse and returns `error`.
+/// Counts the misuse and returns `error`.
 cudaError_t invalidate(capture& c, cudaError_t error);
 
 // ---- graph.cpp ----
 
 cudaGraphNode_t handle_of(std::shared_ptr<graph_node> const& n);
-/// Destroys the internal streams when their work has finished.
 void drop_lanes(guard& lock, graph_exec& e);
-/// Removes the handles of a graph and of its nodes.
+/// Removes the nodes' handles, too.
 std::shared_ptr<graph> forget_graph(cudaGraph_t handle);
 
-/// Describes graphs and executable graphs, for `leaks`.
 std::vector<std::string> describe_graphs();
 
 // ---- stream.cpp ----

@@ -16,7 +16,7 @@ cudaError_t bad_exec() {
     return cudaErrorInvalidValue;
 }
 
-/// Assigns the steps to lanes. Each step but the first of a lane depends on its predecessor in the lane, so that lanes add no order.
+/// Assigns the steps to lanes, in which each step depends on its predecessor: lanes add no order.
 void choose_lanes(graph_exec& e) {
     site_differ last_of_lane;
     for (std::size_t i = 0; i < e.steps.size(); ++i) {
@@ -45,7 +45,7 @@ void plan(graph_exec& e) {
     e.lanes.resize(e.lane_owners.size());
 }
 
-/// Compares topology, types and devices: returns the first differing node, or null if the numbers of nodes differ.
+/// Returns the first differing node, or null if the numbers of nodes differ.
 std::pair<cudaGraphExecUpdateResult, std::shared_ptr<graph_node>> difference(graph const& had,
                                                                              graph const& g) {
     if (had.nodes.size() != g.nodes.size()) return {cudaGraphExecUpdateErrorTopologyChanged, nullptr};
@@ -80,7 +80,7 @@ void come_after(stream& s, operation& work, operation_ref const& first) {
     order(work, first);
 }
 
-/// Returns the work of a step in this launch. It keeps the node alive.
+/// The work keeps the node alive.
 operation_ref work_of(launch_step const& what) {
     if (auto const& e = what.node->about; e && what.node->type == cudaGraphNodeTypeEventRecord) {
         auto when = std::make_shared<std::chrono::steady_clock::time_point>();

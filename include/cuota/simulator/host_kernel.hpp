@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Host bodies for kernels compiled by nvcc; the simulated runtime runs them in place of the kernels.
+/// Host bodies for kernels compiled by nvcc.
 #pragma once
 
 #include <cstddef>
@@ -13,12 +13,12 @@
 
 namespace cuota::inline v0::simulator {
 
-/// Launch configuration of a kernel, as in <<<grid, block, shared_bytes>>>.
+/// Launch configuration of a kernel.
 /// Example: tests/simulator/control_host_kernels.cpp
 struct launch_shape {
     dim3 grid,                     ///< in blocks
         block;                     ///< in threads
-    std::size_t shared_bytes = 0;  ///< dynamic shared memory of a block, in bytes
+    std::size_t shared_bytes = 0;  ///< dynamic, of a block
 
     /// Returns the number of threads of all blocks.
     [[nodiscard]] std::size_t threads() const noexcept {
@@ -27,31 +27,28 @@ struct launch_shape {
     }
 };
 
-/// The parameters and the host body of a kernel that nvcc has compiled.
+/// A kernel's parameters and host body.
 /// Example: tests/simulator/control_host_kernels.cpp
 struct host_kernel {
-    /// Size and alignment of one kernel parameter.
     struct parameter {
         std::size_t bytes,  ///< its sizeof
             alignment;      ///< its alignof
     };
 
-    std::vector<parameter> parameters;  ///< a launch copies its arguments and needs their sizes
-    /// Runs the whole grid; arguments[i] points to the copy of the i-th argument.
+    std::vector<parameter> parameters;  ///< a launch copies its arguments
+    /// Runs the whole grid; arguments[i] points to a copy of the i-th argument.
     std::function<void(launch_shape const&, void** arguments)> body;
 };
 
-/// Makes each later launch of `kernel` (its host address, as <<<>>> and cudaLaunchKernel use it) run the body instead, once for the whole
-/// grid. If the body throws, the device fails. A body outlives `reset`; an empty body removes it, and launches return
-/// cudaErrorInvalidDeviceFunction again. The first such launch of each kernel is reported on standard error.
-/// Order: stream order, as for a kernel. Launches that are already enqueued keep their body. Launches on several streams call it
-/// concurrently.
+/// Makes each later launch of `kernel` (its host address, as in cudaLaunchKernel) run the body. If the body throws, the device fails. An
+/// empty body removes it: launches then return cudaErrorInvalidDeviceFunction. `reset` keeps bodies.
+/// Order: stream order. Enqueued launches keep their body. Launches on several streams call it concurrently.
 /// Threads: any.
 /// Throws: std::bad_alloc
 /// Example: tests/simulator/control_host_kernels.cpp
 CUOTA_SIMULATOR_API void run_on_host(void const* kernel, host_kernel what);
 
-/// The same for a body that takes the launch configuration and the kernel's own parameters.
+/// Same for a body that takes the kernel's own parameters.
 template <class... Parameters, class Body>
 void run_on_host(void (*kernel)(Parameters...), Body body) {
     auto call = [body = std::move(body)]<std::size_t... I>(

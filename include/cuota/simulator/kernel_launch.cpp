@@ -11,16 +11,16 @@
 
 #include <cxxabi.h>
 
-// Launches of kernels that nvcc has compiled. A kernel with a host body runs that; others return an error, which is also printed once for
-// each kernel, because few programs check for errors after <<<>>>.
+// Launches of kernels that nvcc has compiled. Without a host body, the error is also printed once, because few programs check for errors
+// after <<<>>>.
 namespace cuota::inline v0::simulator {
 namespace {
 
-/// Registered kernels, by address. Outlives static objects.
+/// Outlives static objects.
 struct kernel_book {
     std::map<void const*, std::string> names;
     std::map<void const*, std::shared_ptr<host_kernel>> bodies;
-    std::set<void const*> told;  // whose failed launch was printed
+    std::set<void const*> told;  // their failed launch was printed
 };
 
 kernel_book& book() {
@@ -52,7 +52,7 @@ cudaError_t refuse(void const* address) {
     return cudaErrorInvalidDeviceFunction;
 }
 
-/// A launch with copies of its arguments, because the caller's may be destroyed before it runs.
+/// The caller's arguments may be destroyed before the launch runs.
 struct prepared {
     std::shared_ptr<host_kernel> kernel;
     launch_shape shape;
@@ -117,7 +117,7 @@ cudaError_t launch(function f, void const* address, launch_shape const& shape, v
     return api(f, [&](guard& lock) { return launch(lock, address, shape, arguments, stream); });
 }
 
-/// Whether the attribute has no effect in the simulator, where kernels of a stream never overlap.
+/// Kernels of a stream never overlap here.
 bool changes_nothing(cudaLaunchAttribute const& a) {
     switch (a.id) {
         case cudaLaunchAttributeIgnore:
@@ -177,13 +177,13 @@ cudaError_t cudaLaunchKernelExC(cudaLaunchConfig_t const* c, void const* kernel,
 #pragma GCC visibility push(default)
 extern "C" {
 
-// With CUDA 13, <<<>>> calls these functions with the kernel that __cudaGetKernel returned for its address.
+// With CUDA 13, <<<>>> calls these functions with the result of __cudaGetKernel.
 cudaError_t __cudaLaunchKernel(cudaKernel_t kernel, dim3 grid, dim3 block, void** arguments, size_t bytes,
                                cudaStream_t s) {
     return cudaLaunchKernel(kernel, grid, block, arguments, bytes, s);
 }
 
-// For programs compiled with CUDA_API_PER_THREAD_DEFAULT_STREAM.
+// For CUDA_API_PER_THREAD_DEFAULT_STREAM.
 cudaError_t __cudaLaunchKernel_ptsz(cudaKernel_t kernel, dim3 grid, dim3 block, void** arguments,
                                     size_t bytes, cudaStream_t s) {
     return cudaLaunchKernel(kernel, grid, block, arguments, bytes, s ? s : cudaStreamPerThread);

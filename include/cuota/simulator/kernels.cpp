@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <climits>
 
-// Queries about kernels before a launch. All kernels have 32 registers and no static shared memory.
+// Queries about kernels. All have 32 registers and no static shared memory.
 namespace cuota::inline v0::simulator {
 namespace {
 
@@ -84,7 +84,7 @@ cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* out, void const* kernel) {
     });
 }
 
-// Parameters of device code, which the simulator does not have.
+// The simulator has no device code.
 cudaError_t cudaFuncGetParamInfo(void const* kernel, std::size_t, std::size_t* offset, std::size_t*) {
     return api(function::cudaFuncGetParamInfo, [&](guard&) {
         if (!kernel) return cudaErrorInvalidDeviceFunction;

@@ -12,8 +12,7 @@
 #include <dirent.h>
 #include <unistd.h>
 
-// A waiting host thread itself runs the work that it waits for. Other work, and work that a query starts, may block until that thread acts,
-// so helper threads run it.
+// A waiting host thread runs the work that it waits for. Other work may block until that thread acts, so helper threads run it.
 namespace cuota::inline v0::simulator::late {
 namespace {
 
@@ -57,7 +56,7 @@ void run(guard& lock, stream_handle const& s) {
     if (step(lock, s)) simulator::make_ready(s);
 }
 
-/// Returns the stream whose first operation is the next step towards the end of `work`; null if that is running.
+/// Returns null if the next step is running.
 stream_handle next_towards(operation_ref work) {
     for (;;) {
         auto const s = work->on;
@@ -71,8 +70,7 @@ stream_handle next_towards(operation_ref work) {
     }
 }
 
-/// Returns an unfinished operation, or null; mostly the newest, because it usually depends on older ones: running it first exposes a
-/// missing dependency.
+/// Returns mostly the newest: running it before older ones exposes a missing dependency.
 operation_ref one_open(std::span<awaited const> all) {
     std::vector<operation_ref> open;
     for (auto const& one : all)
@@ -86,11 +84,11 @@ operation_ref one_open(std::span<awaited const> all) {
 // ---- Helpers, and the watch that starts them ----
 
 using clock = std::chrono::steady_clock;
-constexpr clock::duration patience = 20ms;        ///< when all threads of the program sleep
-constexpr clock::duration little = 1ms;           ///< the same, while only helpers make progress
-constexpr clock::duration much_patience = 240ms;  ///< when a thread computes or waits for a processor
+constexpr clock::duration patience = 20ms;        ///< when all threads sleep
+constexpr clock::duration little = 1ms;           ///< while only helpers make progress
+constexpr clock::duration much_patience = 240ms;  ///< when a thread computes
 
-/// Whether all other threads of the program sleep. They may be waiting for work that no thread runs.
+/// Sleeping threads may be waiting for work that no thread runs.
 bool others_sleep() {
     auto* const tasks = opendir("/proc/self/task");
     if (!tasks) return true;
@@ -107,7 +105,6 @@ bool others_sleep() {
     return asleep;
 }
 
-/// Detects that no operation has finished for some time.
 class standstill {
 public:
     void begin() {
@@ -153,7 +150,7 @@ void give_to_helper(stream_handle s) {
     l.for_helpers.push(std::move(s));
 }
 
-/// Waits until the stream's first operation has finished or makes no progress: it may wait for this thread.
+/// Returns also without progress: the operation may wait for this thread.
 void run_aside(guard& lock, stream_handle s) {
     auto& l = the_schedule();
     auto const work = s->queue.front();
@@ -165,7 +162,7 @@ void run_aside(guard& lock, stream_handle s) {
     }
 }
 
-/// Starts helpers for a program that waits for stream work by other means than CUDA's.
+/// Serves programs that wait for stream work by other means than CUDA's.
 void watch() {
     sanitizer::quiet always;
     auto& l = the_schedule();

@@ -9,7 +9,6 @@ using namespace cuota::simulator;
 
 namespace {
 
-/// Scope in which this thread runs a kernel or host function of the program.
 class inside {
 public:
     explicit inside(activity what) : before_{std::exchange(caller.doing, what)} {}
@@ -21,7 +20,7 @@ private:
     activity before_;
 };
 
-/// Calls a host function of the program; with unkindness::serial_host, waits until no other one runs.
+/// Calls one at a time with unkindness::serial_host.
 template <class Call>
 void call_host_function(Call call) {
     auto& m = the_machine();
@@ -37,7 +36,7 @@ struct kernel final : operation {
     device* owner = nullptr;
     void (*body_run)(void*) = nullptr;
     void (*body_drop)(void*) = nullptr;
-    void* body = nullptr;  ///< owned from the moment it is set
+    void* body = nullptr;  ///< owned once set
 
     ~kernel() override { drop(); }
 
@@ -53,7 +52,7 @@ struct kernel final : operation {
         run_body();
     }
 
-    /// Runs the body with fault handling: an invalid access ends the kernel, as on a device.
+    /// An invalid access ends the kernel, as on a device.
     void run_watched() {
         closed_memory::kernel_run watched{*owner, name, from};
         if (setjmp(watched.way_out) == 0) return run_body();
@@ -91,8 +90,7 @@ struct declared {
 
 thread_local std::vector<declared> declared_accesses;  ///< for later launches of this thread
 
-/// Returns the accesses of the next launch: those of open leases and those declared for it. Removes the latter, and those declared for
-/// streams that no longer exist.
+/// Removes the accesses declared for the next launch, and those of destroyed streams.
 std::vector<ordering::declaration> take_declared(stream_handle const& s) {
     std::vector<ordering::declaration> mine;
     for (auto const& one : s->borrowed) mine.push_back(one.access);
@@ -205,7 +203,7 @@ cudaError_t cudaLaunchHostFunc(cudaStream_t handle, cudaHostFn_t call, void* dat
     });
 }
 
-// The older form of cudaLaunchHostFunc; the function receives the stream and its state.
+// The older form of cudaLaunchHostFunc.
 extern "C" [[gnu::visibility("default")]] cudaError_t cudaStreamAddCallback(cudaStream_t handle,
                                                                             cudaStreamCallback_t call,
                                                                             void* data, unsigned int flags) {

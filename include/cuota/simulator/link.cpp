@@ -20,10 +20,10 @@ using std::chrono::nanoseconds;
 
 constexpr std::size_t intervals_kept = 10'000;
 
-/// State of the simulated durations. It has its own mutex, because work waits without the machine's lock.
+/// Has its own mutex, because work waits without the machine's lock.
 struct clockwork {
     std::mutex mutex;
-    std::atomic<bool> timed{false};  ///< whether any duration or delay is set
+    std::atomic<bool> timed{false};
     link_options link, initial;
     std::map<std::string, nanoseconds, std::less<>> kernels;
     /// When each engine becomes free.
@@ -61,7 +61,7 @@ void note(clockwork& c, work_interval one) {
 
 nanoseconds since_start(clockwork const& c, clock::time_point t) { return t - c.start; }
 
-/// Sleeps with the smallest timer slack: by default, Linux may wake a thread 50 us late.
+/// With the default timer slack, Linux may wake a thread 50 us late.
 void sleep_until(clock::time_point when) {
     if (when <= clock::now()) return;
     auto& m = the_machine();
@@ -111,7 +111,6 @@ std::optional<measure> measured(std::string_view text) {
     return measure{value, text.substr(static_cast<std::size_t>(end - text.data()))};
 }
 
-/// Returns the value in the smallest unit, if its unit is listed.
 std::optional<double> in_units_of(std::string_view text,
                                   std::initializer_list<std::pair<std::string_view, double>> units) {
     auto const m = measured(text);

@@ -6,14 +6,12 @@
 
 #include "state.hpp"
 
-/// Simulated durations of copies and kernels. With all durations zero, each costs one load.
+/// Simulated durations of copies and kernels.
 namespace cuota::inline v0::simulator::timing {
 
-/// Returns the direction of a copy; nothing for a copy between host addresses.
 std::optional<work_kind> way(bool from_device, bool to_device);
 
-/// A copy on its engine. The constructor waits until the engine starts to transfer its bytes, the destructor until it has finished. Without
-/// the lock.
+/// The constructor waits until the transfer starts, the destructor until it has finished. Without the lock.
 class copy_on_link {
 public:
     copy_on_link(std::optional<work_kind> what, int device, std::size_t bytes, bool has_latency);
@@ -25,7 +23,7 @@ private:
     std::chrono::steady_clock::time_point end_{};
 };
 
-/// A running kernel. The destructor waits until its duration has passed. Without the lock.
+/// The destructor waits until the kernel's duration has passed. Without the lock.
 class kernel_on_device {
 public:
     kernel_on_device(std::string const& name, int device);
@@ -39,7 +37,6 @@ private:
     std::chrono::steady_clock::time_point begin_{};
 };
 
-/// Parses a time with its unit, such as 10us.
 std::optional<std::chrono::nanoseconds> time_named(std::string_view text);
 std::optional<link_options> link_named(std::string_view text);
 /// Sets the values that `reset` restores.

@@ -5,8 +5,7 @@
 #include <algorithm>
 #include <cstring>
 
-// Advice for managed memory, and prefetching. Managed memory always resides in host memory, so that advice only changes the attributes that
-// a program can query, page by page as in CUDA.
+// Advice for managed memory, and prefetching. Managed memory resides in host memory: advice only changes attributes, page by page.
 namespace cuota::inline v0::simulator {
 
 #if CUDART_VERSION >= 13000  // in 12, locations are integers
@@ -36,7 +35,6 @@ cudaError_t check(cudaMemLocation const& where) {
     }
 }
 
-/// Returns the location as attributes report it: devices by number, the host without one.
 cudaMemLocation normal(cudaMemLocation const& where) {
     if (where.type == cudaMemLocationTypeDevice) return where;
     return {cudaMemLocationTypeHost, cudaCpuDeviceId};
@@ -60,14 +58,14 @@ void for_pages(allocation& a, pages const& range, Change change) {
     auto const begin = split(range.first);
     auto const end = split(range.end);
     for (auto i = begin; i != end; ++i) change(i->second);
-    for (auto i = begin; i != end;) {  // merges equal neighbours, so that repeated advice does not accumulate
+    for (auto i = begin; i != end;) {  // merges equal neighbours
         auto const next = std::next(i);
         if (next != end && next->second == i->second) from.erase(next);
         else i = next;
     }
 }
 
-/// Returns the value of `pick` that all pages of the range share, or `mixed`.
+/// Returns `mixed` unless all pages of the range agree.
 template <class Pick, class T>
 T agreed(allocation const& a, pages const& range, Pick pick, T mixed) {
     if (!a.advised) return pick(nothing_said());
@@ -106,7 +104,7 @@ cudaError_t give(void* out, std::size_t room, int value) {
     return cudaSuccess;
 }
 
-/// Fills the array with devices, and the rest of it with cudaInvalidDeviceId.
+/// Fills the rest of the array with cudaInvalidDeviceId.
 cudaError_t give_devices(void* out, std::size_t room, std::uint32_t who) {
     if (room == 0 || room % sizeof(int) != 0) return cudaErrorInvalidValue;
     std::vector<int> all(room / sizeof(int), cudaInvalidDeviceId);
@@ -202,7 +200,7 @@ extern "C" [[gnu::visibility("default")]] cudaError_t cudaMemPrefetchAsync_ptsz(
 }
 #endif
 
-// The simulated devices access managed memory at any time, so that an association only checks its arguments.
+// The simulated devices access managed memory at any time: only the arguments are checked.
 cudaError_t cudaStreamAttachMemAsync(cudaStream_t handle, void* address, size_t bytes, unsigned int flags) {
     return api(function::cudaStreamAttachMemAsync, [&](guard& lock) {
         auto const s = find_stream(handle);

@@ -20,7 +20,7 @@ struct advice_state {
     }
 };
 
-/// Advice for the pages of a managed allocation: each entry applies up to the next one.
+/// Each entry applies up to the next one.
 struct advice {
     std::map<std::uintptr_t, advice_state> from;
 };

@@ -52,7 +52,7 @@ cudaError_t allocate_device(void** out, std::size_t bytes) {
     return cudaSuccess;
 }
 
-/// Allocates host memory, which is not charged to the device. (On Linux, managed memory may exceed the device's memory.)
+/// Charges nothing: on Linux, managed memory may exceed the device's.
 cudaError_t allocate_on_host(void** out, std::size_t bytes, memory_kind kind, unsigned flags, function by) {
     if (!out) return cudaErrorInvalidValue;
     *out = nullptr;
@@ -80,7 +80,6 @@ allocation_ref exactly(void const* address) {
 
 namespace {
 
-/// Waits for work that may use the memory, as CUDA's free does, unless unkindness::free_at_once is set.
 void wait_for_users(guard& lock, allocation const& a) {
     auto& m = the_machine();
     if (m.free_at_once) return;
@@ -90,7 +89,7 @@ void wait_for_users(guard& lock, allocation const& a) {
     }
 }
 
-/// Returns the unfinished work of all devices, because peers may use the memory as well.
+/// Returns the work of all devices, because peers may use the memory.
 std::vector<operation_ref> under_way() {
     std::vector<operation_ref> all;
     auto const add = [&all](stream const& s) {
@@ -103,8 +102,7 @@ std::vector<operation_ref> under_way() {
     return all;
 }
 
-/// Releases memory that the program has freed. Strict-mode memory becomes inaccessible at once; heap memory is kept until all unfinished
-/// work has finished, because a late write could hit memory that the program has allocated since.
+/// Heap memory is kept until all unfinished work has finished: a late write could hit a new allocation.
 void give_freed(allocation const& a) {
     auto until = a.block.shift == 0 ? under_way() : std::vector<operation_ref>{};
     if (until.empty()) return give_memory(a.address(), a.block, a.bytes);
@@ -146,7 +144,7 @@ bool overlaps_pinned(void const* address, std::size_t bytes) {
     auto const before_end = find_memory(last);
     if (before_end) return true;
     auto const& memory = the_machine().memory;
-    // Keys are complements, so that this is the last allocation that starts at or before the last byte.
+    // Keys are complements: this is the last allocation that starts at or before the last byte.
     auto const found = memory.lower_bound(~reinterpret_cast<std::uintptr_t>(last));
     return found != memory.end() && found->second->address() >= address;
 }

@@ -29,12 +29,12 @@ struct advice;
 struct mapping;
 struct pool;
 
-/// One allocation. It stores its address bitwise inverted, so that LeakSanitizer does not treat leaked memory as reachable.
+/// Stores its address inverted: otherwise LeakSanitizer would treat leaked memory as reachable.
 struct allocation {
     enum class phase { pending, live, released };
 
     std::uintptr_t disguise;
-    std::size_t bytes;  ///< as requested
+    std::size_t bytes;
     std::size_t units;  ///< bytes charged to the device, a multiple of 512; zero for host memory
     memory_kind kind;
     int device;
@@ -43,10 +43,10 @@ struct allocation {
     function made_by;
     call_sites::site made_at{};
     char const* tag = nullptr;    ///< never freed
-    call_sites::site freed_at{};  ///< set by the call that frees it, before the release
+    call_sites::site freed_at{};  ///< set by the call that frees it
     function freed_by{};
     backing block;
-    int open = 0;                     ///< number of running kernels that use it, in strict mode
+    int open = 0;                     ///< running kernels that use it, in strict mode
     std::shared_ptr<pool> from;       ///< null for plain allocations
     std::shared_ptr<advice> advised;  ///< null before the first advice on managed memory
     std::shared_ptr<mapping> mapped;  ///< null except for mappings of cuMemMap
@@ -62,7 +62,7 @@ struct allocation {
 
 using allocation_ref = std::shared_ptr<allocation>;
 
-/// Heap memory of the host that the program has freed and that unfinished work may still access.
+/// Freed heap memory that unfinished work may access.
 struct resting_memory {
     void* address;
     backing block;
@@ -82,15 +82,15 @@ struct pool {
     memory_kind kind = memory_kind::device;
     bool is_default = false;
     bool destroyed = false;
-    std::size_t limit = 0;  ///< zero: no limit
-    std::size_t used = 0;   ///< by allocations and by frees that have not run
+    std::size_t limit = 0;  ///< 0: no limit
+    std::size_t used = 0;   ///< also by frees that have not run
     std::size_t used_peak = 0;
-    std::size_t cached = 0;  ///< free, but not returned to the device
+    std::size_t cached = 0;
     std::size_t reserved_peak = 0;
     std::uint64_t threshold = 0;
     int follow_events = 1, opportunistic = 1, internal_dependencies = 1;
-    std::uint32_t open_to = 0;       ///< other devices with access to its memory, one bit each
-    bool for_decompression = false;  ///< as the program requested
+    std::uint32_t open_to = 0;       ///< bit mask of other devices with access
+    bool for_decompression = false;  ///< as requested
     std::vector<pending_free> frees;
 
     [[nodiscard]] std::size_t reserved() const noexcept { return used + cached; }
@@ -100,22 +100,18 @@ struct pool {
 
 allocation_ref find_memory(void const* address);
 inline std::string in_bytes(std::size_t n) { return std::to_string(n) + (n == 1 ? " byte" : " bytes"); }
-/// Describes it: number, kind, size, address, device, and the function that made it.
 std::string describe(allocation const& a);
-/// Registers memory, with the present call site.
 allocation_ref note_memory(void* address, backing const& block, std::size_t bytes, memory_kind kind,
                            int device, function by);
-/// Unregisters memory that the present call frees.
 void forget_memory(allocation_ref const& a);
 void remember_freed(allocation_ref const& a);
-/// Reports writes beside memory before its release. With or without the lock.
+/// Called with or without the lock.
 void check_guards(allocation const& a);
-/// Releases the memory when all work that may use it has finished, or at once with unkindness::free_at_once.
+/// Waits for work that may use the memory, unless unkindness::free_at_once is set.
 void release(guard& lock, allocation_ref const& a);
 void end_rests();
-/// Counts and describes a free of an address that is not allocated; returns cudaErrorInvalidValue.
 cudaError_t refuse_free(void const* address);
-/// Describes the recently freed memory at the address and the call that freed it; empty if unknown.
+/// Returns an empty text if unknown.
 std::string freed_memory_at(void const* address);
 std::string freed_text(allocation const& a);
 bool take_from_device(device& d, std::size_t units);

@@ -5,7 +5,7 @@
 #include <cstdio>
 #include <cstdlib>
 
-// Counts of misuse and its messages, of which a limited number is stored.
+// Counts and messages of misuse.
 namespace cuota::inline v0::simulator {
 
 thread_local constinit call_sites::site last_handle_gone{};

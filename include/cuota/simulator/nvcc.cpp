@@ -2,8 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "state.hpp"
 
-// Functions of the runtime that object files of nvcc call before a launch, so that one object links with the real runtime and with this
-// one. kernel_launch.cpp runs host bodies in place of device code.
+// Functions that object files of nvcc call before a launch. kernel_launch.cpp runs host bodies in place of device code.
 
 using namespace cuota::simulator;
 

@@ -3,7 +3,7 @@
 #include "state.hpp"
 #include "virtual_memory.hpp"
 
-// Access of devices to each other's memory. Copies between devices need none; for kernels it is checked with memory_checks::strict only.
+// Access of devices to each other's memory. For kernels, only memory_checks::strict checks it; copies need none.
 namespace cuota::inline v0::simulator {
 namespace {
 

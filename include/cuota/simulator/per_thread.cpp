@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "state.hpp"
 
-// Names that a program compiled with CUDA_API_PER_THREAD_DEFAULT_STREAM calls: stream 0 is the thread's own default stream.
+// Names for CUDA_API_PER_THREAD_DEFAULT_STREAM: stream 0 is the thread's own default stream.
 
 namespace {
 

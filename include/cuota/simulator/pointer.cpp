@@ -5,7 +5,7 @@
 
 #include <cstring>
 
-// The only driver function that is a symbol as well, because programs link it by name.
+// The only driver function that is a symbol: programs link it by name.
 namespace cuota::inline v0::simulator {
 namespace {
 
@@ -43,7 +43,7 @@ CUresult ask(void* out, CUpointer_attribute which, allocation const& a, CUdevice
         case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
             return give(out, reinterpret_cast<CUmemoryPool>(the_machine().pools.handle_of(a.from)));
 #if CUDA_VERSION >= 12080
-        // Depends on how the memory was allocated; the simulated devices have no decompression engine.
+        // The simulated devices have no decompression engine.
         case CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE:
             return give(out,
                         a.kind == memory_kind::device && !a.mapped && (!a.from || a.from->for_decompression));

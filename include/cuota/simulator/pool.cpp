@@ -5,14 +5,13 @@
 #include <algorithm>
 #include <cstdlib>
 
-// Stream-ordered memory. Each allocation has its own host memory, so that sanitizers detect its bounds; a pool's cache is a number of units
-// and has no addresses.
+// Stream-ordered memory. A pool's cache is a number of units without addresses.
 namespace cuota::inline v0::simulator {
 namespace {
 
 device& device_of(pool const& p) { return *the_machine().all_devices[static_cast<std::size_t>(p.device)]; }
 
-/// Charges the device, except for managed memory, which may exceed it.
+/// Managed memory may exceed the device's.
 bool charge(pool& p, std::size_t units) {
     return p.kind == memory_kind::managed || take_from_device(device_of(p), units);
 }
@@ -31,7 +30,7 @@ void note_peaks(pool& p) {
     p.reserved_peak = std::max(p.reserved_peak, p.reserved());
 }
 
-/// Counts the memory of pending frees as cached, and makes `work` wait for these frees.
+/// Makes `work` wait for pending frees, and counts their memory as cached.
 template <class Wanted, class Enough>
 void reuse_frees(pool& p, operation& work, Wanted wanted, Enough enough) {
     for (auto f = p.frees.begin(); f != p.frees.end() && !enough();) {
@@ -46,8 +45,8 @@ void reuse_frees(pool& p, operation& work, Wanted wanted, Enough enough) {
     }
 }
 
-/// Charges the pool for `work`, an allocation in the stream: first memory that the stream itself has freed, then cached and new memory, and
-/// last pending frees of other streams, for which `work` waits.
+/// Takes first memory that the stream itself has freed, then cached and new memory, and last pending frees of other streams, for which
+/// `work` waits.
 bool take_from_pool(pool& p, std::size_t units, stream_handle const& s, operation& work) {
     std::size_t to_come = 0;
     for (auto const& f : p.frees)
@@ -82,7 +81,7 @@ cudaError_t allocate(guard& lock, void** out, std::size_t bytes, std::shared_ptr
     auto const give = [&](void* unused) { give_memory(unused, block, bytes); };
     std::unique_ptr<void, decltype(give)> owned{address, give};
 
-    auto note = std::make_shared<allocation_ref>();  // set below, when the memory exists
+    auto note = std::make_shared<allocation_ref>();  // set below
     auto work = make_task([note] {
         auto& a = **note;
         sanitizer::allow(a.address(), a.bytes);
@@ -98,7 +97,7 @@ cudaError_t allocate(guard& lock, void** out, std::size_t bytes, std::shared_ptr
         throw;
     }
     owned.release();
-    (*note)->units = in_units(bytes);  // charged to the pool; the device is charged for its own memory only
+    (*note)->units = in_units(bytes);  // the device is charged for the pool's own memory only
     (*note)->from = p;
     (*note)->now = allocation::phase::pending;
     if (block.shift == 0) sanitizer::forbid(address, bytes);  // strict-mode memory faults by itself

@@ -27,7 +27,7 @@ void take_slot(lane& l) {
     if (!c.given_back.empty()) {
         auto const [free, last] = c.given_back.front();
         c.given_back.pop_front();
-        if (c.host.at(free) >= last) {  // all later operations happen after all operations of this slot
+        if (c.host.at(free) >= last) {  // all later operations happen after this slot's
             l.now.of = free;
             l.now.number = last;
             return;
@@ -37,7 +37,7 @@ void take_slot(lane& l) {
     l.now.of = c.next_slot++;
 }
 
-/// Adds the moment to the lane's past. A moment includes its past, so that one comparison shows whether it is new.
+/// A moment includes its past: one comparison shows whether it is new.
 void learn(lane& l, moment const& m) {
     if (m.of == no_slot || m.of == l.now.of) return;
     if (l.now.before.at(m.of) >= m.number || the_checker().host.at(m.of) >= m.number) return;
@@ -74,7 +74,7 @@ void publish(std::string line) {
     c.reports.push_back(std::move(line));
 }
 
-/// Whether the race is reported: once for each pair of functions on a pair of streams and allocation.
+/// Reports each pair of functions on a pair of streams and an allocation once.
 bool is_news(allocation const& a, record const& now, record const& before) {
     auto& c = the_checker();
     if (c.mode == race_checks::fatal) return true;
@@ -107,7 +107,7 @@ void conflict(allocation const& a, record const& now, record const& before, bool
 
 using cell_map = std::map<std::size_t, shadow::cell>;
 
-/// Compares the new access with the accesses of a cell, and replaces those that it represents.
+/// Replaces the accesses that the new one represents.
 void meet(allocation const& a, std::vector<record>& last, record const& now, moment const& m) {
     std::erase_if(last, [&](record const& r) {
         if (host_knows(r)) return true;
@@ -135,7 +135,7 @@ void merge(cell_map& cells, cell_map::iterator at, std::size_t end) {
     }
 }
 
-/// Removes accesses that happen before everything later. Runs when the number of cells has doubled, for a small amortized cost.
+/// Runs when the number of cells has doubled.
 void sweep(shadow& s) {
     for (auto at = s.cells.begin(); at != s.cells.end();) {
         std::erase_if(at->second.last, host_knows);
@@ -172,7 +172,6 @@ void note(allocation& a, record const& now, moment const& m) {
     if (cells.size() > a.order_shadow.sweep_at) sweep(a.order_shadow);
 }
 
-/// Checks the last access to an allocation, after which its records are not needed.
 void finish(allocation& a, record const& now, moment const& m) {
     check_birth(a, now, m);
     for (auto const& [begin, cell] : a.order_shadow.cells)
@@ -194,8 +193,7 @@ record record_of(stream const& s, operation const& work, char const* what, bool 
 
 std::uintptr_t address_of(allocation const& a) { return ~a.disguise; }
 
-/// Checks an access to memory that was freed in stream order. The host's heap may have reused its address, which kernels must not access
-/// either.
+/// The host's heap may have reused the address.
 void check_ended(record now, std::uintptr_t address, std::size_t bytes, moment const& m) {
     auto const& ended = the_checker().ended;
     for (auto e = ended.rbegin(); e != ended.rend(); ++e) {
@@ -213,7 +211,6 @@ char const* lasting(std::string name) {
     return the_checker().kernel_names.insert(std::move(name)).first->c_str();
 }
 
-/// Records the accesses of a captured operation, which are checked at each launch like declared ones.
 void note(graph_node& node, char const* what, std::span<access const> all) {
     for (auto const& one : all)
         node.touches.emplace_back(
@@ -221,7 +218,7 @@ void note(graph_node& node, char const* what, std::span<access const> all) {
             declaration{one.memory->disguise - one.offset, one.bytes, one.how != use::reads});
 }
 
-/// Checks accesses declared by address. Memory that the runtime did not allocate is not checked.
+/// Memory that the runtime did not allocate is not checked.
 void declared(stream const& s, operation const& work, char const* what, std::span<declaration const> all) {
     if (the_checker().mode == race_checks::off) return;
     for (auto const& one : all) {

@@ -25,19 +25,14 @@ struct graph_node;
 struct operation;
 struct stream;
 
-/// The happens-before checker. Each operation gets a vector clock when it is enqueued, so that findings depend on the calls alone and not
-/// on timing. Everything here is guarded by the machine's mutex.
-///
-/// The host is not a component of the clocks but has a clock of its own: work that any host thread has waited for happens before all
-/// operations that are enqueued later, by any thread. For programs with several threads this misses races but reports no false ones. Orders
-/// that a pool creates internally to reuse memory are not promised to the program and do not count.
+/// The happens-before checker, under the machine's mutex; see docs/design/simulator.md.
 namespace ordering {
 
-/// A stream's index in the clocks. It is reused for a later stream once the host has waited for the earlier one.
+/// A stream's index in the clocks, reused once the host has waited for the stream.
 using slot = std::uint32_t;
 inline constexpr slot no_slot = ~slot{0};
 
-/// For each stream, the number of the last operation that happens before. Copies share their storage until one of them is changed.
+/// For each stream, the number of the last operation that happens before. Copies share storage.
 class vector_clock {
 public:
     [[nodiscard]] std::uint64_t at(slot s) const noexcept { return s < width_ ? numbers_[s] : 0; }
@@ -58,7 +53,7 @@ private:
     slot width_ = 0;
 };
 
-/// Position of an operation in the order: it is operation `number` of its stream and happens after everything in `before`.
+/// Position of an operation: it is operation `number` of its stream and happens after everything in `before`.
 struct moment {
     slot of = no_slot;
     std::uint64_t number = 0;
@@ -70,13 +65,13 @@ struct lane {
     std::uint64_t gone_seen = 0;
 };
 
-/// One access that a later one may conflict with. Contains no address, because LeakSanitizer scans records too.
+/// Contains no address, because LeakSanitizer scans records.
 struct record {
     char const* what = nullptr;  ///< never freed; null: no record
     call_sites::site from{};
     std::uint64_t stream_id = 0;
     std::uint64_t number = 0;
-    std::size_t begin = 0, end = 0;  ///< the whole access, in bytes of the allocation
+    std::size_t begin = 0, end = 0;  ///< in bytes of the allocation
     slot of = no_slot;
     bool writes = false;
 
@@ -85,8 +80,8 @@ struct record {
     }
 };
 
-/// The accesses to one allocation that do not yet happen before everything later. Per byte, an access is dropped when a newer one
-/// represents it: each access that is unordered with the dropped one is unordered with the kept one.
+/// The accesses to one allocation that do not yet happen before everything later. A newer access replaces an older one if each access that
+/// is unordered with the older is unordered with the newer.
 struct shadow {
     struct cell {
         std::size_t end;
@@ -106,14 +101,14 @@ struct access {
     use how;
 };
 
-/// An access that the next launch will make. The address is stored inverted.
+/// An access by the next launch. The address is inverted.
 struct declaration {
     std::uintptr_t disguise;
     std::size_t bytes;
     bool writes;
 };
 
-/// Accesses that each launch on a stream may make until the lease ends.
+/// An access by each launch on a stream until the lease ends.
 struct borrowing {
     std::uint64_t number;
     declaration access;
@@ -134,34 +129,28 @@ struct checker {
     std::deque<std::pair<std::shared_ptr<allocation>, record>> ended;  ///< freed in stream order, newest last
 };
 
-/// Returns the position of an operation that is enqueued now: after the stream's own order and the rules of the default streams.
+/// Returns the position of an operation that is enqueued now.
 moment const& arrives(stream& s);
-/// Orders later operations of the stream after the moment. Other streams see this only after the stream's next operation.
 void learns(stream& s, moment const& m);
-/// Orders all later operations, of any thread, after the moment, or after all work of destroyed streams.
+/// Orders all later operations, of any thread, after the moment.
 void host_learns(moment const& m);
 void host_learns(vector_clock const& c);
-/// Frees the slot of a stream without work and without a handle.
 void retires(stream& s);
 
-/// Checks and records the accesses of an enqueued operation.
 void accesses(stream const& s, operation const& work, char const* what, std::span<access const> all);
-/// The same for a range that starts in an allocation and may continue in adjacent mappings.
+/// Checks a range that may continue in adjacent mappings.
 void accesses(stream const& s, operation const& work, char const* what,
               std::shared_ptr<allocation> const& first, void const* from, std::size_t bytes, use how);
-/// The same for a kernel. Memory that the runtime did not allocate is not checked.
+/// Memory that the runtime did not allocate is not checked.
 void accesses(stream const& s, operation const& work, std::string const& kernel,
               std::span<declaration const> all);
-/// Checks the accesses of a graph's node that is launched as `work`.
 void replays(stream const& s, operation const& work, graph_node const& node);
-/// Checks a free by the host, after the function's implicit wait, if it has one.
+/// Called after the free's implicit wait, if any.
 void host_frees(allocation& a, char const* what);
-/// Checks cudaFreeAsync as an access to the whole allocation; later uses of the memory are reported.
 void stream_frees(std::shared_ptr<allocation> const& a, stream const& s, operation const& work);
 
-/// Turns the checks on or off. Memory leased while they are off is not recorded.
+/// Memory leased while the mode is `off` is not recorded.
 void choose(race_checks wanted);
-/// Clears all findings and restores the initial mode.
 void reset();
 
 }  // namespace ordering

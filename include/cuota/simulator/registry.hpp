@@ -13,7 +13,7 @@
 
 namespace cuota::inline v0::simulator {
 
-/// Where the object behind the handle that this thread last failed to look up was destroyed, if it was the previous one of its slot.
+/// Where the object of the handle that this thread last failed to find was destroyed.
 extern thread_local constinit call_sites::site last_handle_gone;
 
 struct origin {
@@ -26,8 +26,8 @@ struct origin {
     }
 };
 
-/// Objects behind opaque handles. A handle is a number and not an address: it is not reused, so that a destroyed one is recognized, and
-/// dereferencing it faults. Like an address from CUDA, it is a multiple of 16.
+/// Objects behind opaque handles. A handle is a number that is not reused, so that a destroyed one is recognized, and dereferencing it
+/// faults. Like CUDA's, it is a multiple of 16.
 template <class T>
 class registry {
 public:
@@ -53,7 +53,6 @@ public:
         return nullptr;
     }
 
-    /// Removes an object; `by` is the call that destroys it.
     std::shared_ptr<T> remove(void const* handle, call_sites::site by = {}) {
         auto const index = index_of(handle);
         if (index >= slots_.size()) {
@@ -66,7 +65,7 @@ public:
         return std::exchange(slots_[index].object, nullptr);
     }
 
-    /// Returns the handle of an object, or zero. Cost: linear.
+    /// Returns zero if missing. Cost: linear.
     std::uintptr_t handle_of(std::shared_ptr<T> const& object) const {
         for (std::size_t i = 0; i < slots_.size(); ++i)
             if (object && slots_[i].object == object) return handle_of(i, slots_[i].generation);

@@ -4,7 +4,7 @@
 
 #include <cstddef>
 
-// The simulator is not instrumented. An instrumented program provides the sanitizer's runtime and these symbols; otherwise they are null.
+// Null without the sanitizer's runtime.
 extern "C" {
 [[gnu::weak]] void AnnotateIgnoreSyncBegin(const char* file, int line);
 [[gnu::weak]] void AnnotateIgnoreSyncEnd(const char* file, int line);
@@ -21,9 +21,8 @@ extern "C" {
 
 /// Annotations for the sanitizers.
 ///
-/// ThreadSanitizer must see CUDA's order and no other: a mutex or worker thread of the simulator that happens to order two operations would
-/// hide the race between them. All code of the simulator is therefore *quiet*, with accesses and synchronisation ignored, and the only
-/// edges are `publish` and `observe`. For the same reason each stream has its own thread under ThreadSanitizer.
+/// ThreadSanitizer must see CUDA's order only, not that of the simulator's mutexes and threads: all code of the simulator is *quiet*, and
+/// the only edges are `publish` and `observe`.
 namespace cuota::inline v0::simulator::sanitizer {
 
 inline bool watches_threads() noexcept { return __tsan_acquire != nullptr; }
@@ -53,7 +52,7 @@ public:
     quiet& operator=(quiet const&) = delete;
 };
 
-/// Scope inside quiet code in which ThreadSanitizer sees them again, for code of the program or an access on its behalf.
+/// Scope inside quiet code in which ThreadSanitizer sees them.
 class loud {
 public:
     loud() noexcept {
@@ -66,7 +65,7 @@ public:
     loud& operator=(loud const&) = delete;
 };
 
-/// Release and acquire: the actions before `publish` happen before those after `observe` of the token. Only in quiet code.
+/// Actions before `publish` happen before those after `observe` of the token. Only in quiet code.
 inline void publish(void* token) noexcept {
     if (!watches_threads()) return;
     // Edges made while synchronisation is ignored are dropped silently.
@@ -82,14 +81,14 @@ inline void observe(void* token) noexcept {
     AnnotateIgnoreSyncBegin(__FILE__, __LINE__);
 }
 
-/// Records a write of the whole range where memory is allocated or freed, so that each unordered use is a race. Only in quiet code.
+/// Records a write of the range where memory is allocated or freed, so that each unordered use is a race. Only in quiet code.
 inline void claim(void* address, std::size_t bytes) noexcept {
     if (!watches_threads() || bytes == 0) return;
     loud seen;
     __tsan_write_range(address, bytes);
 }
 
-/// Makes accesses to the range an error under AddressSanitizer, until `allow`.
+/// Makes accesses an error under AddressSanitizer, until `allow`.
 inline void forbid(void* address, std::size_t bytes) noexcept {
     if (__asan_poison_memory_region) __asan_poison_memory_region(address, bytes);
 }

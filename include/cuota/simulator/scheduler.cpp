@@ -8,12 +8,11 @@
 #include <system_error>
 #include <thread>
 
-// Streams are queues. A stream whose first operation may start is *ready*; a worker, or a host thread that waits for that stream, claims it
-// and runs operations until one must wait. Up to 128, there are as many workers as ready streams, so that work of two streams may wait for
-// each other, like concurrent kernels on a device. Under the seeded schedule (late.cpp), only waiting host threads claim ready streams.
+// A worker, or a host thread that waits for a stream, claims a ready stream and runs operations until one must wait. Up to 128, there are
+// as many workers as ready streams, because work of two streams may wait for each other.
 namespace cuota::inline v0::simulator {
 
-/// Workers and the ready streams they share. All streams share one crew, except under ThreadSanitizer, where each has its own.
+/// All streams share one crew, except under ThreadSanitizer.
 struct crew {
     explicit crew(std::size_t limit) : most{limit} {}
 
@@ -22,7 +21,7 @@ struct crew {
     std::vector<std::thread> threads;
     std::size_t most;
     std::size_t idle = 0;
-    std::size_t coming = 0;  ///< workers that were woken or created and have not run yet
+    std::size_t coming = 0;  ///< woken or created, but not running yet
     bool stop = false;
 };
 
@@ -63,7 +62,7 @@ void perform(stream& s, operation& work) {
     sanitizer::publish(work.token());
 }
 
-/// Whether the stream's first operation may start; if not, registers the stream with the operation that it waits for.
+/// Before returning false, registers the stream with the operation that it waits for.
 bool startable(stream_handle const& s) {
     for (auto const& first : s->queue.front()->after) {
         if (first->done.load(std::memory_order_relaxed)) continue;
@@ -88,18 +87,17 @@ void wake_worker(std::shared_ptr<crew> const& c) {
         start_thread(c->threads, [c] { work_until_told(c); });
         ++c->coming;
     } catch (std::exception const&) {
-        // Another worker exists (find_worker), or the thread that waits for the work runs it.
+        // Another worker exists (find_worker), or the waiting thread runs the work.
     }
 }
 
-/// Ensures that a crew has a worker if no other thread may run its work.
+/// The crew needs a worker if no other thread may run its work.
 void find_worker(std::shared_ptr<crew> const& c) {
     if (!c->threads.empty() || c->stop || late::on() || !work_may_start()) return;
     start_thread(c->threads, [c] { work_until_told(c); });
     ++c->coming;
 }
 
-/// Removes a destroyed stream that has finished; only its device still refers to it.
 void retire(stream_handle const& s) {
     std::erase(s->owner.streams, s);
     ordering::retires(*s);
@@ -164,7 +162,7 @@ void work_until_told(std::shared_ptr<crew> const& mine) {
     }
 }
 
-/// Whether a host thread may run work now. Not under ThreadSanitizer, which would take that for an order.
+/// Not under ThreadSanitizer, which would take running the work for an order.
 bool may_help() { return work_may_start() && !sanitizer::watches_threads() && !late::on(); }
 
 bool claim_ready(stream_handle const& s) {
@@ -181,7 +179,6 @@ void for_each_stream(Use use) {
     }
 }
 
-/// Applies the rules of the legacy default stream, in both directions.
 void order_by_default_streams(stream& s, operation& work) {
     auto& d = s.owner;
     if (s.legacy) {
@@ -216,7 +213,7 @@ void enqueue(guard& lock, stream_handle const& on, operation_ref work, pace when
     try {
         if (!startable(on)) return;
         bool const now = when == pace::at_once && may_help() && the_machine().jitter_us == 0;
-        if (!now || step(lock, on)) make_ready(on);  // after a step: another thread has added work meanwhile
+        if (!now || step(lock, on)) make_ready(on);  // after a step: another thread has added work
     } catch (...) {  // out of memory: the call fails, and its work must not run
         if (!on->queue.empty() && on->queue.back() == work) {
             on->queue.pop_back();
@@ -290,7 +287,7 @@ void wait_for_device(guard& lock, device& d) {
 void let_go(guard& lock, stream_handle const& s) {
     s->destroyed = true;
     if (sanitizer::watches_threads() && s->last) {
-        // Only the stream's own thread can publish that its work happens before the end of a wait for the device.
+        // Only the stream's own thread can publish this.
         enqueue(lock, s, make_task([s] {
                     sanitizer::publish(&s->owner.retired);
                     if (s->blocking()) sanitizer::publish(&s->owner.retired_blocking);

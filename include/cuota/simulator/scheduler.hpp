@@ -13,13 +13,11 @@ namespace cuota::inline v0::simulator {
 
 bool work_may_start();
 void make_ready(stream_handle const& s);
-/// Runs the first operation of a stream that no other thread can claim. Returns true if the next one may start at once; the stream then
-/// still counts as running.
+/// Runs the first operation. Returns true if the next one may start at once; the stream then still counts as running.
 bool step(guard& lock, stream_handle const& s);
 bool all_idle();
 
-/// Number of threads that were created and have not yet acquired the lock. A fork waits for them: a starting thread holds locks of the C
-/// library and of sanitizers, which would stay locked in the child.
+/// A fork waits for threads that have not yet acquired the lock: they hold locks of the C library and of sanitizers.
 inline int starting_threads = 0;
 
 template <class F>
@@ -40,20 +38,18 @@ void start_thread(std::vector<std::thread>& among, F run) {
     }
 }
 
-/// The seeded schedule: only a waiting host thread runs work, as late as the order allows.
+/// The seeded schedule.
 namespace late {
 
 bool on();
 void choose(guard& lock, schedule how, std::uint64_t seed);
 
-/// Reserves space for `count` ready streams, so that std::bad_alloc cannot lose work later.
+/// Reserves space, so that std::bad_alloc cannot lose work later.
 void expect_streams(std::size_t count);
 void make_ready(stream_handle const& s);
 void one_done();
-/// Wakes waiting threads after a change.
 void moved();
 void wait_for(guard& lock, std::span<awaited const> all);
-/// Runs some work after a query.
 void go_on(guard& lock, std::span<awaited const> all);
 
 void threads_are_gone();  ///< in a forked child

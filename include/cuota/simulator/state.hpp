@@ -28,8 +28,7 @@
 #include <utility>
 #include <vector>
 
-/// State of the simulated runtime. The one mutex guards the members of `machine` that are not atomic, except those that name a mutex of
-/// their own; work runs without it.
+/// State of the simulated runtime. `machine::mutex` guards the members that are not atomic and name no other mutex; work runs without it.
 namespace cuota::inline v0::simulator {
 
 struct capture;
@@ -42,20 +41,21 @@ struct device {
 
     int index;
     std::size_t capacity = 0;
-    int host_numa_node = -1;  ///< from options::host_nodes
-    std::size_t used = 0;     ///< bytes of plain allocations and of all that pools have reserved
+    int host_numa_node = -1;
+    std::size_t used = 0;  ///< bytes of plain allocations and of pools' reservations
     std::size_t peak = 0;
     std::size_t others = 0;
     bool has_context = false;
     std::uint64_t contexts_made = 0;
-    std::uint32_t reaches = 0;  ///< peers whose memory it may access, one bit each
+    std::uint32_t reaches = 0;  ///< bit mask of peers that it may access
     std::atomic<cudaError_t> failure{cudaSuccess};
     std::string failure_text;
     stream_handle legacy;
-    std::vector<stream_handle> streams;  ///< all but the legacy one; destroyed ones until they are drained
-    char retired = 0;                    ///< token for the work of destroyed streams
-    char retired_blocking = 0;           ///< the same for blocking ones, which the legacy stream comes after
-    ordering::vector_clock gone, gone_blocking;  ///< the same two for the happens-before checker
+    std::vector<stream_handle>
+        streams;                ///< also destroyed ones until they are drained; without the legacy one
+    char retired = 0;           ///< token for the work of destroyed streams
+    char retired_blocking = 0;  ///< same for blocking ones
+    ordering::vector_clock gone, gone_blocking;  ///< same for the race checker
     std::uint64_t gone_version = 0;
     std::shared_ptr<pool> default_pool;
     std::shared_ptr<pool> managed_pool;
@@ -74,7 +74,7 @@ struct device {
 // ---- calls and faults ----
 
 struct planned_fault {
-    std::optional<function> only;  ///< nothing: any function
+    std::optional<function> only;
     std::uint64_t calls_left;
     cudaError_t code;
     fault_kind kind;
@@ -105,7 +105,7 @@ struct machine {
     std::vector<int> host_nodes;
     bool has_peer_access = true;
     bool maps_for_rdma = true;
-    std::vector<std::unique_ptr<device>> all_devices;  ///< only grows, so that references stay valid
+    std::vector<std::unique_ptr<device>> all_devices;  ///< only grows: references stay valid
 
     registry<stream> streams{0x53};
     registry<event> events{0x45};
@@ -113,7 +113,7 @@ struct machine {
     registry<graph> graphs{0x47};
     registry<graph_node> graph_nodes{0x4e};
     registry<graph_exec> graph_execs{0x58};
-    std::vector<std::shared_ptr<capture>> captures;   ///< ongoing ones
+    std::vector<std::shared_ptr<capture>> captures;
     std::map<std::uintptr_t, allocation_ref> memory;  ///< by ~address
     std::deque<allocation_ref> recently_freed;        ///< newest last
     std::uint64_t next_allocation = 1;
@@ -126,11 +126,11 @@ struct machine {
     std::array<std::atomic<std::uint64_t>, function_count> calls{};
     std::vector<planned_fault> faults;
     std::vector<random_fault> random_faults;
-    std::size_t largest_allocation = SIZE_MAX;  ///< larger ones fail
+    std::size_t largest_allocation = SIZE_MAX;
     std::atomic<bool> has_faults{false};
     std::atomic<std::uint64_t> injected{0};
     misuse_counters misuse{};
-    std::mutex misuse_mutex;                ///< guards the next two; acquired last
+    std::mutex misuse_mutex;                ///< guards the next two
     std::vector<std::string> misuse_lines;  ///< with placeholders for call sites
     on_misuse misuse_mode = on_misuse::report, initial_misuse = on_misuse::report;
     host_access on_host_access = host_access::abort;
@@ -143,7 +143,7 @@ struct machine {
     std::atomic<bool> unloading{false};
 
     std::atomic<int> holds{0};
-    char hold_token = 0;  ///< released by the destruction of a hold
+    char hold_token = 0;  ///< published when a hold is destroyed
     std::atomic<std::int64_t> jitter_us{0};
     std::mt19937_64 jitter;
     std::mutex jitter_mutex;
@@ -162,7 +162,7 @@ struct machine {
     std::uint64_t initial_seed = 0;
 };
 
-/// Returns the one machine, created on first use and never destroyed, because static objects of the program may free memory late.
+/// Returns the one machine, never destroyed, because static objects may free memory late.
 machine& the_machine();
 
 enum class activity { host, callback, kernel };
@@ -171,15 +171,15 @@ struct thread_info {
     static constexpr std::size_t most_contexts = 16;
 
     int device = 0;
-    std::size_t contexts = 0;         ///< size of the stack of cuCtxPushCurrent
-    int context_of[most_contexts]{};  ///< devices, the current one last
+    std::size_t contexts = 0;         ///< stack of cuCtxPushCurrent
+    int context_of[most_contexts]{};  ///< the current one last
     cudaError_t last_error = cudaSuccess;
     std::uint64_t last_error_epoch = 0;
     activity doing = activity::host;
-    call_sites::site running{};  ///< the call that enqueued the work that this thread runs
+    call_sites::site running{};  ///< the call that enqueued this thread's work
     function calling = function::cudaGetLastError;
     call_sites::stack from{};
-    char const* tag = nullptr;        ///< tag of the present call, if the program passed one
+    char const* tag = nullptr;
     char const* told_file = nullptr;  ///< file, tag and line for the next call
     char const* told_tag = nullptr;
     unsigned told_line = 0;
@@ -191,62 +191,59 @@ extern thread_local constinit thread_info caller;
 
 // ---- scheduler.cpp ----
 
-/// Whether an operation without a simulated duration may run in the enqueuing call when the stream is idle.
+/// Whether an operation without a simulated duration may run in the enqueuing call.
 enum class pace { queued, at_once };
 
-/// Appends work to a stream, ordered by the rules of the default streams. May release the lock temporarily.
+/// Appends work to a stream. May release the lock temporarily.
 void enqueue(guard& lock, stream_handle const& on, operation_ref work, pace when = pace::queued);
 void order(operation& work, operation_ref const& first);
 /// Waits for the work, helping to run it, and orders the calling thread after it.
 void wait_for(guard& lock, operation_ref const& work);
 
-/// Work that a host thread waits for, and the moment that it is ordered after, which may be later than the work.
+/// `known` is the moment that the host is ordered after, which may be later than the work.
 struct awaited {
     operation_ref work;  ///< null for a stream without work
     ordering::moment known;
 };
 void wait_for(guard& lock, awaited const& what);
 void wait_for(guard& lock, std::vector<awaited> const& all);
-/// Runs some operations after a query of unfinished work, which under the seeded schedule no other thread would.
+/// Runs some operations, because with `schedule::late` no other thread does.
 void let_some_go_on(guard& lock, std::vector<awaited> const& all);
-/// Returns the work that a synchronisation of the stream waits for; for the legacy stream, more than its own.
 std::vector<awaited> unfinished(stream const& s);
-/// Orders the host after the work of destroyed streams that a synchronisation of the stream includes.
+/// Orders the host after the work of destroyed streams that a synchronisation includes.
 void come_after_the_gone(stream const& s);
 void wait_for_device(guard& lock, device& d);
-/// Marks a stream as destroyed; it is removed when its work has finished.
+/// The stream is removed when its work has finished.
 void let_go(guard& lock, stream_handle const& s);
 void resume_all();
 void stop_workers();
 /// Returns the schedule in the syntax of CUOTA_SIM_SCHEDULE.
 std::string schedule_in_words();
-/// Fork handlers. The child has no workers; it can continue if no work was running.
+/// The child has no workers.
 void prepare_to_fork();
 void after_fork_in_parent();
 void after_fork_in_child();
 
 // ---- launch.cpp, kernel_launch.cpp, kernels.cpp ----
 
-/// Enqueues a body as a kernel on a stream of the current device. The caller keeps the body unless the result is cudaSuccess.
+/// On failure, the caller keeps the body.
 cudaError_t enqueue_kernel(guard& lock, cudaStream_t handle, char const* name, void (*run)(void*),
                            void (*drop)(void*), void* body);
-/// Registers a kernel's address and name, as an object file of nvcc does.
 void note_kernel(void const* address, char const* mangled_name);
 int dynamic_shared_of(void const* kernel);
 
 // ---- stream.cpp, device.cpp, pool.cpp ----
 
-/// Returns the stream behind a handle, including default streams, or null.
 stream_handle known_stream(cudaStream_t handle);
-/// The same for a call that uses the stream; also null when a capture forbids it, in which case bad_handle() returns that error.
+/// Also returns null when a capture forbids the use; bad_handle() returns that error.
 stream_handle find_stream(cudaStream_t handle);
-/// Returns the current device of this thread, which must exist.
+/// Requires that a device exists.
 device& current_device();
 device* find_device(int index);
 int attribute_of(device const& d, cudaDeviceAttr which);
-/// Marks the device as failed permanently; the first failure is kept.
+/// The first failure is kept, until `reset`.
 void fail_device(device& d, cudaError_t code, std::string text);
-/// Releases memory that pools cache beyond their thresholds, as CUDA does when the host synchronises.
+/// Releases memory that pools cache beyond their thresholds.
 void trim_at_synchronisation(device& d);
 void trim_pool(pool& p, std::size_t keep);
 void return_to_pool(pool& p, std::size_t units);
@@ -256,14 +253,12 @@ inline std::size_t in_units(std::size_t bytes) { return (bytes + unit - 1) / uni
 
 // ---- calls.cpp ----
 
-/// Admission of a call: counts it and applies planned faults and device failures.
 struct admission {
     cudaError_t error;
     bool run;
 };
 admission admit(function f);
 cudaError_t remember(cudaError_t error);
-/// Sets the thread's last error, with unkindness::stale_errors.
 void leave_stale_error();
 cudaError_t failure_of(device const& d);
 cudaError_t default_code(function f);
@@ -272,23 +267,21 @@ std::optional<function> function_named(std::string const& name);
 
 // ---- faults.cpp ----
 
-/// Returns the randomly drawn fault of this call, or cudaSuccess. Under the lock.
+/// Called under the lock.
 cudaError_t drawn(function f);
-/// Whether an allocation exceeds the planned limit; counts the fault. Under the lock.
+/// Counts the fault. Under the lock.
 bool too_large(std::size_t bytes);
 
 // ---- misuse.cpp. Any thread, with or without the lock. ----
 
 call_sites::site here();
 origin present_call();
-/// Returns the present call and its call site, for a message.
 std::string this_call();
 void note_misuse(std::atomic<std::uint64_t>& counter, std::string line);
-/// Reports an access of work to invalid memory and fails the device.
+/// Fails the device.
 void illegal_access(device& d, std::string line);
-/// Reports an invalid handle, or returns the error of the capture that forbids its use.
+/// Reports an invalid handle, or one that a capture forbids.
 cudaError_t bad_handle();
-/// Reports arguments of several devices.
 cudaError_t mixed_devices(std::string const& things);
 std::string describe(event const& e, origin const& from);
 std::string describe(stream const& s, origin const& from);
@@ -296,7 +289,7 @@ std::string describe(pool const& p, origin const& from);
 
 // ---- capture.cpp ----
 
-/// Returns the error that ongoing captures cause for any call of the function, or cudaSuccess.
+/// Returns the error of ongoing captures for the function.
 cudaError_t refusal(function f);
 inline cudaError_t refused_by_captures(function f) {
     caller.refused = cudaSuccess;
@@ -304,9 +297,9 @@ inline cudaError_t refused_by_captures(function f) {
 }
 void add_to_capture(stream& s, operation_ref work);
 
-/// Creates the device's primary context if none exists. Under the lock.
+/// Called under the lock.
 void make_context(device& d);
-/// The same for the current device, if the function needs a context.
+/// Makes the current device's context, if the function needs one.
 void make_context_for(function f);
 
 template <class F>

@@ -25,7 +25,6 @@ namespace {
 
 constexpr int lowest_priority = 0, highest_priority = -5;
 
-/// The streams behind cudaStreamPerThread, one for each device used.
 struct per_thread_streams {
     std::array<stream_handle, most_devices> of_device;
 
@@ -60,7 +59,7 @@ cudaError_t create(cudaStream_t* out, unsigned flags, int priority) {
     return cudaSuccess;
 }
 
-/// Whether a wait for the event needs no operation. An operation is needed where the default-stream rules may order it with other streams.
+/// Whether the default-stream rules cannot order the wait with other streams.
 bool orders_nothing(stream const& s, event const& e) {
     auto const over = [](operation_ref const& work) { return !work || work->done; };
     if (sanitizer::watches_threads() || s.legacy || !over(e.recorded)) return false;

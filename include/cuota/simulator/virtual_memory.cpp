@@ -12,8 +12,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-// All physical memory is one sparse memfd, pieces of which are mapped on request, even several times. Addresses that are unmapped or mapped
-// without access fault.
+// All physical memory is one sparse memfd, pieces of which are mapped on request, even several times.
 namespace cuota::inline v0::simulator {
 namespace {
 
@@ -45,7 +44,7 @@ tables& known() {
 
 // ---- reservations ----
 
-/// Returns the start of the reservation that contains the whole range, or zero.
+/// Returns zero if no reservation contains the whole range.
 std::uintptr_t reservation_of(std::uintptr_t start, std::size_t bytes) {
     auto const& all = known().reserved;
     auto next = all.upper_bound(start);
@@ -66,7 +65,7 @@ void* map_nothing(void* where, std::size_t bytes, int flags) {
     return mmap(where, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | flags, -1, 0);
 }
 
-/// Reserves aligned addresses, at the hint if possible; zero on failure.
+/// Uses the hint if possible; returns zero on failure.
 std::uintptr_t find_space(std::size_t bytes, std::size_t alignment, std::uintptr_t hint) {
     if (hint != 0 && hint % alignment == 0) {
         auto* const got = map_nothing(at(hint), bytes, 0);
@@ -118,7 +117,7 @@ std::optional<std::int64_t> find_piece(tables& t, std::size_t bytes) {
 
 void give_pages_back(tables& t, physical_memory const& p) {
     t.holes.emplace(p.bytes, p.offset);
-    // Releases the host's memory as well; if that fails, it is released at exit.
+    // Releases the host's memory too; on failure, that happens at exit.
     (void)fallocate(t.file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, p.offset,
                     static_cast<std::int64_t>(p.bytes));
 }
@@ -429,7 +428,7 @@ CUresult mem_map(CUdeviceptr start, std::size_t bytes, std::size_t offset,
     });
 }
 
-// Like the driver's function, it does not wait: unmapping memory that queued work uses is an error of the program.
+// Does not wait: unmapping memory that queued work uses is an error of the program.
 CUresult mem_unmap(CUdeviceptr start, std::size_t bytes) {
     return driver_api(function::cuMemUnmap, [&](guard&) {
         auto const all = whole_mappings(start, bytes);

@@ -8,11 +8,10 @@
 #include <span>
 #include <vector>
 
-/// Address ranges, physical memory and mappings, as in the driver's cuMem* functions. A mapping is an `allocation`, so that copies, memsets
-/// and pointer queries find it; the device is charged for the physical memory.
+/// The driver's cuMem* functions. A mapping is an `allocation`; the device is charged for the physical memory.
 namespace cuota::inline v0::simulator {
 
-/// Memory of cuMemCreate; released without handles and mappings.
+/// Memory of cuMemCreate.
 struct physical_memory {
     std::size_t bytes;
     int device;
@@ -34,27 +33,25 @@ struct mapping {
     [[nodiscard]] access widest() const noexcept;
 };
 
-/// Returns the access that the device's kernels have.
 access kernel_access(device const& d, allocation const& a);
 
-/// Whether the whole range permits the access, inside one allocation or in consecutive mappings. Memory that the runtime did not allocate
-/// (`first` is null) permits it, unless its address is reserved for a device or for strict-mode memory.
+/// Memory that the runtime did not allocate (`first` is null) permits any access, unless its address is reserved for a device or for
+/// strict-mode memory.
 bool usable(allocation_ref const& first, void const* from, std::size_t bytes, access how);
 
-/// Returns the first unmapped address of a range, or null. Takes the lock.
+/// Returns null if all is mapped. Takes the lock.
 void const* first_unmapped(void const* from, std::size_t bytes);
 
 /// Returns the range at the simulator's addresses: one piece, except for consecutive mappings, for which it takes the lock.
 std::vector<std::span<std::byte>> pieces(allocation_ref const& first, void const* from, std::size_t bytes);
 
-/// Whether the address lies in a range of cuMemAddressReserve. Under the lock.
+/// Called under the lock.
 bool is_reserved(void const* address);
 
 std::vector<std::string> describe_reservations();
-/// Describes the reserved range that contains the address; empty if none. Under the lock.
+/// Returns an empty text if not reserved. Called under the lock.
 std::string reservation_at(void const* address);
 
-/// Returns number and description of live physical memory, for `leaks`.
 std::vector<std::pair<std::uint64_t, std::string>> describe_physical_memory();
 
 }  // namespace cuota::inline v0::simulator

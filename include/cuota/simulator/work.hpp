@@ -27,7 +27,7 @@ struct device;
 struct graph_node;
 struct stream;
 
-/// Intrusive queue of streams. A stream is in at most one queue, so that `push` allocates nothing and cannot fail.
+/// Intrusive queue: a stream is in at most one, so that `push` allocates nothing and cannot fail.
 class stream_line {
 public:
     void push(std::shared_ptr<stream> s) noexcept;
@@ -42,17 +42,17 @@ private:
     std::size_t size_ = 0;
 };
 
-/// One operation of a stream. Events and waits may keep it alive after it has finished.
+/// Events and waits may keep an operation alive after it has finished.
 struct operation {
     std::shared_ptr<stream> on;                     ///< null when finished
-    std::vector<std::shared_ptr<operation>> after;  ///< operations of other streams that it depends on
+    std::vector<std::shared_ptr<operation>> after;  ///< of other streams
     stream_line awaited_by;
     std::atomic<int> done{0};
     bool held = false;           ///< enqueued while a hold existed
-    graph_node* node = nullptr;  ///< if captured: never enqueued, runs at each launch of its graph
+    graph_node* node = nullptr;  ///< if captured: runs at each launch of its graph
     call_sites::site from{};
     ordering::moment at;
-    std::uint64_t turn = 0;  ///< its number among all enqueued operations
+    std::uint64_t turn = 0;  ///< its number among all operations
 
     operation() = default;
     operation(operation const&) = delete;
@@ -73,7 +73,7 @@ struct task final : operation {
         (*body)();
         if (!node) drop();
     }
-    /// Destroys the body early, because the operation may live long, and clears its bytes, which LeakSanitizer scans for pointers.
+    /// Destroys the body early and clears its bytes, which LeakSanitizer scans.
     void drop() noexcept {
         if (!body) return;
         std::exchange(body, nullptr)->~F();
@@ -113,7 +113,7 @@ struct stream {
     progress state = progress::idle;
     std::shared_ptr<stream> next_in_line;
     std::deque<operation_ref> queue;
-    operation_ref last;  ///< the latest operation of the stream, finished or not
+    operation_ref last;  ///< the latest operation, finished or not
     capture_point capturing;
     std::shared_ptr<crew> own_crew;  ///< only under ThreadSanitizer
     ordering::lane order_lane;
@@ -154,7 +154,7 @@ struct event {
     unsigned flags;
     operation_ref recorded;  ///< null: never recorded, which counts as finished
     std::shared_ptr<std::chrono::steady_clock::time_point> when;
-    capture_point captured{};  ///< of the last record, if it was captured
+    capture_point captured{};  ///< of the last record
 };
 
 }  // namespace cuota::inline v0::simulator

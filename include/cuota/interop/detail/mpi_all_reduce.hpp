@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// A sum over the ranks of an MPI program with a fixed order of additions, by messages, so that a missing rank can be named.
+/// A sum over MPI ranks with a fixed order of additions, by messages: a missing rank can be named.
 #pragma once
 
 #include <cuota/interop/mpi_call.hpp>
@@ -18,13 +18,11 @@
 
 namespace cuota::inline v0::detail {
 
-/// Reduce-scatter and all-gather: each rank adds up one part of the elements, receives that part from all others and sends them the sums.
-///
-/// Each element is added up by one rank in the order of ranks, (first + second) + third, so all ranks and all runs have the same bits. A
-/// rank sends and receives 2 (n - 1) / n of the elements, in 2 (n - 1) messages each way.
+/// Reduce-scatter and all-gather: each rank adds up one part of the elements in the order of ranks, so all ranks and runs have the same
+/// bits. A rank sends and receives 2 (n - 1) / n of the elements, in 2 (n - 1) messages each way.
 class mpi_reduction {
 public:
-    /// `scratch` holds this rank's part from all others: mpi_reduction::scratch floats. Throws: rank_lost_error, mpi_error.
+    /// Throws: rank_lost_error, mpi_error.
     mpi_reduction(std::shared_ptr<mpi_channel> line, std::uint64_t number, std::span<float> elements,
                   std::span<float> scratch, std::shared_ptr<void const> owner)
         : line_{std::move(line)}, elements_{elements}, scratch_{scratch}, owner_{std::move(owner)} {
@@ -58,8 +56,7 @@ public:
         line_->count_sum();
         return is_over_ = true;
     }
-    /// Deadline of the sum. Another rank sends sums only after waiting for its missing parts, so the wait for sums has twice the time: the
-    /// missing rank is named, not one that waits for it.
+    /// Deadline of the sum. The wait for sums has twice the time: otherwise a rank that waits for the missing one would be named.
     [[nodiscard]] mpi_channel::clock::time_point end() const noexcept {
         return begun_ + (has_added_ ? 2 : 1) * line_->deadline();
     }

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Control channel between the ranks of an MPI program, by point-to-point messages, so that a missing rank can be named.
+/// Messages between the ranks of an MPI program, point to point: a missing rank can be named.
 #pragma once
 
 #include <cuota/interop/mpi_call.hpp>
@@ -26,10 +26,10 @@
 
 namespace cuota::inline v0::detail {
 
-/// One rank's end of the channel. It uses its own communicator; all waits have a deadline.
+/// One rank's end of the channel. All waits have a deadline.
 ///
-/// A leaving rank sends all others a notice with its numbers of rounds and sums, so that rounds in which it took part still complete for
-/// ranks that have yet to receive messages. Messages between two ranks arrive in the order of sending.
+/// A leaving rank sends all others its numbers of rounds and sums: the rounds in which it took part still complete for ranks that are
+/// behind.
 class mpi_channel {
 public:
     using clock = std::chrono::steady_clock;
@@ -48,7 +48,7 @@ public:
     }
     mpi_channel(mpi_channel const&) = delete;
     mpi_channel& operator=(mpi_channel const&) = delete;
-    // Does not free the communicator, which is collective and could block: close() does.
+    // close() frees the communicator, which could block here.
     ~mpi_channel() = default;
 
     [[nodiscard]] std::size_t rank() const noexcept { return rank_; }
@@ -58,7 +58,7 @@ public:
     [[nodiscard]] bool is_gone() const noexcept { return gone_.has_value(); }
     [[nodiscard]] bool is_closed() const noexcept { return is_closed_; }
 
-    /// All-gather. Throws: rank_lost_error; usage_error if ranks send different numbers of words, or after close().
+    /// Throws: rank_lost_error; usage_error if ranks send different numbers of words, or after close().
     void all_gather(std::span<std::uint64_t const> mine, std::span<std::uint64_t> all) {
         check_open();
         say(words_of(mine));
@@ -77,7 +77,7 @@ public:
         }
     }
 
-    /// Notifies the other ranks immediately, whatever they wait for.
+    /// Notifies the other ranks immediately.
     void leave(std::string const& why) noexcept {
         if (gone_ || has_left_ || is_closed_) return;
         has_left_ = true;
@@ -87,8 +87,7 @@ public:
         });
     }
 
-    /// Collective; nothing is received afterwards. Throws: rank_lost_error, also for a rank that has closed but does not receive earlier
-    /// messages.
+    /// Collective. Throws: rank_lost_error, also for a rank that has closed but does not receive earlier messages.
     void close() {
         check_open();
         throw_if_gone();
@@ -109,7 +108,7 @@ public:
         mpi_check_thread();
         if (is_closed_ || is_closing_) throw_usage_error("mpi_group: a group was used after it was closed");
     }
-    /// Receives all pending messages and makes progress. Throws: rank_lost_error if a rank is lost that this one still needs.
+    /// Receives all pending messages. Throws: rank_lost_error if a rank is lost that this one still needs.
     void listen() {
         mpi_check_thread();
         while (receive_one()) {}
@@ -119,7 +118,7 @@ public:
                 note_gone(n->gone);
         throw_if_gone();
     }
-    /// Notifies the other ranks that this one no longer waits for `missing`. Throws: rank_lost_error, always.
+    /// Notifies the other ranks and throws rank_lost_error.
     [[noreturn]] void give_up(std::size_t missing, std::string const& why) {
         note_gone({missing, why + ", after " + count_text(rounds_) + (rounds_ == 1 ? " round" : " rounds")});
         report_failure_of([&] { say(notice_of(*gone_, false)); });
@@ -128,7 +127,6 @@ public:
     void throw_if_gone() const {
         if (gone_) throw rank_lost_error{gone_->rank, ranks(), gone_->why};
     }
-    /// Counts a sum that has finished here.
     void count_sum() noexcept { ++sums_; }
 
 private:
@@ -150,7 +148,7 @@ private:
     static constexpr int tag = 0;
     static constexpr std::size_t longest_text = 240;
 
-    // A rank that was ahead of this one has sent everything that this one waits for; any other has not, or has given up.
+    // A rank that was ahead of this one has sent everything that this one waits for.
     [[nodiscard]] bool is_needed_after(notice const& n) const noexcept {
         return n.rounds <= rounds_ && n.sums <= sums_;
     }
@@ -214,7 +212,7 @@ private:
             ++r;
         return r;
     }
-    // Messages are short: an announced one has arrived, and receiving it does not block.
+    // Messages are short: receiving an announced one does not block.
     [[nodiscard]] bool receive_one() {
         int is_there = 0;
         MPI_Message message = MPI_MESSAGE_NULL;

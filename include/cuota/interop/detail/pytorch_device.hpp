@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// One device of pytorch_allocator, and the streams on which its memory is used.
+/// One device of pytorch_allocator.
 #pragma once
 
 #include <algorithm>
@@ -26,10 +26,10 @@
 
 namespace cuota::inline v0::detail {
 
-/// Additional streams that use a block until it is freed. Threads: any.
+/// Additional streams that use a block. Threads: any.
 class recorded_streams {
 public:
-    /// Throws: std::bad_alloc; unchanged on failure.
+    /// Unchanged on failure.
     void add(void* p, cudaStream_t s) {
         region_lock const lock{guard_};
         std::vector<cudaStream_t>& of = streams_[p];
@@ -38,7 +38,7 @@ public:
     }
     /// Returns and removes the streams of p. Takes no lock while no block is marked.
     [[nodiscard]] std::vector<cudaStream_t> take(void* p) noexcept {
-        // The deallocation of p happens after its marks, and so sees that some exist.
+        // A deallocation of p happens after its marks, so it sees a nonzero number.
         if (memories_.load(std::memory_order_relaxed) == 0) return {};
         region_lock const lock{guard_};
         auto const of = streams_.find(p);
@@ -58,18 +58,17 @@ private:
 /// A device's budget and pool. Threads: any.
 class pytorch_device {
 public:
-    /// Requires that the device is current. Throws: cuda_error, std::bad_alloc.
+    /// Requires that the device is current.
     pytorch_device(device where, std::size_t limit)
         : where_{where},
           account_{"device " + std::to_string(where.ordinal()), limit},
           pool_{account_, {.name = "pytorch"}, {}} {}
 
-    /// Throws: as scoped_pool.
     [[nodiscard]] void* allocate(cudaStream_t s, std::size_t bytes) {
         device_scope const here{where_};  // the default stream's handle refers to the current device
         return pool_.allocate(s, bytes, default_alignment, "pytorch", {});
     }
-    /// Deallocates after the work of s and `others` so far. Errors are reported.
+    /// Deallocates after the present work of s and `others`. Errors are reported.
     void deallocate(cudaStream_t s, void* p, std::size_t bytes,
                     std::vector<cudaStream_t> const& others) noexcept {
         std::optional<device_scope> here;
@@ -80,13 +79,12 @@ public:
         pool_.deallocate(after ? stream_ref{*after} : stream_ref{s}, p, bytes);
     }
 
-    /// Returns the bytes released to the driver. Throws: cuda_error.
+    /// Returns the bytes released to the driver.
     std::size_t trim(std::size_t keep) {
         device_scope const here{where_};
         return pool_.trim(keep);
     }
-    /// May be below the held bytes: releases unused memory, and requests are refused until they fit. Throws: cuda_error; the limit is set
-    /// anyway.
+    /// Below the held bytes, releases unused memory. On cuda_error, the limit is set anyway.
     void set_limit(std::size_t bytes) {
         if (process_number::is_cuda_of_parent()) throw_forked();
         (void)budget_access::node(account_).set_limit(bytes);
@@ -98,9 +96,8 @@ public:
     [[nodiscard]] pool_stats stats() const noexcept { return pool_.stats(); }
 
 private:
-    // Makes the device current for a deallocation. A transient error must not leak memory: retries once, then goes on without, which
-    // matters only for a default stream's handle. Returns false if CUDA has shut down with the program: the driver has then freed
-    // everything.
+    // Makes the device current for a deallocation. Retries once, then continues: an error must not leak memory, and matters only for a
+    // default stream's handle. Returns false if CUDA has shut down and freed everything.
     [[nodiscard]] bool enter(std::optional<device_scope>& here) const noexcept {
         for (int tries = 0; tries != 2; ++tries) try {
                 here.emplace(where_);
@@ -112,7 +109,7 @@ private:
             }
         return true;
     }
-    // Returns one of `others` that is part of a foreign capture. Query errors are reported.
+    // Returns one of `others` in a foreign capture.
     [[nodiscard]] static std::optional<cudaStream_t> captured_of(
         std::vector<cudaStream_t> const& others) noexcept {
         std::optional<cudaStream_t> captured;
@@ -122,8 +119,7 @@ private:
             });
         return captured;
     }
-    // Returns a stream that waits for s and all others, so that none of them waits for another. Returns null if none is available; the host
-    // has then waited for the others.
+    // Returns a stream that waits for s and all others. On failure, the host waits for the others, and the result is null.
     [[nodiscard]] stream const* gathered(cudaStream_t s, std::vector<cudaStream_t> const& others) noexcept {
         bool const is_after_all = report_failure_of([&] {
             region_lock const lock{guard_};

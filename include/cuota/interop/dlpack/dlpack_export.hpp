@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Exports buffers as DLPack tensors, for PyTorch, CuPy, JAX, NumPy and other consumers.
+/// Exports buffers as DLPack tensors.
 #pragma once
 
 #include <cstddef>
@@ -24,17 +24,16 @@
 
 namespace cuota::inline v0::inline CUOTA_DLPACK {
 
-/// Extents of a tensor in row-major order, outermost first; without extents, a single element. Throws: std::bad_alloc in constructors.
-/// to_dlpack checks the extents.
+/// Extents of a tensor in row-major order, outermost first; without extents, a single element. to_dlpack checks them.
 class dlpack_shape {
 public:
     dlpack_shape() noexcept =
         default;  ///< a single element; nvcc 13.0 makes {0} of {} if only the initializer list is available
     dlpack_shape(std::initializer_list<std::int64_t> extents) : extents_{extents} {}  ///< outermost first
-    /// Copies the extents, outermost first.
+    /// Copies the extents.
     explicit dlpack_shape(std::span<std::int64_t const> extents) : extents_{extents.begin(), extents.end()} {}
 
-    /// Extents, outermost first.
+    /// Outermost first.
     [[nodiscard]] std::vector<std::int64_t> const& extents() const noexcept { return extents_; }
     /// Returns the number of elements; nullopt for a negative extent or on overflow.
     [[nodiscard]] std::optional<std::size_t> count() const noexcept {
@@ -58,14 +57,14 @@ private:
     std::vector<std::int64_t> extents_;
 };
 
-/// An exported tensor until its consumer owns it: for a Python capsule or a C function. Move-only.
+/// An exported tensor until its consumer owns it. Move-only.
 ///
-/// Made by to_dlpack. The new owner obtains it with `release` and calls its deleter once after the last use, from any thread, even after
-/// the pool's scope has ended. A tensor that is not released is deleted by the destructor.
+/// The new owner calls `release`, and the deleter once after the last use, from any thread, even after the pool's scope. The destructor
+/// deletes a tensor that was not released.
 /// Throws: nothing unless stated. Threads: one at a time.
 class dlpack_tensor {
 public:
-    /// Moves the tensor. `other` has none afterwards: its release returns null, and other uses are misuse.
+    /// `other` has no tensor afterwards: its release returns null, and other uses are misuse.
     dlpack_tensor(dlpack_tensor&&) noexcept = default;
     dlpack_tensor& operator=(dlpack_tensor&&) noexcept = default;  ///< deletes its own tensor first
 
@@ -76,8 +75,8 @@ public:
 
     /// Transfers ownership, for a capsule named "dltensor_versioned".
     [[nodiscard]] dlpack::managed_tensor_versioned* release() && noexcept { return owned_.release(); }
-    /// Transfers ownership, for a capsule named "dltensor" and a consumer of DLPack before 1.0. That structure cannot mark a tensor as
-    /// read-only. Throws: usage_error for a read-only tensor; std::bad_alloc. Unchanged on failure.
+    /// Transfers ownership, for a capsule named "dltensor" and a consumer of DLPack before 1.0, which cannot mark a tensor as read-only.
+    /// Throws: usage_error for a read-only tensor; std::bad_alloc. Unchanged on failure.
     [[nodiscard]] dlpack::managed_tensor* release_unversioned(
         source_location where = source_location::current()) && {
         if (is_read_only())
@@ -109,7 +108,7 @@ private:
     std::unique_ptr<dlpack::managed_tensor_versioned, ender> owned_;
 };
 
-/// Device type of exported host memory: not every consumer supports pinned memory.
+/// Device type of exported host memory: some consumers do not support pinned memory.
 enum class dlpack_host {
     pinned,  ///< cuda_host
     plain    ///< cpu
@@ -128,8 +127,7 @@ struct dlpack_holder {
     Kept kept;
 };
 
-/// Returns a holder for `count` elements; the caller sets `kept` and the data. Throws: usage_error if the shape has another count;
-/// std::bad_alloc.
+/// The caller sets `kept` and the data.
 template <class T, class Kept>
 [[nodiscard]] std::unique_ptr<dlpack_holder<Kept>> holder_of(dlpack_shape const& shape, std::size_t count,
                                                              source_location where) {
@@ -218,15 +216,14 @@ template <class T>
 namespace cuota::inline v0::inline CUOTA_DLPACK {
 
 /// Exports a buffer as a tensor that owns it. The deleter frees the memory in the order of the buffer's home stream, after all work
-/// enqueued on `consumer` until then; the host does not wait.
+/// enqueued on `consumer` until then.
 ///
 /// `consumer` is the stream that uses the tensor first, as given to `__dlpack__(stream=...)` (dlpack_stream). It waits for earlier uses of
-/// the buffer. The consumer orders work on its other streams with this one, as DLPack requires. A native handle must exist until the
-/// deleter is called.
+/// the buffer. The consumer orders work on other streams with it. A native handle must exist until the deleter is called.
 /// Throws:  usage_error if the shape has another count, and while the buffer is borrowed on another stream; cuda_error, std::bad_alloc. The
 ///          buffer is unchanged on failure.
 /// Threads: any may call the deleter.
-/// Cost:    a small object on the heap; no copy, no host wait.
+/// Cost:    a small object on the heap; the host does not wait.
 /// Example:
 ///     cuota::dlpack_tensor moved = cuota::to_dlpack(std::move(buffer), {2, 3}, stream);
 ///     return capsule(std::move(moved).release(), "dltensor_versioned");
@@ -249,14 +246,14 @@ template <dlpack_element T>
 }
 
 /// Exports a view of a shared buffer: borrows it on `consumer` for writing, and keeps it, until the deleter is called. Throws: as above;
-/// misuse for null.
+/// usage_error for null.
 template <dlpack_element T>
 [[nodiscard]] dlpack_tensor to_dlpack(std::shared_ptr<device_buffer<T>> of, dlpack_shape const& shape,
                                       stream_ref consumer,
                                       source_location where = source_location::current()) {
     return detail::shared_on_device<T>(std::move(of), shape, consumer, where);
 }
-/// Same for reading: the tensor is read-only, and others may read concurrently.
+/// Same for reading, which others may do concurrently.
 template <dlpack_element T>
 [[nodiscard]] dlpack_tensor to_dlpack(std::shared_ptr<device_buffer<T> const> of, dlpack_shape const& shape,
                                       stream_ref consumer,
@@ -264,8 +261,7 @@ template <dlpack_element T>
     return detail::shared_on_device<T const>(std::move(of), shape, consumer, where);
 }
 
-/// Exports pinned memory as a host tensor that owns it. Waits for pending copies in both directions. Throws: usage_error if the shape has
-/// another count; cuda_error, std::bad_alloc. Unchanged on failure.
+/// Exports pinned memory as a host tensor that owns it. Waits for pending copies in both directions. Throws: as above.
 template <dlpack_element T>
 [[nodiscard]] dlpack_tensor to_dlpack(pinned_buffer<T>&& from, dlpack_shape const& shape,
                                       dlpack_host called = dlpack_host::pinned,
@@ -287,7 +283,7 @@ template <dlpack_element T>
     std::span<T> const all = of->write();
     return detail::shared_on_host(std::move(of), all, shape, called, where);
 }
-/// Same for reading: the tensor is read-only.
+/// Same for reading.
 template <dlpack_element T>
 [[nodiscard]] dlpack_tensor to_dlpack(std::shared_ptr<pinned_buffer<T> const> of, dlpack_shape const& shape,
                                       dlpack_host called = dlpack_host::pinned,
@@ -297,9 +293,9 @@ template <dlpack_element T>
     return detail::shared_on_host(std::move(of), all, shape, called, where);
 }
 
-/// Returns the stream that `__dlpack__(stream=...)` names for a CUDA device: 1 is the legacy default stream (like None), 2 the per-thread
-/// one, a larger number a native handle. Returns nullopt for -1: the consumer orders its work itself; pass the buffer's home. Throws:
-/// misuse for 0, which DLPack forbids as ambiguous, and below -1.
+/// Returns the stream that `__dlpack__(stream=...)` names for a CUDA device: 1 is the legacy default stream, 2 the per-thread one, a larger
+/// number a native handle. Returns nullopt for -1: the consumer orders its work itself; pass the buffer's home. Throws: usage_error for 0,
+/// which DLPack forbids, and below -1.
 [[nodiscard]] inline std::optional<stream_ref> dlpack_stream(
     std::int64_t number, source_location where = source_location::current()) {
     if (number == -1) return std::nullopt;
@@ -310,7 +306,7 @@ template <dlpack_element T>
             {number});
     return stream_ref{reinterpret_cast<cudaStream_t>(static_cast<std::uintptr_t>(number))};
 }
-/// Returns the number of a stream, for a producer's `__dlpack__`.
+/// Returns a stream's number for `__dlpack__`.
 [[nodiscard]] inline std::int64_t dlpack_stream_number(stream_ref s) noexcept {
     auto const word = reinterpret_cast<std::uintptr_t>(s.get());
     return word == 0 ? 1 : static_cast<std::int64_t>(word);

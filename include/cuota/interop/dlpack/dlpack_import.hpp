@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Imports DLPack tensors of other libraries, with leases as those of a buffer.
+/// Imports DLPack tensors.
 #pragma once
 
 #include <cstddef>
@@ -27,8 +27,7 @@
 
 namespace cuota::inline v0::detail::inline CUOTA_DLPACK {
 
-/// An imported tensor of either structure; its destructor calls the deleter once, but not in a forked child, where the tensor belongs to
-/// the parent. Move-only.
+/// An imported tensor. The destructor calls the deleter, but not in a forked child, where the tensor is the parent's. Move-only.
 class dlpack_owner {
 public:
     explicit dlpack_owner(dlpack::managed_tensor_versioned* t) noexcept
@@ -79,12 +78,12 @@ private:
     process_mark made_;
 };
 
-/// Throws usage_error; `why` is the difference between the tensor and the request.
+/// Throws usage_error.
 [[noreturn]] inline void refuse_tensor(std::string const& why, source_location where) {
     detail::throw_usage_error(where, "DLPack tensor: {}", {why});
 }
 
-/// Returns the checked extents. Throws: usage_error, std::bad_alloc.
+/// Throws: usage_error, std::bad_alloc.
 [[nodiscard]] inline std::vector<std::int64_t> extents_of(dlpack::tensor const& t, source_location where) {
     if (t.ndim < 0 || (t.ndim != 0 && !t.shape))
         refuse_tensor(std::to_string(t.ndim) + " dimensions" + (t.ndim < 0 ? "" : ", but no shape"), where);
@@ -94,7 +93,7 @@ private:
     return extents;
 }
 
-/// Returns the number of elements. Throws: usage_error if their bytes overflow.
+/// Throws: usage_error if the bytes overflow.
 [[nodiscard]] inline std::size_t count_of(std::vector<std::int64_t> const& extents, std::size_t size,
                                           source_location where) {
     for (std::int64_t const n : extents)
@@ -107,7 +106,7 @@ private:
     return *bytes / size;
 }
 
-/// Throws usage_error unless elements are contiguous in row-major order; null strides mean that they are.
+/// Null strides mean contiguous elements in row-major order.
 inline void check_strides(dlpack::tensor const& t, std::vector<std::int64_t> const& extents,
                           source_location where) {
     if (!t.strides) return;
@@ -122,7 +121,7 @@ inline void check_strides(dlpack::tensor const& t, std::vector<std::int64_t> con
     }
 }
 
-/// Returns the first element. Throws: usage_error for a null address with elements, and for a misaligned one.
+/// Throws: usage_error for a null address with elements, and for a misaligned one.
 template <class T>
 [[nodiscard]] T* data_of(dlpack::tensor const& t, std::size_t count, source_location where) {
     if (count == 0) return nullptr;
@@ -137,11 +136,11 @@ template <class T>
     return reinterpret_cast<T*>(at);
 }
 
-/// An imported tensor whose type and layout match T. Move-only.
+/// An imported tensor with the type and layout of T. Move-only.
 template <class T>
 class typed_tensor {
 public:
-    /// Throws: usage_error, std::bad_alloc; the deleter has then been called.
+    /// On failure, the deleter has been called.
     typed_tensor(dlpack_owner&& from, source_location where) : owner_{std::move(from)} {
         dlpack::tensor const& t = owner_.tensor(where);
         check_type(t.dtype, where);
@@ -180,13 +179,11 @@ private:
 
 namespace cuota::inline v0::inline CUOTA_VIEWS {
 
-/// Device memory that another library owns, accessed like a device_buffer: by `read(s)` and, unless T is const, `write(s)`. See
-/// from_dlpack.
+/// Device memory of another library, accessed like a device_buffer; see from_dlpack.
 ///
-/// Its home is the stream on which the producer made it ready. The destructor calls the producer's deleter once, after the work of all
-/// leases: if there was a lease, the host waits for that work, or the producer's stream does if it was given. Move-only; moved-from has no
-/// elements. Throws: as device_buffer's leases. Threads: as device_buffer.
-/// Cost: no copy; leases as a device_buffer's. No budget is charged, since the producer owns the memory.
+/// The destructor calls the producer's deleter once, after the work of all leases: the host waits for that work, or the producer's stream
+/// does if it was given. Move-only. Throws, threads: as device_buffer.
+/// Cost: as device_buffer's leases. No budget is charged.
 template <class T>
 class imported_buffer {
     static_assert(dlpack_element<std::remove_const_t<T>>,
@@ -195,13 +192,13 @@ class imported_buffer {
 public:
     using value_type = std::remove_const_t<T>;  ///< without const
 
-    /// Moves the tensor. `other` has no elements afterwards and calls no deleter.
+    /// `other` has no elements afterwards and calls no deleter.
     imported_buffer(imported_buffer&& other) noexcept
         : tensor_{std::move(other.tensor_)},
           uses_{std::move(other.uses_)},
           home_{other.home_},
           producer_{other.producer_} {}
-    imported_buffer& operator=(imported_buffer&&) = delete;  // it could block on the old tensor; use a scope
+    imported_buffer& operator=(imported_buffer&&) = delete;  // it could block on the old tensor
     ~imported_buffer() {
         if (auto* const uses = uses_.take()) end(*uses);
     }
@@ -210,19 +207,17 @@ public:
     [[nodiscard]] std::size_t size() const noexcept { return tensor_.count(); }
     [[nodiscard]] std::size_t bytes() const noexcept { return size() * sizeof(T); }  ///< of the elements
     [[nodiscard]] bool is_empty() const noexcept { return size() == 0; }             ///< no elements
-    /// Extents, outermost first.
+    /// Outermost first.
     [[nodiscard]] std::vector<std::int64_t> const& extents() const noexcept { return tensor_.extents(); }
     /// Stream on which the producer made it ready.
     [[nodiscard]] stream_ref home() const noexcept { return home_; }
 
-    /// Borrows the elements for work on s that reads them. Order: s waits for the home stream and earlier writers. Throws: usage_error,
-    /// cuda_error.
+    /// Borrows the elements for reading. Order: s waits for the home stream and earlier writers. Throws: usage_error, cuda_error.
     [[nodiscard]] lease<value_type const> read(stream_ref s,
                                                source_location where = source_location::current()) const {
         return {*this, s, where};
     }
-    /// Borrows the elements for work on s that writes them. Order: s waits for the home stream and all earlier uses on other streams.
-    /// Throws: usage_error, cuda_error.
+    /// Same for writing. Order: s waits for the home stream and all earlier uses on other streams.
     [[nodiscard]] lease<value_type> write(
         stream_ref s, source_location where = source_location::current()) requires(!std::is_const_v<T>) {
         return {*this, s, where};
@@ -264,8 +259,8 @@ private:
 
 namespace cuota::inline v0::inline CUOTA_DLPACK {
 
-/// Host memory that another library owns; see from_dlpack_on_host. The destructor calls the deleter once. Move-only; moved-from has no
-/// elements. Accesses by streams are not ordered. Throws: nothing. Threads: one at a time. Cost: no copy.
+/// Host memory of another library; see from_dlpack_on_host. The destructor calls the deleter once. Move-only; moved-from has no elements.
+/// Accesses by streams are not ordered. Throws: nothing. Threads: one at a time.
 template <class T>
 class imported_host_buffer {
     static_assert(dlpack_element<std::remove_const_t<T>>,
@@ -276,7 +271,7 @@ public:
     [[nodiscard]] std::size_t size() const noexcept { return tensor_.count(); }
     [[nodiscard]] std::size_t bytes() const noexcept { return size() * sizeof(T); }  ///< of the elements
     [[nodiscard]] bool is_empty() const noexcept { return size() == 0; }             ///< no elements
-    /// Extents, outermost first.
+    /// Outermost first.
     [[nodiscard]] std::vector<std::int64_t> const& extents() const noexcept { return tensor_.extents(); }
     /// Valid as long as this object; does not wait.
     [[nodiscard]] std::span<T const> read() const noexcept { return {tensor_.data(), tensor_.count()}; }
@@ -292,17 +287,16 @@ private:
     detail::typed_tensor<T> tensor_;
 };
 
-/// Imports a tensor in device memory, such as that of a capsule, which the caller must have renamed to "used_dltensor_versioned" (or
-/// "used_dltensor"). The deleter is called exactly once: by the destructor of the result, or before this throws.
+/// Imports a tensor in device memory. The caller must have renamed its capsule to "used_dltensor_versioned" (or "used_dltensor"). The
+/// deleter is called once: by the destructor of the result, or before this throws.
 ///
-/// - `ready_on` is the stream that the producer was given, `__dlpack__(stream=dlpack_stream_number(s))`, and has made wait for its earlier
-///   work. Leases on other streams wait for it. If the producer was given -1, or the tensor comes from C, the caller must order the
-///   producer's work before.
-/// - `producer` is the stream on which the producer will free or reuse the memory, if known. Without it the host waits for the leases' work
-///   before the deleter is called, because DLPack cannot pass that on.
-/// - T is const for read-only access; otherwise a read-only tensor is refused.
+/// - `ready_on` is the stream that the producer was given, `__dlpack__(stream=dlpack_stream_number(s))`. Leases on other streams wait for
+///   it. If the producer was given -1, or the tensor comes from C, the caller must order the producer's work before.
+/// - `producer` is the stream on which the producer will free or reuse the memory. Without it, the host waits for the leases' work before
+///   the deleter is called.
+/// - T must be const for a read-only tensor.
 ///
-/// Cost:    copies the extents, not the elements; no host wait.
+/// Cost:    copies the extents; no host wait.
 /// Threads: any, one per tensor.
 /// Throws:  usage_error for null, another major version, another type than T, memory neither of the stream's device nor managed, elements
 ///          not contiguous in row-major order, a misaligned address; cuda_error, std::bad_alloc.
@@ -326,7 +320,7 @@ template <class T, class Managed>
     return {std::move(typed), ready_on, producer};
 }
 
-/// Same for a tensor in host memory: pinned, managed or pageable. The producer's enqueued work on it must have finished.
+/// Same for host memory: pinned, managed or pageable. The producer's enqueued work on it must have finished.
 /// Example:
 ///     auto const table = cuota::from_dlpack_on_host<float const>(tensor);
 template <class T, class Managed>

@@ -1,11 +1,11 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// DLPack's structures and the mapping of element types, for tensor exchange between array libraries.
+/// DLPack's structures and the mapping of element types.
 #pragma once
 
-/// Inline namespace of everything that depends on DLPack's structures, which may be one of two sets of types: those of the program's own
-/// header if it has the versioned structure of DLPack 1.0, else declarations with the same layout.
+/// Inline namespace of everything that depends on DLPack's structures: those of the program's header from DLPack 1.0 on, else declarations
+/// with the same layout.
 #if !defined(DLPACK_MAJOR_VERSION) && __has_include(<dlpack/dlpack.h>)
 #include <dlpack/dlpack.h>
 #endif
@@ -28,7 +28,7 @@
 
 namespace cuota::inline v0::inline CUOTA_DLPACK {
 
-/// The structures of DLPack's C ABI, with its names for members.
+/// DLPack's C ABI, with its names for members.
 namespace dlpack {
 
 #if defined(DLPACK_MAJOR_VERSION) && DLPACK_MAJOR_VERSION == 1
@@ -39,7 +39,7 @@ using tensor = ::DLTensor;
 using managed_tensor_versioned = ::DLManagedTensorVersioned;
 using managed_tensor = ::DLManagedTensor;
 #else
-/// Version of the ABI, from 1.0; structures of one major version have the same layout.
+/// ABI version; structures of one major version have the same layout.
 struct version {
     std::uint32_t major,  ///< 1 here
         minor;            ///< minor version
@@ -57,23 +57,23 @@ struct data_type {
 };
 /// A tensor without ownership.
 struct tensor {
-    void* data;                 ///< start of the allocation; null without elements
+    void* data;                 ///< start of the allocation
     dlpack::device device;      ///< location of data
     std::int32_t ndim;          ///< number of dimensions
     data_type dtype;            ///< element type
     std::int64_t* shape;        ///< ndim extents, outermost first
-    std::int64_t* strides;      ///< ndim strides in elements; null: contiguous row-major
-    std::uint64_t byte_offset;  ///< from data to the first element, in bytes
+    std::int64_t* strides;      ///< in elements; null: contiguous row-major
+    std::uint64_t byte_offset;  ///< from data to the first element
 };
 /// A tensor with its deleter, from 1.0 on.
 struct managed_tensor_versioned {
     dlpack::version version;                          ///< ABI version of the producer
     void* manager_ctx;                                ///< owned by the producer
-    void (*deleter)(managed_tensor_versioned* self);  ///< called once by the owner; null: nothing to do
+    void (*deleter)(managed_tensor_versioned* self);  ///< called once by the owner, unless null
     std::uint64_t flags;                              ///< read_only, or 0
     tensor dl_tensor;                                 ///< the tensor
 };
-/// The same before 1.0, without version and flags.
+/// The same before 1.0.
 struct managed_tensor {
     tensor dl_tensor;                       ///< the tensor
     void* manager_ctx;                      ///< owned by the producer
@@ -82,14 +82,14 @@ struct managed_tensor {
 #endif
 
 inline constexpr std::uint32_t major_version = 1;  ///< of exported tensors
-inline constexpr std::uint32_t minor_version = 0;  ///< sufficient for the features used here
+inline constexpr std::uint32_t minor_version = 0;  ///< sufficient here
 inline constexpr std::uint64_t read_only = 1;      ///< bit of flags
 
 /// DLPack's device type.
 enum class device_type : std::int32_t {
     cpu = 1,           ///< host
     cuda = 2,          ///< CUDA device
-    cuda_host = 3,     ///< page-locked host memory
+    cuda_host = 3,     ///< pinned memory
     cuda_managed = 13  ///< managed memory
 };
 
@@ -99,7 +99,7 @@ enum class type_code : std::uint8_t {
     unsigned_integer = 1,  ///< unsigned
     real = 2,              ///< IEEE
     bfloat = 4,            ///< bfloat16
-    complex = 5,           ///< two adjacent reals; `bits` covers both
+    complex = 5,           ///< `bits` covers both parts
     boolean = 6            ///< 0 or 1, usually 8 bits
 };
 
@@ -174,7 +174,7 @@ namespace cuota::inline v0::detail::inline CUOTA_DLPACK {
     return a.code == b.code && a.bits == b.bits && a.lanes == b.lanes;
 }
 
-/// Returns a text such as "float32", "uint8" or "float32 x 4"; an unknown code appears as its number.
+/// Returns a text such as "float32" or "float32 x 4".
 [[nodiscard]] inline std::string type_text(dlpack::data_type type) {
     static constexpr char const* names[] = {"int", "uint", "float", "handle", "bfloat", "complex", "bool"};
     std::string const name =
@@ -182,7 +182,7 @@ namespace cuota::inline v0::detail::inline CUOTA_DLPACK {
     return name + std::to_string(type.bits) + (type.lanes == 1 ? "" : " x " + std::to_string(type.lanes));
 }
 
-/// Returns "CUDA device 1", "host memory", "pinned host memory", "managed memory" or "device type 10".
+/// Returns a text such as "CUDA device 1" or "device type 10".
 [[nodiscard]] inline std::string device_text(dlpack::device where) {
     switch (static_cast<dlpack::device_type>(where.device_type)) {
         case dlpack::device_type::cpu: return "host memory";
