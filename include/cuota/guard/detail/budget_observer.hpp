@@ -29,16 +29,16 @@ struct held_piece {
 };
 
 /// Is notified of events of a node and its descendants by the thread that caused them, outside every lock. A notification may charge and
-/// refund; the resulting events are notified, too.
+/// refund.
 class budget_observer : public ref_counted {
 public:
     virtual ~budget_observer() = default;
 
-    /// A request to `requested` was refused by it, by an ancestor, or by an upstream short of memory that the budgets allowed.
+    /// A request to `requested` was refused by it, by an ancestor, or by an upstream.
     virtual void refused(ledger_node const& requested, out_of_memory const& why) noexcept = 0;
     /// A holder released idle memory for a charge to `requested`.
     virtual void reclaimed(ledger_node const& requested, reclaimer_info const& who) noexcept = 0;
-    /// A holder other than a pool, such as a loader, now holds `what.bytes` of `of` in the piece what.which; 0 if it was freed.
+    /// A holder other than a pool now holds `what.bytes` of `of` in the piece what.which; 0 if it was freed.
     virtual void holds(ledger_node const& of, held_piece const& what) noexcept = 0;
     /// A holder of memory of `of` was registered.
     virtual void joined(ledger_node const& of, reclaimable_holder& who) noexcept = 0;

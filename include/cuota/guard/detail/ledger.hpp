@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// The account behind a budget: exact, hierarchical, mostly lock-free. For its counters and invariants see ledger_node.hpp.
+/// The account behind a budget: see docs/design/ledger.md.
 #pragma once
 
 #include <array>
@@ -19,7 +19,7 @@
 
 namespace cuota::inline v0::detail {
 
-/// A node, with one stock (stock.hpp) for each thread that charges it. A charge is made here and at every ancestor.
+/// A node with stocks (stock.hpp) of the threads that charge it.
 class ledger final : public ledger_node {
 public:
     ledger(std::string name, std::size_t limit, intrusive_ptr<ledger> parent)
@@ -30,9 +30,7 @@ public:
     [[nodiscard]] static intrusive_ptr<ledger> prepaid(std::string name, intrusive_ptr<ledger> parent);
     [[nodiscard]] intrusive_ptr<ledger> const& parent() const noexcept { return parent_; }
 
-    /// Charges this node and its ancestors, or none. No node ever exceeds its limit; false means that at one instant since the call the
-    /// bytes did not fit.
-    /// Cost: a few loads and stores if this thread has refunded at least `bytes` here before; otherwise the tree's lock.
+    /// Charges this node and its ancestors, or none. False means that at one instant since the call the bytes did not fit.
     [[nodiscard]] bool try_charge(std::size_t bytes) noexcept;
 
     /// Charges to this thread's stock, without a lock. False does not imply that the bytes do not fit.
@@ -67,8 +65,8 @@ private:
 
     [[nodiscard]] stock& stock_of(thread_slot const& who) noexcept { return stocks_[who.index % stocks]; }
 
-    // Lock-free: true if the bytes certainly do not fit, even with all other stocks empty. An unchanged version proves that all figures are
-    // of one instant. Checks the last refuser first, so that the cost does not depend on the depth; inlined, as the success path is.
+    // True if the bytes certainly do not fit, even with all other stocks empty. An unchanged version proves that all figures are of one
+    // instant. Checks the last refuser first, so that the cost does not depend on the depth.
     [[nodiscard, gnu::always_inline]] inline bool will_not_fit(std::size_t bytes, stock const* mine,
                                                                thread_slot const* me) noexcept {
         ledger_tree const& tree = *tree_;
@@ -134,7 +132,7 @@ CUOTA_INLINE ledger::~ledger() {
         collect([this](stock& s) { return s.node() == this; }, this_thread_slot());
         leave_tree();
     }
-    // The memory may still be allocated, and can no longer be refunded: the parent keeps the charge.
+    // The memory may still be allocated: the parent keeps the charge.
     if (parent_ && own_ != 0)
         report_failure_of([this] {
             throw_usage_error(
@@ -197,7 +195,7 @@ CUOTA_INLINE void ledger::arrived(std::size_t bytes) noexcept {
     ledger_change const change{*tree_};
     for (ledger_node* node = this; node; node = node->next()) node->coming_ -= bytes;
     raise_peaks(nullptr, nullptr);
-    // From here on this is a charge by this thread, whose refund refills its stock.
+    // From here on this is a charge by this thread; its refund refills the stock.
     stock* const mine = bytes <= own_ ? open_stock(bytes, this_thread()) : nullptr;
     if (!mine) return;
     own_ -= bytes;
@@ -207,7 +205,7 @@ CUOTA_INLINE void ledger::arrived(std::size_t bytes) noexcept {
 
 CUOTA_INLINE void ledger::did_not_come(std::size_t bytes) noexcept {
     ledger_change const change{*tree_};
-    // own_ may be smaller, since it also pays refunds of charges met from stocks: adds the stocks' used bytes.
+    // own_ also pays refunds of charges met from stocks: adds the stocks' used bytes.
     if (bytes > own_) collect([this](stock& s) { return s.node() == this; }, this_thread());
     std::size_t const left = std::min(bytes, own_);  // less if the program refunded more than it charged
     own_ -= left;

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// State shared by the nodes of a tree of budgets: lock, version for lock-free readers (a seqlock), holders, observers.
+/// State shared by the nodes of a tree of budgets.
 #pragma once
 
 #include <cstddef>
@@ -34,7 +34,7 @@ private:
     published<std::size_t> n_;
 };
 
-/// External limit on a tree's root: a driver, which also serves other programs.
+/// External limit on a tree's root: that of a driver.
 class outer_limit {
 public:
     virtual ~outer_limit() = default;
@@ -53,7 +53,7 @@ struct ledger_tree final : ref_counted {
     stock* open = nullptr;  // open stocks of all nodes
     // Holders are removed before they are destroyed.
     dynamic_array<std::pair<ledger_node const*, reclaimable_holder*>> reclaimable_holders;
-    dynamic_array<ledger_node const*> nodes;  // all nodes, each after its parent
+    dynamic_array<ledger_node const*> nodes;  // each after its parent
     dynamic_array<std::pair<ledger_node const*, intrusive_ptr<budget_observer>>> observers;
     light_unique_ptr<outer_limit> outer;  // set before a second node is made
     usage_observer* due = nullptr;        // notified when the lock has been released

@@ -28,8 +28,8 @@ struct alignas(64) live_record {
     void* extra = nullptr;  // for the owner of the map
 };
 
-/// Hash table with linear probing, load factor <= 3/4, any address as key. Slots are reserved beforehand, so that neither insertion nor
-/// removal fails. Not thread-safe.
+/// Hash table with linear probing and a load factor <= 3/4. Slots are reserved beforehand: neither insertion nor removal fails. Not
+/// thread-safe.
 class live_map {
 public:
     /// Reserves a slot until it is used or cancelled. Returns false if the table must grow.

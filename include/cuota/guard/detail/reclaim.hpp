@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Memory pressure: a charge that does not fit makes holders release idle memory, is retried, and may then be refused.
+/// Memory pressure: a charge that does not fit makes holders release idle memory, is retried, and may be refused.
 #pragma once
 
 #include <cstddef>
@@ -29,7 +29,7 @@ template <class Concerns>
 dynamic_array<ledger_node::stake> ledger_node::reclaimable_holders(Concerns concerns) const {
     region_lock const lock{tree_->guard};
     dynamic_array<stake> found;
-    // Reserved, because a throwing push_back would release owners, perhaps the last ones, under the lock.
+    // A throwing push_back would release owners, perhaps the last ones, under the lock.
     found.reserve(tree_->reclaimable_holders.size());
     for (auto const& [at, who] : tree_->reclaimable_holders)
         if (concerns(*at) && who->try_add_ref())
@@ -37,17 +37,14 @@ dynamic_array<ledger_node::stake> ledger_node::reclaimable_holders(Concerns conc
     return found;
 }
 
-/// Results of the reclaim calls for one request, and the program's reclaimers excluded from further calls.
-///
-/// A program's reclaimer is called again only while the account confirms its figures. So every request terminates: a round releases memory,
-/// or is the last of a reclaimer.
+/// Results of the reclaim calls for one request, and the excluded reclaimers (docs/design/ledger.md, "Reclaiming across nested budgets").
 class reclaim_record {
 public:
     std::vector<reclaimer_info> told{};
 
     /// False for an excluded reclaimer.
     [[nodiscard]] bool counts_on(idle_holder const& who) const noexcept;
-    /// Records that it claimed `claimed` bytes of a node whose account got `shown` back. Returns the lesser.
+    /// Records that it claimed `claimed` bytes and the account got `shown` back. Returns the lesser.
     [[nodiscard]] std::size_t believe(intrusive_ptr<idle_holder> const& who, std::size_t claimed,
                                       std::size_t shown, ledger_node const& refuser);
 
@@ -66,7 +63,7 @@ public:
     /// Selects the holders whose memory increases the available bytes of `refuser`.
     reclaim_round(ledger_node& refuser, reclaim_record& record);
 
-    /// Returns the bytes that the account got back. Calls none, and returns 0, if all together could not release `missing`.
+    /// Returns the bytes that the account got back; 0, without a call, if all together could not release `missing`.
     [[nodiscard]] std::size_t ask_for(std::size_t missing);
 
 private:
@@ -78,7 +75,7 @@ private:
     idle_round left_;
 };
 
-/// Returns the holders of a node's memory with their reclaimable bytes, without excluded ones.
+/// Returns a node's holders with their reclaimable bytes, without excluded ones.
 [[nodiscard]] std::vector<reclaimer_info> who_could_give(ledger_node const& to,
                                                          reclaim_record const& record = {});
 [[nodiscard]] std::size_t sum_of(std::vector<reclaimer_info> const& givers) noexcept;
@@ -93,9 +90,9 @@ private:
 class asked_pool {
 public:
     virtual ~asked_pool() = default;
-    /// Returns the largest request, in bytes, that its present memory can serve.
+    /// Returns the largest request that its present memory can serve.
     [[nodiscard]] virtual std::size_t largest_free() const noexcept = 0;
-    /// Returns whether its present memory could serve the request if these allocation groups were freed.
+    /// Returns whether it could serve the request if these allocation groups were freed.
     [[nodiscard]] virtual bool could_serve_if(std::span<allocation_group const> released) const = 0;
 };
 
@@ -132,8 +129,8 @@ struct nothing_to_add {
     void operator()(refusal&) const noexcept {}
 };
 
-/// Like try_charge_by, but throws in place of false. add(refusal&) adds the caller's facts.
-/// Throws: budget_exceeded with all facts; nothing is charged, and every budget up to the root stores the refusal.
+/// Like try_charge_by, but throws budget_exceeded in place of false; every budget up to the root stores it. add(refusal&) adds the caller's
+/// facts.
 template <class Attempt, class Add = nothing_to_add>
 void charge_by(Attempt attempt, ledger_node& node, std::size_t bytes, charge_request const& request,
                reclaim_record& record, Add add = {}, asked_pool const* pool = nullptr) {
@@ -280,8 +277,8 @@ CUOTA_INLINE_IN_PLACE std::size_t reclaimable_holder::reclaimable_if(
     return sum;
 }
 
-/// Returns whether the request would succeed if these allocation groups were freed: in the pool it was made to, or because every budget up
-/// to the root and the device had enough.
+/// Returns whether the request would succeed if these allocation groups were freed: in its pool, or because every budget and the device had
+/// enough.
 [[nodiscard]] CUOTA_INLINE bool would_be_served(refusal const& r, std::span<ledger_node const* const> way,
                                                 reclaim_record const& record, asked_pool const* pool,
                                                 std::span<allocation_group const> released) {

@@ -21,8 +21,7 @@ namespace cuota::inline v0::detail {
 class budget_observer;
 class ledger;
 
-/// Reports its allocation groups, and may release idle memory. All members are called outside the ledger's locks, by the thread whose
-/// charge does not fit.
+/// Reports its allocation groups, and may release idle memory. All members are called outside the ledger's locks, by the charging thread.
 class reclaimable_holder : public idle_holder {
 public:
     [[nodiscard]] CUOTA_INLINE_IN_PLACE std::size_t reclaimable_if(
@@ -51,12 +50,12 @@ struct charge_request {
 /// Registers `s`. Throws: std::bad_alloc.
 void join(ledger& node, reclaimable_holder& s);
 void leave(ledger& node, reclaimable_holder& s) noexcept;
-/// Throws: budget_exceeded with all facts; nothing is charged.
+/// Throws: budget_exceeded; nothing is charged.
 void charge(ledger& node, std::size_t bytes, charge_request const& request);
 /// The same for memory not allocated yet (ledger::charge_coming_or_say).
 void charge_coming(ledger& node, std::size_t bytes, charge_request const& request);
 
-/// Returns whether one of the allocation groups has that tag and call site.
+/// Returns whether an allocation group has this tag and call site.
 [[nodiscard]] bool is_one_of(std::span<allocation_group const> holders, tag name,
                              source_location where) noexcept;
 

@@ -43,14 +43,14 @@ private:
     bool has_stream_ = false;
 };
 
-/// Resource adaptor over Upstream. Copies share one state, of type Books, which has upstream() and makes the calls:
+/// Resource adaptor over Upstream. Copies share one `State`, which has upstream() and makes the calls:
 ///
 ///     allocate(order, bytes, alignment, who)    through order.take(upstream, ...)
 ///     deallocate(order, p, bytes, alignment)    noexcept, through order.give(upstream, ...)
 template <resource Upstream, class State>
 class resource_adaptor_base {
 public:
-    // A move is a copy, so that a moved-from handle stays valid.
+    // A move is a copy: a moved-from handle stays valid.
     resource_adaptor_base(resource_adaptor_base const&) noexcept = default;
     resource_adaptor_base& operator=(resource_adaptor_base const&) noexcept = default;
 

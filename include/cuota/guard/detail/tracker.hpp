@@ -25,8 +25,8 @@
 
 namespace cuota::inline v0::detail {
 
-/// Records blocks by address. Each thread has its own part, which needs no lock while it frees its blocks itself; others' blocks are looked
-/// up in their parts. Reports live blocks at destruction or program exit, whichever comes first. Threads: any.
+/// Records blocks by address. Each thread has its own part, which needs no lock while the thread frees its blocks itself. Reports live
+/// blocks at destruction or program exit, whichever comes first. Threads: any.
 class tracker {
     struct part;
 
@@ -55,7 +55,7 @@ public:
     /// Throws: std::bad_alloc; usage_error after close.
     reservation reserve(source_location where);
 
-    /// Removes a record of this thread's part, as most are; false if none matches.
+    /// Removes a record of this thread's part; false if none matches.
     [[nodiscard]] bool try_take_out(void* p, std::size_t bytes) noexcept;
     /// Removes the record. Throws: usage_error, naming the block, if none has this address and size; std::bad_alloc. Nothing is changed.
     [[nodiscard]] live_record take_out(void* p, std::size_t bytes);
@@ -99,7 +99,7 @@ private:
         bool is_closed = false;
     };
 
-    // All trackers, for program exit: memory whose owner was forgotten keeps its resource and tracker alive forever.
+    // All trackers, for program exit: memory of a forgotten owner keeps its tracker alive.
     struct registry {
         process_lock guard;
         tracker* first = nullptr;
