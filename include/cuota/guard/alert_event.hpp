@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Event of a budget alert as data and as JSON; a callback that writes it to standard error.
+/// Event of a budget alert, as data and as JSON.
 #pragma once
 
 #include <cerrno>
@@ -24,7 +24,7 @@ namespace cuota::inline v0 {
 /// Kind of crossing.
 enum class alert_signal {
     threshold,      ///< held bytes crossed a threshold
-    time_to_limit,  ///< the estimated time to the limit crossed `alert_options::time_to_limit`
+    time_to_limit,  ///< estimated time to the limit crossed alert_options::time_to_limit
 };
 
 /// A crossing and the figures of its instant, in bytes. Copies allocate nothing.
@@ -37,13 +37,13 @@ struct alert_event {
     std::size_t held = 0;                           ///< after the change
     std::size_t limit = 0;                          ///< `unlimited` if none
     std::size_t peak = 0;                           ///< so far
-    std::uint64_t number = 0;  ///< of the crossing, from 1, missed ones included
-    std::uint64_t missed = 0;  ///< dropped since the previous call
-    std::chrono::steady_clock::time_point time{};  ///< by alert_options::clock
-    double growth = 0;                             ///< bytes per second, smoothed; negative: shrinking
+    std::uint64_t number = 0;                       ///< from 1, missed crossings included
+    std::uint64_t missed = 0;                       ///< dropped since the previous call
+    std::chrono::steady_clock::time_point time{};   ///< by alert_options::clock
+    double growth = 0;                              ///< smoothed, bytes per second; negative: shrinking
     std::optional<std::chrono::duration<double>> time_to_limit;  ///< empty: no limit, or not growing
-    tag charge_tag{};               ///< of the charge; empty for a refund
-    source_location charge_site{};  ///< its call site
+    tag charge_tag{};                                            ///< of the charge; empty for a refund
+    source_location charge_site{};                               ///< its call site
 
     /// Returns limit - held, or 0.
     [[nodiscard]] std::size_t free() const noexcept { return limit > held ? limit - held : 0; }
@@ -52,13 +52,13 @@ struct alert_event {
 /// Callback of an alert.
 using alert_callback = std::function<void(alert_event const&)>;
 
-/// Returns a line of JSON, without a newline. Sizes are bytes; `unlimited` and an unknown "time_to_limit_ms" are null; "steady_ns" is of
-/// std::chrono::steady_clock. Throws: std::bad_alloc. Cost: microseconds.
+/// Returns a line of JSON, without a newline. Sizes are bytes; `unlimited` and an unknown "time_to_limit_ms" are null. Throws:
+/// std::bad_alloc. Cost: microseconds.
 [[nodiscard]] std::string alert_json(alert_event const& e);
 
 namespace detail {
 
-/// Makes this thread's writes to a pipe without readers, or beyond the file size limit, fail without terminating the program.
+/// Makes this thread's writes to a pipe without readers, or beyond the file size limit, fail without a signal.
 class quiet_writes {
 public:
     quiet_writes() noexcept;
@@ -75,8 +75,8 @@ private:
 
 }  // namespace detail
 
-/// Returns a callback that writes alert_json and a newline to standard error in one write: lines of several programs do not mix. A line
-/// that cannot be written is lost silently. Threads: any. Cost: a write.
+/// Returns a callback that writes alert_json and a newline to standard error in one write. Lines that cannot be written are lost. Threads:
+/// any. Cost: a write.
 [[nodiscard]] alert_callback log_to_stderr();
 
 }  // namespace cuota::inline v0

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Measures the peak memory of code by running it, on addresses without memory or on real memory.
+/// Measures the peak memory of code by running it.
 #pragma once
 
 #include <concepts>
@@ -24,15 +24,14 @@
 
 namespace cuota::inline v0 {
 
-/// Resource that returns addresses without memory, for code that allocates and frees but does not run its kernels.
+/// Resource that returns addresses without memory, for code that does not run its kernels.
 ///
-/// Addresses are multiples of 256 and of the granularity, and never reused by this resource; no system maps a program's memory there. Host
-/// code that accesses one faults; a copy, fill or kernel fails as for any invalid address, which can destroy the context. So make buffers
-/// with `no_init`. Copies share the same state.
-/// Units:   bytes, allocated in multiples of the granularity.
+/// Addresses are multiples of 256 and of the granularity; this resource reuses none, and no system maps memory there. Host code that
+/// accesses one faults; a copy, fill or kernel fails, which can destroy the context. So make buffers with `no_init`.
+/// Units:   bytes, in multiples of the granularity.
 /// Order:   none; makes no CUDA calls.
 /// Threads: any.
-/// Cost:    a lock and an addition per allocation.
+/// Cost:    a lock per allocation.
 /// Throws:  usage_error for an alignment above 256, or a granularity that is not a power of two; out_of_memory after 32 PiB.
 /// Example: tests/guard/dry_run.cpp
 class dry_run_memory {
@@ -69,8 +68,8 @@ private:
         [[nodiscard]] void* take(std::size_t bytes, label const& who);
         [[noreturn]] void refuse(std::size_t bytes, label const& who) const;
 
-        // The system's half of the address space. Bit 55 is set, since on some machines the bits above it are not part of an address; the
-        // last addresses are omitted, so that no sum overflows. `begin` is a multiple of every `step` that fits.
+        // The system's half of the address space. Bit 55 is set, since some machines ignore the bits above it; the last addresses are
+        // omitted, so that no sum overflows. `begin` is a multiple of every `step`.
         static constexpr std::uintptr_t begin = 0xFF80'0000'0000'0000;
         static constexpr std::uintptr_t end = 0xFFFF'FFFF'F000'0000;
         std::size_t const granularity;
@@ -83,16 +82,15 @@ private:
     detail::intrusive_ptr<state> state_;
 };
 
-/// Runs `run(memory)` on addresses without memory and returns its exact memory use, which may exceed the machine's memory, under any number
-/// of threads.
+/// Runs `run(memory)`, with any number of threads, on addresses without memory and returns its exact use, which may exceed the machine's
+/// memory.
 ///
 ///     usage_report const seen = dry_run([&](any_resource memory) { build_model(stream, memory); });
 ///     seen.footprint().check(budget);  // throws budget_exceeded
 ///
-/// The code may allocate, free, and make pools and `no_init` buffers; for copies, fills and kernels use `dry_run_on`. A deallocation counts
-/// when it is called.
+/// For copies, fills and kernels use `dry_run_on`. A deallocation counts when it is called.
 /// granularity: that of the replaced resource.
-/// Throws:  what the code throws. To see the use until then, run it on a `measured{dry_run_memory{}}` and call report().
+/// Throws:  what the code throws. To see the use until then, run it on a `measured{dry_run_memory{}}`.
 /// Cost:    two locks and a table entry per allocation.
 template <std::invocable<measured<dry_run_memory>&> Run>
 [[nodiscard]] usage_report dry_run(Run&& run, std::size_t granularity = device_memory::granularity()) {
@@ -101,11 +99,7 @@ template <std::invocable<measured<dry_run_memory>&> Run>
     return memory.report();
 }
 
-/// Like dry_run, on memory of `upstream`: kernels, copies and fills run. The simulated device needs no GPU.
-///
-///     usage_report const seen = dry_run_on(device_memory{}, [&](any_resource memory) { step(stream, memory); });
-///
-/// Throws: what the code and upstream throw.
+/// Like dry_run, on memory of `upstream`: kernels, copies and fills run. Throws: as `run`.
 template <resource Upstream, std::invocable<measured<Upstream>&> Run>
 [[nodiscard]] usage_report dry_run_on(Upstream upstream, Run&& run) {
     measured<Upstream> memory{std::move(upstream)};
@@ -118,14 +112,14 @@ struct measured_batch_fit {
     std::size_t batch = 0;       ///< largest that fitted; 0: the smallest did not
     std::size_t bytes = 0;       ///< its peak
     std::size_t next = 0;        ///< next larger, which did not fit; 0: the largest fitted
-    std::size_t next_bytes = 0;  ///< its peak; `unlimited`: refused while it ran
-    std::size_t available = 0;   ///< bytes available at the start
+    std::size_t next_bytes = 0;  ///< its peak; `unlimited`: refused
+    std::size_t available = 0;   ///< at the start
     std::size_t runs = 0;        ///< number of batch sizes run
-    bool is_monotone = true;     ///< false: a larger batch used less, so a still larger one may fit
+    bool is_monotone = true;     ///< false: a larger batch used less, so one above `next` may fit
 };
 
 /// Returns the largest batch size in [smallest, largest] for which a dry run of `run(batch, memory)` fits into the bytes that the budget
-/// has available at the start. Tries only sizes that it runs; charges nothing. A run with a refused allocation does not fit.
+/// has available now. Charges nothing. A run with a refused allocation does not fit.
 /// Throws:  usage_error for a range that is empty or begins at 0; other exceptions of a run.
 /// Cost:    two dry runs, and one per halving of the range.
 /// Example: tests/guard/dry_run.cpp

@@ -14,7 +14,7 @@ namespace cuota::inline v0 {
 struct guard_options {
     tag name{};                       ///< for messages
     std::size_t redzone_bytes = 256;  ///< guard bytes on each side; at least 1
-    bool poison = true;               ///< fill new and freed blocks with recognizable bytes
+    bool poison = true;               ///< fill new and freed blocks
 };
 
 }  // namespace cuota::inline v0

@@ -21,8 +21,8 @@ namespace cuota::inline v0 {
 
 /// A block with overwritten guard bytes. Example: tests/guard/guard_violation.cpp
 struct guard_violation {
-    tag name{};                        ///< tag of the block
-    source_location where{};           ///< call site of its allocation
+    tag name{};                        ///< of the block
+    source_location where{};           ///< call site
     void const* at = nullptr;          ///< its first byte
     std::size_t bytes = 0;             ///< as requested
     std::ptrdiff_t offset = 0;         ///< of the first damaged byte: < 0 in front, >= bytes behind
@@ -34,7 +34,7 @@ struct guard_violation {
     [[nodiscard]] std::string text() const;
 };
 
-/// Thrown when guard bytes were overwritten. The message names the blocks. Copies share `violations()`.
+/// Thrown when guard bytes were overwritten. Copies share `violations()`.
 /// Threads: any. Example: tests/guard/guard_violation.cpp
 class CUOTA_PROCESS_TYPE guard_bytes_error : public usage_error {
 public:

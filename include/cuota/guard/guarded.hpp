@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Resource adaptor that detects out-of-bounds writes by guard bytes.
+/// Detects out-of-bounds writes by guard bytes.
 #pragma once
 
 #include <concepts>
@@ -69,7 +69,7 @@ public:
     [[nodiscard]] Upstream const& upstream() const noexcept { return upstream_; }
 
 private:
-    // A refusal states the bytes requested here, and the size that would fit with guard bytes.
+    // A refusal states the bytes requested here, and the largest size that fits.
     [[nodiscard]] void* take(call_order const& order, guard_bytes const& f, label const& who) {
         auto const as_requested = [&](refusal facts) {
             facts.requested = f.bytes;
@@ -100,19 +100,17 @@ private:
 /// Guard bytes are checked in stream order when a block is freed, and by `verify`. Writes of their own value (0xFD) or beyond them are not
 /// detected. The next allocation after the check reports damage of a freed block to the error sink, unless verify or close has thrown it.
 ///
-/// Poison is 0xCD in new blocks and 0xDD in freed ones; disable it for tools that detect uninitialized memory. A budget below is charged
-/// for the guard bytes. Models `resource`. Copies share the same state.
+/// Poison is 0xCD in new blocks and 0xDD in freed ones; disable it for tools that detect uninitialized memory. Copies share the same state.
 ///
-/// Invalid deallocations (wrong size, unknown pointer, double free) are reported to the error sink as misuse and change nothing; so are
-/// blocks that are live when the last copy is destroyed.
+/// Invalid deallocations, and blocks that are live when the last copy is destroyed, are reported to the error sink as misuse.
 ///
-/// Units:   bytes as requested; for Upstream's see Cost.
+/// Units:   bytes as requested.
 /// Order:   that of Upstream. An allocation of host-accessible memory waits for its stream. Capturing streams are refused.
 /// Threads: any, if Upstream allows it.
 /// Throws:  what Upstream throws; cuda_error; out_of_memory for pinned memory; usage_error for an unsupported alignment, a capturing
 ///          stream, or after close. Nothing is allocated.
-/// Cost:    three fills and an event per allocation; a kernel or two copies, and a fill, per deallocation, which does not wait (the `_sync`
-///          calls wait). Per block 2 * redzone_bytes of pinned memory; in Upstream redzone_bytes, plus these rounded up to the alignment.
+/// Cost:    three fills and an event per allocation; a kernel or two copies, and a fill, per deallocation; only the `_sync` calls wait. Per
+///          block 2 * redzone_bytes of pinned memory; in Upstream redzone_bytes, plus these rounded up to the alignment.
 /// Example:
 ///     cuota::guarded memory{pool.resource(), {.name = "debug"}};
 ///     train_step(memory, stream);
@@ -123,7 +121,7 @@ public:
     /// Uses a default-constructed Upstream and default options.
     guarded() requires std::default_initializable<Upstream> : guarded{Upstream{}} {}
     /// Throws: usage_error if redzone_bytes is 0; std::bad_alloc.
-    // Accepts no other type: a guarded<any_resource> could be converted to its own upstream.
+    // No other type: a guarded<any_resource> could be converted to its own upstream.
     template <std::same_as<Upstream> U>
     explicit guarded(U upstream, guard_options wanted = {},
                      source_location where = source_location::current())
@@ -131,14 +129,13 @@ public:
               std::move(upstream), wanted, where)} {}
 
     /// Checks all live blocks after the work enqueued on s, and all freed ones; waits. Unfinished writes on other streams are not detected.
-    /// Damage of live blocks is reported again by the next check.
     /// Throws: guard_bytes_error; usage_error for a capturing stream; cuda_error, out_of_memory, std::bad_alloc.
     /// Cost: a kernel per 16 blocks, or two copies per block of host-accessible memory; allocations are blocked while it enqueues these.
     void verify(stream_ref s, source_location where = source_location::current()) {
         keeper().verify(s, nullptr, where);
     }
-    /// Checks the block that begins at `block`, and all freed ones; null does nothing. Throws: usage_error if no block begins there; as
-    /// above.
+    /// Checks the block that begins at `block`, and all freed ones; null does nothing. Throws: as above; usage_error if no block begins
+    /// there.
     void verify(stream_ref s, void const* block, source_location where = source_location::current()) {
         if (block) keeper().verify(s, block, where);
     }

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Resource adaptor that measures memory use: the peak, its tags, and leaks.
+/// Measures memory use.
 #pragma once
 
 #include <concepts>
@@ -30,7 +30,7 @@ struct tag_usage {
 
 /// Memory use of a measured resource. Allocations are rounded up to the granularity.
 struct usage_report {
-    std::size_t granularity = 1;         ///< of the resource; bytes
+    std::size_t granularity = 1;         ///< bytes
     std::size_t peak = 0;                ///< most live bytes at one moment
     std::size_t allocations = 0;         ///< without those of 0 bytes
     std::size_t releases = 0;            ///< allocations freed
@@ -47,7 +47,7 @@ struct usage_report {
 
 namespace detail {
 
-/// Records of a measured resource of any upstream, in multiples of its granularity. Threads: any.
+/// Records of a measured resource. Threads: any.
 class measured_accounting {
 public:
     measured_accounting();
@@ -62,7 +62,7 @@ public:
     /// Throws: std::bad_alloc; nothing is counted.
     void enter(void* p, std::size_t bytes, std::size_t cost, label const& who);
     /// Removes the record of p before upstream can reuse the address; the block is live until count_out. Reports an unknown p or a wrong
-    /// size and returns false.
+    /// size.
     [[nodiscard]] bool forget(void* p, std::size_t bytes, entry& known) noexcept;
     void count_out(entry const& e) noexcept;
     [[nodiscard]] usage_report report(std::size_t granularity) const;
@@ -77,7 +77,6 @@ class measured_state final : public ref_counted {
 public:
     explicit measured_state(Upstream upstream) : upstream_{std::move(upstream)} {}
 
-    // Calls upstream without a lock held.
     [[nodiscard]] void* allocate(call_order const& order, std::size_t bytes, std::size_t alignment,
                                  label const& who) {
         void* const p = order.take(upstream_, bytes, alignment, who);
@@ -110,15 +109,13 @@ private:
 
 /// Resource adaptor that measures Upstream's memory: the peak, the tags at the peak, and memory not freed.
 ///
-/// Below a pool it measures the segments, above a pool its users' memory. A budget of `report().peak` bytes over the same Upstream is the
-/// smallest that suffices for the same calls. Models `resource`. Copies share the same state.
+/// Below a pool it measures the segments, above a pool its users' memory. A budget of `report().peak` bytes is the smallest that suffices
+/// for the same calls. Copies share the same state.
 ///
 /// Units:   bytes, rounded up to Upstream's granularity.
 /// Order:   that of Upstream.
 /// Threads: any, if Upstream allows it.
-/// Throws:  what Upstream throws; std::bad_alloc. Refused requests do not count. Invalid deallocations (wrong size, unknown pointer, double
-///          free) are
-///          reported to the error sink as misuse; nothing is freed.
+/// Throws:  what Upstream throws; std::bad_alloc. Invalid deallocations are reported to the error sink as misuse; nothing is freed.
 /// Cost:    a lock and a table entry per call.
 /// Example: tests/guard/measured.cpp
 template <resource Upstream = device_memory>
@@ -127,7 +124,7 @@ public:
     /// Uses a default-constructed Upstream.
     measured() requires std::default_initializable<Upstream> : measured{Upstream{}} {}
     /// Starts to count.
-    // Accepts no other type: a measured<any_resource> could be converted to its own upstream.
+    // No other type: a measured<any_resource> could be converted to its own upstream.
     template <std::same_as<Upstream> U>
     explicit measured(U upstream)
         : measured::resource_adaptor_base{
@@ -162,7 +159,7 @@ struct measured_accounting::tables {
         std::size_t live = 0;
     };
 
-    // Sorts by at_peak, then peak, both descending, then name.
+    // Sorts by at_peak, then peak, descending, then name.
     static void sort_by_peak(std::vector<tag_usage>& tags);
     // Throws: usage_error; nothing is changed.
     [[nodiscard]] entry forget(void* p, std::size_t bytes);

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Resource adaptor that records live blocks and reports leaks.
+/// Records live blocks and reports leaks.
 #pragma once
 
 #include <concepts>
@@ -28,7 +28,7 @@ class tracked;
 
 namespace detail {
 
-/// State shared by a tracked resource of any upstream, its snapshots and checks.
+/// State shared by a tracked resource, its snapshots and checks.
 class tracked_accounting : public ref_counted {
 public:
     explicit tracked_accounting(tag name) : live_{"tracked memory", name} {}
@@ -91,14 +91,14 @@ private:
     detail::intrusive_ptr<detail::tracked_accounting> of_;
 };
 
-/// Checks that the live memory of no tag grows in a step: from `tracked::expect_no_growth` to its destruction.
+/// Checks that no tag's live memory grows, from `tracked::expect_no_growth` to its destruction.
 ///
 /// Counts by tag, untagged blocks by call site. If a tag has more blocks or bytes at the end than at the beginning, its blocks allocated
-/// since are reported as misuse; they stay valid. Checks may overlap. Each covers the whole resource, other threads' allocations included.
+/// since are reported as misuse. Checks may overlap. Each covers the whole resource, other threads' allocations included.
 ///
 /// Threads: any may allocate and free.
 /// Throws:  std::bad_alloc at the beginning.
-/// Cost:    visits each live block at the beginning and the end, while allocations and deallocations are blocked.
+/// Cost:    visits each live block at the beginning and the end; allocations are blocked meanwhile.
 /// Example:
 ///     for (cuota::batch b : loader.epoch(0)) {
 ///         auto const check = memory.expect_no_growth("step");
@@ -132,7 +132,7 @@ private:
 /// Resource adaptor that records Upstream's live blocks: tag, call site, stream, size and age.
 ///
 /// Above a pool it records its users' blocks, below a pool its segments. Blocks that are live when the last copy is destroyed, or at
-/// program exit, are reported as misuse, by tag, size and call site. Models `resource`. Copies share the same state.
+/// program exit, are reported as misuse. Copies share the same state.
 ///
 /// Invalid deallocations (wrong size, unknown or interior pointer, double free) are reported to the error sink as misuse and change
 /// nothing. Limitation: a double free frees a block of the same size that reuses the address.
@@ -141,8 +141,8 @@ private:
 /// Order:   that of Upstream.
 /// Threads: any, if Upstream allows it.
 /// Throws:  what Upstream throws; std::bad_alloc before Upstream is called; usage_error after close. Nothing is allocated.
-/// Cost:    no lock if a thread frees its own allocations, otherwise one or more. 64 bytes of host memory per table slot, of which at most
-///          three quarters are used. Native stream handles cost a driver call for the stream's id.
+/// Cost:    no lock if a thread frees its own allocations. 64 bytes of host memory per table slot, of which at most three quarters are
+///          used. A driver call for the id of a native stream handle.
 /// Example:
 ///     cuota::tracked memory{pool.resource(), "trainer"};
 ///     auto const before = memory.snapshot();
@@ -154,18 +154,18 @@ public:
     /// Uses a default-constructed Upstream, without a name.
     tracked() requires std::default_initializable<Upstream> : tracked{Upstream{}} {}
     /// name: for messages.
-    // Accepts no other type: a tracked<any_resource> could be converted to its own upstream.
+    // No other type: a tracked<any_resource> could be converted to its own upstream.
     template <std::same_as<Upstream> U>
     explicit tracked(U upstream, tag name = {})
         : tracked::resource_adaptor_base{
               detail::intrusive_ptr<detail::tracked_state<Upstream>>::make(std::move(upstream), name)} {}
 
-    /// Returns the live blocks. Cost: visits each live block, while allocations and deallocations are blocked; so do the members below.
+    /// Returns the live blocks. Cost: visits each block while allocations are blocked, as the queries below.
     [[nodiscard]] tracked_report live(tracked_order first = tracked_order::oldest) const {
         std::uint64_t next = 0;
         return detail::report_of(state().blocks(next), first);
     }
-    /// Returns them as one line, by tag and call site, most bytes first; empty if all were freed.
+    /// Returns them as one line, by tag and call site, most bytes first.
     [[nodiscard]] std::string leaks() const {
         return state().live().survivors_of([](detail::live_record const&) { return true; }).text();
     }
@@ -177,8 +177,7 @@ public:
         now.live_ = detail::report_of(state().blocks(now.next_), tracked_order::oldest);
         return now;
     }
-    /// Returns the blocks allocated since that are live, and those of the snapshot freed since. Throws: usage_error for a snapshot of
-    /// another resource.
+    /// Returns the changes since a snapshot. Throws: usage_error for a snapshot of another resource.
     [[nodiscard]] tracked_diff diff(tracked_snapshot const& since,
                                     tracked_order first = tracked_order::oldest) const {
         if (since.of_ != owner())
@@ -192,7 +191,7 @@ public:
         return growth_check{owner(), name, where};
     }
 
-    /// Closes the resource: later allocations throw usage_error. Throws: usage_error that names the live blocks; the resource stays open.
+    /// Closes the resource: later allocations throw usage_error. Throws: usage_error that names the live blocks; it stays open.
     void close(source_location where = source_location::current()) { state().live().close(where); }
 
     /// Returns the upstream resource.

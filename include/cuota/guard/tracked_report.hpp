@@ -22,8 +22,8 @@ namespace cuota::inline v0 {
 
 /// A block of tracked memory.
 ///
-/// Threads number their allocations independently; blocks allocated before a query of the resource have smaller numbers than later ones.
-/// Between queries an age is about the number of allocations of the busiest thread.
+/// Blocks allocated before a query of the resource have smaller numbers than later ones. Between queries threads number independently, and
+/// an age is about the number of allocations of the busiest thread.
 struct tracked_block {
     void const* at = nullptr;             ///< its first byte
     std::size_t bytes = 0;                ///< as requested
@@ -57,7 +57,7 @@ struct tracked_report {
     [[nodiscard]] bool is_empty() const noexcept { return blocks.empty(); }     ///< no blocks
     [[nodiscard]] std::size_t count() const noexcept { return blocks.size(); }  ///< number of blocks
 
-    /// Returns "2 blocks of 5.0 KiB", and a line per tag and block, up to a screen. Throws: std::bad_alloc.
+    /// Returns "2 blocks of 5.0 KiB", and a line per tag and block. Throws: std::bad_alloc.
     [[nodiscard]] std::string text() const;
 };
 
@@ -74,7 +74,7 @@ struct tracked_diff {
 
 namespace detail {
 
-/// Sorts the blocks and computes their totals. Throws: std::bad_alloc.
+/// Throws: std::bad_alloc.
 [[nodiscard]] tracked_report report_of(std::vector<tracked_block> blocks, tracked_order first);
 
 [[nodiscard]] std::string blocks_text(std::size_t count, std::size_t bytes);

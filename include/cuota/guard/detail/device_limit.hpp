@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Limit of a budget that follows the driver's free memory.
+/// Limit that follows the driver's free memory.
 #pragma once
 
 #include <atomic>
@@ -17,8 +17,7 @@ namespace cuota::inline v0::detail {
 
 /// limit = min(most, driver's free memory + memory of this budget - keep_free).
 ///
-/// The terms are read while other threads allocate and free. A race makes the limit too high, never too low, so no request is refused
-/// falsely; if the driver then lacks the memory, the resource throws.
+/// A race with other threads makes the limit too high, never too low: no request is refused falsely.
 class CUOTA_PROCESS_TYPE device_limit final : public outer_limit {
 public:
     device_limit(device where, std::size_t most, std::size_t keep_free,
@@ -32,7 +31,6 @@ public:
     /// Throws: cuda_error.
     [[nodiscard]] std::size_t limit_now(ledger_node const& root) const;
 
-    /// Implements budget::record_baseline. Throws: cuda_error.
     std::size_t record_baseline();
     [[nodiscard]] std::size_t baseline() const noexcept { return baseline_.load(std::memory_order_relaxed); }
     [[nodiscard]] device where() const noexcept { return device_; }
@@ -42,8 +40,7 @@ private:
         std::size_t bytes = 0;
         bool is_exact = false;
     };
-    // Adds the driver's free memory and this budget's. is_exact: this process freed nothing during the reads. Otherwise adds all memory of
-    // this process, other budgets' too, so that the sum is not too low.
+    // Adds the driver's free memory and this budget's; if this process freed memory meanwhile (not is_exact), all of its memory.
     [[nodiscard]] reach reach_now(ledger_node const& root) const;
 
     [[nodiscard]] static std::chrono::nanoseconds::rep now() noexcept;

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// One node of a tree of budgets. docs/design/ledger.md explains its counters and invariants.
+/// One node of a tree of budgets: see docs/design/ledger.md.
 #pragma once
 
 #include <atomic>
@@ -23,54 +23,53 @@
 
 namespace cuota::inline v0::detail {
 
-/// Counters of a ledger, and its interface to the tree. A prepaid node is a reservation's: its limit is charged to its parent.
+/// Counters of a ledger. A prepaid node is a reservation's: its limit is charged to its parent.
 class ledger_node : public ref_counted {
 public:
-    /// The node that refused a charge and its shortfall; null if charged.
+    /// The node that refused a charge, or null, and its shortfall.
     struct outcome {
         ledger_node* refuser = nullptr;
         std::size_t missing = 0;
     };
 
-    /// A holder and its node, which is valid while the tree's lock is held or `who` exists.
+    /// A holder and its node, which is valid under the tree's lock or while `who` exists.
     struct stake {
         ledger_node const* at;
         intrusive_ptr<reclaimable_holder> who;
     };
 
-    /// Returns the shortfall for `bytes` <= limit(), after revoking the stocks here and below.
+    /// Returns the shortfall for `bytes` <= limit(), after revoking stocks.
     [[nodiscard]] std::size_t shortfall_for(std::size_t bytes) noexcept;
-    /// Returns the sum of all refunds and raised limits so far, after revoking the stocks here and below.
+    /// Returns the sum of all refunds and raised limits, after revoking stocks.
     [[nodiscard]] std::size_t released_total() noexcept;
 
-    /// Queries the outer limit, if any, when its value has expired. Call without the lock.
+    /// Queries an expired outer limit. Call without the lock.
     void refresh_if_stale() noexcept;
     /// Queries it before a refusal by the root. Returns true if the limit has risen.
     [[nodiscard]] bool refresh_after(outcome const& met) noexcept;
-    /// Sets the limit, for an outer limit; returns true if it has risen.
+    /// Sets the limit, for an outer limit; returns whether it has risen.
     bool set_limit(std::size_t bytes) noexcept;
     void set_outer_limit(light_unique_ptr<outer_limit> outer) noexcept { tree_->outer = std::move(outer); }
     [[nodiscard]] outer_limit* outer() const noexcept { return tree_->outer.get(); }
 
     /// Charges the parent of a prepaid node and raises this limit.
     [[nodiscard]] outcome fund(std::size_t bytes, label const* who = nullptr) noexcept;
-    /// Returns unused bytes of a prepaid node; false, with nothing changed, if fewer are unused.
+    /// Returns false, and changes nothing, if fewer bytes of a prepaid node are unused.
     [[nodiscard]] bool try_unfund(std::size_t bytes) noexcept;
     /// Ends a prepaid node: returns its unused bytes now, and later each refund.
     void settle() noexcept;
 
     [[nodiscard]] std::string const& name() const noexcept { return name_; }
-    [[nodiscard]] ledger_node* above() const noexcept { return above_; }  ///< its parent; null for a root
+    [[nodiscard]] ledger_node* above() const noexcept { return above_; }  ///< null for a root
     [[nodiscard]] std::size_t limit() const noexcept { return limit_; }
-    /// Returns the bytes charged to this node itself.
     [[nodiscard]] std::size_t charged_here() const noexcept;
     /// Exact while no other thread charges.
     [[nodiscard]] budget_info info() const;
-    /// Returns the bytes available here and at every node up to top().
+    /// Counts every node up to top().
     [[nodiscard]] std::size_t available() const noexcept;
     void reset_peak() noexcept;
 
-    /// Calls `see(node, facts)` from here up to top(), with facts of one instant. Returns the node that would have refused `bytes`, if any.
+    /// Calls `see(node, facts)` from here up to top(), with facts of one instant. Returns the node that would have refused `bytes`.
     template <class See>
     [[nodiscard]] ledger_node* look_up(std::size_t bytes, See see) {
         ledger_change const change{*tree_};
@@ -83,17 +82,16 @@ public:
         return refuser;
     }
 
-    /// Returns the holders of nodes for which `concerns(node)`.
     template <class Concerns>
     [[nodiscard]] dynamic_array<stake> reclaimable_holders(Concerns concerns) const;
     void join(reclaimable_holder& s);
     void leave(reclaimable_holder& s) noexcept;
 
-    /// Notifies `o` now and of each later change here. No stock is open below meanwhile: all changes take the lock, and taken == held.
+    /// Notifies `o` now and of each later change here. No stock is open below meanwhile.
     void join(usage_observer& o);
     void leave(usage_observer& o) noexcept;
 
-    /// Notifies `o` of events here and below. This node must live until it leaves.
+    /// This node must live until `o` leaves.
     void join(intrusive_ptr<budget_observer> o);
     /// A notification in progress on another thread may arrive afterwards.
     void leave(budget_observer const& o) noexcept;
@@ -110,7 +108,7 @@ public:
         for (auto const& o : told) tell(*o);
     }
 
-    /// Calls see(node, facts) for this node and all below, parents first, with facts of one instant.
+    /// Calls see(node, facts) for this node and all below, parents first, of one instant.
     template <class See>
     void look_down(See see) {
         ledger_change const change{*tree_};
@@ -118,7 +116,7 @@ public:
         for (ledger_node const* node : tree_->nodes)
             if (node->is_under(*this)) see(*node, node->info_with(node->held()));
     }
-    /// Unique among all nodes of the process, past and present.
+    /// Unique in the process, past nodes included.
     [[nodiscard]] std::uint64_t id() const noexcept { return id_; }
 
     /// Throws usage_error in a library with another process state than the tree's.
@@ -135,8 +133,8 @@ public:
     /// Like is_under, but refunds below a prepaid node stay in it.
     [[nodiscard]] bool refunds_to(ledger_node const& ancestor) const noexcept;
 
-    /// Returns whether a refund here increases the available bytes of `ancestor`; after a prepaid node has ended, they go to its parent.
-    /// Requires the tree's lock, as in reclaimable_holders(concerns).
+    /// Returns whether a refund here, perhaps through ended prepaid nodes, increases the available bytes of `ancestor`. Requires the tree's
+    /// lock.
     [[nodiscard]] bool refunds_in(ledger_node const& ancestor) const noexcept;
 
 protected:
@@ -169,14 +167,13 @@ private:
     }
     [[nodiscard]] ledger_node& root() noexcept { return above_ ? above_->root() : *this; }
     [[nodiscard]] ledger_node& top() noexcept;
-    // Returns whether stocks may be granted: not under a usage_observer, which must see every charge, nor under an ended reservation, which
-    // returns each refund.
+    // Not under a usage_observer, which must see every charge, nor under an ended reservation, which returns each refund.
     [[nodiscard]] bool may_lend() const noexcept;
 
-    // Returns the first node at which the bytes do not fit even with all stocks but `mine` revoked.
+    // Returns the first node without room even with all stocks but `mine` revoked.
     [[nodiscard]] ledger_node* refuser_of(std::size_t need, stock const* mine) noexcept;
 
-    // Charges up to the top. Where that sets a peak, other stocks are revoked first, so that taken == held.
+    // Charges up to top(), with other stocks revoked where that sets a peak.
     void take(std::size_t need, stock const* mine, label const* who = nullptr) noexcept;
     void raise_peaks(stock const* mine, label const* who) noexcept;
     void drop(std::size_t bytes) noexcept;
@@ -187,7 +184,7 @@ private:
 
     void collect_under(ledger_node const& node, stock const* but) noexcept;
 
-    // Closes the open stocks that are `chosen`: releases their idle bytes, moves their used bytes to own_.
+    // Closes the `chosen` open stocks: releases their idle bytes, moves their used bytes to own_.
     template <class Chosen>
     void collect(Chosen chosen, thread_slot const* me) noexcept {
         stock* closed = nullptr;
@@ -219,12 +216,12 @@ private:
     std::string const name_;
     std::uint64_t const id_ = next_id();
     figure limit_;
-    figure taken_;          // held here and below, or idle in stocks
-    figure lent_;           // granted to stocks here and below
-    std::size_t own_ = 0;   // charged here, without bytes used in stocks
-    std::size_t peak_ = 0;  // without coming_
+    figure taken_;
+    figure lent_;
+    std::size_t own_ = 0;
+    std::size_t peak_ = 0;
     std::size_t released_total_ = 0;
-    std::size_t coming_ = 0;  // of taken_, for memory not allocated yet
+    std::size_t coming_ = 0;
     bool const prepaid_;
     bool settled_ = false;
     usage_observer* usage_observers_ = nullptr;
@@ -377,8 +374,7 @@ CUOTA_INLINE void ledger_node::remember(budget_exceeded const& refused) {
     keep_loaded(__builtin_return_address(0));  // the code that destroys the refusal
     keep_loaded(refused.info().request.where.file);
     for (ledger_node* node = this; node; node = node->above_) {
-        refusal_access::state before =
-            refusal_access::of(refused);  // destroyed after the lock is released
+        refusal_access::state before = refusal_access::of(refused);  // destroyed after the lock is released
         region_lock const lock{tree_->guard};
         std::swap(node->last_refusal_, before);
     }

@@ -21,7 +21,7 @@
 
 namespace cuota::inline v0::detail {
 
-/// A number written under the tree's lock between two steps of its version, which lock-free readers must validate.
+/// A number that lock-free readers validate by the tree's version.
 class figure {
 public:
     explicit figure(std::size_t n = 0) noexcept : n_{n} {}
@@ -39,11 +39,10 @@ class outer_limit {
 public:
     virtual ~outer_limit() = default;
 
-    /// Queries it and sets the limit of `root`. Returns true if that has risen.
+    /// Sets the limit of `root`. Returns true if that has risen.
     virtual bool look(ledger_node& root) noexcept = 0;
-    /// Returns whether the last value has expired.
     [[nodiscard]] virtual bool is_stale() const noexcept = 0;
-    /// Returns the most bytes that a stock may hold without a query.
+    /// Bytes that a stock may hold without a query.
     [[nodiscard]] virtual std::size_t most_in_stock() const noexcept = 0;
 };
 
@@ -60,7 +59,7 @@ struct ledger_tree final : ref_counted {
     void const* const state = process_state();
 };
 
-/// Holds the tree's lock while figures change. Notifies onlookers after unlocking, so its destructor must run last.
+/// Holds the tree's lock while figures change. Notifies onlookers after unlocking: its destructor must run last.
 class [[nodiscard]] ledger_change {
 public:
     /// Throws: usage_error in a forked child; noexcept functions check is_of_parent() first.

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Base of the resource adaptors that record another resource's memory.
+/// Base of resource adaptors.
 #pragma once
 
 #include <concepts>
@@ -18,7 +18,7 @@ concept knows_device = requires(R const& r) {
     { r.device() } -> std::convertible_to<device>;
 };
 
-/// Order of an allocation or deallocation: that of a stream, or synchronous.
+/// Order of a call: that of a stream, or synchronous.
 class call_order {
 public:
     call_order() noexcept = default;

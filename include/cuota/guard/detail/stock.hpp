@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Per-thread credit of a budget, so that most charges need no lock.
+/// Per-thread credit of a budget.
 #pragma once
 
 #include <cstddef>
@@ -15,8 +15,8 @@ class ledger_node;
 
 /// Bytes of one node granted to one thread, its owner, which uses and returns them without a lock (docs/design/ledger.md).
 ///
-/// Owner thread: try_use, try_put_back, seen_by. Cost: some loads and three stores to own cache lines. It may read its numbers before its
-/// section: if it owns the stock inside the section, it did so during the read.
+/// The owner calls try_use, try_put_back and seen_by. It may read its numbers before its section: if it owns the stock inside the section,
+/// it did so during the read.
 class alignas(64) stock : public biased_ownership {
 public:
     [[nodiscard]] bool try_use(thread_slot& me, std::size_t bytes) noexcept;
@@ -39,9 +39,9 @@ public:
     [[nodiscard]] stock*& next_open() noexcept { return next_open_; }
 
     void open(ledger_node& node, thread_slot& me) noexcept;
-    /// Called by the owner: grants `more` bytes and uses `bytes`.
+    /// For the owner: grants `more` bytes and uses `bytes`.
     void extend(std::size_t more, std::size_t bytes) noexcept;
-    /// Called by the owner: makes `bytes` used ones idle.
+    /// For the owner: makes `bytes` used ones idle.
     void put_back(std::size_t bytes) noexcept { used_.store(used() - bytes, std::memory_order_release); }
 
     /// Requires that the owner has left its section.

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Observer of a budget's changes, called once no lock is held.
+/// Observer of a budget's changes.
 #pragma once
 
 #include <cstddef>
@@ -20,7 +20,7 @@ struct usage_sample {
     label const* who;  // null for a refund or an unlabelled charge
 };
 
-/// Is notified of changes of a node's held bytes and limit: an alert.
+/// Is notified of changes of a node's held bytes and limit.
 class usage_observer {
 public:
     virtual ~usage_observer() = default;
@@ -35,7 +35,7 @@ public:
     usage_observer* next_due = nullptr;
 };
 
-/// Delivers to the whole list. Entries that become due on this thread meanwhile are delivered by the outermost call.
+/// Delivers to the whole list, and to entries that become due on this thread meanwhile.
 CUOTA_PROCESS_STATE void deliver(usage_observer* due) noexcept;
 
 }  // namespace cuota::inline v0::detail
