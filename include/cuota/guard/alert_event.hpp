@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Event of an alert, as data and as a line of JSON; a callback that writes it to standard error.
+/// Event of a budget alert, as data and as JSON.
 #pragma once
 
 #include <cerrno>
@@ -23,27 +23,27 @@ namespace cuota::inline v0 {
 
 /// Kind of crossing.
 enum class alert_signal {
-    threshold,      ///< the held bytes crossed a threshold
-    time_to_limit,  ///< the limit would be reached in that time at the present rate
+    threshold,      ///< held bytes crossed a threshold
+    time_to_limit,  ///< estimated time to the limit crossed alert_options::time_to_limit
 };
 
-/// A crossing, with all figures of its instant. Bytes; copies allocate nothing.
+/// A crossing and the figures of its instant, in bytes. Copies allocate nothing.
 struct alert_event {
-    std::string_view budget{};                      ///< its name; valid as long as the budget
+    std::string_view budget{};                      ///< name; valid as long as the budget
     alert_signal signal = alert_signal::threshold;  ///< kind of crossing
-    bool rising = true;                             ///< false: the all-clear, sent on request only
-    std::size_t index = 0;                          ///< of the threshold; the lowest is 0
-    std::size_t threshold = 0;                      ///< in bytes; for time_to_limit the budget's limit
-    std::size_t held = 0;                           ///< after the change that crossed
-    std::size_t limit = 0;                          ///< of the budget; `unlimited` if none
-    std::size_t peak = 0;                           ///< of the budget so far
-    std::uint64_t number = 0;  ///< of this alert's crossings, from 1, missed ones included
-    std::uint64_t missed = 0;  ///< dropped since the previous call
-    std::chrono::steady_clock::time_point time{};  ///< of the crossing, by alert_options::clock
-    double growth = 0;                             ///< bytes per second, smoothed; negative while it shrinks
-    std::optional<std::chrono::duration<double>> time_to_limit;  ///< seconds; empty: no limit, or not growing
-    tag charge_tag{};               ///< tag of the charge that crossed, if any; empty for a refund
-    source_location charge_site{};  ///< call site of that charge
+    bool rising = true;                             ///< false: the all-clear
+    std::size_t index = 0;                          ///< 0: the lowest threshold
+    std::size_t threshold = 0;                      ///< for time_to_limit the budget's limit
+    std::size_t held = 0;                           ///< after the change
+    std::size_t limit = 0;                          ///< `unlimited` if none
+    std::size_t peak = 0;                           ///< so far
+    std::uint64_t number = 0;                       ///< from 1, missed crossings included
+    std::uint64_t missed = 0;                       ///< dropped since the previous call
+    std::chrono::steady_clock::time_point time{};   ///< by alert_options::clock
+    double growth = 0;                              ///< smoothed, bytes per second; negative: shrinking
+    std::optional<std::chrono::duration<double>> time_to_limit;  ///< empty: no limit, or not growing
+    tag charge_tag{};                                            ///< of the charge; empty for a refund
+    source_location charge_site{};                               ///< its call site
 
     /// Returns limit - held, or 0.
     [[nodiscard]] std::size_t free() const noexcept { return limit > held ? limit - held : 0; }
@@ -52,14 +52,13 @@ struct alert_event {
 /// Callback of an alert.
 using alert_callback = std::function<void(alert_event const&)>;
 
-/// Returns the event as a line of JSON, without a newline. Sizes are bytes, `unlimited` is null; "growth" is bytes per second;
-/// "time_to_limit_ms" may be null; "steady_ns" is of std::chrono::steady_clock. Throws: std::bad_alloc. Cost: microseconds.
+/// Returns a line of JSON, without a newline. Sizes are bytes; `unlimited` and an unknown "time_to_limit_ms" are null. Throws:
+/// std::bad_alloc. Cost: microseconds.
 [[nodiscard]] std::string alert_json(alert_event const& e);
 
 namespace detail {
 
-/// While one exists, a write by this thread to a pipe without readers, or beyond the file size limit, fails without terminating the
-/// program.
+/// Makes this thread's writes to a pipe without readers, or beyond the file size limit, fail without a signal.
 class quiet_writes {
 public:
     quiet_writes() noexcept;
@@ -76,8 +75,8 @@ private:
 
 }  // namespace detail
 
-/// Returns a callback that writes alert_json and a newline to standard error in one write, so that lines of several threads or programs do
-/// not mix. Lines that cannot be written (closed, no reader, disk full) are lost silently. Threads: any. Cost: a write.
+/// Returns a callback that writes alert_json and a newline to standard error in one write. Lines that cannot be written are lost. Threads:
+/// any. Cost: a write.
 [[nodiscard]] alert_callback log_to_stderr();
 
 }  // namespace cuota::inline v0
@@ -90,7 +89,7 @@ private:
 namespace cuota::inline v0 {
 
 CUOTA_INLINE std::string alert_json(alert_event const& e) {
-    auto const integer = [](double n) {  // clamped to the range of a reader's integers
+    auto const integer = [](double n) {  // clamped to std::int64_t
         return std::to_string(static_cast<std::int64_t>(std::clamp(n, -9e18, 9e18)));
     };
     detail::json_object line;

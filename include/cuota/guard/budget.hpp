@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Budgets: limits on the bytes that a part of a program may hold, checked before each allocation.
+/// Budgets: limits on bytes.
 #pragma once
 
 #include <cstddef>
@@ -30,80 +30,73 @@ extern template class detail::intrusive_ptr<detail::prepayment>;
 
 /// A limit in bytes and the account of the memory charged to it. Copies are handles of the same budget.
 ///
-/// Exact under any number of threads: charged bytes never exceed the limit (inclusive), and no charge that fits is refused. With a parent,
-/// a charge is made at every level or at none. A charge that does not fit makes pools, caches and loaders under the budget release idle
-/// memory and is retried; if it still does not fit, the refusal lists all holders.
+/// Exact under any number of threads: charged bytes never exceed the limit (inclusive), and no charge that fits is refused. A charge is
+/// made at every ancestor or at none. If it does not fit, pools, caches and loaders release idle memory before it is refused.
 ///
-/// Counts only memory that is charged to it, on the device or the host: pass it to a pool, a loader or `budgeted`. If it is destroyed with
-/// bytes charged to it, that is reported to the error sink, and its parent keeps the charge, since these bytes can no longer be refunded.
-/// Units:   bytes as charged; rounding up to a granularity (the allocation granularity) comes before the charge.
-/// Order:   none: charges and refunds take effect at once, whatever work is pending on streams.
+/// Counts only memory that is charged to it: pass it to a pool, a loader or `budgeted`. Bytes still charged when a nested budget is
+/// destroyed are reported to the error sink and stay charged to its parent.
+/// Units:   bytes as charged.
+/// Order:   none: charges and refunds take effect at once.
 /// Threads: any. Throws on construction: std::bad_alloc.
-/// Cost:    a charge and its refund are a few loads and stores at any depth if this thread has refunded at least `bytes` here before,
-///          otherwise they take the lock of the whole tree, as `limit`, `held`, `peak`, `available` and `now` do.
+/// Cost:    a few loads and stores at any depth to charge and refund bytes that this thread has refunded here before; otherwise, and for
+///          queries, the lock of the whole tree.
 /// Example: examples/first.cpp, examples/one_budget.cpp
 class budget {
 public:
-    /// Makes a root. limit: bytes, inclusive; `unlimited` only counts.
+    /// Makes a root; `unlimited` only counts.
     budget(std::string name, std::size_t limit);
 
-    /// Makes a budget inside `parent`, to which its charges are charged too.
+    /// Makes a budget nested in `parent`.
     budget(std::string name, std::size_t limit, budget const& parent);
-    /// Refers to the same budget; so does a move, and the moved-from handle stays valid.
+    /// Refers to the same budget, as does a move.
     budget(budget const&) noexcept = default;
     budget& operator=(budget const&) noexcept = default;  ///< refers to the argument's budget
     ~budget() = default;
 
-    /// Makes a budget for a device's memory, whose limit follows the memory of other programs, the CUDA context and libraries:
+    /// Makes a budget for a device's memory. Its limit follows the memory that other programs use:
     ///
     ///     limit = min(share * total, the driver's free bytes + bytes charged here - keep_free),  0 <= share <= 1
     ///
-    /// The driver's figure is cached for `max_age`, and queried again before it causes a refusal. Charges of less than 64 KiB per thread
-    /// in total may use an older one. A failed query is reported to the error sink, and the last figure is kept. If others allocate memory
-    /// that the budget counted on, `limit()` may fall below `held()`; nothing can be charged meanwhile.
+    /// The driver's figure is cached for `max_age` and queried again before a refusal; charges of up to 64 KiB in total per thread may use
+    /// an older one. A failed query is reported to the error sink, and the last figure is kept. While `limit()` is below `held()`, nothing
+    /// can be charged.
     /// Throws: cuda_error; usage_error if share is out of range.
     [[nodiscard]] static budget for_device(device where, double share = 1.0, std::size_t keep_free = 0,
                                            std::chrono::nanoseconds max_age = std::chrono::milliseconds{10});
 
-    /// Records the device memory in use that was not allocated through cuota (the CUDA context, libraries) as the baseline, which refusals
-    /// report separately from later allocations of other programs. Call it once libraries are initialized, before other programs start.
-    /// Returns the bytes.
+    /// Records the device memory that cuota did not allocate (the CUDA context, libraries) as the baseline, which refusals report apart
+    /// from other programs' later allocations. Call it once libraries are initialized. Returns the bytes.
     /// Throws: cuda_error; usage_error if this budget was not made by for_device.
     std::size_t record_baseline();
 
-    /// Charges `bytes` here and at every ancestor. May make caches release memory first. A refusal names the request by the tag; held bytes
-    /// are listed under the tags of the reservations, pools and `budgeted` resources that hold them.
-    /// Throws: budget_exceeded with all facts; nothing is charged.
+    /// Charges `bytes`. Refusals and alerts name the request by `name` and `where`. Throws: budget_exceeded; nothing is charged.
     void charge(std::size_t bytes, tag name = {}, source_location where = source_location::current());
 
-    /// Like charge, but returns false at once if the bytes do not fit, and reclaims nothing.
+    /// Like charge, but reclaims nothing and returns false if the bytes do not fit.
     [[nodiscard]] bool try_charge(std::size_t bytes) noexcept;
 
-    /// Refunds bytes charged to this budget itself, not to its descendants. Refunding more than these is reported to the error sink as
-    /// misuse and changes nothing.
+    /// Refunds bytes charged to this budget itself. Refunding more is reported to the error sink as misuse and changes nothing.
     void refund(std::size_t bytes, source_location where = source_location::current()) noexcept;
 
-    /// Charges bytes in advance, to be spent through the reservation's own budget, which is named by the tag; refusals list the unspent
-    /// bytes under it. May make caches release memory first. Throws: budget_exceeded; nothing is charged.
+    /// Charges bytes, to be spent through the reservation's own budget, which is named `name`. Throws: budget_exceeded; nothing is charged.
     [[nodiscard]] reservation reserve(std::size_t bytes, tag name = {},
                                       source_location where = source_location::current());
 
-    /// Returns the given name, "device 0" for a budget of a device, or a reservation's tag. Valid as long as the budget.
+    /// Returns the name; "device 0" for a device's budget. Valid as long as the budget.
     [[nodiscard]] std::string const& name() const noexcept;
-    /// Returns the limit in bytes: as of the last driver query for a budget of a device, the reserved bytes for a reservation.
+    /// Returns the limit: for a device as of the last query, for a reservation the reserved bytes.
     [[nodiscard]] std::size_t limit() const;
-    /// Returns the bytes charged here and to descendants. While other threads charge, their parts are read at different moments.
+    /// Returns the bytes charged here and to descendants. Exact while no other thread charges.
     [[nodiscard]] std::size_t held() const;
-    /// Returns the most bytes held at one instant since construction or `reset_peak`; exact.
+    /// Returns the most bytes held at one instant since construction or `reset_peak`.
     [[nodiscard]] std::size_t peak() const;
-    /// Returns the bytes that this budget and all its ancestors have available now.
+    /// Returns the bytes that this budget and its ancestors have available now.
     [[nodiscard]] std::size_t available() const noexcept;
-    /// Returns name, limit, held and peak, and whether it is a reservation's. While other threads charge, the figures may be of different
-    /// moments.
+    /// Returns all figures, of one instant if no other thread charges.
     [[nodiscard]] budget_info info() const;
-    /// Sets the peak of this budget only to the bytes held now.
+    /// Sets this budget's peak to the bytes held now.
     void reset_peak() noexcept;
-    /// Returns the last refusal here or in a descendant, for callers behind an API that swallowed the exception.
+    /// Returns the last refusal here or in a descendant.
     [[nodiscard]] std::optional<budget_exceeded> last_refusal() const;
     /// Returns the parent; empty for a root.
     [[nodiscard]] std::optional<budget> parent() const;
@@ -119,7 +112,7 @@ private:
     detail::intrusive_ptr<detail::ledger> node_;
 };
 
-/// Gives library classes access to the account of a budget under which they hold memory.
+/// Gives library classes access to a budget's account.
 struct budget_access {
     /// Valid as long as a copy of the budget exists.
     [[nodiscard]] static detail::ledger& node(budget const& b) noexcept { return *b.node_; }
@@ -127,29 +120,28 @@ struct budget_access {
 
 /// Bytes of a budget that are charged in advance, to be spent through `as_budget()`. Move-only.
 ///
-/// On destruction the unspent bytes return to the budget they came from; spent bytes stay charged until they are refunded, and nothing more
-/// can be spent.
+/// On destruction unspent bytes return to the budget; spent bytes stay charged until they are refunded, and no more can be spent.
 /// Units:   bytes.
-/// Threads: any for charges to its budget; one at a time for the reservation itself.
+/// Threads: any for charges to its budget; otherwise one at a time.
 /// Throws:  budget_exceeded where it charges; usage_error if moved from.
-/// Cost:    the tree's lock to make, grow or shrink it; spending costs the same as from any budget.
+/// Cost:    the tree's lock to make, grow or shrink it.
 /// Example: tests/guard/budget.cpp
 class reservation {
 public:
     reservation(reservation&&) noexcept = default;  ///< moves the bytes; copies of its budget stay valid
-    /// Ends the current reservation as the destructor does, then moves `other`'s.
+    /// Ends the current reservation, then moves `other`'s.
     reservation& operator=(reservation&& other) noexcept;
     ~reservation() { end(); }
 
-    /// Returns the reservation's budget, whose limit is the reserved bytes. Throws: usage_error if moved from.
+    /// Returns the reservation's budget.
     [[nodiscard]] budget as_budget() const;
-    /// Returns the reserved bytes, spent or not. Throws: usage_error if moved from, as all members below.
+    /// Returns the reserved bytes, spent or not.
     [[nodiscard]] std::size_t bytes() const;
 
-    /// Reserves `more` bytes. May make caches release memory first. Throws: budget_exceeded; nothing is changed.
+    /// Reserves `more` bytes. On failure, nothing is changed.
     void grow(std::size_t more, source_location where = source_location::current());
 
-    /// Returns `less` unspent bytes. Throws: usage_error if fewer are unspent; nothing is changed.
+    /// Returns `less` unspent bytes. Throws: usage_error if fewer are unspent.
     void shrink(std::size_t less, source_location where = source_location::current());
 
 private:
@@ -173,13 +165,13 @@ private:
 
 namespace cuota::inline v0::detail {
 
-/// Shared state of a reservation; reports the unspent bytes to the parent's account as held.
+/// State of a reservation.
 class prepayment final : public reclaimable_holder {
 public:
     prepayment(intrusive_ptr<ledger> from, label const& who);
     ~prepayment() override { end(); }
 
-    /// Refunds the unspent bytes at once, even while another thread's refusal or reclaim pass refers to this object.
+    /// Refunds the unspent bytes at once, even while another thread refers to this object.
     void end() noexcept;
 
     void fund(std::size_t bytes, source_location where);

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Alerts when a budget fills up, before anything is refused.
+/// Alerts when a budget fills up.
 #pragma once
 
 #include <concepts>
@@ -21,10 +21,10 @@
 
 namespace cuota::inline v0 {
 
-/// A threshold: `0.9` is a share of the budget's present limit, `6_GiB` is bytes. So `1.0` is all of it, and `1` one byte.
+/// A threshold: a double is a share of the budget's present limit, an integer bytes. So `1.0` is the whole limit, `1` one byte.
 class alert_threshold {
 public:
-    /// 0 < share <= 1; `budget_alert` refuses any other.
+    /// 0 < share <= 1, which `budget_alert` checks.
     alert_threshold(double share) noexcept : share_{share}, is_relative_{true} {}
     /// Throws: usage_error if negative.
     template <std::integral Bytes>
@@ -36,11 +36,11 @@ public:
     [[nodiscard]] bool is_relative() const noexcept { return is_relative_; }  ///< false: bytes
     /// Returns bytes, rounded to nearest, at least 1.
     [[nodiscard]] std::size_t bytes_for(std::size_t limit) const noexcept;
-    /// Returns whether it is above 0 and, as a share, at most 1; false for NaN.
+    /// Returns whether it is above 0 and, as a share, at most 1.
     [[nodiscard]] bool is_valid() const noexcept;
     /// Requires that both are shares or both bytes.
     [[nodiscard]] bool is_below(alert_threshold const& other) const noexcept;
-    /// Returns for example "0.9" or "1024 bytes". Throws: std::bad_alloc.
+    /// Returns "0.9" or "1024 bytes". Throws: std::bad_alloc.
     [[nodiscard]] std::string text() const;
 
 private:
@@ -49,14 +49,14 @@ private:
     bool is_relative_ = false;
 };
 
-/// Further options of an alert, and its clock.
+/// Further options of an alert.
 struct alert_options {
     bool falling = false;  ///< also call for the all-clear
     /// Calls when the limit would be reached within this time at the present growth; the all-clear is at twice the time. Evaluated at
-    /// changes only, so not while nothing is charged or refunded.
+    /// changes only.
     std::optional<std::chrono::nanoseconds> time_to_limit{};
-    std::chrono::nanoseconds half_life = std::chrono::seconds{5};  ///< of the weights of past growth
-    /// A clock for tests, called under a lock of the library: it must only return the time.
+    std::chrono::nanoseconds half_life = std::chrono::seconds{5};  ///< of the weight of past growth
+    /// A clock for tests, called under a lock: it must only return the time.
     std::chrono::steady_clock::time_point (*clock)() noexcept = std::chrono::steady_clock::now;
 };
 
@@ -68,28 +68,23 @@ extern template class detail::intrusive_ptr<detail::alert_state>;
 #endif
 
 /// Calls a callback when a budget's held bytes rise to a threshold, once per crossing.
+/// A threshold is crossed at `held() >= threshold` and re-armed at `held() <= threshold - hysteresis` (the all-clear). Thresholds crossed
+/// at construction are notified at once. A reservation counts when it is made. Thresholds ascend; with the hysteresis, all are bytes or all
+/// are shares.
 ///
-/// A threshold is crossed when a charge or a new limit results in `held() >= threshold`, and re-armed at `held() <= threshold - hysteresis`
-/// (the all-clear, notified on request). Thresholds crossed at construction are notified at once. A refused charge crosses nothing; a
-/// reservation counts in its parent when made. Thresholds ascend, all in bytes or all shares of the present limit, as the hysteresis; one
-/// above the limit is never reached. The limit of a budget of a device changes when a charge queries the driver.
-///
-/// Calls:   on the thread whose charge or refund crossed, after it took effect and outside the library's locks. A callback may use budgets
-///          and alerts freely, and destroy its own. Calls come in the order of crossing, one at a time, never nested: the delivering thread
-///          also delivers crossings by other threads, and those by the callback after it has returned. The last 64 are kept; `missed`
-///          counts older ones. Exceptions of a callback go to the error sink; no charge or refund throws or allocates for an alert.
-/// Ends:    with its destruction; afterwards no call is running on another thread, and none follows. So do not destroy it under a lock that
-///          the callback takes, nor two alerts in each other's callbacks.
-/// Cost:    under a watched budget, at any depth, a charge or refund takes the lock and evaluates clock and thresholds: 50 to 110 ns, in
-///          place of 1 to 3.
+/// Calls:   on the thread of the crossing charge or refund, outside the library's locks, in the order of crossing, one at a time: the
+///          calling thread also delivers crossings by other threads and by the callback. The last 64 are kept; `missed` counts older ones.
+///          A callback may use budgets and alerts freely, and destroy its own alert. Its exceptions go to the error sink.
+/// Ends:    with its destruction, which waits for a call on another thread: do not destroy it under a lock that the callback takes, nor two
+///          alerts in each other's callbacks.
+/// Cost:    50 to 110 ns and the tree's lock for each charge or refund at or below the watched budget.
 /// Threads: any, one at a time per object.
 /// Throws:  on construction only.
 /// Example: tests/guard/budget_alert.cpp
 class budget_alert {
 public:
-    /// Throws: usage_error, with the reason: neither thresholds nor a time to the limit; thresholds that are not above 0, do not ascend,
-    /// mix shares and bytes, or are shares above 1 or of no limit; a hysteresis that is 0, above the lowest threshold, or of the other
-    /// kind; times not above 0; an empty callback. std::bad_alloc.
+    /// Requires a threshold or `time_to_limit`, and a hysteresis above 0 and at most the lowest threshold; shares and `time_to_limit`
+    /// require a limit. Throws: usage_error with the reason; std::bad_alloc.
     [[nodiscard]] budget_alert(budget const& watched, std::vector<alert_threshold> thresholds,
                                alert_threshold hysteresis, alert_callback callback,
                                alert_options const& options = {});
@@ -126,7 +121,7 @@ namespace cuota::inline v0::detail {
 void check_alert(std::string const& name, std::size_t limit, std::vector<alert_threshold> const& levels,
                  alert_threshold hysteresis, alert_options const& options);
 
-/// State shared by an alert, the account and the delivering thread.
+/// State of an alert.
 class alert_state final : public usage_observer, public ref_counted {
 public:
     alert_state(budget b, std::vector<alert_threshold> levels, alert_threshold hysteresis,
@@ -160,7 +155,7 @@ private:
 
     // Protected by the tree's lock.
     growth_rate growth_;
-    std::size_t over_ = 0;  // number of thresholds, from the lowest, crossed and not re-armed
+    std::size_t over_ = 0;  // number of crossed thresholds, from the lowest
     bool near_ = false;
 
     std::mutex guard_;  // for all below; locked inside the tree's lock
@@ -170,7 +165,7 @@ private:
     std::uint64_t called_ = 0;   // delivered or missed crossings
     bool is_delivered_ = false;  // delivery is pending or running
     bool ended_ = false;
-    std::thread::id caller_{};  // thread that is in the callback
+    std::thread::id caller_{};  // in the callback
     alert_callback callback_;   // called without the lock
 };
 
@@ -251,8 +246,7 @@ CUOTA_INLINE void alert_state::end() noexcept {
     alert_callback last;
     std::unique_lock lock{guard_};
     ended_ = true;
-    if (caller_ == std::this_thread::get_id())
-        return;  // called from the callback, whose deliverer now owns this
+    if (caller_ == std::this_thread::get_id()) return;  // in the callback: its deliverer now owns this
     returned_.wait(lock, [&] { return caller_ == std::thread::id{}; });
     last.swap(callback_);
     lock.unlock();  // before the captures are destroyed

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Resource adaptor that charges a budget before each allocation and refunds it after each deallocation.
+/// Charges a resource's memory to a budget.
 #pragma once
 
 #include <cstddef>
@@ -24,25 +24,22 @@ namespace cuota::inline v0 {
 
 namespace detail {
 
-/// Records of a budgeted resource of any upstream. Threads: any.
+/// Records of a budgeted resource. Threads: any.
 class budgeted_accounting : public reclaimable_holder {
 public:
     explicit budgeted_accounting(budget b);
     CUOTA_INLINE_IN_PLACE ~budgeted_accounting() override;
 
-    /// Returns true if the charge is for bytes not allocated yet; `settle` must then be called with the outcome. Returns false if this
-    /// thread's stock covered it, without a new peak or a lock. Throws: budget_exceeded.
+    /// Returns false if this thread's stock covered it; otherwise `settle` must be called. Throws: budget_exceeded.
     [[nodiscard]] bool charge(std::size_t cost, charge_request const& request);
-    /// Completes a charge for which charge() returned true: refunds it if the bytes were not allocated.
+    /// Completes a charge; refunds it if the memory was not allocated.
     void settle(std::size_t cost, bool has_come) noexcept;
     void refund(std::size_t cost) noexcept { budget_.refund(cost); }
     /// Throws: std::bad_alloc.
     void enter(void* p, std::size_t bytes, std::size_t cost, label const& who);
-    /// Removes the record of p and returns its charge; if p is unknown or the size wrong, reports that, changes nothing and returns
-    /// nothing.
+    /// Removes the record of p and returns its charge; reports an unknown p or a wrong size.
     [[nodiscard]] std::optional<std::size_t> forget(void* p, std::size_t bytes) noexcept;
 
-    // All memory here is in use.
     std::size_t reclaim(std::size_t) noexcept override { return 0; }
     [[nodiscard]] std::size_t reclaimable(std::size_t) const noexcept override { return 0; }
     [[nodiscard]] CUOTA_INLINE_IN_PLACE std::string title() const override;
@@ -101,32 +98,22 @@ private:
 
 }  // namespace detail
 
-/// Resource adaptor that charges Upstream's memory to a budget, each request rounded up to Upstream's granularity.
+/// Resource adaptor that charges Upstream's memory to a budget.
 ///
-/// Its position decides what it limits. Example: three users hold 10 MiB of a pool that has allocated 16 MiB:
+/// Below a pool it limits the pool's memory, as `scoped_pool{budget}` does, which also releases idle memory when the budget is short. Above
+/// a pool it limits the users' live memory. With both, use budgets of different trees (docs/budgets.md). Copies share the same state.
 ///
-///     budgeted below a pool                        budgeted above a pool
-///
-///     users      10 MiB                            users      10 MiB
-///     pool       10 MiB live, 6 MiB cached         budgeted   charged: 10 MiB
-///     budgeted   charged: 16 MiB                   pool       10 MiB live, 6 MiB cached
-///     device     16 MiB allocated                  device     16 MiB allocated
-///
-/// Below, it limits the memory allocated from the device, which other programs notice; so does `scoped_pool{budget}`, which also releases
-/// the 6 MiB when the budget is short. Above a shared pool, it limits the users' live memory; cached memory is not charged. With both, use
-/// budgets of different trees, or live memory is charged twice. Models `resource`. Copies share the same state.
-///
-/// Units:   bytes, charged and recorded rounded up to Upstream's granularity.
+/// Units:   bytes, charged rounded up to Upstream's granularity.
 /// Order:   that of Upstream.
 /// Threads: any, if Upstream allows it.
-/// Throws:  budget_exceeded before Upstream is called; what Upstream throws, with the charge refunded. Invalid deallocations (wrong size,
-///          unknown pointer, double free) are reported to the error sink as misuse; nothing is freed.
-/// Cost:    a lock and a table entry, small beside any allocation worth charging individually.
+/// Throws:  budget_exceeded before Upstream is called; what Upstream throws, with the charge refunded. Invalid deallocations are reported
+///          to the error sink as misuse; nothing is freed.
+/// Cost:    a lock and a table entry.
 /// Example: tests/guard/budgeted.cpp
 template <resource Upstream = device_memory>
 class budgeted : public detail::resource_adaptor_base<Upstream, detail::budgeted_state<Upstream>> {
 public:
-    /// Charges nothing yet. Keeps the budget and Upstream while a copy exists. Throws: std::bad_alloc.
+    /// Keeps the budget and Upstream while a copy exists.
     explicit budgeted(budget b, Upstream upstream = Upstream{})
         : budgeted::resource_adaptor_base{detail::intrusive_ptr<detail::budgeted_state<Upstream>>::make(
               std::move(b), std::move(upstream))} {}

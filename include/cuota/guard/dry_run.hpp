@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Measures the peak memory of code by running it, on addresses without memory or on real memory.
+/// Measures the peak memory of code by running it.
 #pragma once
 
 #include <concepts>
@@ -24,23 +24,22 @@
 
 namespace cuota::inline v0 {
 
-/// Resource that returns addresses without memory, for code that allocates and frees but does not run its kernels.
+/// Resource that returns addresses without memory, for code that does not run its kernels.
 ///
-/// Addresses are multiples of 256 and of the granularity, never reused, and unique in the process: no system maps memory for programs in
-/// their range. Host code that accesses one faults; a copy, fill or kernel fails as for any invalid address, which can destroy the context.
-/// So make buffers with `no_init`, and launch nothing that accesses them. Copies share the same state.
-/// Units:   bytes, resource_adaptor_base in multiples of the granularity.
+/// Addresses are multiples of 256 and of the granularity; this resource reuses none, and no system maps memory there. Host code that
+/// accesses one faults; a copy, fill or kernel fails, which can destroy the context. So make buffers with `no_init`.
+/// Units:   bytes, in multiples of the granularity.
 /// Order:   none; makes no CUDA calls.
 /// Threads: any.
-/// Cost:    a lock and an addition per allocation.
-/// Throws:  usage_error for an alignment above 256, or a granularity that is not a power of two; out_of_memory after 32 PiB in total.
+/// Cost:    a lock per allocation.
+/// Throws:  usage_error for an alignment above 256, or a granularity that is not a power of two; out_of_memory after 32 PiB.
 /// Example: tests/guard/dry_run.cpp
 class dry_run_memory {
 public:
-    /// granularity: requests are rounded up to multiples of it, as by the replaced resource.
+    /// granularity: that of the replaced resource.
     explicit dry_run_memory(std::size_t granularity = device_memory::granularity(),
                             source_location where = source_location::current());
-    /// Shares the state; so does a move, and the moved-from handle stays valid.
+    /// Shares the state, as does a move.
     dry_run_memory(dry_run_memory const&) noexcept = default;
     dry_run_memory& operator=(dry_run_memory const&) noexcept = default;  ///< shares the argument's state
     ~dry_run_memory() = default;
@@ -57,7 +56,7 @@ public:
     void deallocate_sync(void*, std::size_t, std::size_t = default_alignment) noexcept {}
 
     [[nodiscard]] std::size_t granularity() const noexcept { return state_->granularity; }  ///< bytes
-    /// Returns the kind of memory that only devices can access.
+    /// Returns memory_kind::device.
     [[nodiscard]] static constexpr memory_kind kind() noexcept { return memory_kind::device; }
     /// Returns whether both share one state.
     friend bool operator==(dry_run_memory const&, dry_run_memory const&) noexcept = default;
@@ -69,9 +68,8 @@ private:
         [[nodiscard]] void* take(std::size_t bytes, label const& who);
         [[noreturn]] void refuse(std::size_t bytes, label const& who) const;
 
-        // The upper half of the address space belongs to the system. Bit 55 is set, since on some machines the bits above it are not part
-        // of an address; the last addresses are omitted, so that no sum overflows. `begin` is a multiple of every `step` that fits, and so
-        // is each address.
+        // The system's half of the address space. Bit 55 is set, since some machines ignore the bits above it; the last addresses are
+        // omitted, so that no sum overflows. `begin` is a multiple of every `step`.
         static constexpr std::uintptr_t begin = 0xFF80'0000'0000'0000;
         static constexpr std::uintptr_t end = 0xFFFF'FFFF'F000'0000;
         std::size_t const granularity;
@@ -84,18 +82,16 @@ private:
     detail::intrusive_ptr<state> state_;
 };
 
-/// Runs `run(memory)` on addresses without memory and reports the memory that it would have used, exactly, under any number of threads. The
-/// peak may exceed the machine's memory.
+/// Runs `run(memory)`, with any number of threads, on addresses without memory and returns its exact use, which may exceed the machine's
+/// memory.
 ///
 ///     usage_report const seen = dry_run([&](any_resource memory) { build_model(stream, memory); });
 ///     seen.footprint().check(budget);  // throws budget_exceeded
 ///
-/// The code may allocate, free, make pools over the memory, and make buffers with `no_init`; to run copies, fills and kernels use
-/// `dry_run_on`. A deallocation counts when it is called.
-/// granularity: allocations are rounded up to multiples of it.
-/// Throws:  what the code throws; no state remains. To see the use until then, run the code on a `measured{dry_run_memory{}}` and call
-///          report().
-/// Cost:    two locks and a table entry per allocation, and the code's own host work.
+/// For copies, fills and kernels use `dry_run_on`. A deallocation counts when it is called.
+/// granularity: that of the replaced resource.
+/// Throws:  what the code throws. To see the use until then, run it on a `measured{dry_run_memory{}}`.
+/// Cost:    two locks and a table entry per allocation.
 template <std::invocable<measured<dry_run_memory>&> Run>
 [[nodiscard]] usage_report dry_run(Run&& run, std::size_t granularity = device_memory::granularity()) {
     measured<dry_run_memory> memory{dry_run_memory{granularity}};
@@ -103,11 +99,7 @@ template <std::invocable<measured<dry_run_memory>&> Run>
     return memory.report();
 }
 
-/// Like dry_run, but on memory of `upstream`: kernels, copies and fills run. On the simulated device this needs no GPU.
-///
-///     usage_report const seen = dry_run_on(device_memory{}, [&](any_resource memory) { step(stream, memory); });
-///
-/// Throws: as dry_run, and what upstream throws.
+/// Like dry_run, on memory of `upstream`: kernels, copies and fills run. Throws: as `run`.
 template <resource Upstream, std::invocable<measured<Upstream>&> Run>
 [[nodiscard]] usage_report dry_run_on(Upstream upstream, Run&& run) {
     measured<Upstream> memory{std::move(upstream)};
@@ -120,15 +112,15 @@ struct measured_batch_fit {
     std::size_t batch = 0;       ///< largest that fitted; 0: the smallest did not
     std::size_t bytes = 0;       ///< its peak
     std::size_t next = 0;        ///< next larger, which did not fit; 0: the largest fitted
-    std::size_t next_bytes = 0;  ///< its peak; `unlimited`: refused while it ran
-    std::size_t available = 0;   ///< available in the budget at the start
-    std::size_t runs = 0;        ///< batch sizes run, each once
-    bool is_monotone = true;     ///< false: a larger batch used less, so a still larger one may fit
+    std::size_t next_bytes = 0;  ///< its peak; `unlimited`: refused
+    std::size_t available = 0;   ///< at the start
+    std::size_t runs = 0;        ///< number of batch sizes run
+    bool is_monotone = true;     ///< false: a larger batch used less, so one above `next` may fit
 };
 
-/// Returns the largest batch size in [smallest, largest] for which `run(batch, memory)` fits into the budget's bytes available at the
-/// start, by dry runs. Returns only sizes that were run; extrapolates and charges nothing. A run with a refused allocation does not fit.
-/// Throws:  usage_error for an empty range; other exceptions of a run.
+/// Returns the largest batch size in [smallest, largest] for which a dry run of `run(batch, memory)` fits into the bytes that the budget
+/// has available now. Charges nothing. A run with a refused allocation does not fit.
+/// Throws:  usage_error for a range that is empty or begins at 0; other exceptions of a run.
 /// Cost:    two dry runs, and one per halving of the range.
 /// Example: tests/guard/dry_run.cpp
 template <std::invocable<std::size_t, measured<dry_run_memory>&> Run>

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Planned memory use of a program, and the largest batch that fits a budget.
+/// Planned memory use, and the largest batch that fits a budget.
 #pragma once
 
 #include <cstddef>
@@ -23,56 +23,56 @@ namespace cuota::inline v0 {
 /// Number of equal allocations: `copies(2)`.
 struct copies {
     explicit constexpr copies(std::size_t n) noexcept : count{n} {}  ///< 0: the part uses no memory
-    std::size_t count;                                               ///< allocations, not bytes
+    std::size_t count;                                               ///< number of allocations
 };
 
-/// The largest batch whose plan fits: bytes <= available < next_bytes.
+/// The largest batch that fits: bytes <= available < next_bytes.
 struct planned_batch_fit {
-    std::size_t batch = 0;       ///< largest that fits; 0: no sample fits; `unlimited`: any batch
-    std::size_t bytes = 0;       ///< for that batch; for the fixed part if no sample fits
-    std::size_t next_bytes = 0;  ///< for batch + 1; `unlimited`: overflows, or no next exists
-    std::size_t available = 0;   ///< bytes that were available
+    std::size_t batch = 0;       ///< 0: no sample fits; `unlimited`: any batch
+    std::size_t bytes = 0;       ///< for that batch, or for the fixed part
+    std::size_t next_bytes = 0;  ///< for batch + 1; `unlimited`: overflows, or does not exist
+    std::size_t available = 0;   ///< bytes available
 
-    /// Returns true if the plan fits and does not depend on the batch.
+    /// Returns whether any batch fits.
     [[nodiscard]] bool is_unbounded() const noexcept { return batch == unlimited; }
-    /// Returns false if the plan does not fit even without samples.
+    /// Returns whether the plan fits without samples.
     [[nodiscard]] bool fixed_part_fits() const noexcept { return bytes != unlimited && bytes <= available; }
-    /// Returns "a batch of 127 fits: 511.5 MiB of 512.0 MiB, and 128 would take 515.6 MiB". Throws: std::bad_alloc.
+    /// Returns "a batch of 127 fits: 511.5 MiB of 512.0 MiB, ...". Throws: std::bad_alloc.
     [[nodiscard]] std::string text() const;
 };
 
-/// A plan of allocations: named parts, of fixed size or per sample of a batch.
+/// A plan of allocations, of fixed size or per sample of a batch.
 ///
 ///     footprint plan;
 ///     plan.add<float>("weights", n).add<float>("adam", n, copies(2)).per_sample<float>("activations", 4096);
 ///     plan.check(budget, 256);                                // throws budget_exceeded; charges nothing
 ///     std::size_t const batch = plan.largest_batch(budget).batch;
-///     reservation const mine = plan.reserve(budget, batch);   // or budget.reserve(plan.bytes(batch), "plan")
+///     reservation const mine = plan.reserve(budget, batch);
 ///
-/// Each copy of a part is one allocation, rounded up to the granularity of the resource that the plan is for; a plan for another resource
-/// can be added. A pool allocates segments, not parts: with the plan's bytes as its `initial`, all parts come from the first.
+/// Each copy of a part is one allocation, rounded up to the granularity of the plan's resource. A pool with the plan's bytes as its
+/// `initial_size` serves all parts from one segment.
 ///
-/// Units:   bytes; a sum that overflows std::size_t is `unlimited`, and never fits.
-/// Threads: as std::vector: any for const members, while no parts are added.
-/// Throws:  std::bad_alloc where parts are added or text is made; usage_error for a granularity that is not a power of two.
-/// Cost:    a sum over the parts; about 64 of them for the largest batch.
+/// Units:   bytes; `unlimited` for a sum that overflows, which never fits.
+/// Threads: any for const members, while no parts are added.
+/// Throws:  std::bad_alloc; usage_error for a granularity that is not a power of two.
+/// Cost:    a sum over the parts; about 64 for the largest batch.
 /// Example: examples/one_budget.cpp
 class footprint {
 public:
-    /// One part: `copies` allocations of `count` elements, or with `per_sample` of `count` elements per sample.
+    /// `copies` allocations of `count` elements, or of `count` elements per sample.
     struct part {
-        tag name{};                     ///< for text and refusals
-        std::size_t count = 0;          ///< elements of one copy; with per_sample, per sample
+        tag name{};                     ///< for messages
+        std::size_t count = 0;          ///< elements of one copy, or per sample
         std::size_t unit_bytes = 1;     ///< bytes of one element
         std::size_t copies = 1;         ///< number of allocations
         bool per_sample = false;        ///< false: independent of the batch
-        std::size_t granularity = 0;    ///< a power of two; 0: that of the plan
+        std::size_t granularity = 0;    ///< 0: that of the plan
         char const* unit = "elements";  ///< for text; must outlive the plan
         source_location where{};        ///< call site
 
-        /// Returns the bytes of all copies; `unlimited` on overflow.
+        /// Returns the bytes of all copies.
         [[nodiscard]] std::size_t bytes(std::size_t batch) const noexcept;
-        /// Like bytes, without rounding.
+        /// Returns the bytes without rounding.
         [[nodiscard]] std::size_t requested(std::size_t batch) const noexcept { return total(batch, 1); }
         /// Returns whether the bytes depend on the batch.
         [[nodiscard]] bool depends_on_batch() const noexcept;
@@ -81,11 +81,11 @@ public:
         [[nodiscard]] std::size_t total(std::size_t batch, std::size_t rounding) const noexcept;
     };
 
-    /// Makes a plan for memory allocated directly from the device.
+    /// Makes a plan for device memory.
     footprint() noexcept = default;
     /// Makes a plan for this resource's memory.
     explicit footprint(any_resource const& source) noexcept : granularity_{source.granularity()} {}
-    /// Makes a plan whose parts are rounded up to multiples of `granularity`. Throws: usage_error if that is not a power of two.
+    /// Makes a plan with parts rounded up to multiples of `granularity`.
     [[nodiscard]] static footprint with_granularity(std::size_t granularity,
                                                     source_location where = source_location::current());
 
@@ -95,54 +95,53 @@ public:
                    source_location where = source_location::current()) {
         return add({name, count, sizeof(T), times.count, false, 0, unit_name<T>(), where});
     }
-    /// Adds `times` allocations of `count` elements per sample, each for all samples of the batch.
+    /// Adds `times` allocations of `count` elements per sample.
     template <class T>
     footprint& per_sample(tag name, std::size_t count, copies times = copies{1},
                           source_location where = source_location::current()) {
         return add({name, count, sizeof(T), times.count, true, 0, unit_name<T>(), where});
     }
-    /// Adds a part, for element sizes known at run time only. Throws: usage_error if its granularity is not a power of two.
+    /// Adds a part, for element sizes known at run time.
     footprint& add(part p);
     /// Adds another plan's parts, with their granularities.
     footprint& add(footprint const& other);
 
-    /// Returns the parts in the order of addition; valid until a part is added.
+    /// Returns the parts in order; valid until one is added.
     [[nodiscard]] std::vector<part> const& parts() const noexcept { return parts_; }
     /// Returns whether the bytes depend on the batch.
     [[nodiscard]] bool depends_on_batch() const noexcept;
 
-    /// Returns the bytes at a batch size; at 0 those of the fixed parts. `unlimited` on overflow.
+    /// Returns the bytes at a batch size; at 0 those of the fixed parts.
     [[nodiscard]] std::size_t bytes(std::size_t batch) const noexcept;
-    /// Returns whether the budget and all its ancestors have the bytes available now, without reclaiming.
+    /// Returns whether the budget has the bytes available now.
     [[nodiscard]] bool fits(budget const& b, std::size_t batch) const noexcept;
 
-    /// Throws budget_exceeded unless it `fits`; the cause states the parts and the largest batch that fits. Charges and reclaims nothing:
-    /// only `reserve` guarantees the bytes.
+    /// Throws budget_exceeded unless it `fits`, naming the largest parts and batch. Only `reserve` guarantees the bytes.
     void check(budget const& b, std::size_t batch, source_location where = source_location::current()) const;
 
-    /// Reserves the plan's bytes; like any charge, may make caches release memory. Throws: budget_exceeded; nothing is charged.
+    /// Reserves the plan's bytes. Throws: as budget::reserve.
     [[nodiscard]] reservation reserve(budget b, std::size_t batch,
                                       source_location where = source_location::current()) const;
 
-    /// Like bytes(batch), for a plan that does not depend on the batch. Throws: usage_error if it does.
+    /// Returns the bytes of a plan that does not depend on the batch. Throws: usage_error if it does, as the overloads below.
     [[nodiscard]] std::size_t bytes(source_location where = source_location::current()) const {
         return bytes(no_batch(where));
     }
-    /// Like fits(b, batch). Throws: usage_error if the plan depends on the batch.
+    /// Like fits(b, batch).
     [[nodiscard]] bool fits(budget const& b, source_location where = source_location::current()) const;
-    /// Like check(b, batch). Throws: budget_exceeded; usage_error if the plan depends on the batch.
+    /// Like check(b, batch).
     void check(budget const& b, source_location where = source_location::current()) const {
         check(b, no_batch(where), where);
     }
-    /// Like reserve(b, batch). Throws: budget_exceeded, usage_error if the plan depends on the batch; nothing is charged.
+    /// Like reserve(b, batch).
     [[nodiscard]] reservation reserve(budget b, source_location where = source_location::current()) const;
 
-    /// Returns the largest batch that the budget and all its ancestors have available now.
+    /// Returns the largest batch that fits into the budget's available bytes.
     [[nodiscard]] planned_batch_fit largest_batch(budget const& b) const noexcept;
     /// Returns the largest batch that fits into `available` bytes.
     [[nodiscard]] planned_batch_fit largest_batch_in(std::size_t available) const noexcept;
 
-    /// Returns the largest parts, with bytes and shares, on one screen. Throws: std::bad_alloc.
+    /// Returns the largest parts, with bytes and shares.
     [[nodiscard]] std::string text(std::size_t batch) const;
 
 private:
@@ -156,9 +155,9 @@ private:
         return total.value_or(unlimited);
     }
     [[nodiscard]] std::size_t no_batch(source_location where) const;
-    // Every sum of parts is a multiple of it, so the available bytes may be rounded down to it.
+    // Every sum of parts is a multiple of it.
     [[nodiscard]] std::size_t smallest_granularity() const noexcept;
-    // Returns the `most` largest, in descending order; equal ones in the order of addition.
+    // Returns the `most` largest parts, descending.
     [[nodiscard]] std::vector<part> largest(std::size_t most, std::size_t batch) const;
     [[nodiscard]] std::string cause(std::size_t batch, planned_batch_fit const& fit) const;
 

@@ -13,8 +13,8 @@ namespace cuota::inline v0 {
 /// Options of `guarded`. Example: tests/guard/guarded.cpp
 struct guard_options {
     tag name{};                       ///< for messages
-    std::size_t redzone_bytes = 256;  ///< bytes of the guard bytes on each side; at least 1
-    bool poison = true;               ///< fill new and freed blocks with recognizable bytes
+    std::size_t redzone_bytes = 256;  ///< guard bytes on each side; at least 1
+    bool poison = true;               ///< fill new and freed blocks
 };
 
 }  // namespace cuota::inline v0

@@ -19,22 +19,22 @@
 
 namespace cuota::inline v0 {
 
-/// A block whose fences (guard bytes) were overwritten. Example: tests/guard/guard_violation.cpp
+/// A block with overwritten guard bytes. Example: tests/guard/guard_violation.cpp
 struct guard_violation {
-    tag name{};                        ///< tag of the block
-    source_location where{};           ///< call site of its allocation
+    tag name{};                        ///< of the block
+    source_location where{};           ///< call site
     void const* at = nullptr;          ///< its first byte
-    std::size_t bytes = 0;             ///< its size as requested
-    std::ptrdiff_t offset = 0;         ///< first damaged byte: < 0 in front of the block, >= bytes behind
-    std::size_t count = 0;             ///< number of damaged bytes in both guard bytes
-    std::vector<unsigned char> found;  ///< contents there: 16 bytes, or up to the end of its guard bytes
-    bool found_on_free = false;        ///< found when it was freed; otherwise it is live
+    std::size_t bytes = 0;             ///< as requested
+    std::ptrdiff_t offset = 0;         ///< of the first damaged byte: < 0 in front, >= bytes behind
+    std::size_t count = 0;             ///< number of damaged bytes on both sides
+    std::vector<unsigned char> found;  ///< contents from there: up to 16 guard bytes
+    bool found_on_free = false;        ///< false: the block is live
 
     /// Returns "weights 400 B (train.cpp:10): 4 bytes written past its end, from offset 400: 01 00 80 3f". Throws: std::bad_alloc.
     [[nodiscard]] std::string text() const;
 };
 
-/// Thrown when fences were overwritten. The message names the blocks; `damage()` is the same as data. Copies share it.
+/// Thrown when guard bytes were overwritten. Copies share `violations()`.
 /// Threads: any. Example: tests/guard/guard_violation.cpp
 class CUOTA_PROCESS_TYPE guard_bytes_error : public usage_error {
 public:

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Resource adaptor that detects out-of-bounds writes by fences (guard bytes) and poison.
+/// Detects out-of-bounds writes by guard bytes.
 #pragma once
 
 #include <concepts>
@@ -69,7 +69,7 @@ public:
     [[nodiscard]] Upstream const& upstream() const noexcept { return upstream_; }
 
 private:
-    // A refusal states the bytes requested here, and the size that would fit with fences.
+    // A refusal states the bytes requested here, and the largest size that fits.
     [[nodiscard]] void* take(call_order const& order, guard_bytes const& f, label const& who) {
         auto const as_requested = [&](refusal facts) {
             facts.requested = f.bytes;
@@ -95,29 +95,22 @@ private:
 
 }  // namespace detail
 
-/// Resource adaptor that puts guard bytes (guard bytes, redzone) on each side of a block, and fills new and freed blocks with poison. For
-/// debugging only.
+/// Resource adaptor that puts guard bytes (a redzone) on each side of a block, and fills new and freed blocks with poison. For debugging.
 ///
-/// Fences are checked in stream order when a block is freed, and by `verify`. A report names the block by tag, call site and size, with the
-/// first damaged byte as an offset from the block (negative: in front; at least the size: behind) and the bytes found. Writes of the
-/// fence's own value (0xFD) or beyond the guard bytes are not detected. Poison is 0xCD in new blocks and 0xDD in freed ones; it hides
-/// uninitialized memory from tools that detect that: disable it for them. A budget below is charged for the guard bytes. Models `resource`.
-/// Copies share the same state.
+/// Guard bytes are checked in stream order when a block is freed, and by `verify`. Writes of their own value (0xFD) or beyond them are not
+/// detected. The next allocation after the check reports damage of a freed block to the error sink, unless verify or close has thrown it.
 ///
-/// Invalid deallocations (wrong size, unknown pointer, double free) are reported to the error sink as misuse, naming the block, and change
-/// nothing; so are blocks that are live when the last copy is destroyed.
+/// Poison is 0xCD in new blocks and 0xDD in freed ones; disable it for tools that detect uninitialized memory. Copies share the same state.
 ///
-/// Units:   bytes as requested; for Upstream's see Cost.
-/// Order:   that of Upstream. For host-accessible memory an allocation waits for its stream, which writes the poison. Capturing streams are
-///          refused.
+/// Invalid deallocations, and blocks that are live when the last copy is destroyed, are reported to the error sink as misuse.
+///
+/// Units:   bytes as requested.
+/// Order:   that of Upstream. An allocation of host-accessible memory waits for its stream. Capturing streams are refused.
 /// Threads: any, if Upstream allows it.
-/// Throws:  what Upstream throws; cuda_error; out_of_memory for pinned memory; usage_error (an alignment that Upstream does not support, a
-///          capturing stream, after close). Nothing is allocated.
-///
-/// Damage of a freed block is known once its stream has executed the check. The next allocation reports it to the error sink, unless verify
-/// or close has thrown it: allocations never fail for it, deallocations never wait for it.
-/// Cost:    three fills and an event per allocation; a kernel or two copies, and a fill, per deallocation, without waiting (the `_sync`
-///          calls wait). Per block twice the zone in pinned memory; in Upstream the zone, plus the zone rounded up to the alignment.
+/// Throws:  what Upstream throws; cuda_error; out_of_memory for pinned memory; usage_error for an unsupported alignment, a capturing
+///          stream, or after close. Nothing is allocated.
+/// Cost:    three fills and an event per allocation; a kernel or two copies, and a fill, per deallocation; only the `_sync` calls wait. Per
+///          block 2 * redzone_bytes of pinned memory; in Upstream redzone_bytes, plus these rounded up to the alignment.
 /// Example:
 ///     cuota::guarded memory{pool.resource(), {.name = "debug"}};
 ///     train_step(memory, stream);
@@ -127,8 +120,8 @@ class guarded : public detail::resource_adaptor_base<Upstream, detail::guarded_s
 public:
     /// Uses a default-constructed Upstream and default options.
     guarded() requires std::default_initializable<Upstream> : guarded{Upstream{}} {}
-    /// Throws: usage_error if the zone is 0 bytes; std::bad_alloc.
-    // Accepts no other type: a guarded<any_resource> could be converted to its own upstream.
+    /// Throws: usage_error if redzone_bytes is 0; std::bad_alloc.
+    // No other type: a guarded<any_resource> could be converted to its own upstream.
     template <std::same_as<Upstream> U>
     explicit guarded(U upstream, guard_options wanted = {},
                      source_location where = source_location::current())
@@ -136,20 +129,19 @@ public:
               std::move(upstream), wanted, where)} {}
 
     /// Checks all live blocks after the work enqueued on s, and all freed ones; waits. Unfinished writes on other streams are not detected.
-    /// Damage of live blocks is reported again by the next check.
-    /// Throws: guard_bytes_error; cuda_error, std::bad_alloc.
-    /// Cost: a kernel per 16 blocks, or two copies per block of host-accessible memory; blocks allocations and deallocations meanwhile.
+    /// Throws: guard_bytes_error; usage_error for a capturing stream; cuda_error, out_of_memory, std::bad_alloc.
+    /// Cost: a kernel per 16 blocks, or two copies per block of host-accessible memory; allocations are blocked while it enqueues these.
     void verify(stream_ref s, source_location where = source_location::current()) {
         keeper().verify(s, nullptr, where);
     }
-    /// Checks the block that begins at `block`, and all freed ones; null does nothing. Throws: usage_error if no block begins there; else
-    /// as above.
+    /// Checks the block that begins at `block`, and all freed ones; null does nothing. Throws: as above; usage_error if no block begins
+    /// there.
     void verify(stream_ref s, void const* block, source_location where = source_location::current()) {
         if (block) keeper().verify(s, block, where);
     }
 
-    /// Checks as verify does, then closes the resource: later allocations throw usage_error.
-    /// Throws: guard_bytes_error; usage_error that names the live blocks. The resource stays open.
+    /// Verifies, then closes the resource: later allocations throw usage_error.
+    /// Throws: as verify; usage_error that names the live blocks. The resource stays open.
     void close(stream_ref s = cudaStreamPerThread, source_location where = source_location::current()) {
         keeper().verify(s, nullptr, where);
         keeper().live().close(where);

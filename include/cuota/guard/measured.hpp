@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Resource adaptor that measures memory use: the peak, its tags, and leaks.
+/// Measures memory use.
 #pragma once
 
 #include <concepts>
@@ -20,34 +20,34 @@
 
 namespace cuota::inline v0 {
 
-/// Memory use of one tag. Allocations are rounded up to the granularity.
+/// Memory use of one tag.
 struct tag_usage {
     tag name{};                   ///< empty: untagged
     std::size_t at_peak = 0;      ///< live bytes when the total first reached its peak
-    std::size_t peak = 0;         ///< most live bytes of this tag at any time
+    std::size_t peak = 0;         ///< most live bytes of this tag
     std::size_t allocations = 0;  ///< number of allocations
 };
 
-/// Memory use of a measured resource so far. Allocations are rounded up to the granularity.
+/// Memory use of a measured resource. Allocations are rounded up to the granularity.
 struct usage_report {
-    std::size_t granularity = 1;         ///< of the resource; bytes
+    std::size_t granularity = 1;         ///< bytes
     std::size_t peak = 0;                ///< most live bytes at one moment
-    std::size_t allocations = 0;         ///< number of allocations, without those of 0 bytes
-    std::size_t releases = 0;            ///< how many of them were freed
+    std::size_t allocations = 0;         ///< without those of 0 bytes
+    std::size_t releases = 0;            ///< allocations freed
     std::vector<tag_usage> by_tag;       ///< descending by `at_peak`, which sums to `peak`
-    std::vector<allocation_group> live;  ///< live memory by tag and call site, in descending order
+    std::vector<allocation_group> live;  ///< by tag and call site, in descending order
 
     /// Returns the live bytes.
     [[nodiscard]] std::size_t live_bytes() const noexcept;
-    /// Returns the peak as a batch-independent plan with one part per tag, to check against a budget. Throws: std::bad_alloc.
+    /// Returns the peak as a plan with one part per tag. Throws: std::bad_alloc.
     [[nodiscard]] cuota::footprint footprint() const;
-    /// Returns peak, tags and live memory on one screen. Throws: std::bad_alloc.
+    /// Returns peak, tags and live memory. Throws: std::bad_alloc.
     [[nodiscard]] std::string text() const;
 };
 
 namespace detail {
 
-/// Records of a measured resource of any upstream, in multiples of its granularity. Threads: any.
+/// Records of a measured resource. Threads: any.
 class measured_accounting {
 public:
     measured_accounting();
@@ -61,8 +61,8 @@ public:
 
     /// Throws: std::bad_alloc; nothing is counted.
     void enter(void* p, std::size_t bytes, std::size_t cost, label const& who);
-    /// Removes the record of p before upstream can reuse the address; the block is live until count_out. If p is unknown or the size wrong,
-    /// reports that, changes nothing and returns false.
+    /// Removes the record of p before upstream can reuse the address; the block is live until count_out. Reports an unknown p or a wrong
+    /// size.
     [[nodiscard]] bool forget(void* p, std::size_t bytes, entry& known) noexcept;
     void count_out(entry const& e) noexcept;
     [[nodiscard]] usage_report report(std::size_t granularity) const;
@@ -77,7 +77,6 @@ class measured_state final : public ref_counted {
 public:
     explicit measured_state(Upstream upstream) : upstream_{std::move(upstream)} {}
 
-    // Calls upstream without a lock held.
     [[nodiscard]] void* allocate(call_order const& order, std::size_t bytes, std::size_t alignment,
                                  label const& who) {
         void* const p = order.take(upstream_, bytes, alignment, who);
@@ -110,29 +109,28 @@ private:
 
 /// Resource adaptor that measures Upstream's memory: the peak, the tags at the peak, and memory not freed.
 ///
-/// Below a pool it measures the segments, above a pool its users' memory. A budget of `report().peak` bytes over the same Upstream suffices
-/// for the same calls, and a smaller one does not. Models `resource`. Copies share the same state.
+/// Below a pool it measures the segments, above a pool its users' memory. A budget of `report().peak` bytes is the smallest that suffices
+/// for the same calls. Copies share the same state.
 ///
 /// Units:   bytes, rounded up to Upstream's granularity.
 /// Order:   that of Upstream.
-/// Threads: any, if Upstream allows it. Concurrent calls count in one of their possible orders.
-/// Throws:  what Upstream throws; refused requests do not count. Invalid deallocations (wrong size, unknown pointer, double free) are
-///          reported to the error sink as misuse; nothing is freed.
+/// Threads: any, if Upstream allows it.
+/// Throws:  what Upstream throws; std::bad_alloc. Invalid deallocations are reported to the error sink as misuse; nothing is freed.
 /// Cost:    a lock and a table entry per call.
 /// Example: tests/guard/measured.cpp
 template <resource Upstream = device_memory>
 class measured : public detail::resource_adaptor_base<Upstream, detail::measured_state<Upstream>> {
 public:
-    /// Uses a default-constructed Upstream. Throws: std::bad_alloc.
+    /// Uses a default-constructed Upstream.
     measured() requires std::default_initializable<Upstream> : measured{Upstream{}} {}
-    /// Starts to count. Throws: std::bad_alloc.
-    // Accepts no other type: a measured<any_resource> could be converted to its own upstream.
+    /// Starts to count.
+    // No other type: a measured<any_resource> could be converted to its own upstream.
     template <std::same_as<Upstream> U>
     explicit measured(U upstream)
         : measured::resource_adaptor_base{
               detail::intrusive_ptr<detail::measured_state<Upstream>>::make(std::move(upstream))} {}
 
-    /// Returns the use so far, with memory not freed after an exception. Throws: std::bad_alloc.
+    /// Returns the use so far.
     [[nodiscard]] usage_report report() const { return this->state().report(); }
 };
 
@@ -161,7 +159,7 @@ struct measured_accounting::tables {
         std::size_t live = 0;
     };
 
-    // Sorts by bytes at the common peak, then by the tag's peak, both descending, then by name.
+    // Sorts by at_peak, then peak, descending, then name.
     static void sort_by_peak(std::vector<tag_usage>& tags);
     // Throws: usage_error; nothing is changed.
     [[nodiscard]] entry forget(void* p, std::size_t bytes);

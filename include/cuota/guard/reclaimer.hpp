@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Registers a cache of the program, to release memory when a budget is short.
+/// Caches of the program that release memory under pressure.
 #pragma once
 
 #include <cstddef>
@@ -21,39 +21,29 @@ class registered_cache;
 extern template class detail::intrusive_ptr<detail::registered_cache>;
 #endif
 
-/// Registers a cache of the program with the budget that its memory is charged to, for the lifetime of this object.
+/// Registers a cache of the program with the budget of its memory, for the lifetime of this object.
 ///
-/// When a charge does not fit, holders of memory of that budget and its descendants are called: reclaimers, pools
-/// (pool_options::reclaim_priority, default 0), and, between epochs, loaders that set loader_options::reclaim_priority. Higher priorities
-/// come first; among equal ones, the holder that would overshoot least. If all together cannot release the shortfall, none is called.
+/// When a charge does not fit, holders of memory of that budget and its descendants are called: reclaimers, pools, and, between epochs,
+/// loaders that set a `reclaim_priority`. Higher priorities come first; among equal ones, the holder that would overshoot least. If all
+/// together cannot release the shortfall, none is called.
 ///
-///     reclaimable(wanted)  returns the bytes that reclaim(wanted) would release now; an upper bound if not known exactly
-///     reclaim(wanted)      releases at least `wanted` bytes, or all it has, overshooting as little as possible: memory whose charge
-///                          is refunded, or blocks of a pool of the budget. Returns the bytes released
+///     reclaimable(wanted)  returns the bytes that reclaim(wanted) would release now, or an upper bound
+///     reclaim(wanted)      releases at least `wanted` bytes, or all it has, by refunds or into a pool of the budget; returns the bytes
 ///
-/// The account verifies the result of `reclaim`. A cache that claims more than the account got back is reported to the error sink, with
-/// both figures; it is not called again for the same request, nor is one that returns 0.
+/// A cache that claims more than the account got back is reported to the error sink; it is not called again for the same request, nor is
+/// one that returns 0.
 ///
-/// Both are called by the thread whose charge does not fit, one call at a time, outside the library's locks. They may charge and refund; a
-/// charge inside `reclaim` that does not fit calls no cache. Their exceptions go to the error sink, with the tag. While another thread is
-/// in a call, the cache counts as empty; no thread waits.
+/// Both are called by the charging thread, one call at a time, outside the library's locks. They may charge and refund; a charge inside
+/// them that does not fit calls no cache. Their exceptions go to the error sink. While another thread is in a call, the cache counts as
+/// empty.
 ///
-/// Locks: a cache often charges while it holds its own mutex (an insertion). Under pressure that thread then calls `reclaimable`, and
-/// others may be in `reclaimable` while they hold mutexes. So `reclaimable` and `reclaim` must not wait for a mutex under which the program
-/// charges or allocates: use try_lock, and return 0 if it fails:
+/// Locks: the charging thread may hold the cache's own lock, for an insertion. So neither function may wait for a lock under which the
+/// program charges, or for a thread that charges: they try to lock and return 0 if that fails. Use a std::binary_semaphore, because a
+/// thread must not try to lock a std::mutex that it owns.
 ///
-///     std::binary_semaphore free{1};  // not a std::mutex, which its owning thread must not try to lock again
-///     auto reclaimable = [&](std::size_t) -> std::size_t {
-///         if (!free.try_acquire()) return 0;
-///         std::size_t const bytes = cached;
-///         free.release();
-///         return bytes;
-///     };
-///
-/// `reclaim` must not wait for another thread that charges or allocates. When the destructor returns, no call is running on another thread;
-/// a call may destroy its own reclaimer.
+/// The destructor waits for a call on another thread; a call may destroy its own reclaimer.
 /// Threads: any. Throws: std::bad_alloc on construction.
-/// Cost:    a lock on construction and destruction; the calls under pressure. Nothing for a charge that fits.
+/// Cost:    a lock on construction and destruction; nothing for a charge that fits.
 /// Example: tests/guard/reclaimer.cpp
 class reclaimer {
 public:
@@ -106,7 +96,7 @@ public:
     [[nodiscard]] CUOTA_INLINE_IN_PLACE std::string title() const override;
     CUOTA_INLINE_IN_PLACE void allocation_groups(std::vector<allocation_group>& into) const override;
 
-    /// Afterwards no call is running on another thread, and none will start.
+    /// Waits for a call on another thread; none starts afterwards.
     void end() noexcept;
 
 private:

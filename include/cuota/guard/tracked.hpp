@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Resource adaptor that records live blocks: leaks by name, at the end of a step, a scope and the program.
+/// Records live blocks and reports leaks.
 #pragma once
 
 #include <concepts>
@@ -28,7 +28,7 @@ class tracked;
 
 namespace detail {
 
-/// State shared by a tracked resource of any upstream, its snapshots and checks.
+/// State shared by a tracked resource, its snapshots and checks.
 class tracked_accounting : public ref_counted {
 public:
     explicit tracked_accounting(tag name) : live_{"tracked memory", name} {}
@@ -77,7 +77,7 @@ private:
 }  // namespace detail
 
 /// The live blocks of a tracked resource at one moment. Keeps the resource alive.
-/// Threads: as a value. Throws: std::bad_alloc when copied. Cost: a copy copies the blocks.
+/// Threads: as a value. Throws: std::bad_alloc. Cost: a copy copies the blocks.
 class tracked_snapshot {
 public:
     /// Returns the blocks, oldest first.
@@ -91,15 +91,14 @@ private:
     detail::intrusive_ptr<detail::tracked_accounting> of_;
 };
 
-/// Checks that the live memory of no tag grows in a step: from `tracked::expect_no_growth` to its destruction.
+/// Checks that no tag's live memory grows, from `tracked::expect_no_growth` to its destruction.
 ///
-/// Counts by tag, untagged blocks by call site: replacing a block by one of its tag is no growth, and memory freed under other tags offsets
-/// none. If a tag has more blocks or bytes at the end than at the beginning, its blocks allocated since are reported as misuse, by size and
-/// place; they stay valid. Checks may overlap and nest. Each covers the whole resource, other threads' allocations included.
+/// Counts by tag, untagged blocks by call site. If a tag has more blocks or bytes at the end than at the beginning, its blocks allocated
+/// since are reported as misuse. Checks may overlap. Each covers the whole resource, other threads' allocations included.
 ///
 /// Threads: any may allocate and free.
 /// Throws:  std::bad_alloc at the beginning.
-/// Cost:    visits each live block at the beginning and the end, while allocations and deallocations are blocked.
+/// Cost:    visits each live block at the beginning and the end; allocations are blocked meanwhile.
 /// Example:
 ///     for (cuota::batch b : loader.epoch(0)) {
 ///         auto const check = memory.expect_no_growth("step");
@@ -111,7 +110,7 @@ public:
     growth_check& operator=(growth_check const&) = delete;
     ~growth_check();
 
-    /// Ends the check now, in place of the destructor. Throws: usage_error that names the tags that grew.
+    /// Ends the check now. Throws: usage_error that names the tags that grew.
     void close();
 
 private:
@@ -132,19 +131,18 @@ private:
 
 /// Resource adaptor that records Upstream's live blocks: tag, call site, stream, size and age.
 ///
-/// Above a pool or a budget it records their users' blocks, below a pool its segments. The name identifies it in messages. Blocks that are
-/// live when the last copy is destroyed are reported by tag, size and call site, as misuse; at program exit also those whose forgotten
-/// owner keeps the resource alive. Models `resource`. Copies share the same state.
+/// Above a pool it records its users' blocks, below a pool its segments. Blocks that are live when the last copy is destroyed, or at
+/// program exit, are reported as misuse. Copies share the same state.
 ///
-/// Invalid deallocations (wrong size, unknown or interior pointer, double free) are reported to the error sink as misuse, naming the block,
-/// and change nothing. Limitation: if the address was reused for a block of the same size, a double free frees that block.
+/// Invalid deallocations (wrong size, unknown or interior pointer, double free) are reported to the error sink as misuse and change
+/// nothing. Limitation: a double free frees a block of the same size that reuses the address.
 ///
 /// Units:   bytes as requested.
 /// Order:   that of Upstream.
 /// Threads: any, if Upstream allows it.
 /// Throws:  what Upstream throws; std::bad_alloc before Upstream is called; usage_error after close. Nothing is allocated.
-/// Cost:    no lock if a thread frees its own allocations, otherwise one or more. 64 bytes of host memory per table slot, of which at most
-///          three quarters are used; deallocations allocate none. Native stream handles cost a driver call for the stream's id.
+/// Cost:    no lock if a thread frees its own allocations. 64 bytes of host memory per table slot, of which at most three quarters are
+///          used. A driver call for the id of a native stream handle.
 /// Example:
 ///     cuota::tracked memory{pool.resource(), "trainer"};
 ///     auto const before = memory.snapshot();
@@ -153,34 +151,33 @@ private:
 template <resource Upstream = device_memory>
 class tracked : public detail::resource_adaptor_base<Upstream, detail::tracked_state<Upstream>> {
 public:
-    /// Uses a default-constructed Upstream, without a name. Throws: std::bad_alloc.
+    /// Uses a default-constructed Upstream, without a name.
     tracked() requires std::default_initializable<Upstream> : tracked{Upstream{}} {}
-    /// name: for messages. Throws: std::bad_alloc.
-    // Accepts no other type: a tracked<any_resource> could be converted to its own upstream.
+    /// name: for messages.
+    // No other type: a tracked<any_resource> could be converted to its own upstream.
     template <std::same_as<Upstream> U>
     explicit tracked(U upstream, tag name = {})
         : tracked::resource_adaptor_base{
               detail::intrusive_ptr<detail::tracked_state<Upstream>>::make(std::move(upstream), name)} {}
 
-    /// Returns the live blocks. Throws: std::bad_alloc. Cost: visits each live block, while allocations and deallocations are blocked.
+    /// Returns the live blocks. Cost: visits each block while allocations are blocked, as the queries below.
     [[nodiscard]] tracked_report live(tracked_order first = tracked_order::oldest) const {
         std::uint64_t next = 0;
         return detail::report_of(state().blocks(next), first);
     }
-    /// Returns them as one line, by tag and call site, most bytes first; empty if all were freed. Throws, cost: as live.
+    /// Returns them as one line, by tag and call site, most bytes first.
     [[nodiscard]] std::string leaks() const {
         return state().live().survivors_of([](detail::live_record const&) { return true; }).text();
     }
 
-    /// Returns the live blocks, to compare later. Throws, cost: as live.
+    /// Returns the live blocks, for `diff`.
     [[nodiscard]] tracked_snapshot snapshot() const {
         tracked_snapshot now;
         now.of_ = owner();
         now.live_ = detail::report_of(state().blocks(now.next_), tracked_order::oldest);
         return now;
     }
-    /// Returns the blocks allocated since that are live, and those of the snapshot freed since. Throws: usage_error for a snapshot of
-    /// another resource; as live.
+    /// Returns the changes since a snapshot. Throws: usage_error for a snapshot of another resource.
     [[nodiscard]] tracked_diff diff(tracked_snapshot const& since,
                                     tracked_order first = tracked_order::oldest) const {
         if (since.of_ != owner())
@@ -188,13 +185,13 @@ public:
         return state().since(since.next_, since.live_, first);
     }
 
-    /// Begins a step in which no tag should grow. Throws, cost: as live.
+    /// Begins a step in which no tag should grow.
     [[nodiscard]] growth_check expect_no_growth(tag name = {},
                                                 source_location where = source_location::current()) const {
         return growth_check{owner(), name, where};
     }
 
-    /// Closes the resource: later allocations throw usage_error. Throws: usage_error that names the live blocks; the resource stays open.
+    /// Closes the resource: later allocations throw usage_error. Throws: usage_error that names the live blocks; it stays open.
     void close(source_location where = source_location::current()) { state().live().close(where); }
 
     /// Returns the upstream resource.

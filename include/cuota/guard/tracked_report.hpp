@@ -22,14 +22,13 @@ namespace cuota::inline v0 {
 
 /// A block of tracked memory.
 ///
-/// Threads number their allocations independently; each query of the resource synchronizes the numbers, so that blocks allocated before it
-/// have smaller ones than blocks allocated after. Between queries an age is about the number of allocations of the busiest thread; exact if
-/// only one thread allocates.
+/// Blocks allocated before a query of the resource have smaller numbers than later ones. Between queries threads number independently, and
+/// an age is about the number of allocations of the busiest thread.
 struct tracked_block {
     void const* at = nullptr;             ///< its first byte
     std::size_t bytes = 0;                ///< as requested
-    tag name{};                           ///< its tag; empty: none
-    source_location where{};              ///< call site of its allocation
+    tag name{};                           ///< empty: untagged
+    source_location where{};              ///< call site
     std::optional<std::uint64_t> stream;  ///< `id()` of its stream; empty: allocated synchronously
     std::uint64_t number = 0;             ///< in the order of allocations, from 1
     std::uint64_t age = 0;                ///< allocations made since
@@ -37,28 +36,28 @@ struct tracked_block {
 
 /// The blocks of one tag.
 struct tracked_tag {
-    tag name{};                ///< empty: untagged blocks
+    tag name{};                ///< empty: untagged
     std::size_t blocks = 0;    ///< number of blocks
     std::size_t bytes = 0;     ///< total as requested
-    std::uint64_t oldest = 0;  ///< allocations made since its first block
+    std::uint64_t oldest = 0;  ///< age of its oldest block
 };
 
 /// Order of the blocks in a report.
 enum class tracked_order {
     oldest,   ///< ascending by number
-    largest,  ///< descending by bytes as requested, then by age
+    largest,  ///< descending by bytes, then by age
 };
 
 /// Blocks of tracked memory and their totals. Example: tests/guard/tracked_report.cpp
 struct tracked_report {
     std::vector<tracked_block> blocks;  ///< in the requested order
     std::vector<tracked_tag> tags;      ///< most bytes first
-    std::size_t bytes = 0;              ///< total as requested
+    std::size_t bytes = 0;              ///< as requested
 
     [[nodiscard]] bool is_empty() const noexcept { return blocks.empty(); }     ///< no blocks
     [[nodiscard]] std::size_t count() const noexcept { return blocks.size(); }  ///< number of blocks
 
-    /// Returns "2 blocks of 5.0 KiB", and a line per tag and per block, in order, up to a screen. Throws: std::bad_alloc.
+    /// Returns "2 blocks of 5.0 KiB", and a line per tag and block. Throws: std::bad_alloc.
     [[nodiscard]] std::string text() const;
 };
 
@@ -67,15 +66,15 @@ struct tracked_diff {
     tracked_report allocated{};  ///< allocated since and live
     tracked_report freed{};      ///< freed since; ages as of the snapshot
 
-    /// Returns true if both reports are empty.
+    /// Returns whether both are empty.
     [[nodiscard]] bool is_empty() const noexcept { return allocated.is_empty() && freed.is_empty(); }
-    /// Returns both reports, one below the other. Throws: std::bad_alloc.
+    /// Returns both reports. Throws: std::bad_alloc.
     [[nodiscard]] std::string text() const;
 };
 
 namespace detail {
 
-/// Sorts the blocks and computes their totals. Throws: std::bad_alloc.
+/// Throws: std::bad_alloc.
 [[nodiscard]] tracked_report report_of(std::vector<tracked_block> blocks, tracked_order first);
 
 [[nodiscard]] std::string blocks_text(std::size_t count, std::size_t bytes);

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-// The definitions of core/, runtime/, resource/, guard/, pool/ and buffer/: one of the parts of cuota.cpp, which says how to compile them.
+// The definitions of core/, runtime/, resource/, guard/, pool/ and buffer/; see cuota.cpp.
 #define CUOTA_SEPARATE_COMPILATION 1
 #define CUOTA_PART_MEMORY 1
 #include <cuota/all.hpp>

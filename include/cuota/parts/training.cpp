@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-// The definitions of training/: one of the parts of cuota.cpp, which says how to compile them.
+// The definitions of training/; see cuota.cpp.
 #define CUOTA_SEPARATE_COMPILATION 1
 #define CUOTA_PART_TRAINING 1
 #include <cuota/training.hpp>

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Limit of a budget that follows the driver's free memory, and so other programs, the CUDA context and libraries.
+/// Limit that follows the driver's free memory.
 #pragma once
 
 #include <atomic>
@@ -17,9 +17,7 @@ namespace cuota::inline v0::detail {
 
 /// limit = min(most, driver's free memory + memory of this budget - keep_free).
 ///
-/// Memory allocated to this budget is not free, but the budget may hold it: it is added. The terms are read while other threads allocate
-/// and free. A race makes the limit too high by the memory in transition, never too low, so no request is refused falsely; if the driver
-/// then lacks the memory, the resource throws a typed refusal.
+/// A race with other threads makes the limit too high, never too low: no request is refused falsely.
 class CUOTA_PROCESS_TYPE device_limit final : public outer_limit {
 public:
     device_limit(device where, std::size_t most, std::size_t keep_free,
@@ -27,14 +25,12 @@ public:
 
     CUOTA_INLINE_IN_PLACE bool look(ledger_node& root) noexcept override;
     [[nodiscard]] CUOTA_INLINE_IN_PLACE bool is_stale() const noexcept override;
-    /// Less than any driver allocates at a time, so that charges met from a stock need no memory that another program may have allocated
-    /// meanwhile.
+    /// Less than any driver allocates at a time: charges from a stock need no memory that another program may have allocated.
     [[nodiscard]] std::size_t most_in_stock() const noexcept override { return 65'536; }
 
     /// Throws: cuda_error.
     [[nodiscard]] std::size_t limit_now(ledger_node const& root) const;
 
-    /// Implements budget::record_baseline. Throws: cuda_error.
     std::size_t record_baseline();
     [[nodiscard]] std::size_t baseline() const noexcept { return baseline_.load(std::memory_order_relaxed); }
     [[nodiscard]] device where() const noexcept { return device_; }
@@ -44,9 +40,7 @@ private:
         std::size_t bytes = 0;
         bool is_exact = false;
     };
-    // Adds the driver's free memory and this budget's. is_exact: this process freed nothing during the reads, so memory held when the
-    // driver answered is still held, and memory allocated since makes the sum too high. Otherwise adds all memory of this process at some
-    // moment, other budgets' too.
+    // Adds the driver's free memory and this budget's; if this process freed memory meanwhile (not is_exact), all of its memory.
     [[nodiscard]] reach reach_now(ledger_node const& root) const;
 
     [[nodiscard]] static std::chrono::nanoseconds::rep now() noexcept;
@@ -101,7 +95,7 @@ CUOTA_INLINE std::size_t device_limit::record_baseline() {
 
 CUOTA_INLINE auto device_limit::reach_now(ledger_node const& root) const -> reach {
     std::size_t const given_back = given_back_on(device_).load();
-    // Memory in the driver's default pool that no resource of ours uses is available: cached, or with a pending free.
+    // Memory of the driver's default pool that no resource of ours uses is available.
     std::size_t const pooled = rt::in_default_pool(device_).reserved;
     std::size_t const idle = pooled - std::min(pooled, taken_from_pool_of(device_).load());
     std::size_t const free = saturating_add(device_.memory().free, idle);

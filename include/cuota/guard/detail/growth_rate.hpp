@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Growth rate of held bytes, and the time until they reach a limit.
+/// Growth rate of held bytes.
 #pragma once
 
 #include <chrono>
@@ -13,11 +13,10 @@
 
 namespace cuota::inline v0::detail {
 
-/// Growth rate of held bytes: their changes, smoothed by two exponential averages in series, of the same half-life.
+/// Changes of held bytes, smoothed by two exponential averages in series.
 ///
-/// One average would show growth at each peak of a program that allocates and frees in every step. With two, a change counts nothing at
-/// first and most after 1.4 half-lives; half of a steady growth is seen after 2.4 half-lives, nine tenths after 5.6. Cost: one power of
-/// two, if time has advanced.
+/// One average would show growth at each peak of a step that allocates and frees. With two, a change counts nothing at first and most after
+/// 1.4 half-lives.
 class growth_rate {
 public:
     using seconds = std::chrono::duration<double>;
@@ -25,17 +24,17 @@ public:
 
     explicit growth_rate(seconds half_life) noexcept : half_life_{half_life} {}
 
-    /// Records that `bytes` are held from now on; the first call sets the start. Times must not decrease.
+    /// Records that `bytes` are held from now on. Times must not decrease.
     void see(std::size_t bytes, time_point now) noexcept;
 
-    /// Returns bytes per second as of the last see(); negative while shrinking.
+    /// Returns bytes per second as of the last see().
     [[nodiscard]] double per_second() const noexcept { return rate_; }
 
-    /// Returns the time until `limit` bytes are held at this rate; empty if that is below a byte per second, or the limit is `unlimited`.
+    /// Returns the time until `limit` bytes are held; empty below a byte per second, or for `unlimited`.
     [[nodiscard]] std::optional<seconds> time_to(std::size_t limit) const noexcept;
 
 private:
-    // Advances the time between two changes: moves fresh_ into rate_, and decays both.
+    // Moves fresh_ into rate_, and decays both.
     void age(seconds passed) noexcept;
 
     seconds half_life_;
@@ -73,7 +72,7 @@ CUOTA_INLINE auto growth_rate::time_to(std::size_t limit) const noexcept -> std:
 CUOTA_INLINE void growth_rate::age(seconds passed) noexcept {
     constexpr double ln_2 = 0.6931471805599453;
     double const pace = ln_2 / half_life_.count();
-    double const left = __builtin_exp2(-(passed / half_life_));  // <cmath> would be expensive to include
+    double const left = __builtin_exp2(-(passed / half_life_));  // <cmath> is expensive
     rate_ = left * (rate_ + pace * pace * passed.count() * fresh_);
     fresh_ *= left;
 }

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Writes fences (guard bytes) around blocks and checks them in stream order.
+/// Writes guard bytes around blocks and checks them in stream order.
 #pragma once
 
 #include <cstddef>
@@ -30,7 +30,7 @@
 
 namespace cuota::inline v0::detail {
 
-/// Fences of a block, with all that their check needs, so that a deallocation allocates nothing.
+/// Guard bytes of a block and the resources of their check: a deallocation allocates nothing.
 struct guard_bytes {
     unsigned char* at = nullptr;  // the block
     std::size_t bytes = 0;
@@ -40,12 +40,12 @@ struct guard_bytes {
     tag name{};
     source_location where{};
     device home{0};                 // of the event
-    std::optional<event> done;      // live: fences written; pending: fences copied to `seen`
-    unsigned char* seen = nullptr;  // pinned: front zone, rear zone
+    std::optional<event> done;      // live: guard bytes written; pending: copied to `seen`
+    unsigned char* seen = nullptr;  // pinned: front, rear
     guard_bytes* next = nullptr;
 };
 
-/// Kernel that copies the guard bytes of some blocks to where the host compares them.
+/// Kernel that copies guard bytes to pinned memory.
 struct copy_guard_bytes {
     static constexpr std::size_t most = 16;
 
@@ -65,13 +65,13 @@ struct copy_guard_bytes {
     }
 };
 
-/// The fences of a resource. Host and CUDA resources for a block are allocated before upstream is called.
+/// The guard bytes of a resource. Host and CUDA resources for a block are allocated before upstream is called.
 ///
-/// A check is a kernel that copies the guard bytes of up to 16 blocks to pinned memory in stream order, and a comparison on the host after
-/// that; for host-accessible memory, and in programs not compiled by nvcc, two copies per block. Threads: any.
+/// A check copies guard bytes to pinned memory in stream order, by a kernel, or by two copies per block for host-accessible memory and
+/// without nvcc; the host compares them afterwards. Threads: any.
 class guard_keeper {
 public:
-    static constexpr unsigned char standing = 0xFD;  // in fences
+    static constexpr unsigned char standing = 0xFD;  // in guard bytes
     static constexpr unsigned char fresh = 0xCD;     // in new blocks
     static constexpr unsigned char stale = 0xDD;     // in freed blocks
 
@@ -98,35 +98,30 @@ public:
         guard_bytes* guard_bytes_;
     };
 
-    /// Lays out a block; total is 0 if it overflows. Throws: std::bad_alloc; out_of_memory, cuda_error of pinned memory.
+    /// Lays out a block; total is 0 if it overflows.
     lease acquire(std::size_t bytes, std::size_t alignment, label const& who);
 
     /// Writes the guard bytes into upstream's block. Throws: cuda_error; its enqueued work has finished.
     void put_up(guard_bytes& f, call_order const& order, void* base);
 
-    /// Enqueues the check of a freed block, already removed from live(); `collect` returns its damage later. Reports a failure.
+    /// Enqueues the check of a freed block, to be collected later. Reports a failure.
     void take_down(guard_bytes& f, call_order const& order) noexcept;
 
     /// Reports the known damage of freed blocks.
     void report_known() noexcept;
 
-    /// Checks all live blocks, or that at p, after the work enqueued on s, and all freed blocks; waits, without a lock. A block that is
-    /// freed meanwhile is freed after its check.
-    /// Throws: guard_bytes_error; usage_error if no block is at p, or in a capture; cuda_error, std::bad_alloc; out_of_memory of pinned
-    /// memory, of which a check takes two zones for each block, which the keeper reuses.
+    /// Implements guarded::verify; null checks all blocks. Waits without a lock; a block freed meanwhile is freed after its check.
     void verify(stream_ref s, void const* p, source_location where);
 
 private:
-    // The check of a block: its guard bytes are copied to `seen`.
     struct probe {
         guard_bytes* of;
         unsigned char* seen;
     };
-    // Enqueues the checks of up to copy_guard_bytes::most blocks on the stream's device, each after its guard bytes were written, perhaps
-    // by another stream.
+    // Enqueues checks on the stream's device, after the guard bytes were written.
     void look(std::span<probe const> some, stream_ref s) const;
 
-    // The records of live blocks under a check: copies with a `seen` of their own, which return to the keeper.
+    // Copies of the records of live blocks under a check, with a `seen` of their own.
     class live_check {
     public:
         explicit live_check(guard_keeper& of) noexcept : of_{of} {}
@@ -136,10 +131,10 @@ private:
             for (guard_bytes* const f : records_) of_.recycle(*f);
         }
         [[nodiscard]] std::vector<guard_bytes*> const& records() const noexcept { return records_; }
-        // Enqueues the check of a block: at once if it is of another device than s, otherwise with others in enqueue_rest.
+        // Enqueues the check at once only if the block is of another device than s.
         void add(guard_bytes& f, stream_ref s, device on);
         void enqueue_rest(stream_ref s);
-        // Waits for what may have been enqueued before a failure.
+        // Waits for the enqueued checks after a failure.
         void drain(stream_ref s) const noexcept;
 
     private:
@@ -148,9 +143,9 @@ private:
         std::vector<probe> here_;  // not yet enqueued
     };
 
-    /// Returns the damage of freed blocks whose check has finished; if `waits`, of all.
+    /// Returns the damage of freed blocks with a finished check; if `waits`, of all.
     [[nodiscard]] std::vector<guard_violation> collect(bool waits);
-    // Removes the first freed block, if any; unless `waits`, only if its check has finished.
+    // Removes the first freed block; unless `waits`, only if it was checked.
     [[nodiscard]] guard_bytes* take_pending(bool waits);
     void put_pending(guard_bytes& f) noexcept;
     void add_violation(guard_bytes const& f, bool found_on_free, std::vector<guard_violation>& to) const;
@@ -181,8 +176,8 @@ private:
 
 namespace cuota::inline v0::detail {
 
-// Calls act(s). If s is of another device, from which the block may be inaccessible, calls act with a stream of the block's device, whose
-// work is ordered within s. If it throws, work enqueued on that stream may not have finished: see drain_home.
+// Calls act(s); if s is of another device, with a stream of the block's device, ordered within s. If it throws, work on that stream may be
+// unfinished: see drain_home.
 template <class F>
 void at_home(guard_bytes const& f, stream_ref s, F act) {
     if (s.device() == f.home) return act(s);
@@ -205,7 +200,7 @@ CUOTA_INLINE void drain_home(guard_bytes const& f) noexcept {
     });
 }
 
-// Calls f with the order's stream, or with the per-thread stream and synchronizes it. If it throws, the enqueued work has finished.
+// Calls f with the order's stream, or with the per-thread stream and synchronizes it. If it throws, the work has finished.
 template <class F>
 void on_stream_of(call_order const& order, void const* at, F f) {
     std::optional<device_scope> here;

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// The account behind a budget: exact, hierarchical, mostly lock-free. For its counters and invariants see ledger_node.hpp.
+/// The account behind a budget: see docs/design/ledger.md.
 #pragma once
 
 #include <array>
@@ -19,39 +19,34 @@
 
 namespace cuota::inline v0::detail {
 
-/// A node, with one stock (stock.hpp) for each thread that charges it. A charge is made here and at every ancestor.
+/// A node with stocks (stock.hpp) of the threads that charge it.
 class ledger final : public ledger_node {
 public:
     ledger(std::string name, std::size_t limit, intrusive_ptr<ledger> parent)
         : ledger{std::move(name), limit, std::move(parent), false} {}
     ~ledger();
 
-    /// Makes the node of a reservation: its limit, 0 at first, is charged to its parent.
+    /// Makes the node of a reservation: its limit, at first 0, is charged to its parent.
     [[nodiscard]] static intrusive_ptr<ledger> prepaid(std::string name, intrusive_ptr<ledger> parent);
     [[nodiscard]] intrusive_ptr<ledger> const& parent() const noexcept { return parent_; }
 
-    /// Charges this node and its ancestors, or none. No node ever exceeds its limit; false means that at one instant since the call the
-    /// bytes did not fit.
-    /// Cost: a few loads and stores if this thread has refunded at least `bytes` here before; otherwise the tree's lock.
+    /// Charges this node and its ancestors, or none. False means that at one instant since the call the bytes did not fit.
     [[nodiscard]] bool try_charge(std::size_t bytes) noexcept;
 
-    /// Charges to this thread's stock, without a lock. False does not imply that the bytes do not fit.
+    /// Charges to this thread's stock only, without a lock.
     [[nodiscard]] bool try_charge_alone(std::size_t bytes) noexcept;
 
-    /// Like try_charge, but always takes the tree's lock, and returns the node that refused.
+    /// Like try_charge, by the tree's lock; returns the node that refused.
     [[nodiscard]] outcome charge_or_say(std::size_t bytes, label const* who = nullptr) noexcept;
 
-    /// Like charge_or_say, for memory not allocated yet: counts for limits, not for peaks. Must be completed by `arrived` or
-    /// `did_not_come`.
+    /// Like charge_or_say, for memory not allocated yet: counts for limits, not for peaks. `arrived` or `did_not_come` must follow.
     [[nodiscard]] outcome charge_coming_or_say(std::size_t bytes, label const* who = nullptr) noexcept;
-    /// Like charge_coming_or_say; false if it does not fit.
     [[nodiscard]] bool try_charge_coming(std::size_t bytes) noexcept;
-    /// The memory was allocated: its bytes count for peaks from now on. Any thread may call it, once per charge.
+    /// The bytes count for peaks from now on. Any thread may call it, once per charge.
     void arrived(std::size_t bytes) noexcept;
-    /// The memory was not allocated: refunds its bytes.
     void did_not_come(std::size_t bytes) noexcept;
 
-    /// Refunds bytes. Returns false, and changes nothing, if fewer are charged to this node itself.
+    /// Returns false, and changes nothing, if fewer bytes are charged to this node itself.
     [[nodiscard]] bool try_refund(std::size_t bytes) noexcept;
 
 private:
@@ -67,8 +62,7 @@ private:
 
     [[nodiscard]] stock& stock_of(thread_slot const& who) noexcept { return stocks_[who.index % stocks]; }
 
-    // Lock-free: true if the bytes certainly do not fit, even with all other stocks empty. An unchanged version proves that all figures are
-    // of one instant. Checks the last refuser first, so that the cost does not depend on the depth; inlined, as the success path is.
+    // True if the bytes certainly do not fit, even with all other stocks empty.
     [[nodiscard, gnu::always_inline]] inline bool will_not_fit(std::size_t bytes, stock const* mine,
                                                                thread_slot const* me) noexcept {
         ledger_tree const& tree = *tree_;
@@ -113,12 +107,12 @@ private:
         return true;
     }
 
-    // Returns the thread's stock if it has or may have one that may be granted `more` bytes; else null.
+    // Returns the thread's stock, opened if necessary, if it may be granted `more` bytes.
     [[nodiscard]] stock* open_stock(std::size_t more, thread_slot* me) noexcept;
     [[nodiscard]] plan plan_for(std::size_t bytes, thread_slot* me) noexcept;
 
     intrusive_ptr<ledger> const parent_;
-    published<ledger_node const*> tightest_ = this;  // hint: the last refuser among this and its ancestors
+    published<ledger_node const*> tightest_ = this;  // hint: the last refuser
     std::array<stock, stocks> stocks_;
 };
 
@@ -134,7 +128,7 @@ CUOTA_INLINE ledger::~ledger() {
         collect([this](stock& s) { return s.node() == this; }, this_thread_slot());
         leave_tree();
     }
-    // The memory may still be allocated, and can no longer be refunded: the parent keeps the charge.
+    // The memory may still be allocated: the parent keeps the charge.
     if (parent_ && own_ != 0)
         report_failure_of([this] {
             throw_usage_error(
@@ -197,7 +191,7 @@ CUOTA_INLINE void ledger::arrived(std::size_t bytes) noexcept {
     ledger_change const change{*tree_};
     for (ledger_node* node = this; node; node = node->next()) node->coming_ -= bytes;
     raise_peaks(nullptr, nullptr);
-    // From here on this is a charge by this thread, whose refund refills its stock.
+    // From here on this is a charge by this thread; its refund refills the stock.
     stock* const mine = bytes <= own_ ? open_stock(bytes, this_thread()) : nullptr;
     if (!mine) return;
     own_ -= bytes;
@@ -207,7 +201,7 @@ CUOTA_INLINE void ledger::arrived(std::size_t bytes) noexcept {
 
 CUOTA_INLINE void ledger::did_not_come(std::size_t bytes) noexcept {
     ledger_change const change{*tree_};
-    // own_ may be smaller, since it also pays refunds of charges met from stocks: adds the stocks' used bytes.
+    // own_ also pays refunds of charges met from stocks: adds their used bytes.
     if (bytes > own_) collect([this](stock& s) { return s.node() == this; }, this_thread());
     std::size_t const left = std::min(bytes, own_);  // less if the program refunded more than it charged
     own_ -= left;

@@ -1,16 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// One node of a tree of budgets. Counters and invariants, under the tree's lock:
-///
-///     held    = bytes charged at this node and below
-///     taken   = held + bytes granted to stocks (stock.hpp) here and below, but not used
-///     coming  = part of taken for memory not allocated yet, which its upstream may still refuse
-///     arrived = taken - coming
-///     held <= taken <= limit (unless an outer limit has fallen);  a grant never raises arrived above the peak of held
-///
-/// So charges met from a stock neither exceed a limit nor set a peak: both are exact although such charges do not touch the node. A thread
-/// that needs bytes idle in other threads' stocks revokes these; held is then known exactly.
+/// One node of a tree of budgets: see docs/design/ledger.md.
 #pragma once
 
 #include <atomic>
@@ -32,56 +23,53 @@
 
 namespace cuota::inline v0::detail {
 
-/// Counters of a ledger, and its interface to the tree. A prepaid node is a reservation's: its limit is charged to its parent.
+/// Counters of a ledger. A prepaid node is a reservation's: its limit is charged to its parent.
 class ledger_node : public ref_counted {
 public:
-    /// The node that refused a charge and its shortfall; null if charged.
+    /// The node that refused a charge, or null, and its shortfall.
     struct outcome {
         ledger_node* refuser = nullptr;
         std::size_t missing = 0;
     };
 
-    /// A holder and its node, which is valid while the tree's lock is held or `who` exists.
+    /// A holder and its node, which is valid under the tree's lock or while `who` exists.
     struct stake {
         ledger_node const* at;
         intrusive_ptr<reclaimable_holder> who;
     };
 
-    /// Returns the shortfall for `bytes` <= limit(), after revoking the stocks here and below.
+    /// Returns the shortfall for `bytes` <= limit(), after revoking stocks.
     [[nodiscard]] std::size_t shortfall_for(std::size_t bytes) noexcept;
-    /// Returns the total bytes by which refunds and higher limits have increased this node's available bytes so far, after revoking the
-    /// stocks here and below. Never decreases: charges do not reduce it.
+    /// Returns the sum of all refunds and raised limits, after revoking stocks.
     [[nodiscard]] std::size_t released_total() noexcept;
 
-    /// Queries the outer limit, if any, when its value has expired. Call without the lock.
+    /// Queries an expired outer limit. Call without the lock.
     void refresh_if_stale() noexcept;
     /// Queries it before a refusal by the root. Returns true if the limit has risen.
     [[nodiscard]] bool refresh_after(outcome const& met) noexcept;
-    /// Sets the limit, for an outer limit; returns true if it has risen. While it is below the held bytes, nothing can be charged.
+    /// Sets the limit, for an outer limit; returns whether it has risen.
     bool set_limit(std::size_t bytes) noexcept;
     void set_outer_limit(light_unique_ptr<outer_limit> outer) noexcept { tree_->outer = std::move(outer); }
     [[nodiscard]] outer_limit* outer() const noexcept { return tree_->outer.get(); }
 
     /// Charges the parent of a prepaid node and raises this limit.
     [[nodiscard]] outcome fund(std::size_t bytes, label const* who = nullptr) noexcept;
-    /// Returns unused bytes of a prepaid node. Returns false, and changes nothing, if fewer are unused.
+    /// Returns false, and changes nothing, if fewer bytes of a prepaid node are unused.
     [[nodiscard]] bool try_unfund(std::size_t bytes) noexcept;
     /// Ends a prepaid node: returns its unused bytes now, and later each refund.
     void settle() noexcept;
 
     [[nodiscard]] std::string const& name() const noexcept { return name_; }
-    [[nodiscard]] ledger_node* above() const noexcept { return above_; }  ///< its parent; null for a root
+    [[nodiscard]] ledger_node* above() const noexcept { return above_; }  ///< null for a root
     [[nodiscard]] std::size_t limit() const noexcept { return limit_; }
-    /// Returns the bytes charged to this node itself and not refunded.
     [[nodiscard]] std::size_t charged_here() const noexcept;
-    /// Exact while no other thread charges; otherwise their parts are read at different moments.
+    /// Exact while no other thread charges.
     [[nodiscard]] budget_info info() const;
-    /// Returns the bytes available here and at every node up to the root.
+    /// Counts every node up to top().
     [[nodiscard]] std::size_t available() const noexcept;
     void reset_peak() noexcept;
 
-    /// Calls `see(node, facts)` from here up to the root, with facts of one instant. Returns the node that would have refused `bytes`, if
-    /// any.
+    /// Calls `see(node, facts)` from here up to top(), with facts of one instant. Returns the node that would have refused `bytes`.
     template <class See>
     [[nodiscard]] ledger_node* look_up(std::size_t bytes, See see) {
         ledger_change const change{*tree_};
@@ -94,21 +82,20 @@ public:
         return refuser;
     }
 
-    /// Returns the holders of nodes for which `concerns(node)`.
     template <class Concerns>
     [[nodiscard]] dynamic_array<stake> reclaimable_holders(Concerns concerns) const;
     void join(reclaimable_holder& s);
     void leave(reclaimable_holder& s) noexcept;
 
-    /// Notifies `o` now and of each later change here. No stock is open below meanwhile: all changes take the lock, and taken == held.
+    /// Notifies `o` now and of each later change here. No stock is open below meanwhile.
     void join(usage_observer& o);
     void leave(usage_observer& o) noexcept;
 
-    /// Notifies `o` of events here and below. This node must live until it leaves.
+    /// This node must live until `o` leaves.
     void join(intrusive_ptr<budget_observer> o);
     /// A notification in progress on another thread may arrive afterwards.
     void leave(budget_observer const& o) noexcept;
-    /// Calls tell(observer) for all observers of this node.
+    /// Calls tell(observer) for the observers of this node and its ancestors.
     template <class Tell>
     void tell_observers(Tell tell) const noexcept {
         if (is_of_parent()) return;
@@ -121,7 +108,7 @@ public:
         for (auto const& o : told) tell(*o);
     }
 
-    /// Calls see(node, facts) for this node and all below, parents first, with facts of one instant.
+    /// Calls see(node, facts) for this node and all below, parents first, of one instant.
     template <class See>
     void look_down(See see) {
         ledger_change const change{*tree_};
@@ -129,10 +116,10 @@ public:
         for (ledger_node const* node : tree_->nodes)
             if (node->is_under(*this)) see(*node, node->info_with(node->held()));
     }
-    /// Unique among all nodes of the process, past and present.
+    /// Unique in the process, past nodes included.
     [[nodiscard]] std::uint64_t id() const noexcept { return id_; }
 
-    /// Throws usage_error in a library that does not share the process state of the tree's library.
+    /// Throws usage_error in a library with another process state than the tree's.
     void refuse_other_state(source_location where) const {
         if (tree_->state != process_state()) [[unlikely]]
             detail::refuse_other_state(tree_->state, ("budget " + name_).c_str(), where);
@@ -146,8 +133,8 @@ public:
     /// Like is_under, but refunds below a prepaid node stay in it.
     [[nodiscard]] bool refunds_to(ledger_node const& ancestor) const noexcept;
 
-    /// Returns true if a refund here increases the available bytes of `ancestor`. Refunds below a prepaid node stay in it; after it has
-    /// ended they go to its parent. Requires the tree's lock, as in reclaimable_holders(concerns).
+    /// Returns whether a refund here, perhaps through ended prepaid nodes, increases the available bytes of `ancestor`. Requires the tree's
+    /// lock.
     [[nodiscard]] bool refunds_in(ledger_node const& ancestor) const noexcept;
 
 protected:
@@ -180,14 +167,13 @@ private:
     }
     [[nodiscard]] ledger_node& root() noexcept { return above_ ? above_->root() : *this; }
     [[nodiscard]] ledger_node& top() noexcept;
-    // Returns whether stocks may be granted: not under a usage_observer, which must see every charge, nor under an ended reservation, which
-    // returns each refund.
+    // Not under a usage_observer, which must see every charge, nor under an ended reservation, which returns each refund.
     [[nodiscard]] bool may_lend() const noexcept;
 
-    // Returns the first node at which the bytes do not fit even with all stocks but `mine` revoked.
+    // Returns the first node without room even with all stocks but `mine` revoked.
     [[nodiscard]] ledger_node* refuser_of(std::size_t need, stock const* mine) noexcept;
 
-    // Charges up to the top. Where that sets a peak, other stocks are revoked first, so that taken == held.
+    // Charges up to top(), with other stocks revoked where that sets a peak.
     void take(std::size_t need, stock const* mine, label const* who = nullptr) noexcept;
     void raise_peaks(stock const* mine, label const* who) noexcept;
     void drop(std::size_t bytes) noexcept;
@@ -198,7 +184,7 @@ private:
 
     void collect_under(ledger_node const& node, stock const* but) noexcept;
 
-    // Closes the open stocks that are `chosen`: releases their idle bytes, moves their used bytes to own_.
+    // Closes the `chosen` open stocks: releases their idle bytes, moves their used bytes to own_.
     template <class Chosen>
     void collect(Chosen chosen, thread_slot const* me) noexcept {
         stock* closed = nullptr;
@@ -230,12 +216,12 @@ private:
     std::string const name_;
     std::uint64_t const id_ = next_id();
     figure limit_;
-    figure taken_;          // held here and below, or idle in stocks there
-    figure lent_;           // granted to stocks here and below: may change without the lock
-    std::size_t own_ = 0;   // charged to this node itself, without bytes used in stocks
-    std::size_t peak_ = 0;  // the most bytes held at one instant, without coming_
+    figure taken_;
+    figure lent_;
+    std::size_t own_ = 0;
+    std::size_t peak_ = 0;
     std::size_t released_total_ = 0;
-    std::size_t coming_ = 0;  // part of taken_ for memory not allocated yet
+    std::size_t coming_ = 0;
     bool const prepaid_;
     bool settled_ = false;
     usage_observer* usage_observers_ = nullptr;
@@ -388,8 +374,7 @@ CUOTA_INLINE void ledger_node::remember(budget_exceeded const& refused) {
     keep_loaded(__builtin_return_address(0));  // the code that destroys the refusal
     keep_loaded(refused.info().request.where.file);
     for (ledger_node* node = this; node; node = node->above_) {
-        refusal_access::state before =
-            refusal_access::of(refused);  // destroyed after the lock is released, perhaps as last owner
+        refusal_access::state before = refusal_access::of(refused);  // destroyed after the lock is released
         region_lock const lock{tree_->guard};
         std::swap(node->last_refusal_, before);
     }

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// State shared by the nodes of a tree of budgets: lock, version for lock-free readers (a seqlock), holders, observers.
+/// State shared by the nodes of a tree of budgets.
 #pragma once
 
 #include <cstddef>
@@ -21,7 +21,7 @@
 
 namespace cuota::inline v0::detail {
 
-/// A number written under the tree's lock between two steps of its version, which lock-free readers must validate.
+/// A number that lock-free readers validate by the tree's version.
 class figure {
 public:
     explicit figure(std::size_t n = 0) noexcept : n_{n} {}
@@ -34,16 +34,15 @@ private:
     published<std::size_t> n_;
 };
 
-/// External limit on a tree's root: a driver, which also serves other programs.
+/// External limit on a tree's root: that of a driver.
 class outer_limit {
 public:
     virtual ~outer_limit() = default;
 
-    /// Queries it and sets the limit of `root`. Returns true if that has risen.
+    /// Sets the limit of `root`. Returns true if that has risen.
     virtual bool look(ledger_node& root) noexcept = 0;
-    /// Returns whether the last value has expired.
     [[nodiscard]] virtual bool is_stale() const noexcept = 0;
-    /// Returns the most bytes that a stock may hold without a query.
+    /// Bytes that a stock may hold without a query.
     [[nodiscard]] virtual std::size_t most_in_stock() const noexcept = 0;
 };
 
@@ -53,14 +52,14 @@ struct ledger_tree final : ref_counted {
     stock* open = nullptr;  // open stocks of all nodes
     // Holders are removed before they are destroyed.
     dynamic_array<std::pair<ledger_node const*, reclaimable_holder*>> reclaimable_holders;
-    dynamic_array<ledger_node const*> nodes;  // all nodes, each after its parent
+    dynamic_array<ledger_node const*> nodes;  // each after its parent
     dynamic_array<std::pair<ledger_node const*, intrusive_ptr<budget_observer>>> observers;
     light_unique_ptr<outer_limit> outer;  // set before a second node is made
     usage_observer* due = nullptr;        // notified when the lock has been released
     void const* const state = process_state();
 };
 
-/// Holds the tree's lock while figures change. Notifies onlookers after unlocking, so its destructor must run last.
+/// Holds the tree's lock while figures change. Notifies onlookers after unlocking: its destructor must run last.
 class [[nodiscard]] ledger_change {
 public:
     /// Throws: usage_error in a forked child; noexcept functions check is_of_parent() first.

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Table of live blocks by address, with the last removed ones.
+/// Table of live blocks by address.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,6 @@
 
 namespace cuota::inline v0::detail {
 
-/// A record, of one cache line.
 struct alignas(64) live_record {
     static constexpr std::uint64_t no_stream = ~std::uint64_t{0};
 
@@ -28,20 +27,19 @@ struct alignas(64) live_record {
     void* extra = nullptr;  // for the owner of the map
 };
 
-/// Hash table with linear probing, load factor <= 3/4, any address as key. Slots are reserved beforehand, so that neither insertion nor
-/// removal fails. Not thread-safe.
+/// Hash table with linear probing and a load factor <= 3/4. Slots are reserved beforehand: neither insertion nor removal fails. Not
+/// thread-safe.
 class live_map {
 public:
-    /// Reserves a slot until it is used or cancelled. Returns false if the table must grow.
+    /// Returns false if the table must grow.
     [[nodiscard]] bool try_reserve() noexcept;
     /// Throws: std::bad_alloc; nothing is changed.
     void reserve();
     void cancel() noexcept { --reserved_; }
 
-    /// Inserts into a reserved slot.
     void insert(live_record const& r) noexcept;
     [[nodiscard]] live_record* find(void const* at) const noexcept;
-    /// Removes a record that find returned (backward-shift deletion), and keeps a copy for for_each_gone.
+    /// Removes a found record (backward-shift deletion), and keeps a copy for for_each_gone.
     void erase(live_record& r) noexcept;
 
     template <class Visit>
@@ -49,7 +47,7 @@ public:
         for (std::size_t i = 0; i != size_; ++i)
             if (slots_[i].at) visit(slots_[i]);
     }
-    /// Visits the last `kept` removed records, in no order.
+    /// Visits the last `kept` removed records.
     template <class Visit>
     void for_each_gone(Visit visit) const {
         for (std::size_t i = 0; gone_ && i != kept; ++i)

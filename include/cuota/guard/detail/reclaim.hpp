@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Memory pressure: a charge that does not fit makes holders release idle memory, is retried, and may then be refused.
+/// Reclaims idle memory for a charge that does not fit, or refuses it.
 #pragma once
 
 #include <cstddef>
@@ -29,7 +29,7 @@ template <class Concerns>
 dynamic_array<ledger_node::stake> ledger_node::reclaimable_holders(Concerns concerns) const {
     region_lock const lock{tree_->guard};
     dynamic_array<stake> found;
-    // Reserved, because a throwing push_back would release owners, perhaps the last ones, under the lock.
+    // A throwing push_back would release owners, perhaps the last ones, under the lock.
     found.reserve(tree_->reclaimable_holders.size());
     for (auto const& [at, who] : tree_->reclaimable_holders)
         if (concerns(*at) && who->try_add_ref())
@@ -37,17 +37,14 @@ dynamic_array<ledger_node::stake> ledger_node::reclaimable_holders(Concerns conc
     return found;
 }
 
-/// Results of the reclaim calls for one request, and the program's reclaimers excluded from further calls.
-///
-/// A program's reclaimer is called again only while the account confirms its figures. So every request terminates: a round releases memory,
-/// or is the last of a reclaimer.
+/// Results of the reclaim calls for one request, and the excluded reclaimers (docs/design/ledger.md).
 class reclaim_record {
 public:
     std::vector<reclaimer_info> told{};
 
     /// False for an excluded reclaimer.
     [[nodiscard]] bool counts_on(idle_holder const& who) const noexcept;
-    /// Records that it claimed `claimed` bytes of a node whose account got `shown` back. Returns the lesser.
+    /// Records that it claimed `claimed` bytes and the account got `shown` back. Returns the lesser.
     [[nodiscard]] std::size_t believe(intrusive_ptr<idle_holder> const& who, std::size_t claimed,
                                       std::size_t shown, ledger_node const& refuser);
 
@@ -63,10 +60,10 @@ private:
 /// Reclaims a shortfall from the holders of an account.
 class reclaim_round {
 public:
-    /// Selects the holders whose memory increases the available bytes of `refuser`.
+    /// Selects the holders of nodes for which refunds_in(refuser).
     reclaim_round(ledger_node& refuser, reclaim_record& record);
 
-    /// Returns the bytes that the account got back. Calls none, and returns 0, if all together could not release `missing`.
+    /// Returns the bytes that the account got back; 0, without a call, if all together could not release `missing`.
     [[nodiscard]] std::size_t ask_for(std::size_t missing);
 
 private:
@@ -78,37 +75,37 @@ private:
     idle_round left_;
 };
 
-/// Returns the holders of a node's memory with their reclaimable bytes, without excluded ones.
+/// Returns a node's holders with their reclaimable bytes.
 [[nodiscard]] std::vector<reclaimer_info> who_could_give(ledger_node const& to,
                                                          reclaim_record const& record = {});
 [[nodiscard]] std::size_t sum_of(std::vector<reclaimer_info> const& givers) noexcept;
 
-/// Returns the largest charge that would fit after caches released `reclaimable` bytes.
+/// Returns the largest charge that would fit after `reclaimable` bytes were released.
 [[nodiscard]] std::size_t most_of(budget_info const& b, std::size_t reclaimable) noexcept;
 
-/// Returns the largest charge that would fit here and at all ancestors after their caches released all idle memory.
+/// Returns the largest charge that would fit here and at all ancestors after reclaiming all.
 [[nodiscard]] std::size_t most_at(ledger_node& node, reclaim_record const& record = {});
 
-/// The pool to which a request was made.
+/// The pool of a request.
 class asked_pool {
 public:
     virtual ~asked_pool() = default;
-    /// Returns the largest request, in bytes, that its present memory can serve.
+    /// Returns the largest request that its present memory can serve.
     [[nodiscard]] virtual std::size_t largest_free() const noexcept = 0;
-    /// Returns whether its present memory could serve the request if these allocation groups were freed.
+    /// Returns whether it could serve the request if these allocation groups were freed.
     [[nodiscard]] virtual bool could_serve_if(std::span<allocation_group const> released) const = 0;
 };
 
-/// Returns the facts about a refusal of `bytes`, as of this call; shortfall() is 0 if they fit now.
+/// Returns the facts about a refusal of `bytes`; shortfall() is 0 if they fit now.
 [[nodiscard]] refusal facts_of(ledger_node& node, std::size_t bytes, charge_request const& request,
                                reclaim_record const& record = {}, asked_pool const* pool = nullptr);
 
-/// Reclaims `missing` bytes and notifies the observers. Returns false if nothing was released.
+/// Reclaims `missing` bytes and notifies observers. Returns false if nothing was released.
 [[nodiscard]] bool ask(reclaim_round& round, std::size_t missing, ledger_node const& node,
                        reclaim_record const& record);
 
-/// Charges by attempt(), which returns the node that refused; reclaims its shortfall and tries again. Returns false, with nothing charged,
-/// if the holders cannot release enough.
+/// Charges by attempt(), which returns the node that refused; reclaims its shortfall and tries again. Returns false if the holders cannot
+/// release enough.
 template <class Attempt>
 [[nodiscard]] bool try_charge_by(Attempt attempt, ledger_node& node, std::size_t bytes,
                                  reclaim_record& record) {
@@ -132,8 +129,8 @@ struct nothing_to_add {
     void operator()(refusal&) const noexcept {}
 };
 
-/// Like try_charge_by, but throws in place of false. add(refusal&) adds the caller's facts.
-/// Throws: budget_exceeded with all facts; nothing is charged, and every budget up to the root stores the refusal.
+/// Like try_charge_by, but in place of false throws budget_exceeded, and stores it in every budget up to the root. add(refusal&) adds
+/// facts.
 template <class Attempt, class Add = nothing_to_add>
 void charge_by(Attempt attempt, ledger_node& node, std::size_t bytes, charge_request const& request,
                reclaim_record& record, Add add = {}, asked_pool const* pool = nullptr) {
@@ -181,7 +178,7 @@ CUOTA_INLINE std::size_t reclaim_record::believe(intrusive_ptr<idle_holder> cons
     claim* of = claims_.find_if([&](claim const& c) { return c.of.get() == who.get(); });
     if (of == claims_.end()) of = &claims_.emplace_back(who);
     of->bytes = saturating_add(of->bytes, claimed);
-    // Other threads may use all that it releases: once its claims exceed the limit, it is excluded for this request.
+    // Bounds its claims by the limit: other threads may use all that it releases.
     of->is_spent = shown < claimed || claimed == 0 || of->bytes > refuser.limit();
     if (shown < claimed) who->report_false_claim(claimed, shown, refuser.name());
     return std::min(claimed, shown);
@@ -280,8 +277,7 @@ CUOTA_INLINE_IN_PLACE std::size_t reclaimable_holder::reclaimable_if(
     return sum;
 }
 
-/// Returns whether the request would succeed if these allocation groups were freed: in the pool it was made to, or because every budget up
-/// to the root and the device had enough.
+/// Returns whether the request would succeed if these allocation groups were freed.
 [[nodiscard]] CUOTA_INLINE bool would_be_served(refusal const& r, std::span<ledger_node const* const> way,
                                                 reclaim_record const& record, asked_pool const* pool,
                                                 std::span<allocation_group const> released) {
@@ -304,7 +300,7 @@ CUOTA_INLINE_IN_PLACE std::size_t reclaimable_holder::reclaimable_if(
     return on_device >= r.charged;
 }
 
-/// Sets r.release: the fewest allocation groups that cover the shortfall; more if their memory would be too fragmented.
+/// Sets r.release: the fewest allocation groups that cover the shortfall, or more because of fragmentation.
 CUOTA_INLINE void find_release(refusal& r, std::span<ledger_node const* const> way,
                                reclaim_record const& record, asked_pool const* pool) {
     std::vector<allocation_group> users;

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Holder of bytes of a budget, as registered with its account.
+/// Holder of bytes of a budget.
 #pragma once
 
 #include <cstddef>
@@ -21,20 +21,19 @@ namespace cuota::inline v0::detail {
 class budget_observer;
 class ledger;
 
-/// Reports its allocation groups, and may release idle memory. All members are called outside the ledger's locks, by the thread whose
-/// charge does not fit.
+/// Reports its allocation groups, and may release idle memory. Called by the charging thread, outside the ledger's locks.
 class reclaimable_holder : public idle_holder {
 public:
     [[nodiscard]] CUOTA_INLINE_IN_PLACE std::size_t reclaimable_if(
         std::span<allocation_group const> released) const override;
 
-    /// Appends held and cached bytes, by tag and call site.
+    /// Appends held and cached bytes.
     virtual void allocation_groups(std::vector<allocation_group>& into) const = 0;
 
-    /// Notifies a new observer of its pieces, by budget_observer::holds.
+    /// Notifies a new observer of its pieces.
     virtual void tell(budget_observer&) const noexcept {}
 
-    /// Returns the largest request without a further charge; 0 if not applicable.
+    /// Returns the largest request without a further charge, or 0.
     [[nodiscard]] virtual std::size_t largest_free() const noexcept { return 0; }
 };
 
@@ -48,19 +47,18 @@ struct charge_request {
 
 // Defined in guard/detail/reclaim.hpp, which callers need not include.
 
-/// Registers `s`. Throws: std::bad_alloc.
+/// Throws: std::bad_alloc.
 void join(ledger& node, reclaimable_holder& s);
 void leave(ledger& node, reclaimable_holder& s) noexcept;
-/// Throws: budget_exceeded with all facts; nothing is charged.
+/// Throws: budget_exceeded; nothing is charged.
 void charge(ledger& node, std::size_t bytes, charge_request const& request);
 /// The same for memory not allocated yet (ledger::charge_coming_or_say).
 void charge_coming(ledger& node, std::size_t bytes, charge_request const& request);
 
-/// Returns whether one of the allocation groups has that tag and call site.
 [[nodiscard]] bool is_one_of(std::span<allocation_group const> holders, tag name,
                              source_location where) noexcept;
 
-/// Merges allocation groups of equal tag and call site; largest first.
+/// Merges groups of equal tag and call site; largest first.
 void sum_up(std::vector<allocation_group>& holders);
 
 }  // namespace cuota::inline v0::detail

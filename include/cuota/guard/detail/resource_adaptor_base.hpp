@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Base of the resource adaptors that record another resource's memory.
+/// Base of resource adaptors.
 #pragma once
 
 #include <concepts>
@@ -18,7 +18,7 @@ concept knows_device = requires(R const& r) {
     { r.device() } -> std::convertible_to<device>;
 };
 
-/// Order of an allocation or deallocation: that of a stream, or synchronous.
+/// Order of a call: that of a stream, or synchronous.
 class call_order {
 public:
     call_order() noexcept = default;
@@ -43,14 +43,14 @@ private:
     bool has_stream_ = false;
 };
 
-/// Resource adaptor over Upstream. Copies share one state, of type Books, which has upstream() and makes the calls:
+/// Resource adaptor over Upstream. Copies share one `State`, which has upstream() and makes the calls:
 ///
 ///     allocate(order, bytes, alignment, who)    through order.take(upstream, ...)
 ///     deallocate(order, p, bytes, alignment)    noexcept, through order.give(upstream, ...)
 template <resource Upstream, class State>
 class resource_adaptor_base {
 public:
-    // A move is a copy, so that a moved-from handle stays valid.
+    // A move is a copy: a moved-from handle stays valid.
     resource_adaptor_base(resource_adaptor_base const&) noexcept = default;
     resource_adaptor_base& operator=(resource_adaptor_base const&) noexcept = default;
 

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Per-thread credit of a budget, so that most charges need no lock.
+/// Per-thread credit of a budget.
 #pragma once
 
 #include <cstddef>
@@ -13,14 +13,10 @@ namespace cuota::inline v0::detail {
 
 class ledger_node;
 
-/// Bytes of one node granted to one thread, its owner, which uses and returns them without a lock (like memcg's per-CPU stock).
+/// Bytes of one node granted to one thread, its owner, which uses and returns them without a lock (docs/design/ledger.md).
 ///
-/// Owner thread: try_use, try_put_back. Cost: some loads and three stores to own cache lines. It may read its numbers before its section:
-/// if it owns the stock inside the section, it did so during the read. So a request that does not fit costs some loads and no section.
-/// All other members require the tree's lock.
-///
-/// With stocks, a charge and its refund cost 4 ns at any depth, a pair of `budgeted` 46 ns; with the tree's lock 36 ns, 56 ns at three
-/// levels, and 182 ns (bench/results/2026-11-26-locks.txt).
+/// The owner calls try_use, try_put_back and seen_by. It may read its numbers before its section: if it owns the stock inside the section,
+/// it did so during the read.
 class alignas(64) stock : public biased_ownership {
 public:
     [[nodiscard]] bool try_use(thread_slot& me, std::size_t bytes) noexcept;
@@ -30,7 +26,7 @@ public:
         std::size_t grant = 0;
         std::size_t used = 0;
     };
-    /// Returns zeros unless `me` owns the stock, which is validated after the read (see above).
+    /// Returns zeros unless `me` owns the stock, which is validated after the read.
     [[nodiscard]] numbers seen_by(thread_slot const& me) const noexcept;
 
     [[nodiscard]] std::size_t grant() const noexcept { return grant_.load(std::memory_order_acquire); }
@@ -43,9 +39,9 @@ public:
     [[nodiscard]] stock*& next_open() noexcept { return next_open_; }
 
     void open(ledger_node& node, thread_slot& me) noexcept;
-    /// Called by the owner: grants `more` bytes and uses `bytes`.
+    /// For the owner: grants `more` bytes and uses `bytes`.
     void extend(std::size_t more, std::size_t bytes) noexcept;
-    /// Called by the owner: makes `bytes` used ones idle.
+    /// For the owner: makes `bytes` used ones idle.
     void put_back(std::size_t bytes) noexcept { used_.store(used() - bytes, std::memory_order_release); }
 
     /// Requires that the owner has left its section.

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Live-allocation table of one resource, for concurrent use.
+/// Table of live allocations for concurrent use.
 #pragma once
 
 #include <array>
@@ -25,13 +25,13 @@
 
 namespace cuota::inline v0::detail {
 
-/// Records blocks by address. Each thread has its own part, which needs no lock while it frees its blocks itself; others' blocks are looked
-/// up in their parts. Reports live blocks at destruction or program exit, whichever comes first. Threads: any.
+/// Records blocks by address. Each thread has its own part, which needs no lock while it frees its blocks itself. Reports live blocks at
+/// destruction or program exit. Threads: any.
 class tracker {
     struct part;
 
 public:
-    /// title: `what`, such as "tracked memory", and the name; begins all messages.
+    /// `what`, such as "tracked memory", and `name` begin all messages.
     tracker(char const* what, tag name) : what_{what}, name_{name} { registry::instance().enter(*this); }
     tracker(tracker const&) = delete;
     tracker& operator=(tracker const&) = delete;
@@ -43,7 +43,7 @@ public:
         reservation(reservation const&) = delete;
         reservation& operator=(reservation const&) = delete;
         ~reservation();
-        /// Uses the record and assigns its number: the block is live from here on.
+        /// Assigns the number: the block is live from here on.
         void enter(live_record& r) noexcept;
 
     private:
@@ -55,17 +55,17 @@ public:
     /// Throws: std::bad_alloc; usage_error after close.
     reservation reserve(source_location where);
 
-    /// Removes a record of this thread's part, as most are; false if none matches.
+    /// Removes a record of this thread's part.
     [[nodiscard]] bool try_take_out(void* p, std::size_t bytes) noexcept;
-    /// Removes the record. Throws: usage_error, naming the block, if none has this address and size; std::bad_alloc. Nothing is changed.
+    /// Throws: usage_error if no block has this address and size; std::bad_alloc.
     [[nodiscard]] live_record take_out(void* p, std::size_t bytes);
 
-    /// Runs f() while no block can be added or removed, one call at a time. Throws: f's exceptions.
+    /// Runs f() while no block can be added or removed, one call at a time.
     template <class F>
     void at_rest(F f) const {
         at_rest_from(0, f);
     }
-    /// Visits all blocks. Requires at_rest.
+    /// Requires at_rest.
     template <class Visit>
     void for_each(Visit visit) const {
         for (part const& in : parts_) in.blocks.for_each(visit);
@@ -73,7 +73,7 @@ public:
     /// Requires at_rest. Live blocks have smaller numbers, later ones do not.
     [[nodiscard]] std::uint64_t next_number() const noexcept { return parts_[0].next; }
 
-    /// Returns the blocks for which is_meant(record). Throws: std::bad_alloc.
+    /// Throws: std::bad_alloc.
     template <class Which>
     [[nodiscard]] leak_summary survivors_of(Which is_meant) const {
         leak_summary alive;
@@ -99,7 +99,7 @@ private:
         bool is_closed = false;
     };
 
-    // All trackers, for program exit: memory whose owner was forgotten keeps its resource and tracker alive forever.
+    // All trackers, for program exit: memory of a forgotten owner keeps its tracker alive.
     struct registry {
         process_lock guard;
         tracker* first = nullptr;

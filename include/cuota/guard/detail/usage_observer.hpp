@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Observer of a budget's changes, called once no lock is held.
+/// Observer of a budget's changes.
 #pragma once
 
 #include <cstddef>
@@ -17,10 +17,10 @@ struct usage_sample {
     std::size_t held;
     std::size_t limit;
     std::size_t peak;
-    label const* who;  // label of the charge; null for a refund or an unlabelled charge
+    label const* who;  // null for a refund or an unlabelled charge
 };
 
-/// Is notified of changes of a node's held bytes and limit: an alert.
+/// Is notified of changes of a node's held bytes and limit.
 class usage_observer {
 public:
     virtual ~usage_observer() = default;
@@ -35,7 +35,7 @@ public:
     usage_observer* next_due = nullptr;
 };
 
-/// Delivers to the whole list. Entries that become due on this thread meanwhile are delivered by the outermost call.
+/// Delivers to the whole list, and to entries that become due on this thread meanwhile.
 CUOTA_PROCESS_STATE void deliver(usage_observer* due) noexcept;
 
 }  // namespace cuota::inline v0::detail
