@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// A bump allocator in a pool that frees its allocations together.
+/// A bump allocator in a pool.
 #pragma once
 
 #include <cstddef>
@@ -21,30 +21,29 @@ class frame_state;
 extern template class detail::intrusive_ptr<detail::frame_state>;
 #endif
 
-/// A frame as a resource: an eight-byte handle. Its allocations have owners, which free them before the frame is destroyed. The handle
-/// keeps the memory valid, but does not extend the frame's scope.
+/// A frame as a resource: an eight-byte handle that keeps the memory valid, but does not extend the frame's scope. Its blocks have owners,
+/// which free them before the frame is destroyed.
 /// Order, threads, throws, cost: as `frame`. Example: tests/pool/frame.cpp
 class frame_resource {
 public:
-    /// Refers to the same frame. A move copies, so a moved-from handle stays valid.
+    /// Refers to the same frame; a move copies.
     frame_resource(frame_resource const&) noexcept = default;
-    /// Refers to the same frame as other.
+    /// Refers to the same frame.
     frame_resource& operator=(frame_resource const&) noexcept = default;
     ~frame_resource() = default;
-    /// Allocates memory that is valid on s from here on. Throws: as the pool; usage_error after the frame's destruction, while this thread
-    /// captures s, and for a native handle in a foreign capture.
+    /// Allocates in the order of s.
     [[nodiscard]] void* allocate(stream_ref s, std::size_t bytes, std::size_t alignment = default_alignment,
                                  label const& who = {});
-    /// Frees in the order of s; available to others after the frame.
+    /// Frees in the order of s.
     void deallocate(stream_ref s, void* p, std::size_t bytes, std::size_t = default_alignment) noexcept;
-    /// Allocates memory that is valid on every stream at return; the host waits for pending work.
+    /// Allocates for every stream; the host waits for pending work.
     [[nodiscard]] void* allocate_sync(std::size_t bytes, std::size_t alignment = default_alignment,
                                       label const& who = {});
-    /// Frees memory that no work uses any more; available to others after the frame.
+    /// Frees memory that no work uses.
     void deallocate_sync(void* p, std::size_t bytes, std::size_t = default_alignment) noexcept;
-    /// Returns 256 bytes, as the pool.
+    /// Returns 256 bytes.
     [[nodiscard]] static constexpr std::size_t granularity() noexcept { return default_alignment; }
-    [[nodiscard]] memory_kind kind() const noexcept;  ///< kind of the pool's source
+    [[nodiscard]] memory_kind kind() const noexcept;  ///< kind of the source
     /// Compares by frame.
     friend bool operator==(frame_resource const&, frame_resource const&) noexcept = default;
 
@@ -55,28 +54,26 @@ private:
     detail::intrusive_ptr<detail::frame_state> state_;
 };
 
-/// A bump allocator, from `scoped_pool::frame` to destruction. It fills chunks of the pool from low to high addresses; the destructor frees
-/// the chunks.
+/// A bump allocator in chunks of a pool, from `scoped_pool::frame` to destruction, which frees the chunks.
 ///
-/// Memory from `allocate` is freed with the frame and may be deallocated earlier. Memory from `resource()`, as buffers use it, has an
-/// owner: if it is still live at destruction, that is reported as misuse by tag, size and call site, and its chunk stays until the owner
-/// frees it. A deallocation makes nothing available to others before the destruction; only the last block of a chunk can be reused. A wrong
-/// size, a foreign pointer or a double free is reported to the error sink and ignored.
-/// A new chunk is as large as all previous ones, up to 1/16 of the pool, if such a block is free; otherwise it has the size of the request,
-/// so the source is never asked for more. Frames may be nested or open side by side: each has its own chunks.
+/// Memory from `allocate` is freed with the frame, or deallocated earlier. Memory from `resource()` has an owner: if it is live at
+/// destruction, it is reported as misuse by tag, size and call site, and its chunk stays until the owner frees it. Before destruction, only
+/// the last block of a chunk can be reused. Invalid deallocations are reported to the error sink and ignored. Frames may be nested or open
+/// side by side.
 ///
 /// Units:   bytes; blocks are multiples of 256.
 /// Order:   each stream has its own chunks, freed in its order after the work of all streams that freed parts of them.
 /// Threads: any; destroy it after the last use.
-/// Throws:  as the pool (on a throw, nothing is allocated); usage_error after destruction and on a captured stream.
-/// Cost:    a lock and a few loads; the destructor makes one deallocation per chunk.
+/// Throws:  as the pool (on a throw, nothing is allocated); usage_error after destruction, while this thread captures the stream, and for a
+///          native handle in a foreign capture.
+/// Cost:    a lock and a few loads. Chunks grow with the frame, up to 1/16 of the pool; each takes one deallocation.
 /// Example:
 ///     auto frame = pool.frame();
 ///     cuota::device_buffer<float> rows{n, stream, frame, "rows"};
 ///     void* const bins = frame.allocate(stream, 4096);      // needs no deallocate
 class frame {
 public:
-    frame(frame const&) = delete;  // not copyable: pass resource() instead
+    frame(frame const&) = delete;  // pass resource() instead
     frame& operator=(frame const&) = delete;
     ~frame();
 
@@ -84,14 +81,14 @@ public:
     [[nodiscard]] frame_resource resource() const noexcept { return frame_resource{state_}; }
     operator any_resource() const;  ///< same as resource()
 
-    /// Allocates memory that is valid on s from here on and freed with the frame. Throws: as the class says.
+    /// Allocates memory that is freed with the frame.
     [[nodiscard]] void* allocate(stream_ref s, std::size_t bytes, std::size_t alignment = default_alignment,
                                  tag name = {}, source_location where = source_location::current());
-    /// Frees early, in the order of s; the last block of a chunk can be reused. Null is ignored.
+    /// Frees early, in the order of s. Null is ignored.
     void deallocate(stream_ref s, void* p, std::size_t bytes,
                     source_location where = source_location::current()) noexcept;
 
-    /// Begins a frame inside this one. Throws: std::bad_alloc.
+    /// Begins a frame in this one. Throws: std::bad_alloc.
     [[nodiscard]] frame nested(source_location where = source_location::current()) const;
 
 private:

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Lifetime hints, by which a pool separates short-lived from long-lived memory.
+/// Hints by which a pool separates short-lived from long-lived memory.
 #pragma once
 
 #include <atomic>
@@ -23,7 +23,7 @@ namespace detail {
 /// Steps begun plus steps ended in a pool: odd while a step is open.
 using step_time = std::uint32_t;
 
-/// The allocation epoch (in steps) and lifetime hint of a block, in four bytes. Correct for 5e8 steps.
+/// The step of an allocation and its lifetime hint, in four bytes. Correct for 5e8 steps.
 class allocation_epoch {
 public:
     constexpr allocation_epoch() noexcept = default;
@@ -33,7 +33,6 @@ public:
     [[nodiscard]] constexpr lifetime_hint lifetime() const noexcept {
         return static_cast<lifetime_hint>(bits_ & 3);
     }
-    /// Returns the number of steps begun since the allocation.
     [[nodiscard]] constexpr std::uint32_t age(step_time now) const noexcept {
         std::uint32_t const begun = (now + 1) >> 1;
         std::uint32_t const begun_then = ((bits_ >> 2) + 1) >> 1;
@@ -45,12 +44,12 @@ private:
     std::uint32_t bits_ = 0;
 };
 
-/// Counts steps, of which at most one is open. Written rarely; read by any thread at each request.
+/// Counts steps, of which at most one is open. Any thread may read it.
 class step_clock {
 public:
     [[nodiscard]] step_time now() const noexcept { return time_.load(std::memory_order_relaxed); }
     [[nodiscard]] bool is_open() const noexcept { return now() % 2 == 1; }
-    /// Begins or ends a step. Returns the time before the call.
+    /// Begins or ends a step; returns the time before.
     step_time go_on() noexcept { return time_.fetch_add(1, std::memory_order_relaxed); }
 
 private:

@@ -21,47 +21,46 @@ class pool_state;
 extern template class detail::intrusive_ptr<detail::pool_state>;
 #endif
 
-/// A pool as a resource: an eight-byte handle that keeps the memory valid, but does not extend the pool's scope.
-/// Meant: the lifetime hint of its allocations. A block may be freed through any handle of the pool.
+/// A pool as a resource: an eight-byte handle that keeps the memory valid, but does not extend the pool's scope. A block may be freed
+/// through any handle of the pool. Lifetime: the hint of its allocations.
 /// Order, threads, throws, cost: as `scoped_pool`. Example: tests/pool/pool_resource.cpp
 template <lifetime_hint Lifetime>
 class pool_resource_for {
 public:
-    /// Blocks that a captured stream frees stay with the graph; see `graph_aware_resource`.
+    /// Blocks that captured streams free stay with the graph.
     static constexpr bool graph_aware_resource = true;
-    /// Refers to the same pool. A move copies, so a moved-from handle stays valid.
+    /// Refers to the same pool; a move copies.
     pool_resource_for(pool_resource_for const&) noexcept = default;
-    /// Refers to the same pool as other.
+    /// Refers to the same pool.
     pool_resource_for& operator=(pool_resource_for const&) noexcept = default;
     ~pool_resource_for() = default;
 
-    /// Allocates memory that is valid on s from here on. Throws: as scoped_pool; usage_error after its destruction or, for
-    /// lifetime_hint::step, without an open step.
+    /// Allocates in the order of s. Throws: usage_error also for lifetime_hint::step without an open step.
     [[nodiscard]] void* allocate(stream_ref s, std::size_t bytes, std::size_t alignment = default_alignment,
                                  label const& who = {});
     /// Frees in the order of s. Null is ignored.
     void deallocate(stream_ref s, void* p, std::size_t bytes, std::size_t = default_alignment) noexcept;
-    /// Allocates memory that is valid on every stream at return; the host waits for pending work.
+    /// Allocates for every stream; the host waits for pending work.
     [[nodiscard]] void* allocate_sync(std::size_t bytes, std::size_t alignment = default_alignment,
                                       label const& who = {});
-    /// Frees memory that no work uses any more. Null is ignored.
+    /// Frees memory that no work uses.
     void deallocate_sync(void* p, std::size_t bytes, std::size_t = default_alignment) noexcept;
-    /// Returns 256 bytes. The pool itself allocates pages or segments.
+    /// Returns 256 bytes.
     [[nodiscard]] static constexpr std::size_t granularity() noexcept { return default_alignment; }
     [[nodiscard]] memory_kind kind() const noexcept;  ///< kind of the source
     /// Compares by pool.
     friend bool operator==(pool_resource_for const&, pool_resource_for const&) noexcept = default;
 
-    /// Allocates a block that keeps the pool alive, for owners without a reference to it: block_owned_resource. Throws: as allocate.
+    /// Allocates a block that keeps the pool alive: block_owned_resource.
     [[nodiscard]] void* allocate_retaining(stream_ref s, std::size_t bytes, std::size_t alignment,
                                            label const& who);
-    /// Returns a copy without a reference count, which must not be destroyed: block_owned_resource.
+    /// Returns a copy without a reference count, which must not be destroyed.
     [[nodiscard]] pool_resource_for unowned() const noexcept { return unowned(*state_); }
 
-    /// allocate_retaining from this thread's cache; null on a miss. Arguments are passed by value so that they stay in registers.
+    /// allocate_retaining from this thread's cache, or null. Arguments by value stay in registers.
     CUOTA_ALWAYS_INLINE [[nodiscard]] void* take_cached(stream_ref s, std::size_t bytes, tag name,
                                                         source_location where) const noexcept;
-    /// deallocate into this thread's cache; false if it cannot be cached.
+    /// deallocate into this thread's cache, if possible.
     CUOTA_ALWAYS_INLINE [[nodiscard]] bool put_cached(stream_ref s, void* p,
                                                       std::size_t bytes) const noexcept;
 
@@ -76,7 +75,7 @@ private:
     detail::intrusive_ptr<detail::pool_state> state_;
 };
 
-/// A pool without a lifetime hint. `scoped_pool::resource()`.
+/// A pool without a lifetime hint.
 using pool_resource = pool_resource_for<lifetime_hint::scratch>;
 
 #if !CUOTA_DEFINE_MEMORY

@@ -19,15 +19,13 @@ namespace cuota::inline v0 {
 
 /// The scope of one step, from `scoped_pool::begin_step` to destruction.
 ///
-/// Its memory comes from the opposite end of the pool to `persistent()` memory, so after the step everything that is not persistent is one
-/// free block again, even if weights or optimizer states were allocated meanwhile. The destructor reports its live blocks as misuse, by
-/// tag, size and call site; they stay valid. It then trims the pool to its release threshold, if set. Reports give ages in steps. A pool
-/// has at most one open step.
+/// Its memory comes from the opposite end of the pool to `persistent()` memory, so that a step leaves one free block. The destructor
+/// reports live blocks of the step as misuse, by tag, size and call site; they stay valid. It then trims the pool to its release threshold.
+/// A pool has at most one open step.
 ///
-/// Units:   as scoped_pool.
-/// Order:   as the pool. The destructor waits only if it trims.
+/// Units, order: as scoped_pool. The destructor waits only if it trims.
 /// Threads: any may allocate and free; destroy the step after the last allocation.
-/// Throws:  as the pool; usage_error for an allocation through resource() while no step is open.
+/// Throws:  as scoped_pool; usage_error for an allocation through resource() while no step is open.
 /// Cost:    the destructor visits each live block.
 /// Example:
 ///     for (cuota::batch b : loader.epoch(0)) {
@@ -37,17 +35,17 @@ namespace cuota::inline v0 {
 ///     }
 class pool_step {
 public:
-    pool_step(pool_step const&) = delete;  // not copyable: pass resource() instead
+    pool_step(pool_step const&) = delete;  // pass resource() instead
     pool_step& operator=(pool_step const&) = delete;
     ~pool_step();
 
-    /// Returns the step as a resource, which may outlive it; allocating while no step is open throws usage_error.
+    /// Returns the step as a resource, which may outlive it.
     [[nodiscard]] pool_resource_for<lifetime_hint::step> resource() const noexcept;
     operator any_resource() const;  ///< same as resource()
-    /// Converts to a non-owning reference for the duration of a call.
+    /// Converts to a reference for the duration of a call.
     operator resource_ref() const noexcept;
 
-    /// Allocates for this step; see scoped_pool::allocate. Free before the step ends.
+    /// See scoped_pool::allocate.
     [[nodiscard]] void* allocate(stream_ref s, std::size_t bytes, std::size_t alignment = default_alignment,
                                  tag name = {}, source_location where = source_location::current()) const;
     /// See scoped_pool::deallocate.

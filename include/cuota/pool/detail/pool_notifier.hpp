@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Notifies a pool's observer, also of completed frees.
+/// Notifies a pool's observer.
 #pragma once
 
 #include <cstddef>
@@ -20,7 +20,6 @@ namespace cuota::inline v0::detail {
 /// Requires the pool's lock.
 class pool_notifier {
 public:
-    /// Throws: std::bad_alloc.
     explicit pool_notifier(intrusive_ptr<pool_observer> told) : told_{std::move(told)} {}
     [[nodiscard]] intrusive_ptr<pool_observer> const& told() const noexcept { return told_; }
 
@@ -32,10 +31,9 @@ public:
     [[nodiscard]] observed_block given(block const& b, stream_ref const* s) noexcept;
     /// The block is free: in the order of the stream last queried in `order`, or at once.
     void is_free(observed_block const& was, bool in_order, stream_order& order) noexcept;
-    /// Notifies of completed frees.
     void settle(stream_order& order) noexcept { pending_.settle(order, *told_); }
 
-    /// Peaks of live bytes per tag since the observation began.
+    /// Peaks since the observation began.
     [[nodiscard]] tag_peaks const& peaks() const noexcept { return peaks_; }
 
     // --- pages and segments ---

@@ -27,37 +27,33 @@ public:
     static constexpr std::size_t granularity = pool_memory::granularity;
     static constexpr std::size_t largest_alignment = std::size_t{2} << 20;  ///< usually one page
 
-    /// Grows by `pages` if given, and by segments of the source where pages do not suffice. Block addresses and sizes are multiples of
-    /// `alignment`, a power of two. Kernels of the peers may access the memory.
+    /// Forwards to pool_memory; block addresses are multiples of `alignment`, too.
     pool_state(budget account, any_resource source, std::optional<device> where, tag name, int priority = 0,
                light_unique_ptr<mapped_range> pages = {}, std::size_t alignment = granularity,
                device_set peers = {});
     CUOTA_INLINE_IN_PLACE ~pool_state() override;
 
-    /// keeps: the block keeps the pool alive, so it stays valid without any other reference to the pool.
+    /// keeps: the block keeps the pool alive.
     [[nodiscard]] void* allocate(stream_ref s, std::size_t bytes, std::size_t alignment, label const& who,
                                  lifetime_hint lifetime = lifetime_hint::scratch, bool keeps = false);
-    /// Waits on the host for work that may still use the bytes.
     [[nodiscard]] void* allocate_sync(std::size_t bytes, std::size_t alignment, label const& who,
                                       lifetime_hint lifetime = lifetime_hint::scratch);
-    /// Allocates from free blocks only; null if none fits.
+    /// Allocates from free blocks only, or returns null.
     [[nodiscard]] void* try_allocate(stream_ref const* s, std::size_t bytes, label const& who);
     void deallocate(stream_ref s, void* p, std::size_t bytes) noexcept;
     void deallocate_sync(void* p, std::size_t bytes) noexcept { give(nullptr, p, bytes); }
 
-    /// Called when a graph was destroyed: frees its blocks that have no other owner.
+    /// Frees the blocks of a destroyed graph that have no other owner.
     void end_of_graph(pool_in_graph<pool_state> const& graph) noexcept;
-    /// Called when the graphs of foreign captures were destroyed: frees the blocks that only they use. Returns their requested bytes.
+    /// Does the same for graphs of foreign captures. Returns the requested bytes.
     std::size_t release_foreign_graphs() noexcept;
-    /// Whether all live blocks are used by graphs of foreign captures only.
+    /// Whether only these graphs use the live blocks.
     [[nodiscard]] bool is_only_for_foreign_graphs() noexcept {
         return graphs_.kept_for_foreign() == stats().live_blocks;
     }
 
-    /// Reserves memory in advance. Throws: as allocate.
+    /// Throws: as allocate.
     void reserve(std::size_t bytes, label const& who);
-    /// Releases free mappings and segments, after waiting for work that may still use them, until at most `keep` bytes are reserved or none
-    /// is left. Returns the bytes released.
     std::size_t trim(std::size_t keep) noexcept { return release_.trim(keep); }
 
     std::size_t reclaim(std::size_t wanted) noexcept override { return release_.reclaim(wanted); }
@@ -76,7 +72,6 @@ public:
     }
     [[nodiscard]] std::string title() const override { return blocks().title(); }
 
-    /// Rejects further allocations.
     void close_to_requests() noexcept;
     [[nodiscard]] std::string survivors() const { return blocks().survivors(); }
     [[nodiscard]] block_pool& blocks() noexcept { return memory_.blocks(); }
@@ -86,14 +81,13 @@ public:
         return blocks().stats();
     }
 
-    /// The minimum alignment of a block.
     [[nodiscard]] std::size_t alignment() const noexcept { return alignment_; }
     [[nodiscard]] budget const& account() const noexcept { return memory_.account(); }
     [[nodiscard]] memory_kind kind() const noexcept { return memory_.kind(); }
     [[nodiscard]] std::optional<device> on() const noexcept { return memory_.on(); }
 
 private:
-    // Paths with the lock, out of line. Arguments are passed by value, so that the fast paths need no copies in memory.
+    // Paths with the lock. Arguments by value spare the fast paths copies in memory.
     [[nodiscard, gnu::noinline]] void* take_in_order(stream_ref s, std::size_t bytes, std::size_t alignment,
                                                      label who, lifetime_hint lifetime, bool keeps) {
         if (is_of_parent()) [[unlikely]]
@@ -105,10 +99,10 @@ private:
     [[gnu::noinline]] void give_in_order(stream_ref s, void* p, std::size_t bytes) noexcept {
         give(&s, p, bytes);
     }
-    // In a closed pool, the block may be the last reference to the pool, or another thread may free the last one meanwhile.
+    // In a closed pool, this or another thread may free the last reference to the pool.
     void give(stream_ref const* s, void* p, std::size_t bytes) noexcept;
     [[nodiscard]] void* take(stream_ref const* s, block_request const& r);
-    // Grows by size + alignment - granularity, and retries, as another thread may take the new memory first.
+    // Retries after growth, as another thread may take the new memory first.
     [[nodiscard]] void* take_aligned(stream_ref const* s, block_request const& r);
 
     // --- in a capture ---
@@ -122,12 +116,11 @@ private:
     }
     // The host waits for pending work, as a graph's launch cannot.
     [[nodiscard]] void* take_for_graph(stream_ref s, block_request const& r);
-    // Does the same for a foreign capture, but avoids blocks with pending work that the captured streams ran before, as the library cannot
-    // tell when that has completed.
+    // Does the same for a foreign capture, without blocks that its streams used before: that work cannot be waited for.
     [[nodiscard]] void* take_for_foreign_graph(stream_ref s, std::uint64_t foreign, block_request const& r);
     // The foreign capture of a native handle, or 0; no CUDA call for a `stream`. Reports errors.
     [[nodiscard]] std::uint64_t foreign_capture_to_give_in(stream_ref const* s) noexcept;
-    // Whether the block belongs to a graph, or now does because a captured stream freed it. Reports errors.
+    // Whether the block belongs to a graph, also because a captured stream now freed it. Reports errors.
     [[nodiscard, gnu::noinline]] bool give_to_graph(stream_ref const* s, std::uint64_t foreign, void* p,
                                                     std::size_t bytes) noexcept {
         bool is_kept = true;
@@ -142,10 +135,10 @@ private:
             return true;
         } catch (usage_error const& wrong) { report_error(wrong); } catch (...) {
             if (scope)
-                // the capture failed, so no graph will use the block
+                // no graph will use the block
                 scope->fail(std::current_exception());
             else report_handled();
-            return foreign != 0;  // the graph may use it, so it stays allocated
+            return foreign != 0;  // the graph may use it
         }
         return true;
     }

@@ -19,8 +19,7 @@
 
 namespace cuota::inline v0 {
 
-/// The lifetime [from, until) of a block. Steps are any increasing count: calls, nanoseconds, operations. A block of 0 bytes is valid and
-/// occupies nothing.
+/// The lifetime [from, until) of a block, in any increasing count. A block of 0 bytes occupies nothing.
 /// Example: examples/plan_trace.cpp
 struct lifetime {
     std::uint64_t from;   ///< inclusive
@@ -34,28 +33,26 @@ namespace detail {
 
 [[nodiscard]] std::string lifetime_text(lifetime const& l);
 
-/// Rounds the sizes up to multiples of `alignment`.
-/// Throws: usage_error that names the row, if a lifetime is empty or reversed or the sum overflows.
+/// Rounds the sizes up to multiples of `alignment`. Throws: usage_error if that is not a power of two, a lifetime is empty or reversed, or
+/// the sum overflows.
 [[nodiscard]] std::vector<std::size_t> checked_sizes(std::span<lifetime const> blocks, std::size_t alignment,
                                                      source_location where);
 
-/// A block in a problem with time divided into sections: it lives in [first, last).
+/// A block that lives in the sections [first, last).
 struct sectioned_block {
     std::uint32_t first;
     std::uint32_t last;
     std::size_t size;
-    double duration;  // in steps
+    double duration;  // in the input's count
     std::size_t row;  // of the input
 };
 
-/// Blocks connected by overlapping lifetimes, and the sections of their time. No other block overlaps them.
-///
-/// A section is a maximal set of blocks that live together. Overlapping blocks share a section; there are no more sections than blocks.
-/// Lifetimes that are equivalent for planning become equal.
+/// Blocks connected by overlapping lifetimes. Their time is divided into sections, maximal sets of blocks that live together; overlapping
+/// blocks share one.
 struct lifetime_part {
     std::vector<sectioned_block> blocks;
     std::uint32_t sections = 0;
-    std::size_t most_alive = 0;  // bytes of the fullest section, a lower bound of the peak
+    std::size_t most_alive = 0;  // bytes of the fullest section
 
     [[nodiscard]] std::vector<std::size_t> alive() const;
 };
@@ -66,11 +63,10 @@ struct lifetime_edge {
     std::size_t row;
 };
 
-/// The beginnings and ends of nonempty blocks by time; ends first, as a block can reuse the memory of one that ends in the same step.
-/// Independent of the row order, except between equal rows.
+/// The beginnings and ends of nonempty blocks by time, ends first. Independent of the row order, except between equal rows.
 [[nodiscard]] std::vector<lifetime_edge> sorted_edges(std::span<lifetime const> blocks);
 
-/// Divides blocks with these sizes, without empty ones, into parts that do not overlap in time. Cost: O(n log n).
+/// Divides the nonempty blocks into parts that do not overlap in time. Cost: O(n log n).
 [[nodiscard]] std::vector<lifetime_part> independent_parts(std::span<lifetime const> blocks,
                                                            std::span<std::size_t const> sizes);
 
@@ -146,7 +142,7 @@ CUOTA_INLINE std::vector<lifetime_part> independent_parts(std::span<lifetime con
     std::vector<std::size_t> place_of(blocks.size());
     std::size_t alive = 0, live_bytes = 0;
     bool grew =
-        // since the last section: the live blocks are a maximal set when one of them ends
+        // since the last section: when a block ends, the live ones are a maximal set
         false;
     for (lifetime_edge const& edge : sorted_edges(blocks)) {
         if (alive == 0) parts.emplace_back();

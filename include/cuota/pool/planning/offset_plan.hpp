@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Static memory planning: offsets in one slab for blocks of known lifetimes.
+/// Static memory planning: offsets in one slab for known lifetimes.
 #pragma once
 
 #include <cstddef>
@@ -21,26 +21,26 @@
 
 namespace cuota::inline v0 {
 
-/// Constraints of a plan, and limits of its search.
+/// Constraints and search limits of a plan.
 /// Example: examples/plan_trace.cpp
 struct plan_options {
-    /// Bytes of the slab. Any plan that fits is accepted; without a capacity, the lowest peak is searched for.
+    /// Bytes of the slab: any plan that fits is accepted; without it, the lowest peak is searched for.
     std::size_t capacity = unlimited;
-    /// Alignment of every offset; a power of two. Sizes are rounded up to it.
+    /// Alignment of offsets and sizes; a power of two.
     std::size_t alignment = 1;
     /// Maximum duration, after which the best plan so far is returned.
     std::chrono::nanoseconds time_limit = std::chrono::seconds{5};
-    /// Cancellation by another thread, with the same result.
+    /// Cancellation by another thread, to the same effect.
     stop_signal stop{};
 };
 
 /// The offset of each block in one slab. Example: examples/plan_trace.cpp
 struct offset_plan {
     std::vector<std::size_t> offsets;  ///< by row; 0 for an empty block
-    std::size_t peak = 0;              ///< bytes of the slab: the end of the highest block
-    std::size_t lower_bound = 0;       ///< maximum of live bytes: no plan has a lower peak
+    std::size_t peak = 0;              ///< bytes of the slab
+    std::size_t lower_bound = 0;       ///< maximum of live bytes
     std::size_t alignment = 1;         ///< the requested alignment
-    bool proven = false;               ///< whether no plan with a lower peak exists
+    bool proven = false;               ///< whether no plan has a lower peak
 
     /// whether peak <= capacity
     [[nodiscard]] bool fits(std::size_t capacity) const noexcept { return peak <= capacity; }
@@ -48,31 +48,27 @@ struct offset_plan {
     [[nodiscard]] double ratio() const noexcept;
 };
 
-/// Two rows that overlap in bytes and time, or one row (twice) at an invalid offset.
+/// Two rows that overlap in bytes and time, or a row twice, with an invalid offset.
 /// Example: tests/pool/planning/offset_plan.cpp
 struct offset_conflict {
     std::size_t first;   ///< a row, from 0
     std::size_t second;  ///< a later row, or the same
 };
 
-/// Finds offsets with a low peak such that no two blocks overlap in both time and bytes.
+/// Finds offsets with a low peak such that no two blocks overlap in both time and bytes: by greedy placement, and if that misses the lower
+/// bound or the capacity, by backtracking in parts of up to 2,048 blocks. Deterministic and independent of the row order, unless the time
+/// limit or a cancellation ended the search. A plan above the capacity is not an error: check `fits`.
 ///
-/// Greedy placement comes first, and is all for large problems: the peak of a training step of 20,000 blocks is within 0.4 % of the lower
-/// bound. If it misses the lower bound or the capacity, parts of up to 2,048 blocks are searched by backtracking, until no improvement is
-/// possible or time is over. The result is deterministic and independent of the row order, unless time or a cancellation ended the search.
-///
-/// Threads: any; no shared state. The input is only read.
-/// Throws:  usage_error that names the row, if a lifetime is empty or reversed or the sum of sizes overflows; usage_error if the alignment
-///          is not a power of two. A plan above the capacity is not an error: check `fits`.
-/// Cost:    at least one greedy placement, O(n log n) plus a step per overlapping pair; at most about `time_limit`.
+/// Threads: any.
+/// Throws:  usage_error if the alignment is not a power of two; usage_error that names the row, if a lifetime is empty or reversed or the
+///          sum of sizes overflows.
+/// Cost:    at least one greedy placement, O(n log n) plus a step per overlapping pair; otherwise at most about `time_limit`.
 /// Example: examples/plan_trace.cpp
 [[nodiscard]] offset_plan plan_offsets(std::span<lifetime const> blocks, plan_options const& options = {},
                                        source_location where = source_location::current());
 
-/// Checks a plan by a sweep over time that shares only the sorted edges of lifetimes.hpp with the planner. Returns the first conflict: two
-/// rows that overlap in time and bytes; or a row twice, if its offset is not aligned or its end is above the peak.
-/// Throws: usage_error if the number of rows differs, or for lifetimes that plan_offsets rejects.
-/// Cost:   O(n log n).
+/// Checks a plan. Returns the first conflict: two rows that overlap in time and bytes; or a row twice, if its offset is not aligned or its
+/// end is above the peak. Throws: usage_error if the number of rows differs; as plan_offsets. Cost: O(n log n).
 /// Example: examples/plan_trace.cpp
 [[nodiscard]] std::optional<offset_conflict> check_offsets(
     std::span<lifetime const> blocks, offset_plan const& plan,
@@ -100,13 +96,11 @@ CUOTA_INLINE double offset_plan::ratio() const noexcept {
 
 namespace cuota::inline v0::detail {
 
-/// Time limit and cancellation of a search.
 class plan_deadline {
 public:
     plan_deadline(std::chrono::nanoseconds limit, stop_signal stop) : limit_{limit}, stop_{std::move(stop)} {}
 
     [[nodiscard]] bool is_over() const;
-    /// A deadline after 1/`of` of the remaining time.
     [[nodiscard]] plan_deadline share(int of) const;
 
 private:
@@ -115,14 +109,13 @@ private:
     stop_signal stop_;
 };
 
-/// The planner of one part, in multiples of a common unit.
+/// The planner of one part, in a common unit.
 class part_planner {
 public:
     explicit part_planner(lifetime_part part) : part_{std::move(part)}, least_{part_.most_alive} {}
 
     [[nodiscard]] lifetime_part const& part() const noexcept { return part_; }
     [[nodiscard]] part_offsets const& best() const noexcept { return best_; }
-    /// A lower bound of the peak.
     [[nodiscard]] std::size_t least() const noexcept { return least_; }
 
     void place_simply(std::size_t enough, plan_deadline const& deadline);
@@ -130,7 +123,7 @@ public:
     /// Searches for a peak of `enough`, at least most_alive.
     void reach(std::size_t enough, plan_deadline const& deadline);
 
-    /// Searches for `enough`, then by bisection for lower peaks, until resolved or out of time.
+    /// Searches for `enough`; if that fails, bisects between it and the best peak.
     void lower(std::size_t enough, plan_deadline const& deadline);
 
 private:
@@ -143,19 +136,19 @@ private:
     std::size_t least_;
 };
 
-/// The common divisor of sizes, and of offsets without gaps at the bottom.
+/// The common divisor of sizes, and thereby of offsets.
 [[nodiscard]] std::size_t common_unit(std::span<std::size_t const> sizes, std::size_t alignment);
 
 [[nodiscard]] offset_plan joined(std::span<part_planner const> parts, std::size_t rows, std::size_t bound,
                                  std::size_t unit, std::size_t alignment);
 
-/// The layout at one time: live rows by their first byte, without overlaps in a valid plan.
+/// The live rows at one time, by their first byte.
 class layout_sweep {
 public:
     layout_sweep(std::span<lifetime const> blocks, std::span<std::size_t const> offsets)
         : blocks_{blocks}, offsets_{offsets} {}
 
-    /// Returns a row that overlaps it, if any.
+    /// Returns an overlapping row, if any.
     [[nodiscard]] std::optional<std::size_t> add(std::size_t row);
     void remove(std::size_t row);
 
@@ -188,7 +181,7 @@ CUOTA_INLINE void part_planner::lower(std::size_t enough, plan_deadline const& d
     if (best_.peak <= enough || !is_searchable()) return;
     packing_search search{part_};
     if (try_peak(search, enough, deadline.share(2)) == search_result::found) return;
-    // An attempt that gives up counts as a failure.
+    // Giving up counts as a failure.
     for (std::size_t no = enough; best_.peak - no > 1 && !deadline.is_over();) {
         std::size_t const middle = no + (best_.peak - no) / 2;
         if (try_peak(search, middle, deadline.share(4)) != search_result::found) no = middle;
@@ -264,7 +257,7 @@ CUOTA_INLINE offset_plan plan_offsets(std::span<lifetime const> blocks, plan_opt
     }
     bool const has_capacity = options.capacity != unlimited;
     std::size_t const capacity = options.capacity / unit;
-    // The highest part determines the slab: no part needs to be below the highest lower bound.
+    // No part needs to be below the highest lower bound.
     std::size_t enough = has_capacity ? std::max(capacity, bound) : bound;
     for (detail::part_planner& part : parts) part.place_simply(enough, deadline);
     std::sort(parts.begin(), parts.end(), [](detail::part_planner const& a, detail::part_planner const& b) {

@@ -14,8 +14,8 @@
 
 namespace cuota::inline v0 {
 
-/// Returns the text of a planned step: a line with version and totals, a line of column names, and a line per request in order. Without a
-/// place in the slab, the offset is empty.
+/// Returns the text of a planned step: a line with version and totals, column names, and a line per request in order. A request outside of
+/// the slab has no offset.
 ///
 ///     # cuota step plan 1: requests=2 peak=768 lower_bound=768 hash=1e3a…
 ///     id,lower,upper,size,offset
@@ -24,16 +24,13 @@ namespace cuota::inline v0 {
 /// Throws: std::bad_alloc. Cost: linear in the requests. Example: tests/pool/planning/plan_file.cpp
 [[nodiscard]] std::string plan_text(planned_step const& step);
 
-/// Parses and validates a planned step: the hash must match the sequence, and no requests may overlap. `name` stands for the text in
-/// errors.
-/// Throws: data_error with the line and the reason.
+/// Parses and validates a text. Throws: data_error with `name`, line and reason.
 [[nodiscard]] planned_step parse_plan(std::string_view text, std::string const& name);
 
-/// Writes the text to a file. An existing file is replaced, or unchanged on failure.
-/// Throws: data_error with the system's reason.
+/// Writes the text to a file. On failure, an existing file is unchanged. Throws: data_error with the system's reason.
 void save_plan(planned_step const& step, std::string const& path);
 
-/// Reads a file of save_plan. Throws: data_error with line and reason, or the system's reason.
+/// Reads a file of save_plan. Throws: data_error with the reason.
 [[nodiscard]] planned_step load_plan(std::string const& path);
 
 }  // namespace cuota::inline v0
@@ -77,7 +74,6 @@ private:
             fail(std::string{what} + " '" + std::string{text.substr(0, 40)} + "' is not a valid number");
         return value;
     }
-    // Takes the text before the separator off the line.
     [[nodiscard]] std::string_view cut_before(char separator, char const* what);
     template <class Number>
     [[nodiscard]] Number fact(std::string_view what, char separator, int base = 10) {

@@ -18,30 +18,30 @@ namespace cuota::inline v0 {
 /// One request of a step. `live` counts the step's allocations and frees from 0.
 /// Example: tests/pool/planning/planned_step.cpp
 struct planned_request {
-    lifetime live;           ///< from allocation to free, and the requested bytes
+    lifetime live;           ///< from allocation to free
     std::size_t offset = 0;  ///< in the slab
-    /// Whether it is in the slab; false if it was live at the end of the step.
+    /// Whether it is in the slab; false if live at the step's end.
     bool is_planned = true;
 
     /// Compares all three.
     friend bool operator==(planned_request const&, planned_request const&) noexcept = default;
 };
 
-/// The requests of a step in order, and their slab. Example: tests/pool/planning/planned_step.cpp
+/// The requests of a step and their slab. Example: tests/pool/planning/planned_step.cpp
 struct planned_step {
-    std::vector<planned_request> requests;  ///< in the order of the step
+    std::vector<planned_request> requests;  ///< in order
     std::size_t peak = 0;                   ///< bytes of the slab
-    std::size_t lower_bound = 0;            ///< maximum of planned live bytes: no slab is smaller
+    std::size_t lower_bound = 0;            ///< maximum of planned live bytes
 
-    /// Returns a hash of sizes and lifetimes that is the same on every platform.
+    /// Returns a hash of sizes and lifetimes, the same on every platform.
     [[nodiscard]] std::uint64_t hash() const noexcept;
-    /// Compares requests with their offsets, and the slab.
+    /// Compares all.
     friend bool operator==(planned_step const&, planned_step const&) noexcept = default;
 };
 
 namespace detail {
 
-/// Returns the lifetimes for plan_offsets; unplanned requests get size 0.
+/// Returns the lifetimes; unplanned requests get size 0.
 [[nodiscard]] std::vector<lifetime> planned_lifetimes(planned_step const& step);
 
 /// Plans offsets and slab. Strong guarantee. Throws: as plan_offsets.
@@ -49,8 +49,7 @@ void place_requests(planned_step& step, plan_options options);
 
 [[noreturn]] void refuse_request_order(std::size_t row, source_location where);
 
-/// Lists, for each request of a repeated step, the requests that used its bytes last: of this step before it, otherwise of the previous
-/// step. Usually one or two, on average at most three.
+/// The requests that used each request's bytes last: in this step before it, otherwise in the previous step.
 class last_users {
 public:
     explicit last_users(planned_step const& step);
@@ -64,10 +63,9 @@ private:
 
 }  // namespace detail
 
-/// Plans a step with known requests, in their order, each from its allocation to its free in allocations and frees counted from 0, or any
-/// other increasing count.
-/// Throws: usage_error that names the row, if the requests are not in order; as plan_offsets.
-/// Cost:   as plan_offsets. Example: as step_plan::expect, tests/pool/planning/step_plan.cpp
+/// Plans a step of known requests in order of allocation, with times in any increasing count. Throws: usage_error that names the row, if
+/// they are not in order; as plan_offsets. Cost: as plan_offsets.
+/// Example: tests/pool/planning/step_plan.cpp
 [[nodiscard]] planned_step plan_requests(std::span<lifetime const> requests, plan_options const& options = {},
                                          source_location where = source_location::current());
 
@@ -129,7 +127,6 @@ CUOTA_INLINE void refuse_request_order(std::size_t row, source_location where) {
 /// The last user of each byte.
 class users_by_byte {
 public:
-    /// Appends the users of [begin, end), each once.
     void note(std::size_t begin, std::size_t end, std::vector<std::uint32_t>& into) const;
     void put(std::size_t begin, std::size_t end, std::uint32_t user);
 
@@ -141,7 +138,7 @@ private:
 
     void cut(std::size_t where);
 
-    std::map<std::size_t, stretch> users_;  // by the first byte
+    std::map<std::size_t, stretch> users_;
 };
 
 CUOTA_INLINE last_users::last_users(planned_step const& step) {

@@ -29,23 +29,23 @@ extern template class detail::intrusive_ptr<detail::step_state>;
 /// Order, threads, throws, cost: as `step_plan`. Example: tests/pool/planning/step_plan.cpp
 class step_resource {
 public:
-    /// Blocks that a captured stream frees stay with the graph; see `graph_aware_resource`.
+    /// Blocks that captured streams free stay with the graph.
     static constexpr bool graph_aware_resource = true;
-    /// Refers to the same plan. A move copies, so a moved-from handle stays valid.
+    /// Refers to the same plan; a move copies.
     step_resource(step_resource const&) noexcept = default;
-    step_resource& operator=(step_resource const&) noexcept = default;  ///< same plan as other
+    step_resource& operator=(step_resource const&) noexcept = default;  ///< same plan
     ~step_resource() = default;
 
-    /// Allocates memory that is valid on s from here on: in the slab, or from the upstream resource.
+    /// Allocates in the order of s.
     [[nodiscard]] void* allocate(stream_ref s, std::size_t bytes, std::size_t alignment = default_alignment,
                                  label const& who = {});
     /// Frees in the order of s. Null is ignored.
     void deallocate(stream_ref s, void* p, std::size_t bytes,
                     std::size_t alignment = default_alignment) noexcept;
-    /// Allocates upstream, outside the plan; valid on every stream at return.
+    /// Allocates upstream, outside the plan, for every stream.
     [[nodiscard]] void* allocate_sync(std::size_t bytes, std::size_t alignment = default_alignment,
                                       label const& who = {});
-    /// Frees memory that no work uses any more.
+    /// Frees memory that no work uses.
     void deallocate_sync(void* p, std::size_t bytes, std::size_t alignment = default_alignment) noexcept;
     /// Returns 256 bytes.
     [[nodiscard]] static constexpr std::size_t granularity() noexcept { return default_alignment; }
@@ -62,7 +62,7 @@ private:
 };
 
 /// A step of a program, from `step_plan::begin` to destruction. Move-only; empty if moved from. Threads: one at a time. Throws: nothing;
-/// errors at the end of a step are reported to the error sink.
+/// errors at its end go to the error sink.
 /// Example: examples/replay_graph.cpp
 class step_scope {
 public:
@@ -71,7 +71,7 @@ public:
     step_scope& operator=(step_scope&& other) noexcept;
     ~step_scope() { end(); }
 
-    /// Returns whether the step is recorded, and so served upstream.
+    /// Returns whether the step is recorded.
     [[nodiscard]] bool is_recorded() const noexcept;
 
 private:
@@ -82,71 +82,64 @@ private:
     detail::intrusive_ptr<detail::step_state> state_;
 };
 
-/// Static memory planning for programs that repeat their allocations, as training does: one step is recorded, each of its requests gets an
-/// offset in one slab, and later steps are served there.
+/// Static memory planning for programs that repeat their allocations: one step is recorded, each of its requests gets an offset in one
+/// slab, and later steps are served there.
 ///
-/// The n-th request of a step gets the n-th offset if it has that size. Other requests are served by the upstream resource, usually a pool,
-/// and counted by reason; so are allocate_sync, requests between steps, and those that were live when the recorded step ended. A request
-/// that has the size of one of the next 16 planned requests is served as that one, and the planned requests before it are skipped. Bytes in
-/// use are never allocated again: a block that outlives its step keeps them, and the request planned there is served upstream.
+/// The n-th request of a step gets the n-th offset if it has that size. If it has the size of one of the next 16 planned requests, it is
+/// served as that one, and those before it are skipped. All other requests are served upstream, usually by a pool, and counted by reason:
+/// also allocate_sync, alignments above 256, requests between steps, and those that were live when the recorded step ended. A block that
+/// outlives its step keeps its bytes; the request planned there is served upstream.
 ///
-/// The slab is one allocation from the upstream resource, charged to its budget and made when the step after the recorded one begins. If it
-/// is refused, that step and later ones are served upstream; `prepare` throws the reason.
+/// The slab is one allocation upstream, made when the step after the recorded one begins. If it is refused, this and later steps are served
+/// upstream; `prepare` throws the reason.
 ///
 /// Units:   bytes; offsets in the slab are multiples of 256.
-/// Order:   memory is valid on the allocating stream and is freed in the order of the stream passed to deallocate. Reuse on another stream,
-///          also in a later step, waits by events; the host does not wait.
-/// In a `capture`, a planned step on one stream has its planned addresses. The graph uses them as long as it exists: launches and steps
-/// wait for each other. A request that deviates throws usage_error there, as does any request of a planned step on a native stream in a
-/// foreign capture.
-/// Threads: any may allocate and free; one step at a time. The order of requests matters, so steps that threads share seldom repeat.
-/// Throws:  as upstream; usage_error for an allocation after destruction. A deallocation of a wrong size or of a pointer that is not live
-///          and a double free are reported to the error sink as misuse and ignored.
-/// Requests with an alignment above 256 are outside the plan: the upstream resource serves or refuses them.
+/// Order:   as scoped_pool. Reuse on another stream waits by events; the host does not wait.
+/// In a `capture`, a planned step on one stream has its planned addresses as long as the graph exists: launches and steps wait for each
+/// other. A request that deviates throws usage_error there, as does any request of a planned step on a native stream in a foreign capture.
+/// Threads: any may allocate and free; one step at a time. Steps of several threads seldom repeat their order.
+/// Throws:  as upstream; usage_error for an allocation after destruction. Invalid deallocations are reported to the error sink and ignored.
 /// The destructor reports live blocks in the slab by tag, size and call site; they stay valid until their last owner is destroyed.
 /// Cost:    no CUDA call and no lock for requests of one thread on one stream. The slab has exactly the plan's peak.
 /// Example: examples/replay_trace.cpp
 class step_plan {
 public:
-    /// The type of the constructor's options.
+    /// Options.
     using options = step_plan_options;
 
-    /// Constructs a plan over an upstream resource for the slab and for recorded and deviating requests. Allocates nothing yet. Throws:
-    /// std::bad_alloc.
+    /// Constructs a plan; allocates nothing upstream yet. Throws: std::bad_alloc.
     explicit step_plan(any_resource upstream, options wanted = {});
-    step_plan(step_plan const&) = delete;  // not copyable: pass resource() instead
+    step_plan(step_plan const&) = delete;  // pass resource() instead
     step_plan& operator=(step_plan const&) = delete;
     ~step_plan();
 
     /// Begins a step, which ends with the returned object. The first is recorded; the next plans it and allocates the slab. A recording
-    /// that an exception ends is discarded, and the next step is recorded.
-    /// Throws: usage_error if a step is open; cuda_error; std::bad_alloc. No step has begun.
+    /// that an exception ends is discarded. Throws: usage_error if a step is open; cuda_error; std::bad_alloc. On a throw, no step has
+    /// begun.
     [[nodiscard]] step_scope begin(source_location where = source_location::current());
     /// Discards the plan; the next step is recorded. Throws: usage_error in a step.
     void rerecord(source_location where = source_location::current());
-    /// Plans the recorded step and allocates the slab, unless done; otherwise `begin` does so. The recorded step is kept on a throw.
+    /// Plans the recorded step and allocates the slab, as `begin` does otherwise. On a throw, the recorded step is kept.
     /// Throws: out_of_memory if the slab is refused; usage_error in a step or without a recorded one; cuda_error.
     void prepare(source_location where = source_location::current());
 
     /// Returns a copy of the planned step; empty if none. Throws: std::bad_alloc.
     [[nodiscard]] planned_step planned() const;
-    /// Saves the planned step. Throws: usage_error without a planned step; data_error if the file cannot be written.
+    /// Saves the planned step. Throws: usage_error without one; data_error if the file cannot be written.
     void save(std::string const& path, source_location where = source_location::current()) const;
-    /// Uses a saved plan instead of a recorded step. Strong guarantee. Throws: data_error with line and reason; usage_error in a step.
+    /// Uses a saved plan. Strong guarantee. Throws: data_error with line and reason; usage_error in a step.
     void load(std::string const& path, source_location where = source_location::current());
-    /// Uses a step of known requests, planned by `plan_requests`, instead of a recorded one: even the first step needs only the slab.
-    /// Strong guarantee. Throws: as plan_requests; usage_error in a step.
+    /// Uses a step of known requests, planned by `plan_requests`. Strong guarantee. Throws: as plan_requests; usage_error in a step.
     void set_plan(std::span<lifetime const> requests, plan_options const& how = {},
                   source_location where = source_location::current());
 
-    /// Returns the plan as a resource, which may outlive the scope; allocating afterwards throws usage_error.
+    /// Returns the plan as a resource, which may outlive it.
     [[nodiscard]] step_resource resource() const noexcept { return step_resource{state_}; }
     operator any_resource() const;  ///< same as resource()
 
     /// Returns a consistent snapshot.
     [[nodiscard]] step_plan_stats stats() const;
-    /// Returns live blocks of earlier steps: those in the slab now, and those that the recorded step left at its end. Throws:
-    /// std::bad_alloc.
+    /// Returns live blocks of earlier steps in the slab, and those that the recorded step left. Throws: std::bad_alloc.
     [[nodiscard]] std::vector<allocation_group> outlived() const;
 
 private:

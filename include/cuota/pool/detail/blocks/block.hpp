@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// The record of a block: a run of bytes in a pool, free or live.
+/// The record of a block.
 #pragma once
 
 #include <cstddef>
@@ -19,40 +19,39 @@
 
 namespace cuota::inline v0::detail {
 
-/// Metadata of a live block for its user, the thread cache (front) and reports. Kept apart from the records, which are searched; one cache
-/// line, since threads write it without the lock.
+/// Metadata of a live block, apart from the records that are searched. One cache line: threads write it without the lock.
 struct alignas(64) block_metadata {
     static constexpr std::uint64_t no_stream = ~std::uint64_t{0};
 
     tag name{};
     source_location where{};
-    // id of the stream that the block is bound to; its index is `stream_index`
+    // id of the stream that the block is bound to
     std::uint64_t stream = no_stream;
     std::uint32_t stream_index = 0;
     allocation_epoch epoch{};
-    bool keeps = false;  // the block keeps the pool alive
+    bool keeps = false;  // keeps the pool alive
 };
 
-/// The record of a block, one cache line: a deallocation reads four or five records, which in a large pool are not cached.
+/// The record of a block. One cache line: a deallocation reads four or five records.
 struct alignas(64) block {
-    /// Granularity of addresses and sizes in bytes: the alignment that CUDA guarantees.
+    /// Granularity of addresses and sizes: the alignment that CUDA guarantees.
     static constexpr std::size_t granularity = default_alignment;
 
-    /// The pool's lock protects all fields; but the thread that changes `word` from live to held, which needs no lock, owns `requested` and
-    /// the note until it changes `word` again. A `hole` has addresses without memory; a `growing` one is being mapped.
+    /// The pool's lock protects all fields. But the thread that changes `word` from live to in_transition (held), without the lock, owns
+    /// `requested` and the note until it changes `word` again. A `hole` has no memory; a `growing` one is being mapped.
     enum class state : std::uintptr_t { free, live, in_transition, hole, growing };
 
-    atomic<std::uintptr_t> word = 0;  // address | state (in the lowest bits)
+    atomic<std::uintptr_t> word = 0;  // address | state
     std::size_t size = 0;
-    block* before = nullptr;  // in the segment or range of pages
+    block* before = nullptr;  // by address
     block* after = nullptr;
     [[no_unique_address]] wait_set waits{};  // free: work that must complete before reuse
-    // record number | keeps_stream (highest bit); fills the padding after wait_set
+    // record number | keeps_stream (highest bit)
     std::uint32_t mark = 0;
     union {
-        // free: link in its bin; hole: link in the list of holes; cached or unused: next in the list
+        // free: link in its bin; hole: link in the list of holes; cached or unused: next
         block* left = nullptr;
-        std::size_t requested;  // live: requested bytes; growing: bytes that are mapped
+        std::size_t requested;  // live: requested bytes; growing: mapped bytes
     };
     union {
         block* right = nullptr;  // free, hole: as left
@@ -60,9 +59,8 @@ struct alignas(64) block {
     };
 
     [[nodiscard]] static std::uintptr_t word_for(void const* p, state now) noexcept;
-    /// The index of the record in its store.
     [[nodiscard]] std::uint32_t number() const noexcept { return mark & ~stream_bit; }
-    /// Whether a live or held block keeps its index in stream_order; stored here, so that most frees need not read the note.
+    /// Whether the block keeps its index in stream_order; here, so that most frees need not read the note.
     [[nodiscard]] bool keeps_stream() const noexcept { return (mark & stream_bit) != 0; }
     void keeps_stream(bool does) noexcept { mark = does ? mark | stream_bit : mark & ~stream_bit; }
     static constexpr std::uint32_t stream_bit = std::uint32_t{1} << 31;
@@ -71,7 +69,7 @@ struct alignas(64) block {
     void become(state now) noexcept { stand_at(at(), now); }
     /// Requires ownership of the block.
     void stand_at(void const* p, state now) noexcept;
-    /// Changes the live block at p to held, for the caller alone. Returns false if this is no longer the live block at p.
+    /// Changes the live block at p to held, for the caller alone; false if no live block is at p.
     [[nodiscard]] bool claim(void const* p) noexcept;
     [[nodiscard]] bool has_state(state now) const noexcept;
     [[nodiscard]] bool may_merge() const noexcept { return has_state(state::free); }
@@ -81,27 +79,25 @@ struct alignas(64) block {
 };
 static_assert(sizeof(block) == 64);
 
-/// Prefetches a cache line for writing.
 void expect_use([[maybe_unused]] void const* line) noexcept;
 
-/// Allocates records and notes in batches and reuses them. Addresses are stable until destruction.
+/// Allocates records and notes in batches and reuses them; addresses are stable. Strong guarantee. Throws: std::bad_alloc.
 class block_store {
 public:
     block_store() = default;
     block_store(block_store const&) = delete;
     block_store& operator=(block_store const&) = delete;
 
-    /// Strong guarantee. Throws: std::bad_alloc. Cost: a load, amortized.
     [[nodiscard]] block& make(std::byte* at, std::size_t size);
-    /// Guarantees two calls of make. Strong guarantee. Throws: std::bad_alloc.
+    /// Guarantees two calls of make.
     void reserve_two();
     void drop(block& b) noexcept;
 
     [[nodiscard]] block& operator[](std::uint32_t number) const noexcept;
 
-    /// Guarantees one call of make_note. Strong guarantee. Throws: std::bad_alloc.
+    /// Guarantees one call of make_note.
     void reserve_note();
-    /// Requires reserve_note. The note holds the values of the previous block.
+    /// Returns a note with values of the previous block.
     [[nodiscard]] block_metadata& make_note() noexcept;
     void drop_note(block_metadata& note) noexcept;
 
@@ -136,7 +132,7 @@ CUOTA_INLINE void block::stand_at(void const* p, state now) noexcept {
 }
 
 CUOTA_INLINE bool block::claim(void const* p) noexcept {
-    // the low bits would be read as another state
+    // otherwise the low bits are read as another state
     if (reinterpret_cast<std::uintptr_t>(p) % granularity != 0) return false;
     std::uintptr_t expected = word_for(p, state::live);
     return word.load(std::memory_order_relaxed) == expected &&

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Blocks of a pool with the order of its streams: choice, allocation, deallocation and statistics.
+/// Blocks of a pool with the order of its streams.
 #pragma once
 
 #include <algorithm>
@@ -22,7 +22,7 @@
 
 namespace cuota::inline v0::detail {
 
-/// A segment as its source returned it and the budget was charged.
+/// A segment that was charged.
 struct segment {
     void* at;
     std::size_t bytes;
@@ -34,52 +34,47 @@ struct block_request {
     label const& who;
     lifetime_hint lifetime = lifetime_hint::scratch;
     std::size_t alignment = block::granularity;  ///< a power of two
-    bool keeps = false;                          ///< the block keeps the pool alive
+    bool keeps = false;                          ///< keeps the pool alive
 };
 
-/// A stream and its index; or the host, which waits itself.
+/// A stream and its index, or the host, which waits itself.
 struct block_user {
     stream_ref const* stream = nullptr;
     std::uint32_t stream_index = stream_order::nobody;
 };
 
-/// Free, live and held blocks, and holes that are being mapped. Sizes are multiples of the granularity, 256 bytes or more. Not thread-safe:
-/// requires the pool's lock. Throws: cuda_error, std::bad_alloc where not noexcept. On a throw, no block or segment changes, except where
-/// noted.
+/// Free, live and held blocks, and holes that are being mapped. Requires the pool's lock. Throws: cuda_error, std::bad_alloc where not
+/// noexcept. On a throw, no block or segment changes, except where noted.
 class block_heap {
 public:
     explicit block_heap(std::size_t granularity = block::granularity) noexcept : granularity_{granularity} {}
 
-    /// size_of returns the block size for a request. These three functions may be called without the lock.
+    /// These three functions need no lock.
     [[nodiscard]] std::size_t granularity() const noexcept { return granularity_; }
     [[nodiscard]] std::size_t size_of(std::size_t bytes) const noexcept {
         return round_up(bytes, granularity_);
     }
-    /// size_of for sizes that cannot overflow when they are rounded.
+    /// size_of without an overflow check.
     [[nodiscard]] std::size_t size_of_small(std::size_t bytes) const noexcept;
 
     // --- blocks ---
 
-    /// Returns the best free block for a request, or null if none fits.
     [[nodiscard]] block* find(block_request const& r, std::uint32_t stream_index);
-    /// Allocates from a found block and makes the user wait for its pending work; where that is the host, the caller
-    /// waits without the lock: see stream_order::take_host_waits.
+    /// Allocates from a found block and makes the user wait for its pending work; for the host, see stream_order::take_host_waits.
     [[nodiscard]] block& take(block& b, block_request const& r, block_user const& user);
-    /// Binds a live or held block to a stream, which stays registered until the block is freed.
+    /// Binds a block to a stream, which stays registered until the block is freed.
     void keep_stream(block& b, std::uint32_t stream_index) noexcept;
-    /// Frees a live or held block for reuse after `waits`.
+    /// Frees a live or held block.
     void give(block& b, wait_set waits) noexcept;
-    /// Returns whether the request would raise a peak.
     [[nodiscard]] bool would_peak(std::size_t bytes) const noexcept;
-    /// Counts up to `most` bytes as requested without raising a peak: the credit of a thread cache. Returns the bytes.
+    /// Counts up to `most` bytes as requested, without raising a peak, for the credit of a thread cache; returns them.
     [[nodiscard]] std::size_t lend(std::size_t most) noexcept;
-    /// Takes back unused credit, including the requested bytes of cached blocks.
+    /// Takes back credit, including the requested bytes of cached blocks.
     void take_back(std::size_t bytes) noexcept { requested_ -= bytes; }
 
     // --- segments ---
 
     void add(segment const& fresh) { (void)enter(fresh); }
-    /// Adds a segment and allocates from it.
     [[nodiscard]] block& take_of_new(segment const& fresh, block_request const& r);
     template <class Visit>
     void for_each_segment(Visit visit) const {
@@ -88,25 +83,24 @@ public:
 
     // --- pages ---
 
-    /// Holds the best window for a request, with at most `most` bytes to map; returns nothing if none exists.
+    /// Holds the best window with at most `most` bytes to map, if any.
     [[nodiscard]] std::optional<growth_candidate> hold(std::size_t size, growth_aim aim, std::size_t most);
-    /// Allocates from a held window that was mapped, like `take`. On a throw, it stays held.
+    /// Allocates from a held, mapped window, like `take`. On a throw, it stays held, as in the next function.
     [[nodiscard]] block& take_of_grown(growth_candidate const& window, block_request const& r,
                                        block_user const& user);
-    /// Frees a held window that was mapped. On a throw, it stays held.
     void add_grown(growth_candidate const& window) { (void)join(window, waits_of(window)); }
-    /// Restores a held window after unmapping. Bytes that could not be unmapped count as reserved and stay unusable; returns them.
+    /// Restores a held window after unmapping. Returns the bytes that could not be unmapped; they stay reserved and unusable.
     std::size_t give_up(growth_candidate const& window) noexcept;
 
     // --- release of idle memory ---
 
-    /// Holds the idle memory that best covers `surplus` bytes, outside of `kept`; returns nothing if none exists. It counts as reserved
-    /// until gone(). The caller waits for its pending work like for that of `take`.
+    /// Holds the idle memory outside of `kept` that best covers `surplus` bytes, if any; it counts as reserved until gone(). The caller
+    /// waits for its pending work as for that of `take`.
     [[nodiscard]] std::optional<idle_memory> take_out(std::size_t surplus, kept_addresses const& kept);
-    /// Ends a take_out: the memory was released (is_gone) or is free again.
+    /// Ends a take_out: the memory was released or is free again.
     void gone(idle_memory const& out, bool is_gone) noexcept;
 
-    /// Waits on the host for the pending work of free blocks; reports failures. For destructors, which hold no lock.
+    /// Waits on the host for the pending work of free blocks; reports failures. For destructors, without the lock.
     void wait_for_freed() noexcept;
 
     // --- figures ---
@@ -116,15 +110,15 @@ public:
     [[nodiscard]] std::size_t allocated() const noexcept { return allocated_; }
     [[nodiscard]] std::size_t reserved() const noexcept { return reserved_; }
     [[nodiscard]] std::size_t peak_allocated() const noexcept { return peak_allocated_; }
-    [[nodiscard]] std::size_t freed() const noexcept { return freed_; }      ///< total of all frees
-    [[nodiscard]] std::size_t leaving() const noexcept { return leaving_; }  ///< taken out, not yet gone
+    [[nodiscard]] std::size_t freed() const noexcept { return freed_; }      ///< of all frees
+    [[nodiscard]] std::size_t leaving() const noexcept { return leaving_; }  ///< taken out
     [[nodiscard]] std::size_t staying() const noexcept { return reserved_ - leaving_; }
 
     [[nodiscard]] block_index& blocks() noexcept { return blocks_; }
     [[nodiscard]] block_index const& blocks() const noexcept { return blocks_; }
     [[nodiscard]] stream_order& order() noexcept { return order_; }
     [[nodiscard]] step_clock& steps() noexcept { return steps_; }
-    /// May be called without the lock.
+    /// Needs no lock.
     [[nodiscard]] step_clock const& steps() const noexcept { return steps_; }
 
 private:
@@ -132,13 +126,13 @@ private:
     [[nodiscard]] block* choose(block_requirements const& needed, lifetime_hint lifetime,
                                 std::uint32_t stream_index);
     void order_before_use(wait_set const& waits, block_user const& user);
-    // Cuts for a step from the opposite end to persistent blocks, so that it leaves one hole.
+    // Cuts for a step from the end opposite to persistent blocks.
     [[nodiscard]] block& cut(block& b, block_request const& r);
 
     [[nodiscard]] block& enter(segment const& s);
-    // Compares the size as well, since a new segment may already have been added at the same address.
+    // Compares sizes, too: a new segment may be at the same address.
     void forget(block& whole) noexcept;
-    // Includes the waits of adjacent free blocks, with which the window will be merged.
+    // Includes those of adjacent free blocks, with which the window will be merged.
     [[nodiscard]] static wait_set waits_of(growth_candidate const& window);
     [[nodiscard]] block& join(growth_candidate const& window, wait_set waits) noexcept;
     void count_reserved(std::size_t bytes) noexcept;
@@ -268,7 +262,7 @@ CUOTA_INLINE void block_heap::wait_for_freed() noexcept {
     blocks_.for_each_free([&](block const& b) {
         b.waits.for_each([&](wait_point point) {
             if (!report_failure_of([&] { order_.wait_now(point); }))
-                order_.drain(point);  // the memory is freed next, also when the wait has failed
+                order_.drain(point);  // the memory is freed next, also after a failure
         });
     });
 }

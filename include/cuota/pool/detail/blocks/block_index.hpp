@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Free and live blocks of a pool and their neighbours. Host bookkeeping: no access to the memory, no CUDA call.
+/// Free and live blocks of a pool and their neighbours: host bookkeeping.
 #pragma once
 
 #include <cstddef>
@@ -19,26 +19,23 @@
 
 namespace cuota::inline v0::detail {
 
-/// All blocks of all segments and streams. Not thread-safe: requires the pool's lock.
+/// Requires the pool's lock.
 /// Throws:  std::bad_alloc where not noexcept; on a throw, nothing changes.
-/// Cost:    find, take, release and merge are a few loads below 4 MiB, and O(log n) in the free blocks of similar size above; a failed
-///          search costs the same.
+/// Cost:    find, take, release and merge, also without success: a few loads below 4 MiB, O(log n) in the free blocks of similar size
+///          above.
 class block_index {
 public:
-    /// Adds a segment as one free block.
     block& add_segment(void* at, std::size_t size);
 
-    /// Removes a free or held whole segment.
     void remove_segment(block& whole) noexcept;
-    /// Changes a free whole segment to held, with its waits.
     void hold_segment(block& whole) noexcept;
     /// Frees a held segment or held pages, with their waits.
     void put_back(block& held) noexcept { free_again(held, std::move(held.waits)); }
 
     // --- address range, mapped and unmapped by pages ---
 
-    /// Adds the pool's address range as one hole. Its last page is never mapped, so a hole follows every block, and an access beyond the
-    /// last block faults.
+    /// Adds the address range as one hole. Its last page is never mapped, so a hole follows every block, and an access beyond the last one
+    /// faults.
     void add_range(std::byte* at, std::size_t size, std::size_t page);
     [[nodiscard]] std::size_t page() const noexcept { return page_; }
 
@@ -46,7 +43,7 @@ public:
     void for_each_hole(Visit visit) const {
         for (block* hole = holes_; hole; hole = hole->right) visit(*hole);
     }
-    /// Calls visit(at, bytes) for each run of mapped pages by address.
+    /// Calls visit(at, bytes) for each run of mapped pages.
     template <class Visit>
     void for_each_mapped(Visit visit) const {
         for (block* b = first_; b; b = b->after) {
@@ -56,12 +53,11 @@ public:
             visit(from, static_cast<std::size_t>(b->end() - from));
         }
     }
-    /// Visits blocks and holes by address.
     template <class Visit>
     void for_each_in_range(Visit visit) const {
         for (block* b = first_; b; b = b->after) visit(*b);
     }
-    /// Calls visit(block, is_paged) with the first block of the range and of each segment, unless a segment's is held.
+    /// Calls visit(block, is_paged) with the first block of the range, and of each segment unless it is held.
     template <class Visit>
     void for_each_row(Visit visit) const {
         if (first_) visit(*first_, true);
@@ -71,24 +67,23 @@ public:
         for_each_live(visit_segment);
         for_each_free(visit_segment);
     }
-    /// Cost: O(holes).
     [[nodiscard]] std::size_t mapped_runs() const noexcept;
 
-    /// Bytes of whole mappings in [from, to); whole pages in holes and for mappings of one page.
+    /// Bytes of whole mappings in [from, to); whole pages in holes.
     [[nodiscard]] std::size_t mapped_whole(std::byte const* from, std::byte const* to) const noexcept;
-    /// Bytes of whole pages in the range's free blocks; at least those of whole mappings.
+    /// Whole pages in free blocks; at least the bytes of whole mappings.
     [[nodiscard]] std::size_t free_pages() const noexcept { return free_pages_; }
     [[nodiscard]] mapping_table const& mappings() const noexcept { return mappings_; }
 
-    /// Cuts whole mappings out of a free block and holds them with its waits; the rest stays free. The caller waits before unmapping.
+    /// Holds whole mappings of a free block with its waits. The caller waits before unmapping.
     block& hold_pages(block& b, std::byte* at, std::size_t bytes);
-    /// Turns held pages into a hole, after they were unmapped.
+    /// Turns held pages into a hole after unmapping.
     void let_go(block& pages) noexcept;
 
-    /// Holds [at, end): whole free blocks, and the covered part of holes, which becomes `growing`; the caller stores in `requested` how
-    /// many bytes from its start are mapped. `first` contains `at`. Returns the first held block.
+    /// Holds [at, end), which begins in `first`: whole free blocks, and the covered parts of holes, which become `growing`; the caller
+    /// stores their mapped bytes in `requested`. Returns the first held block.
     block& hold_window(block& first, std::byte* at, std::byte* end);
-    /// Visits the parts of a held window up to `end`. Needs no lock, as the caller owns them.
+    /// Visits the parts of a held window up to `end`; needs no lock.
     template <class Visit>
     static void for_each_part(block& first, std::byte const* end, Visit visit) {
         for (block* b = &first; b;) {
@@ -97,16 +92,15 @@ public:
             b = next;
         }
     }
-    /// Turns a held window into a free block with `waits`, merged with its neighbours; its growing parts were mapped in mappings of these
-    /// sizes.
+    /// Turns a held window with mappings of `sizes` into a free block, merged with its neighbours.
     block& join_window(block& first, std::byte const* end, mapping_sizes sizes, wait_set waits) noexcept;
-    /// Restores a held window. Mapped bytes of growing parts stay held forever; returns them.
+    /// Restores a held window. Mapped bytes stay held forever; returns them.
     std::size_t undo_window(block& first, std::byte const* end) noexcept;
 
     // --- all free blocks ---
 
     [[nodiscard]] block* first_fit(std::size_t size) const noexcept { return free_.first_fit(size); }
-    /// Visits the free blocks of at least `size` bytes, smallest first, until visit(block) returns false.
+    /// Visits free blocks of at least `size` bytes, smallest first, until visit(block) returns false.
     template <class Visit>
     void for_each_fit(std::size_t size, Visit visit) const {
         free_.for_each_fit(size, visit);
@@ -127,20 +121,19 @@ public:
         live_.for_each(visit);
     }
 
-    /// The end of a free block that a request gets.
     enum class side { low, high };
 
-    /// Bytes from `at` to the next address of that alignment, a power of two.
+    /// Bytes from `at` to the next aligned address.
     [[nodiscard]] static std::size_t skipped_for(std::size_t alignment, std::byte const* at) noexcept;
 
-    /// Makes `size` bytes at one end of a free block live, at an aligned address, which must exist. The rest stays free with the waits.
+    /// Makes `size` bytes at one end of a free block live, at an aligned address, which must exist. The rest keeps the waits.
     block& take(block& b, std::size_t size, std::size_t requested, label const& who,
                 allocation_epoch epoch = {}, side from = side::low,
                 std::size_t alignment = block::granularity);
 
     [[nodiscard]] block* find_live(void const* p) const noexcept { return live_.find(p); }
 
-    /// Frees a live or held block for reuse after `waits`, and merges it with its free neighbours and their waits.
+    /// Frees a live or held block and merges it with its free neighbours.
     block& release(block& b, wait_set waits) noexcept;
     /// Guarantees that the next `take` does not throw.
     void prepare_take();
@@ -150,19 +143,18 @@ public:
     [[nodiscard]] std::size_t live_blocks() const noexcept { return live_.count(); }
 
 private:
-    // Cuts `size` bytes at `at` out of a free block. The part is in no bin; the rest stays free. Both have the block's waits.
+    // Cuts `size` bytes at `at` out of a free block. The part is in no bin; part and rest have the block's waits.
     block& cut_out(block& b, std::byte* at, std::size_t size);
-    // The cases of `take`. The part is in no bin and has no waits, as the user has waited.
+    // The cases of `take`. The part is in no bin and has no waits.
     block& cut_aligned(block& b, std::size_t size, side from, std::size_t alignment);
-    // The part gets a new record, as the rest of a large block usually keeps its position in the bins.
+    // The part gets a new record: the rest usually keeps its position in the bins.
     block& cut_off(block& b, std::size_t size, side from);
     block& cut_all(block& b) noexcept;
     void reserve_live();
-    // Makes a block live that is in no bin. Requires reserve_live().
+    // Makes a block of no bin live, after reserve_live().
     block& enter(block& b, std::size_t requested, label const& who, allocation_epoch epoch) noexcept;
 
-    // Returns false, without a change, if host memory for the waits is not available: the blocks stay unmerged, as a lost wait would be a
-    // race.
+    // Returns false if host memory is short: the blocks stay unmerged, as a lost wait would be a race.
     [[nodiscard]] static bool merge_waits(block& into, block& from) noexcept;
     block& free_again(block& b, wait_set waits) noexcept;
     std::size_t undo_growing(block& b) noexcept;
@@ -177,14 +169,14 @@ private:
     block& become_hole(block& b) noexcept;
     void link_before(block& b, block& lower) noexcept;
     static void link(block& b, block& next) noexcept;
-    // The part from `at` becomes a block in no list. Requires reserved records.
+    // Makes the part from `at` a block in no list.
     block& split(block& b, std::byte* at);
     void swallow_next(block& b) noexcept;
 
     block_store store_;
     free_bins free_;
     live_table live_{store_};
-    block* first_ = nullptr;  // of the range; unchanged by merges
+    block* first_ = nullptr;  // of the range
     std::byte* range_ = nullptr;
     std::byte* range_end_ = nullptr;
     std::size_t page_ = 0;
@@ -420,7 +412,7 @@ CUOTA_INLINE std::size_t block_index::undo_growing(block& b) noexcept {
     b.become(block::state::in_transition);
     try {
         if (b.requested != b.size) become_hole(split(b, b.at() + b.requested));
-    } catch (std::bad_alloc const&) {}  // all of it stays held
+    } catch (std::bad_alloc const&) {}  // all stays held
     return b.size;
 }
 

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// The blocks of a pool for any number of threads and streams. Segments are acquired and budgets charged elsewhere.
+/// The blocks of a pool for any number of threads.
 #pragma once
 
 #include <algorithm>
@@ -30,8 +30,8 @@
 
 namespace cuota::inline v0::detail {
 
-/// A scope in which this thread releases pool memory to its source. The release may call the program through an alert on the source's
-/// budget; an allocation there does not wait for memory that is being released, perhaps by this thread.
+/// A scope in which this thread releases memory. An alert on the budget may allocate in it, and must not wait for memory that is being
+/// released.
 class giving_back {
 public:
     giving_back() noexcept : before_{std::exchange(is_on(), true)} {}
@@ -48,12 +48,11 @@ private:
     bool const before_;
 };
 
-/// A block_heap under a lock, and thread caches (thread_cache.hpp), from which threads reuse small blocks without the lock. The caches are
-/// revoked before figures are read and when their blocks are needed, so all figures are exact. Threads: any. Throws: cuda_error,
-/// std::bad_alloc where not noexcept. On a throw, no block or segment changes, except where noted.
+/// A block_heap under a lock, and thread caches, which are revoked before figures are read and when their blocks are needed. Threads: any.
+/// Throws, guarantee: as block_heap.
 class block_pool {
 public:
-    /// Block sizes are multiples of `granularity`, a power of two of at least 256 bytes.
+    /// `granularity` is a power of two, at least 256.
     explicit block_pool(tag name, std::size_t granularity = block::granularity)
         : name_{name}, heap_{granularity} {}
     block_pool(block_pool const&) = delete;
@@ -61,27 +60,26 @@ public:
 
     // --- blocks; a null stream stands for the host, which waits itself ---
 
-    /// Allocates from this thread's cache without the lock; null on a miss and for 0 bytes. Arguments are passed by value so that they stay
-    /// in registers.
+    /// Allocates from this thread's cache, or returns null. Arguments by value stay in registers.
     [[nodiscard]] void* take_cached(stream_ref s, std::size_t bytes, std::size_t alignment, tag name,
                                     source_location where, lifetime_hint lifetime, bool keeps) noexcept;
-    /// Frees into this thread's cache without the lock; false if the block cannot be cached.
+    /// Frees into this thread's cache, or returns false.
     [[nodiscard, gnu::always_inline]] bool put_cached(stream_ref s, void* p, std::size_t bytes) noexcept {
         thread_slot* const me = this_thread_slot();
         if (!me || bytes > thread_cache::largest || !s.is_owned()) return false;
         return thread_caches_.of(*me).try_put(*me, p, s.id(), bytes, heap_.size_of_small(bytes));
     }
 
-    /// Allocates from free blocks in the order of s; null if none fits. Where the host has to wait for pending work, it waits without the
-    /// lock. Throws: usage_error after close(), and for lifetime_hint::step without an open step.
+    /// Allocates from free blocks, or returns null. The host waits without the lock. Throws: usage_error after close(), and for
+    /// lifetime_hint::step without an open step.
     [[nodiscard]] void* try_take(stream_ref const* s, block_request const& r);
 
-    /// Adds a segment and allocates from it with an alignment of at most 256.
+    /// The alignment is at most 256.
     [[nodiscard]] void* take_of_new(segment const& fresh, stream_ref const* s, block_request const& r);
     void add(segment const& fresh);
 
-    /// Frees in the order of s; reports invalid calls to the error sink and ignores them. In a closed pool, a segment may have become free:
-    /// calls while_closed(is_last) under the lock, is_last if this was the last block that kept the pool alive.
+    /// Frees in the order of s; reports invalid calls and ignores them. In a closed pool, calls while_closed(is_last) under the lock;
+    /// is_last: no other block keeps the pool alive.
     template <class WhileClosed>
     void give(stream_ref const* s, void* p, std::size_t bytes, WhileClosed while_closed) noexcept {
         if (!p) return;
@@ -96,22 +94,18 @@ public:
         if (late.what) give_late(*s, late, while_closed);
     }
 
-    /// Gives a live block to a graph: thread caches will not accept it. Throws: usage_error if the block does not exist.
+    /// Makes thread caches reject a live block. Throws: usage_error if it does not exist.
     void keep_for_graph(void* p, std::size_t bytes);
 
     // --- release of idle memory ---
 
-    /// Takes out the idle memory that best covers `surplus` bytes (choose_idle), outside of `kept`, and waits without the lock for its
-    /// pending work. Returns nothing if none exists or surplus is 0. The memory counts as reserved until gone().
+    /// Calls block_heap::take_out, and waits on the host without the lock. Returns nothing if surplus is 0.
     [[nodiscard]] std::optional<idle_memory> take_out(std::size_t surplus, kept_addresses const& kept = {});
-    /// Takes out memory to come down to `keep` bytes.
     [[nodiscard]] std::optional<idle_memory> take_out_above(std::size_t keep);
-    /// Ends a take_out: the memory was released (is_gone) or is free again.
     void gone(idle_memory const& out, bool is_gone) noexcept;
-    /// Waits until some of the memory that other threads are releasing was released or kept. Returns the bytes released; 0 at once in a
-    /// giving_back.
+    /// Waits until some of the memory that is being released was released or kept. Returns the bytes released; 0 at once in a giving_back.
     std::size_t wait_for_leaving() noexcept;
-    /// Returns the bytes that take_out would yield for `wanted`; if too little, plus the memory that is being released.
+    /// Returns the bytes that take_out would yield; if too little, plus those being released.
     [[nodiscard]] std::size_t could_take_out(std::size_t wanted,
                                              kept_addresses const& kept = {}) const noexcept;
 
@@ -119,35 +113,31 @@ public:
 
     void add_range(std::byte* at, std::size_t bytes, std::size_t page);
 
-    /// Returns the best window to map for a request, or nothing. It is not held and may change.
+    /// Returns the best window, which is not held and may change.
     [[nodiscard]] std::optional<growth_candidate> could_grow(std::size_t bytes, growth_aim aim) const;
     /// hold, take_of_grown, add_grown and give_up are those of block_heap.
     [[nodiscard]] std::optional<growth_candidate> hold(std::size_t bytes, growth_aim aim, std::size_t most);
-    /// The host's waits, and those of try_take, are for waited_for.
+    /// The host's waits in `left` are for waited_for.
     [[nodiscard]] void* take_of_grown(growth_candidate const& window, stream_ref const* s,
                                       block_request const& r, host_waits*& left);
-    /// Waits on the host for `left`, if any, without the lock, deletes it, and returns p, the new block of `bytes`. On a throw, it is free
-    /// again. Throws: cuda_error.
+    /// Waits on the host for `left`, if any, without the lock, deletes it, and returns p. On a throw, p is free again.
     [[nodiscard]] void* waited_for(host_waits* left, void* p, std::size_t bytes) {
         return left ? wait_for(light_unique_ptr<host_waits>{left}, p, bytes) : p;
     }
     void add_grown(growth_candidate const& window);
     std::size_t give_up(growth_candidate const& window) noexcept;
-    /// Returns the largest request that `spent` bytes of pages, idle ones included, could serve.
     [[nodiscard]] std::size_t largest_grown(std::size_t spent) const noexcept;
 
     // --- end ---
 
-    /// Rejects further allocations. Returns true if this is the first call and live blocks keep the pool alive.
+    /// Rejects further allocations. Returns whether live blocks keep the pool alive; false after the first call.
     [[nodiscard]] bool close() noexcept;
-    /// Waits on the host for the pending work of free blocks; reports failures. For the destructor.
+    /// These three functions are for the destructor.
     void wait_for_freed() noexcept;
-    /// Visits all segments, in use or not. For the destructor.
     template <class Visit>
     void for_each_segment(Visit visit) const {
         heap_.for_each_segment(visit);
     }
-    /// Calls visit(at, bytes) for all mapped runs, in use or not. For the destructor.
     template <class Visit>
     void for_each_mapped(Visit visit) const {
         heap_.blocks().for_each_mapped(visit);
@@ -155,15 +145,14 @@ public:
 
     // --- observer ---
 
-    /// Notifies `told` of all events from now on, and disables the thread caches. Throws: usage_error if an observer exists.
+    /// Notifies `told` of all events, without thread caches. Throws: usage_error if an observer exists.
     void observe(intrusive_ptr<pool_observer> told);
     intrusive_ptr<pool_observer> observe_no_more() noexcept;
 
     // --- figures ---
 
     [[nodiscard]] pool_stats stats() const noexcept;
-    /// Calls see(heap, stats, peaks by tag) under the lock, after notifying the observer of completed frees. Without an observer, the peaks
-    /// are null.
+    /// Calls see(heap, stats, peaks by tag) under the lock, after notifying of completed frees. Without an observer, the peaks are null.
     template <class See>
     void at_rest(See see) const {
         auto const lock = lock_all();
@@ -172,23 +161,18 @@ public:
     }
     [[nodiscard]] std::size_t largest_free() const noexcept;
     [[nodiscard]] std::size_t reserved() const noexcept;
-    /// Returns the idle memory if the live blocks of these allocation groups were freed.
     [[nodiscard]] idle_pieces idle_if_released(std::span<allocation_group const> released) const;
-    /// The block size for a request, without bytes skipped for alignment.
     [[nodiscard]] std::size_t size_of(std::size_t bytes) const noexcept { return heap_.size_of(bytes); }
-    /// The bytes beyond 1.5 times the peak if `fresh` bytes are added for a request of `bytes`: max(0, reserved - leaving + fresh - 1.5 *
-    /// max(peak_allocated, allocated + bytes) - kept).
+    /// The excess over 1.5 times the peak after adding `fresh`: max(0, reserved - leaving + fresh - 1.5 * max(peak_allocated, allocated +
+    /// bytes) - kept).
     [[nodiscard]] std::size_t hoard_with(std::size_t fresh, std::size_t bytes,
                                          std::size_t kept) const noexcept;
-    /// Total bytes of all frees.
     [[nodiscard]] std::size_t freed() const noexcept;
 
-    /// Appends the live bytes by tag and call site, and the free bytes.
     void allocation_groups(std::vector<allocation_group>& into) const;
 
     [[nodiscard]] std::vector<tag_stats> stats_by_tag() const;
 
-    /// Describes the live blocks; empty if none.
     [[nodiscard]] std::string survivors() const;
 
     /// Throws: usage_error if a step is open.
@@ -200,8 +184,7 @@ public:
     [[nodiscard]] std::string title() const;
 
 private:
-    // A claimed block and the reason that its free could not be ordered: the host waits for the stream, without the lock, before it is
-    // free.
+    // A claimed block to be freed after the host has waited without the lock, since its free could not be ordered.
     struct late_free {
         block* what = nullptr;
         std::exception_ptr why{};
@@ -266,7 +249,7 @@ private:
         if (closed_) while_closed(keeps && --keepers_ == 0);
     }
 
-    // Cached blocks count as requested and allocated, but not in peaks: revokes the caches if the request would raise one.
+    // Revokes the caches if the request would raise a peak.
     void make_peak_known(std::size_t bytes) noexcept;
     [[nodiscard, gnu::always_inline]] void* found(block& b, stream_ref const* s, bool keeps) noexcept {
         b.note->keeps = keeps;
@@ -274,24 +257,23 @@ private:
         return b.at();
     }
 
-    // The live block of that size at p, changed to held. Throws usage_error if it does not exist.
+    // Returns the live block of that size at p, now held. Throws: usage_error.
     [[nodiscard]] block& claim(void* p, std::size_t bytes);
 
-    // Frees a held block in the order of s, or caches it. If its order cannot be recorded, the block stays held and is `late`.
+    // Frees a held block in the order of s, or caches it. If the order cannot be recorded, it stays held and is `late`.
     void put_in_order(block& b, stream_ref s, late_free& late) noexcept;
 
     // --- thread caches ---
 
-    // Cached blocks are not merged and may obstruct others, so they must be a small part of the pool.
+    // Cached blocks do not merge, so they must be a small part of the pool.
     [[nodiscard]] bool may_be_ready(block const& b, stream_ref s) const noexcept;
-    // Binds a block to its `stream`, and prepares this thread's cache for small ones.
+    // Binds a block to its `stream`, and prepares this thread's cache.
     void expect_back(block& b, stream_ref s) noexcept;
-    // Caches a held block that this thread freed in the order of s; false if it cannot.
+    // Caches a held block, or returns false.
     [[nodiscard]] bool keep_ready(block& b, stream_ref s, std::uint32_t stream_index) noexcept;
-    // Evicts a cached block. It waits for all work enqueued on its stream up to now, more than necessary.
+    // Evicts a cached block; its next user waits for all present work of its stream.
     void give_ready(block& b) const noexcept;
     void collect() const noexcept;
-    // The lock with all caches revoked: every block is free or in use.
     class [[nodiscard]] lock_of_all {
     public:
         explicit lock_of_all(block_pool const& of) : lock_{of.guard_} { of.collect(); }
@@ -301,7 +283,7 @@ private:
     };
     lock_of_all lock_all() const { return lock_of_all{*this}; }
     [[nodiscard]] block_user user_of(stream_ref const* s);
-    // Revokes the caches before a new stream is registered, as cached blocks refer to stream indices.
+    // Revokes the caches before registering a new stream: cached blocks refer to stream indices.
     [[nodiscard]] std::uint32_t stream_index_of(stream_ref s);
     [[nodiscard, gnu::noinline]] std::uint32_t look_up(stream_ref s) {
         if (auto const known = heap_.order().find(s)) return *known;
@@ -332,16 +314,16 @@ private:
 
     tag const name_;
 
-    // Protects the members below. Mutable, since queries revoke the caches.
+    // Protects the members below.
     mutable object_lock guard_;
     mutable block_heap heap_;
     mutable thread_caches thread_caches_;
     std::size_t gone_ = 0;          // total bytes released
     std::condition_variable left_;  // memory was released or kept
     bool closed_ = false;
-    bool is_special_ = false;               // closed_ || watch_: a single test
-    std::unique_ptr<pool_notifier> watch_;  // set while an observer exists
-    std::size_t keepers_ = 0;               // after close(): live blocks that keep the pool alive
+    bool is_special_ = false;  // closed_ || watch_
+    std::unique_ptr<pool_notifier> watch_;
+    std::size_t keepers_ = 0;  // after close(): live blocks that keep the pool
 };
 
 }  // namespace cuota::inline v0::detail
@@ -365,7 +347,7 @@ CUOTA_INLINE void* block_pool::take_cached(stream_ref s, std::size_t bytes, std:
         b.requested = bytes;
         block_metadata& note = *b.note;
         note.name = name;
-        // one by one: copied as a whole, they are read before all parts are written
+        // one by one: a copy of the whole waits for the stores of its parts
         note.where.file = where.file;
         note.where.line = where.line;
         note.epoch = {heap_.steps().now(), lifetime};
@@ -482,7 +464,7 @@ CUOTA_INLINE void* block_pool::take_of_grown(growth_candidate const& window, str
                                              block_request const& r, host_waits*& left) {
     region_lock const lock{guard_};
     make_peak_known(r.bytes);
-    block_user const user = user_of(s);  // first: cached blocks may become free next to the window
+    block_user const user = user_of(s);  // first: cached blocks may become free beside the window
     if (!watch_) {
         block& taken = heap_.take_of_grown(window, r, user);
         if (heap_.order().has_host_waits()) [[unlikely]]
@@ -525,7 +507,7 @@ CUOTA_INLINE bool block_pool::close() noexcept {
 }
 
 CUOTA_INLINE void block_pool::wait_for_freed() noexcept {
-    { auto const lock = lock_all(); }  // revokes the caches: their blocks count as free
+    { auto const lock = lock_all(); }  // revokes the caches
     heap_.wait_for_freed();
 }
 
@@ -631,7 +613,7 @@ CUOTA_INLINE bool block_pool::is_out_of_step(lifetime_hint lifetime) const noexc
 
 CUOTA_INLINE pool_stats block_pool::stats_now() const noexcept {
     if (watch_) watch_->settle(heap_.order());
-    // last: later readers of the blocks use the stream states that it queried
+    // last: later readers use the stream states that it queried
     pool_stats now = heap_.stats();
     now.thread_cache_hits = thread_caches_.taken();
     return now;
@@ -676,7 +658,7 @@ CUOTA_INLINE void block_pool::expect_back(block& b, stream_ref s) noexcept {
     heap_.keep_stream(b, *stream_index);
     if (!may_be_ready(b, s)) return;
     thread_slot* const me = this_thread();
-    if (!me) return;  // as in a capture, whose blocks belong to the graph
+    if (!me) return;  // as in a capture: the block belongs to the graph
     b.note->stream = s.id();
     if (!thread_caches_.of(*me).is_of(*me)) return;
     thread_cache& mine = thread_caches_.of(*me);

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Blocks of a pool that were allocated or freed in a capture, and are reserved for its graph until that is destroyed.
+/// Blocks of a pool in graphs.
 #pragma once
 
 #include <atomic>
@@ -23,46 +23,45 @@
 
 namespace cuota::inline v0::detail {
 
-/// The graph that uses a block: an address for a `capture`, foreign_capture_of for a foreign capture.
+/// The graph that uses a block: an address, or foreign_capture_of.
 struct graph_key {
     void const* graph = nullptr;
     std::uint64_t foreign = 0;
     friend bool operator==(graph_key, graph_key) noexcept = default;
 };
 
-/// The blocks of a pool that belong to graphs; some also have another owner. The pool counts them as live. Threads: any.
+/// Blocks that were allocated or freed in a capture, until its graph is destroyed. The pool counts them as live. Threads: any. Strong
+/// guarantee. Throws: std::bad_alloc where not noexcept.
 class graph_blocks {
 public:
     struct given {
         void* at;
         std::size_t bytes;
-        /// stream that freed it after the capture; empty: a captured stream did
+        /// stream that freed it after the capture
         std::optional<shared_stream> on;
     };
 
     [[nodiscard]] bool is_any() const noexcept { return count_.load(std::memory_order_acquire) != 0; }
 
-    /// Adds a block, live or already freed by a captured stream. Strong guarantee. Throws: std::bad_alloc.
     void enter(graph_key graph, void* p, std::size_t bytes, std::uint64_t stream, bool is_live);
-    /// Reallocates a block that the same stream freed in the capture; null if none fits.
+    /// Reallocates a block that the same stream freed in the capture, if any.
     [[nodiscard]] void* try_take(graph_key graph, std::size_t bytes, std::size_t alignment,
                                  std::uint64_t stream) noexcept;
-    /// Frees a block, by a captured stream, or after the capture in the order of s or by the host (null). False if no graph uses it. Strong
-    /// guarantee. Throws: usage_error for a double free or a wrong size.
+    /// Frees a block in the capture, or later in the order of s (null: the host); false if no graph uses it. Throws: usage_error for a
+    /// double free or a wrong size.
     [[nodiscard]] bool give(void* p, std::size_t bytes, stream_ref const* s, bool is_in_capture,
                             std::string const& title);
-    /// Called when the graph was destroyed: live blocks stay with their owners. Returns the others one by one, and finally nothing.
+    /// Removes the blocks of a destroyed graph; returns its freed ones one by one, finally nothing.
     [[nodiscard]] std::optional<given> release(void const* graph) noexcept;
-    /// Does the same for the graphs of all foreign captures.
+    /// Does the same for foreign captures.
     [[nodiscard]] std::optional<given> release_foreign() noexcept;
-    /// The number of blocks that only foreign graphs use.
     [[nodiscard]] std::size_t kept_for_foreign() noexcept;
 
 private:
     struct entry {
         graph_key graph;
         std::size_t bytes;
-        std::uint64_t stream;  // the captured stream that used it last
+        std::uint64_t stream;  // captured, used it last
         bool is_live;
         std::optional<shared_stream> given_on;
     };
@@ -75,10 +74,10 @@ private:
     std::atomic<std::size_t> count_ = 0;
 };
 
-/// Waits on the host for the last launch on s, which is ordered after earlier ones. If s is captured, its earlier work has completed.
+/// Waits on the host for the last launch on s, which comes after earlier ones. If s is captured, its earlier work has completed.
 void wait_for_launches(stream_ref s) noexcept;
 
-/// A graph's reference to a pool. Frees its blocks after the last launch.
+/// A graph's reference to a pool; frees its blocks after the last launch.
 template <class Pool>
 class pool_in_graph final : public graph_use {
 public:
@@ -98,7 +97,7 @@ public:
 
 private:
     intrusive_ptr<Pool> const pool_;
-    std::optional<shared_stream> last_;  // of the last launch
+    std::optional<shared_stream> last_;
 };
 
 }  // namespace cuota::inline v0::detail

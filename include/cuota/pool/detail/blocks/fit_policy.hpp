@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Fit policy: tight fits against waits between streams; persistent blocks stay together.
+/// Fit policy: tight fits against waits.
 #pragma once
 
 #include <cstddef>
@@ -13,10 +13,10 @@
 
 namespace cuota::inline v0::detail {
 
-/// Requirements on a block. Bytes.
+/// Requirements on a block.
 struct block_requirements {
     std::size_t size;
-    std::size_t alignment = block::granularity;  ///< a power of two
+    std::size_t alignment = block::granularity;
 
     [[nodiscard]] bool fits(block const& b) const noexcept;
     /// Returns a request that fits at any start address.
@@ -26,29 +26,24 @@ struct block_requirements {
 /// How much larger than the tightest fit a block may be to save waits.
 enum class fit_slack { same_size_if_small, quarter };
 
-/// Returns the slack of a pool with `allocated` of `reserved` bytes in use.
-///
-/// Splitting larger blocks costs space when memory is short: in bench/fragmentation.cpp a quarter causes no refusal at 60 % live, and some
-/// at 70 %. A nearly full pool takes the tightest fit regardless of waits: below 4 MiB the block that was freed last, above it the one at
-/// the lowest address. Small blocks often share one size, and the choice among those matters little.
+/// In bench/fragmentation.cpp a quarter causes no refusal at 60 % live, and some at 70 %; so it is used below 5/8.
 [[nodiscard]] constexpr fit_slack slack_for(std::size_t allocated, std::size_t reserved) noexcept {
     return allocated < 5 * (reserved / 8 + 1) ? fit_slack::quarter : fit_slack::same_size_if_small;
 }
 
-/// Returns, among the free blocks that fit about as well as the tightest, the one with the fewest waits on that stream; among equals the
-/// tightest. If it is not available, returns choose_available_block(); null if none fits. Throws: cuda_error.
+/// Returns, among the free blocks that fit about equally, the one with the fewest waits; if that is not available,
+/// choose_available_block(). Throws: cuda_error.
 /// Cost: visits up to 16 blocks, or one if it needs no wait.
 [[nodiscard]] block* choose_block(block_index const& blocks, stream_order& order,
                                   block_requirements const& needed, std::uint32_t stream, fit_slack slack);
 
-/// Returns whether `stream` can wait for the block's pending work: stream_order::can_be_waited_for.
+/// Returns whether `stream` can wait for the block's pending work.
 [[nodiscard]] bool is_available(block const& b, stream_order const& order, std::uint32_t stream);
 /// Returns the tightest available block among the first 16 that fit, or null. Throws: cuda_error.
 [[nodiscard]] block* choose_available_block(block_index const& blocks, stream_order const& order,
                                             block_requirements const& needed, std::uint32_t stream);
 
-/// Returns a block for a persistent allocation: a hole between persistent blocks; otherwise the largest free block that follows one, or a
-/// hole, or the beginning of a segment; otherwise the largest. Null if none fits. Cost: visits up to 32 blocks.
+/// Returns a block beside persistent ones, if possible, otherwise the largest; null if none fits. Cost: visits up to 32 blocks.
 [[nodiscard]] block* choose_block_to_keep(block_index const& blocks,
                                           block_requirements const& needed) noexcept;
 
@@ -78,7 +73,7 @@ CUOTA_INLINE block* choose_block(block_index const& blocks, stream_order& order,
     };
     block* const tightest = blocks.first_fit(needed.size);
     if (!tightest || (needed.fits(*tightest) && waits_for_nothing(*tightest))) return tightest;
-    // 0: no wait; 1: no wait after querying an event; otherwise 1 + number of waits.
+    // 0: no wait; 1: no wait after querying an event; otherwise 1 + waits.
     auto const rank_of = [&](block const& b) {
         bool looked = false;
         int waits = 0;

@@ -17,29 +17,27 @@
 
 namespace cuota::inline v0::detail {
 
-/// Bins of blocks of similar size, with a bitmap of the nonempty ones. Sizes are multiples of block::granularity. Not thread-safe.
+/// Bins of blocks of similar size, with a bitmap of the nonempty ones. Not thread-safe.
 ///
-/// Up to 4 MiB, a bin is a LIFO list of one size: the latest record, and perhaps its memory, is still cached. Above, a bin is 1/32 of an
-/// octave and a treap (Aragon and Seidel, 1989) by size, then address: the tightest fit at the lowest address limits fragmentation.
-/// Cost: a few loads to find a bin; expected O(log n) in a bin of large blocks. 142 KiB.
+/// Up to 4 MiB, a bin is a LIFO list of one size. Above, it is 1/32 of an octave and a treap (Aragon and Seidel, 1989) by size, then
+/// address: the tightest fit at the lowest address limits fragmentation.
+/// Cost: a few loads to find a bin; expected O(log n) in a treap. 142 KiB.
 class free_bins {
     static constexpr std::size_t list_bits = 14;
-    // one per number of units of the granularity
     static constexpr std::size_t lists = std::size_t{1} << list_bits;
 
 public:
-    /// The largest size in bytes whose bin holds a single size.
+    /// The largest size with a bin of its own.
     static constexpr std::size_t largest_of_one_size = (lists - 1) * block::granularity;
 
     void insert(block& b) noexcept;
 
     void erase(block& b) noexcept;
 
-    /// Changes a contained block. Touches nothing else if it is alone in its bin and stays there.
+    /// Touches nothing else if the block is alone in its bin and stays there.
     void resize(block& b, std::byte* at, std::size_t size) noexcept;
 
     [[nodiscard]] block* first_fit(std::size_t size) const noexcept;
-    /// Visits the blocks of at least `size` bytes, smallest first, until visit(block) returns false.
     template <class Visit>
     void for_each_fit(std::size_t size, Visit visit) const {
         std::size_t bin = bin_of(size);
@@ -59,10 +57,10 @@ public:
 private:
     static constexpr std::size_t octave_bits = 5;
     static constexpr std::size_t per_octave = std::size_t{1} << octave_bits;
-    static constexpr std::size_t octaves = 44;  // 4 MiB << 44 exceeds every request
+    static constexpr std::size_t octaves = 44;  // exceeds every request
     static constexpr std::size_t words = lists / 64 + octaves * per_octave / 64;
     static constexpr std::size_t bins = words * 64;
-    static constexpr std::size_t summaries = words / 64 + 1;  // covers at least words + 1 bits
+    static constexpr std::size_t summaries = words / 64 + 1;  // covers words + 1 bits
 
     [[nodiscard]] static std::size_t bin_of(std::size_t size) noexcept;
     [[nodiscard]] static std::size_t bin_of(block const& b) noexcept;
@@ -71,13 +69,12 @@ private:
 
     void mark(std::size_t bin) noexcept;
     void unmark(std::size_t bin) noexcept;
-    // The first nonempty bin at or after `bin`, and the last one before it; `bins` if none.
+    // Return the first nonempty bin from `bin` on, the last one before it; `bins` if none.
     [[nodiscard]] std::size_t next_marked(std::size_t bin) const noexcept;
     [[nodiscard]] std::size_t last_marked(std::size_t bin) const noexcept;
     [[nodiscard]] static constexpr std::uint64_t bit(std::size_t i) noexcept {
         return std::uint64_t{1} << i % 64;
     }
-    // The bits from i on.
     [[nodiscard]] static constexpr std::uint64_t from(std::size_t i) noexcept {
         return ~std::uint64_t{0} << i % 64;
     }
@@ -99,12 +96,12 @@ private:
         return true;
     }
 
-    // --- lists: left is the previous block, right the next ---
+    // --- lists: left is the previous block ---
 
     static void push(block*& head, block& b) noexcept;
     static void unlink(block*& head, block& b) noexcept;
 
-    // --- treaps: ordered by (size, address) from left to right; parents have higher priorities ---
+    // --- treaps by (size, address); parents have higher priorities ---
 
     [[nodiscard]] static bool is_less(block const& a, block const& b) noexcept;
     [[nodiscard]] static std::uint64_t priority(block const& b) noexcept;
@@ -273,7 +270,7 @@ CUOTA_INLINE void free_bins::sink(block*& root, block& b) noexcept {
     block** at = &root;
     std::uint64_t const mine = priority(b);
     while (*at && priority(**at) >= mine) at = is_less(b, **at) ? &(*at)->left : &(*at)->right;
-    // Splits the subtree below: less than b, and the others.
+    // Splits the subtree below.
     block** less = &b.left;
     block** rest = &b.right;
     for (block* below = std::exchange(*at, &b); below;) {

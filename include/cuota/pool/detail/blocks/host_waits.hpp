@@ -14,24 +14,23 @@
 
 namespace cuota::inline v0::detail {
 
-/// An event with an owner count, so that a thread can wait for it without the lock of the pool that records it.
+/// A shared event, for waits without the lock of the pool that records it.
 class stream_mark final : public ref_counted, public event {
 public:
     using event::event;
     using event::record_in;
 };
 
-/// Events that the host has to wait for. They are collected under a lock and waited for after its release: a function in a stream may wait
-/// for a thread that needs the lock.
+/// Events that are collected under a lock and waited for after its release: a function in a stream may wait for a thread that needs the
+/// lock. Throws: cuda_error, std::bad_alloc.
 class host_waits {
 public:
-    /// Adds an event, which was recorded after all work before a point. Throws: std::bad_alloc.
+    /// Adds an event recorded after the work before a point.
     void add(intrusive_ptr<stream_mark> mark, wait_point covers) {
         waits_.push_back({std::move(mark), covers});
     }
-    /// Waits for all. Throws: cuda_error.
     void wait() const;
-    /// Waits for all by rt::drain, after `wait` has failed.
+    /// Waits by rt::drain, after `wait` has failed.
     void drain() const noexcept;
     template <class Visit>
     void for_each_point(Visit visit) const {

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// The live blocks of a pool in groups.
+/// The live blocks of a pool in groups. Throws: std::bad_alloc where not noexcept.
 #pragma once
 
 #include <algorithm>
@@ -25,20 +25,18 @@
 
 namespace cuota::inline v0::detail {
 
-/// Returns text such as "weights 3.8 MiB (train.cpp:10)". Throws: std::bad_alloc.
+/// Returns text such as "weights 3.8 MiB (train.cpp:10)".
 [[nodiscard]] std::string describe(block const& b);
 
-/// Appends the live bytes by tag and call site. Throws: std::bad_alloc.
 void append_allocation_groups(block_index const& blocks, std::vector<allocation_group>& into);
 
-/// Returns one entry per tag, most bytes first. Throws: std::bad_alloc.
+/// Returns one entry per tag, most bytes first.
 [[nodiscard]] std::vector<tag_stats> stats_by_tag(block_index const& blocks, step_time now);
 
-/// The bytes of free blocks with work not known to be complete. A failed query is reported and counts as busy. Cost: one or two CUDA calls
-/// per stream with frees since the last query; O(free blocks) unless all work is complete.
+/// Bytes of free blocks with work not known to be complete. A failed query is reported and counts as busy. Cost: one or two CUDA calls per
+/// stream with frees since the last query; O(free blocks).
 [[nodiscard]] std::size_t bytes_in_flight(block_index const& blocks, stream_order& order) noexcept;
 
-/// The live blocks for which is_meant(block) is true. Throws: std::bad_alloc.
 template <class Which>
 [[nodiscard]] leak_summary survivors_of(block_index const& blocks, step_time now, Which is_meant) {
     leak_summary alive;
@@ -66,7 +64,7 @@ CUOTA_INLINE void append_allocation_groups(block_index const& blocks, std::vecto
 
 CUOTA_INLINE std::vector<tag_stats> stats_by_tag(block_index const& blocks, step_time now) {
     std::map<std::string_view, tag_stats> by_tag;
-    // by address, so that each text is compared once
+    // so that each text is compared once
     std::unordered_map<char const*, tag_stats*> by_address;
     blocks.for_each_live([&](block const& b) {
         tag_stats*& known = by_address[b.note->name.text()];

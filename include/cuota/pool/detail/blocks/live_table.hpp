@@ -15,23 +15,20 @@
 
 namespace cuota::inline v0::detail {
 
-/// A hash table of record numbers with linear probing, at most 3/4 full (Knuth, The Art of Computer Programming 3, 6.4). Slots have 8
-/// bytes, as most lookups in a large pool miss the CPU cache. Not thread-safe.
+/// A hash table with linear probing, at most 3/4 full (Knuth, The Art of Computer Programming 3, 6.4). Slots are small, as most lookups
+/// miss the CPU cache. Not thread-safe.
 class live_table {
 public:
     explicit live_table(block_store const& records) noexcept : records_{records} {}
 
     /// Guarantees one insert. Strong guarantee. Throws: std::bad_alloc.
     void reserve_one();
-    /// Prefetches for a lookup or an insert.
     void expect(void const* at) const noexcept;
 
-    /// Requires reserve_one().
     void insert(block const& b) noexcept;
 
     [[nodiscard]] block* find(void const* at) const noexcept;
 
-    /// Moves later entries of the run up, so that no lookup stops early.
     void erase(block const& b) noexcept;
 
     template <class Visit>
@@ -42,7 +39,7 @@ public:
     [[nodiscard]] std::size_t count() const noexcept { return count_; }
 
 private:
-    // The key, part of the address, avoids most accesses to other records.
+    // The key, part of the address, spares most accesses to records.
     struct slot {
         std::uint32_t key = 0;
         std::uint32_t number = 0;  // record number + 1; 0 if empty
@@ -50,7 +47,7 @@ private:
         [[nodiscard]] bool is_empty() const noexcept { return number == 0; }
     };
 
-    // The address in units of the granularity, modulo 2^32: unique within a terabyte.
+    // The address in units, modulo 2^32: unique within a terabyte.
     [[nodiscard]] static std::uint32_t key_of(void const* at) noexcept;
     [[nodiscard]] std::size_t home_of(std::uint32_t key) const noexcept;
     [[nodiscard]] std::size_t next(std::size_t i) const noexcept { return (i + 1) & (size_ - 1); }

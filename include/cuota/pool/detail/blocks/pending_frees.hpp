@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Frees whose completion an observer will be notified of.
+/// Frees to be reported to an observer.
 #pragma once
 
 #include <cstddef>
@@ -15,19 +15,17 @@
 
 namespace cuota::inline v0::detail {
 
-/// A bounded queue in the order of frees; when it is full, the oldest is dropped unreported. Not thread-safe: requires the pool's lock.
+/// A bounded queue; when full, the oldest free is dropped unreported. Requires the pool's lock.
 class pending_frees {
 public:
     static constexpr std::size_t most = 4096;
-    /// Frees between queries of the streams, which take one or two CUDA calls each.
+    /// Frees between queries, of one or two CUDA calls per stream.
     static constexpr std::size_t look_every = 64;
 
-    /// Throws: std::bad_alloc.
     pending_frees() : entries_{std::make_unique<entry[]>(most)} {}
 
-    /// Adds a free at that point; queries the streams every `look_every` frees.
     void add(observed_block const& b, wait_point point, stream_order& order, pool_observer& told) noexcept;
-    /// Notifies of completed frees. A failed query is reported and counts as busy.
+    /// A failed query is reported and counts as busy.
     void settle(stream_order& order, pool_observer& told) noexcept;
 
 private:

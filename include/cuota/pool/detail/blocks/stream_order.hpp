@@ -22,67 +22,61 @@
 
 namespace cuota::inline v0::detail {
 
-/// The streams that a pool has seen. A free increments a ticket; an event is recorded only when another stream needs the memory, and covers
-/// all earlier frees of its stream.
-///
-/// Not thread-safe: requires the pool's lock.
+/// The streams of a pool. A free increments a ticket; an event is recorded only when another stream needs the memory, and covers all
+/// earlier frees of its stream. Requires the pool's lock.
 /// Throws: cuda_error, std::bad_alloc where not noexcept. On a throw, no stream is registered, no point is created and nothing waits.
 class stream_order {
 public:
-    /// The index for the host, which is ordered after no stream.
+    /// The index for the host.
     static constexpr std::uint32_t nobody = ~std::uint32_t{0};
 
     /// The index of a registered stream, by id, as handles are reused.
     [[nodiscard]] std::optional<std::uint32_t> find(stream_ref s);
-    /// Whether s is the stream of the previous query, of index last().
     [[nodiscard]] bool was_last(stream_ref s) const { return is_last(s.id()); }
     [[nodiscard]] std::uint32_t last() const noexcept { return last_; }
-    /// The index of a stream. A new stream is registered, possibly at the index of a finished one.
+    /// Registers a new stream, possibly at the index of a finished one.
     [[nodiscard]] std::uint32_t index_of(stream_ref s);
 
-    /// Returns the point after all work enqueued on that stream. For a native handle, records the event at once, as the stream may be
-    /// destroyed, or the handle may mean another stream in another thread, before the memory is needed.
+    /// Returns the point after all work enqueued on that stream. For a native handle, records the event now: the handle may mean another
+    /// stream or none later.
     [[nodiscard]] wait_point release_on(std::uint32_t stream);
 
-    /// The last free on the stream of the previous query.
+    /// The last free on stream last().
     [[nodiscard]] wait_point last_release() const noexcept { return {last_, slots_[last_].ticket}; }
 
-    /// release_on for a stream kept alive by its owner; makes no CUDA call.
+    /// release_on for a stream kept alive by its owner.
     [[nodiscard]] wait_point release_on_owned(std::uint32_t stream) noexcept;
 
     /// Whether `stream` need not wait: the point is its own, it has waited for that or a later point, or the work is known to have
-    /// completed. Makes no CUDA call.
+    /// completed.
     [[nodiscard]] bool is_ordered(wait_point point, std::uint32_t stream) const noexcept;
 
-    /// Count the references to an index. While one exists, the index is not reused and its stream is kept alive.
+    /// While references to an index exist, it is not reused and its stream is kept alive.
     void keep(std::uint32_t stream) noexcept { ++slots_[stream].keepers; }
     void let_go(std::uint32_t stream) noexcept { --slots_[stream].keepers; }
 
     /// is_ordered, or a recorded event has completed.
     [[nodiscard]] bool is_ready(wait_point point, std::uint32_t stream);
 
-    /// Returns false while neither streams nor the host can wait for the point: its stream is in a foreign capture, and no event was
-    /// recorded before.
+    /// Returns false while the point's stream is in a foreign capture and no event was recorded before.
     [[nodiscard]] bool can_be_waited_for(wait_point point) const;
 
-    /// Makes later work on s, of index `stream`, wait for a point, and thereby for all that the point's stream had waited for when its
-    /// event was recorded. For a captured stream, which cannot wait for work outside its capture, the host has to wait: see
-    /// take_host_waits.
+    /// Makes later work on s, of index `stream`, wait for a point, and so for all that its stream had waited for before the event. A
+    /// captured stream cannot: the host has to wait (take_host_waits).
     /// Throws: usage_error for a point of captured work, or one that cannot be waited for.
     void wait(stream_ref s, std::uint32_t stream, wait_point point);
 
-    /// Queries which streams have pending work of earlier frees; true if none has. Leaves the points for waits unchanged. A captured stream
-    /// is not queried and counts as busy.
+    /// Queries which streams have pending work of earlier frees; true if none has. A captured stream counts as busy.
     [[nodiscard]] bool look();
-    /// Whether the work before a point had completed at the last look(). Makes no CUDA call.
+    /// Whether the work had completed at the last look().
     [[nodiscard]] bool was_over(wait_point point) const noexcept;
 
-    /// The host has to wait for a point, unless its work has completed: see take_host_waits.
+    /// Leaves the wait to the host (take_host_waits).
     void wait_on_host(wait_point point);
     [[nodiscard]] bool has_host_waits() const noexcept { return static_cast<bool>(host_waits_); }
-    /// Returns the waits that the calls since the last time leave to the host, for after the release of the lock; may be null.
+    /// Returns the waits left to the host, for after the lock's release; may be null.
     [[nodiscard]] light_unique_ptr<host_waits> take_host_waits() noexcept { return std::move(host_waits_); }
-    /// Returns f(). If that throws, drops the waits that it left to the host: they are not the next caller's.
+    /// Returns f(). On a throw, drops the waits left to the host: they are not the next caller's.
     template <class F>
     decltype(auto) drop_host_waits_on_throw(F f) {
         try {
@@ -92,20 +86,19 @@ public:
             throw;
         }
     }
-    /// Notes that the work before these points has completed.
     void note_done(host_waits const& over) noexcept;
-    /// Waits on the host, for destructors, which hold no lock. Throws: cuda_error, std::bad_alloc.
+    /// Waits on the host, for destructors, which hold no lock.
     void wait_now(wait_point point);
-    /// Waits on the host for the stream of the point by rt::drain, which needs no event and allocates no host memory.
+    /// Waits on the host by rt::drain, which allocates no host memory.
     void drain(wait_point point) noexcept;
 
     // --- captures: frees on captured streams cannot be waited for, and are void afterwards ---
 
-    /// Treats frees on these streams as captured until end_capture. Throws: usage_error during another capture.
+    /// Throws: usage_error during another capture.
     void begin_capture(std::span<std::uint64_t const> ids);
     void end_capture() noexcept;
 
-    [[nodiscard]] std::size_t waits() const noexcept { return waits_; }  ///< enqueued on streams so far
+    [[nodiscard]] std::size_t waits() const noexcept { return waits_; }  ///< enqueued so far
     [[nodiscard]] std::size_t streams() const noexcept { return slots_.size(); }
 
 private:
@@ -114,14 +107,14 @@ private:
     struct stream_slot {
         std::uint64_t id;
         shared_stream stream;
-        std::uint64_t ticket = 0;    // frees
-        std::uint64_t recorded = 0;  // the ticket that mark covers
+        std::uint64_t ticket = 0;
+        std::uint64_t recorded = 0;  // ticket that mark covers
         std::uint64_t done = 0;      // frees known to be complete
         std::size_t keepers = 0;
-        std::uint64_t captured_above = none_captured;  // tickets above are captured
+        std::uint64_t captured_above = none_captured;  // later tickets are captured
         bool is_busy = false;                          // at the last look
         intrusive_ptr<stream_mark> mark{};
-        // Vector clocks (Fidge, 1988; Mattern, 1989) by stream: `seen`, the last ticket that future work here comes after; `mark_saw`,
+        // Vector clocks (Fidge, 1988; Mattern, 1989): `seen`, the last ticket of each stream that future work here comes after; `mark_saw`,
         // `seen` when mark was recorded.
         std::vector<std::uint64_t> seen{};
         std::vector<std::uint64_t> mark_saw{};
@@ -140,8 +133,7 @@ private:
     // Returns null if the point has completed, as all work before a capture has.
     [[nodiscard]] event const* mark_of(wait_point point);
 
-    // Whether the index can be reused: all work is complete and no owner can enqueue more. Tickets continue, so that points of the previous
-    // stream are complete for the next.
+    // Whether all work is complete and no owner can enqueue more. Tickets continue, so that earlier points stay complete.
     [[nodiscard]] bool is_vacant(std::uint32_t i);
 
     [[nodiscard]] bool is_of_capture(std::uint64_t id) const noexcept;
@@ -149,7 +141,7 @@ private:
     [[nodiscard]] std::uint32_t enter_stream(stream_ref s, std::uint64_t id);
 
     dynamic_array<stream_slot> slots_;
-    std::vector<std::uint64_t> captured_;  // ids of streams in the current capture
+    std::vector<std::uint64_t> captured_;
     std::uint32_t last_ = 0;
     light_unique_ptr<host_waits> host_waits_;
     std::size_t waits_ = 0;
@@ -243,7 +235,7 @@ CUOTA_INLINE void stream_order::leave_to_host(stream_slot const& l, std::uint32_
 
 CUOTA_INLINE void stream_order::note_done(host_waits const& over) noexcept {
     over.for_each_point([this](wait_point point) {
-        stream_slot& from = slots_[point.stream];  // tickets go on in the next stream of an index
+        stream_slot& from = slots_[point.stream];  // tickets go on in the next stream
         from.done = std::max(from.done, point.ticket);
     });
 }

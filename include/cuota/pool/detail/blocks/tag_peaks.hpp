@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Peaks of live bytes per tag, each at its own time.
+/// Peaks of live bytes per tag.
 #pragma once
 
 #include <algorithm>
@@ -15,18 +15,16 @@
 
 namespace cuota::inline v0::detail {
 
-/// A table of fixed size, so counting does not allocate. Tags beyond `most` are counted under an empty name. Not thread-safe.
+/// A table of fixed size, so counting does not allocate. Tags beyond `most` get an empty name. Not thread-safe.
 class tag_peaks {
 public:
     static constexpr std::uint32_t most = 512;
 
-    /// Throws: std::bad_alloc.
     tag_peaks() : slots_{std::make_unique<slot[]>(slots)}, rows_{std::make_unique<row[]>(most + 1)} {}
 
     void add(tag name, std::size_t bytes) noexcept;
     void drop(tag name, std::size_t bytes) noexcept { row_of(name).live -= bytes; }
 
-    /// Calls visit(tag, peak) for each tag ever added.
     template <class Visit>
     void for_each(Visit visit) const {
         for (std::uint32_t i = 0; i <= count_; ++i)
@@ -47,12 +45,12 @@ private:
         std::size_t peak = 0;
     };
 
-    // Looks up by the address of the text, so that each text is compared once.
+    // Looks up by address, so that each text is compared once.
     [[nodiscard]] row& row_of(tag name) noexcept;
     [[nodiscard]] std::uint32_t enter(tag name) noexcept;
 
     std::unique_ptr<slot[]> slots_;
-    std::unique_ptr<row[]> rows_;  // row 0: without a name, or beyond `most`
+    std::unique_ptr<row[]> rows_;  // row 0: no name, or beyond `most`
     std::uint32_t count_ = 0;
     std::uint32_t used_ = 0;
 };

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// The thread cache of a pool: blocks that a thread freed and can reuse without a lock.
+/// The thread cache of a pool.
 #pragma once
 
 #include <array>
@@ -15,21 +15,20 @@
 
 namespace cuota::inline v0::detail {
 
-/// A thread cache: small blocks of one pool, reserved for the owner thread; the pool counts them as neither free nor live. The cache has a
-/// credit: the requested bytes of its blocks, which the owner may request again. They stay counted as requested, so a cache never raises a
-/// peak.
+/// Small blocks of one pool, held for the owner thread. The credit, the bytes that it may request, stays counted as requested, so a cache
+/// never raises a peak (docs/design/thread_caches.md).
 ///
-/// Owner:     calls try_take and try_put without a lock (a biased lock, see biased_ownership).
-/// Collector: calls everything else under the pool's lock.
+/// Owner:     calls try_take and try_put without a lock.
+/// Collector: calls the rest under the pool's lock.
 class alignas(64) thread_cache : public biased_ownership {
 public:
-    /// The largest cached block in bytes. Larger ones justify the lock, and would keep too much memory from others.
+    /// Larger blocks justify the lock, and would keep too much memory from others.
     static constexpr std::size_t largest = std::size_t{64} * 1024;
-    /// Credit in bytes granted when less is left, as a request may be slightly larger than the freed block.
+    /// Credit granted when less is left, as a request may be larger than the freed block.
     static constexpr std::size_t loan = 16 * block::granularity;
 
-    /// Returns a cached block of that stream and size, held, or null if none exists or the credit is below `bytes`. Calls write(block)
-    /// before a collector can access it; write must not enter a section.
+    /// Returns null if no block of that stream and size is cached or the credit is below `bytes`. Calls write(block) before a collector can
+    /// access it; write must not enter a section.
     template <class Write>
     [[nodiscard]] block* try_take(thread_slot& me, std::uint64_t stream, std::size_t bytes, std::size_t size,
                                   Write write) noexcept {
@@ -45,8 +44,8 @@ public:
         return b;
     }
 
-    /// Caches the live block of that size at p, if it was requested with `bytes` and is bound to that stream. Returns false, without a
-    /// change, if not, if the block is unknown here, or if the bin is full.
+    /// Caches the live block of that size at p, if it is known, was requested with `bytes`, and is bound to that stream. Otherwise, or if
+    /// the bin is full, returns false without a change.
     [[nodiscard]] bool try_put(thread_slot& me, void const* p, std::uint64_t stream, std::size_t bytes,
                                std::size_t size) noexcept;
 
@@ -54,9 +53,8 @@ public:
 
     [[nodiscard]] bool is_open() const noexcept { return is_open_; }
     void open(thread_slot& me) noexcept;
-    /// Owner: remembers a live block that it may free.
     void remember(block& b) noexcept { known_[place_of(b.at())] = &b; }
-    /// Owner: caches a held block; evicts blocks of another stream or size in its bin by put_away(block). False if the bin is full.
+    /// Caches a held block; evicts blocks of another stream or size from its bin. False if the bin is full.
     template <class FlushBlock>
     [[nodiscard]] bool put(block& b, FlushBlock flush_block) noexcept {
         std::uint64_t const stream = b.note->stream;
@@ -69,14 +67,12 @@ public:
         return true;
     }
 
-    /// Owner: increases the credit.
     void lend(std::size_t bytes) noexcept { credit_ += bytes; }
     [[nodiscard]] std::size_t credit() const noexcept { return credit_; }
 
-    /// Remaining credit, and blocks served.
     struct account {
-        std::size_t credit;  ///< bytes
-        std::size_t taken;   ///< blocks
+        std::size_t credit;
+        std::size_t taken;
     };
     /// Evicts all blocks. The owner must have left its section.
     template <class FlushBlock>
@@ -87,7 +83,7 @@ public:
     }
 
 private:
-    // A bin: blocks of one stream and size, LIFO.
+    // Blocks of one stream and size, LIFO.
     struct bin {
         static constexpr std::uint32_t most = 8;
 
@@ -114,10 +110,10 @@ private:
     [[nodiscard]] static std::size_t place_of(void const* p) noexcept;
 
     bool is_open_ = false;
-    std::size_t credit_ = 0;  // bytes counted as requested, beyond live blocks
-    std::size_t taken_ = 0;   // since it was opened
+    std::size_t credit_ = 0;
+    std::size_t taken_ = 0;
     std::array<bin, 16> bins_{};
-    std::array<block*, 64> known_{};  // owner: records by their last address
+    std::array<block*, 64> known_{};  // records by last address
 };
 
 /// The thread caches of a pool. Threads that share one mostly use the lock.
@@ -125,12 +121,11 @@ class thread_caches {
 public:
     [[nodiscard]] thread_cache& of(thread_slot const& who) noexcept { return all_[who.index % all_.size()]; }
 
-    // The functions below require the pool's lock.
-
-    /// The calling thread's cache, opened if biased_ownership::pays(); null if another thread owns it or after end().
+    /// The calling thread's cache, opened if should_bias(); null if another thread owns it or after end(). Requires the pool's lock, as all
+    /// below.
     [[nodiscard]] thread_cache* open_for(thread_slot& me) noexcept;
 
-    /// Revokes all caches and evicts their blocks. Returns the remaining credit in bytes.
+    /// Revokes all caches and evicts their blocks. Returns the credit left.
     template <class FlushBlock>
     [[nodiscard]] std::size_t collect(FlushBlock flush_block) noexcept {
         if (open_ == 0) return 0;
@@ -156,7 +151,7 @@ public:
         open_ = 0;
         return credit;
     }
-    /// Blocks served by caches up to the last collect.
+    /// Blocks served up to the last collect.
     [[nodiscard]] std::size_t taken() const noexcept { return taken_; }
     /// No cache is opened between end() and go_on().
     void end() noexcept { ended_ = true; }

@@ -15,15 +15,14 @@
 
 namespace cuota::inline v0::detail {
 
-/// All work in a stream enqueued before its `ticket`-th free.
+/// All work in a stream before its `ticket`-th free.
 struct wait_point {
-    std::uint32_t stream = 0;  // index in stream_order
+    std::uint32_t stream = 0;
     std::uint64_t ticket = 0;
     friend bool operator==(wait_point, wait_point) noexcept = default;
 };
 
-/// Points to wait for, the latest one of each stream; a single point is stored in place. Move-only; 16 bytes. Throws: std::bad_alloc, only
-/// for points of several streams.
+/// The latest point of each stream to wait for; a single one is stored in place. Throws: std::bad_alloc, only for several streams.
 class wait_set {
 public:
     wait_set() noexcept = default;
@@ -44,7 +43,7 @@ public:
 
     [[nodiscard]] wait_set copy() const;
 
-    /// Moves the points of `other` into this set. Strong guarantee.
+    /// Moves the points of `other` here. Strong guarantee.
     void merge(wait_set& other);
 
 private:
@@ -61,8 +60,8 @@ private:
     [[gnu::noinline]] void drop_several() noexcept { delete several_; }
 
     union {
-        std::uint64_t ticket_ = 0;  // of the only stream
-        points* several_;           // if stream_ == many
+        std::uint64_t ticket_ = 0;
+        points* several_;
     };
     std::uint32_t stream_ = none;
 };

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Bytes that are filled from low to high addresses and freed as a whole.
+/// Bytes that are filled in address order and freed as a whole.
 #pragma once
 
 #include <cstddef>
@@ -21,10 +21,9 @@
 
 namespace cuota::inline v0::detail {
 
-/// An allocation in a chunk, in address order.
 struct frame_entry {
     /// ends_with_frame: freed with the frame; owned: freed by its owner; over: freed, reusable in the chunk's order; over_external: freed
-    /// in the order of another stream.
+    /// otherwise.
     enum class state : std::uint8_t { ends_with_frame, owned, over, over_external };
 
     std::byte* at;
@@ -45,17 +44,17 @@ public:
 
     frame_chunk(void* at, std::size_t size, stream_ref const* home);
 
-    /// Returns null if the chunk is full. Strong guarantee. Throws: std::bad_alloc.
+    /// Returns null if full. Strong guarantee. Throws: std::bad_alloc.
     [[nodiscard]] void* try_take(std::size_t bytes, std::size_t alignment, label const& who, state epoch);
 
     [[nodiscard]] bool has(void const* p) const noexcept;
-    /// Returns the entry at p, live or freed; null if none starts there or its bytes were reclaimed.
+    /// Returns the entry at p, live or freed, or null.
     [[nodiscard]] frame_entry* find(void const* p) noexcept;
 
-    /// Frees a live entry. in_order: its bytes are reusable in the chunk's order; such entries at the end are reclaimed.
+    /// Frees a live entry. Reclaims those at the end that were freed in_order.
     void give(frame_entry& e, bool in_order) noexcept;
 
-    /// The streams that may use the bytes: the chunk's own, and others that freed parts of it.
+    /// The chunk's own stream, and others that freed parts of it.
     [[nodiscard]] dynamic_array<shared_stream>& users() noexcept { return users_; }
     [[nodiscard]] dynamic_array<frame_entry> const& entries() const noexcept { return entries_; }
     [[nodiscard]] bool is_owned() const noexcept { return owned_ != 0; }
@@ -63,7 +62,6 @@ public:
     [[nodiscard]] std::size_t size() const noexcept { return size_; }
     [[nodiscard]] std::size_t available() const noexcept { return size_ - used_; }
 
-    /// Frees the entries that end with the frame.
     void end() noexcept;
 
 private:
@@ -75,7 +73,7 @@ private:
     dynamic_array<shared_stream> users_{};
 };
 
-/// Orders later work on `s` after the work on `other`. If the device cannot wait, the host waits and the error is reported.
+/// Orders later work on `s` after the work on `other`. If the device cannot wait, the host does, and the error is reported.
 void order_after(stream_ref s, stream_ref other) noexcept;
 
 }  // namespace cuota::inline v0::detail

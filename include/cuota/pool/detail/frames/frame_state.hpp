@@ -23,7 +23,7 @@
 
 namespace cuota::inline v0::detail {
 
-/// Shared state of a frame and its resources. A null stream stands for the host. Threads: any.
+/// Shared by a frame and its resources. A null stream stands for the host. Threads: any. Throws: as `frame`.
 class frame_state final : public ref_counted {
 public:
     using state = frame_entry::state;
@@ -32,14 +32,12 @@ public:
         : pool_{std::move(pool)}, where_{where} {}
     ~frame_state();
 
-    /// Throws: usage_error after end(); as the pool. On a throw, nothing is allocated.
     [[nodiscard]] void* allocate(stream_ref const* s, std::size_t bytes, std::size_t alignment,
                                  label const& who, state epoch);
 
-    /// Reports invalid calls to the error sink and ignores them.
     void deallocate(stream_ref const* s, void* p, std::size_t bytes, source_location where) noexcept;
 
-    /// Frees chunks without owned blocks and reports the owned blocks. Their chunks are freed with the last of them.
+    /// Frees chunks without owned blocks, and reports the owned blocks.
     void end() noexcept;
 
     [[nodiscard]] memory_kind kind() const noexcept { return pool_->kind(); }
@@ -64,32 +62,32 @@ private:
     void throw_if_ended(label const& who) const;
     static void refuse_capture_of(stream_ref s, source_location where);
 
-    // A chunk as large as all chunks so far, up to 1/16 of the pool, if such a block is free; otherwise of the requested size.
+    // A chunk as large as all so far, up to 1/16 of the pool, if such a block is free; otherwise of the requested size.
     [[nodiscard]] frame_chunk chunk_for(stream_ref const* s, std::size_t bytes, std::size_t alignment,
                                         label const& who);
     [[nodiscard]] frame_chunk wrap(void* p, std::size_t size, stream_ref const* s);
     [[nodiscard]] std::size_t held();
 
-    // Returns the chunk if the frame has ended and this was its last owned block.
+    // Returns the chunk if this was its last owned block after end().
     [[nodiscard]] std::optional<frame_chunk> give(stream_ref const* s, std::uint64_t id, void* p,
                                                   std::size_t bytes, source_location where);
     [[nodiscard]] frame_entry& checked(frame_entry* e, std::size_t bytes, source_location where) const;
     [[nodiscard]] std::string title() const;
 
-    // Records a stream other than the chunk's that freed a block of it. Freeing the chunk waits for its work.
+    // Records another stream that freed a block of the chunk.
     static void note_user(frame_chunk& c, stream_ref s);
-    // Does the same for a native stream, at once, since its owner may destroy it before the chunk is freed.
+    // Does the same at once for a native stream, which may be destroyed earlier.
     void order_unowned(stream_ref s, std::uint64_t id, void const* p);
 
     void give_back(frame_chunk& c) const noexcept;
 
-    // Called after end(): removes a chunk without owned blocks.
+    // Removes a chunk without owned blocks, after end().
     [[nodiscard]] std::optional<frame_chunk> take_idle() noexcept;
     [[nodiscard]] std::string end_rest();
 
     intrusive_ptr<pool_state> const pool_;
     source_location const where_;
-    object_lock guard_;  // protects the members below
+    object_lock guard_;
     dynamic_array<lane> lanes_;
     std::size_t held_ = 0;
     bool has_ended_ = false;
@@ -104,7 +102,7 @@ private:
 namespace cuota::inline v0::detail {
 
 CUOTA_INLINE frame_state::~frame_state() {
-    // Owned blocks have no owner left that could use or free them.
+    // No owner is left that could use or free owned blocks.
     for (lane& l : lanes_)
         for (frame_chunk& c : l.chunks) give_back(c);
 }
@@ -127,7 +125,7 @@ CUOTA_INLINE void* frame_state::allocate(stream_ref const* s, std::size_t bytes,
     std::uint64_t const id = s ? s->id() : block_metadata::no_stream;
     if (void* const p = try_take(id, bytes, alignment, who, epoch)) return p;
     frame_chunk fresh =
-        // without the lock: the pool may ask other holders to release memory
+        // without the lock: the pool may call other holders
         chunk_for(s, bytes, alignment, who);
     try {
         return take_of(fresh, id, bytes, alignment, who, epoch);
@@ -150,7 +148,7 @@ CUOTA_INLINE void frame_state::deallocate(stream_ref const* s, void* p, std::siz
     report_failure_of([&] {
         try {
             idle = give(s, id, p, bytes, where);
-        } catch (std::bad_alloc const&) {  // no memory to note the stream
+        } catch (std::bad_alloc const&) {  // no memory to note it
             if (!s) throw;
             (void)rt::drain(*s);
             idle = give(nullptr, id, p, bytes, where);

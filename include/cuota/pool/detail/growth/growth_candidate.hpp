@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Where to map pages for a request that no free block fits.
+/// Where to map pages for a request.
 #pragma once
 
 #include <algorithm>
@@ -18,41 +18,41 @@ namespace cuota::inline v0::detail {
 
 /// Adjacent free blocks and holes; the parts in holes are whole pages.
 struct growth_candidate {
-    block* first = nullptr;  ///< the block or hole that contains `at`
+    block* first = nullptr;  ///< contains `at`
     std::byte* at = nullptr;
     std::byte* end = nullptr;
     std::size_t missing = 0;  ///< bytes to map
-    std::size_t idle = 0;     ///< bytes of whole mappings in its free blocks, which could be unmapped instead
-    mapping_sizes sizes{};    ///< sizes of the new mappings
+    std::size_t idle = 0;     ///< bytes of whole mappings in its free blocks
+    mapping_sizes sizes{};
 };
 
-/// The cost to minimize: `missing`; or `missing + idle` when pages must be unmapped elsewhere, which leaves the fewest pages in use.
+/// The cost to minimize: `missing`, or `missing + idle` when pages must be unmapped elsewhere.
 enum class growth_aim { least_missing, least_in_all };
 
 [[nodiscard]] constexpr std::size_t cost_of(growth_candidate const& g, growth_aim aim) noexcept {
     return aim == growth_aim::least_missing ? g.missing : g.missing + g.idle;
 }
 
-/// Returns the window of `size` bytes from the start of `first`; nothing if a block in it is in use.
+/// Returns the window from the start of `first`; nothing if a block in it is in use.
 [[nodiscard]] std::optional<growth_candidate> window_from(block_index const& blocks, block& first,
                                                           std::size_t size);
 
-/// Returns the window of `size` bytes up to the end of `last`, which must not be the last one of the range.
+/// Returns the window up to the end of `last`, which must not be the last of the range.
 [[nodiscard]] std::optional<growth_candidate> window_up_to(block_index const& blocks, block& last,
                                                            std::size_t size);
 
-/// Returns the cheapest window of at least `size` bytes, at the lowest address; nothing if none exists. Windows that begin or end with a
-/// free block or lie in one hole are sufficient: no other costs less. Cost: O(holes * holes per window).
+/// Returns the cheapest window, at the lowest address, if any. Those that begin or end with a free block or lie in one hole suffice: no
+/// other costs less. Cost: O(holes * holes per window).
 [[nodiscard]] std::optional<growth_candidate> choose_window(block_index const& blocks, std::size_t size,
                                                             growth_aim aim);
 
-/// Returns the length of the longest window from the start of `first` with at most `spent` bytes of pages, free ones included.
+/// Returns the longest window from the start of `first` with at most `spent` bytes of pages, free ones included.
 [[nodiscard]] std::size_t longest_from(block_index const& blocks, block const& first, std::size_t spent);
 
-/// Returns the same up to the end of `last`, which must not be the last one of the range.
+/// Returns the same up to the end of `last`, which must not be the last of the range.
 [[nodiscard]] std::size_t longest_up_to(block_index const& blocks, block const& last, std::size_t spent);
 
-/// Returns the largest request that `spent` bytes of pages, free ones included, can serve. Cost: O(holes * holes per window).
+/// Returns the largest request that `spent` bytes of pages, free ones included, can serve. Cost: as choose_window.
 [[nodiscard]] std::size_t largest_window(block_index const& blocks, std::size_t spent);
 
 }  // namespace cuota::inline v0::detail
@@ -126,7 +126,7 @@ CUOTA_INLINE std::size_t longest_from(block_index const& blocks, block const& fi
     for (block const* b = &first; b && (b->is_hole() || b->may_merge()); b = b->after) {
         std::size_t const pages = b->after ? blocks.mapped_whole(b->at(), b->end()) : b->size - blocks.page();
         if (pages > spent || !b->after) {
-            // The part of a mapping before the first whole one is already in use.
+            // The part of a mapping before the first whole one is in use.
             auto const at = reinterpret_cast<std::uintptr_t>(b->at());
             std::uintptr_t const whole = blocks.mappings().edge_from(at);
             return length + blocks.mappings().edge_up_to(whole + std::min(pages, spent)) - at;

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Address ranges of a pool, reserved once and mapped by parts.
+/// Address ranges of a pool, mapped by parts.
 #pragma once
 
 #include <algorithm>
@@ -22,43 +22,39 @@
 
 namespace cuota::inline v0::detail {
 
-/// An address range for mappings of one or more pages, which the caller tracks. Threads: any, on different pages.
+/// An address range for mappings, which the caller tracks. Threads: any, on different pages.
 class mapped_range {
 public:
     virtual ~mapped_range() = default;
 
     [[nodiscard]] virtual std::byte* at() const noexcept = 0;
     [[nodiscard]] virtual std::size_t bytes() const noexcept = 0;  ///< whole pages
-    [[nodiscard]] virtual std::size_t page() const noexcept = 0;   ///< bytes; a power of two
+    [[nodiscard]] virtual std::size_t page() const noexcept = 0;   ///< a power of two
 
-    /// The sizes of new mappings while the account has `available` bytes available.
+    /// The sizes of new mappings while the account has `available` bytes.
     [[nodiscard]] CUOTA_INLINE_IN_PLACE virtual mapping_sizes sizes(std::size_t available) const noexcept;
 
-    /// Maps whole pages by mappings of these sizes, which it advances. Returns false if memory does not suffice. In that case, and on a
-    /// throw, the caller must unmap the first `done` bytes unused.
+    /// Maps whole pages by mappings of these sizes, which it advances. Returns false if memory does not suffice; in that case, and on a
+    /// throw, the caller must unmap the first `done` bytes.
     [[nodiscard]] CUOTA_INLINE_IN_PLACE virtual bool map(std::byte* at, std::size_t bytes,
                                                          mapping_sizes& sizes, label const& who,
                                                          std::size_t& done) = 0;
-    /// Unmaps adjacent whole mappings without pending work. On failure, reports it, changes nothing and returns false.
+    /// Unmaps adjacent whole mappings without pending work. Reports a failure, which changes nothing.
     virtual bool unmap(std::byte* at, std::size_t bytes) noexcept = 0;
 };
 
-/// The maximum of a mapping in bytes.
 inline constexpr std::size_t largest_mapping = std::size_t{64} << 20;
-/// A mapping is at most this fraction of the bytes that account and device have available: 64 MiB from 64 GiB on, one page below 4 GiB.
-/// Mappings this small cost a pool at its cap no request: 60,000 random blocks of 64 KiB to 256 MiB in 8 GiB are all served at 97 % live,
-/// as with single pages; with 1/128, a third is refused.
+/// A mapping is at most this fraction of the bytes that account and device have available; docs/design/growth.md has the figures.
 inline constexpr std::size_t parts_for_a_mapping = 1024;
 
-/// Addresses per byte of memory: live blocks may be placed so that only addresses beyond them fit a request. If addresses run out, a
-/// segment serves it.
+/// Addresses per byte of memory: live blocks may leave only addresses beyond them for a request.
 inline constexpr std::size_t addresses_per_byte = 4;
 
-/// Pages of a device's memory, counted as this process's on the device.
+/// Pages of a device's memory, counted as this process's.
 class device_pages final : public mapped_range {
 public:
-    /// Reserves a range for at most `most` bytes, accessible to kernels of the device and its peers. Returns null if that is less than a
-    /// page, or if virtual memory or addresses are not available. Throws: cuda_error, std::bad_alloc.
+    /// Reserves a range for at most `most` bytes. Returns null if that is less than a page, or without virtual memory or addresses. Throws:
+    /// cuda_error, std::bad_alloc.
     [[nodiscard]] static light_unique_ptr<mapped_range> make(device where, std::size_t most,
                                                              device_set peers = {});
 
@@ -81,17 +77,17 @@ private:
     [[nodiscard]] device where() const noexcept { return memory_.where; }
 
     rt::physical_memory const memory_;
-    device_set const users_;  // the device and its peers
+    device_set const users_;  // with its peers
     rt::address_range range_;
     std::size_t const page_;
-    // the process's maximum on the device: its total, or the bytes in use when a mapping last failed
+    // the process's maximum: the device's total, or its bytes when a mapping last failed
     std::atomic<std::size_t> most_;
 };
 
-/// Addresses without memory, in pages of the usual 2 MiB.
+/// Addresses without memory, with pages of 2 MiB.
 class address_pages final : public mapped_range {
 public:
-    /// Reserves a range for at most `most` bytes; null if that is less than a page. Throws: out_of_memory if no addresses are left.
+    /// Reserves a range; null if `most` is less than a page. Throws: out_of_memory if no addresses are left.
     [[nodiscard]] static light_unique_ptr<mapped_range> make(dry_run_memory source, std::size_t most);
 
     [[nodiscard]] std::byte* at() const noexcept override { return at_; }
@@ -103,7 +99,7 @@ public:
 
 private:
     static constexpr std::size_t page_bytes = std::size_t{2} << 20;
-    // a source has addresses for 500 such pools
+    // 500 such pools fit a source
     static constexpr std::size_t most_bytes = std::size_t{16} << 40;
 
     address_pages(dry_run_memory& source, std::size_t bytes);

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// The mappings in an address range, and the size of the next one. Host bookkeeping only.
+/// The mappings in an address range.
 #pragma once
 
 #include <algorithm>
@@ -15,29 +15,26 @@
 
 namespace cuota::inline v0::detail {
 
-/// The sizes of consecutive mappings that fill holes. A large mapping takes about the same number of driver calls as a page, but can only
-/// be unmapped as a whole: one live block keeps all of it. So a mapping is a small fraction of the available memory: large while there is
-/// plenty, one page when memory is short.
+/// The sizes of consecutive mappings that fill holes. A large mapping spares driver calls, but is unmapped as a whole.
 struct mapping_sizes {
-    std::size_t page = 0;       ///< minimum; bytes, a power of two
-    std::size_t largest = 0;    ///< maximum; bytes, whole pages
-    std::size_t parts = 1;      ///< a mapping is at most room / parts
-    std::size_t available = 0;  ///< bytes still available, including those for the holes
+    std::size_t page = 0;       ///< minimum; a power of two
+    std::size_t largest = 0;    ///< maximum; whole pages
+    std::size_t parts = 1;      ///< a mapping is at most available / parts
+    std::size_t available = 0;  ///< including those for the holes
 
-    /// The bytes of the next mapping in a hole that lacks `missing` bytes; whole pages, at least one.
+    /// The size of the next mapping in a hole that lacks `missing` bytes.
     [[nodiscard]] std::size_t next(std::size_t missing) noexcept;
 };
 
-/// The boundaries of mappings; an unmapped page counts as one mapping. One bit per page, up to the last page ever mapped. Not thread-safe:
-/// requires the pool's lock.
+/// The boundaries of mappings; an unmapped page counts as one mapping. Requires the pool's lock.
 class mapping_table {
 public:
     mapping_table() = default;
     mapping_table(std::byte const* at, std::size_t page) noexcept;
 
-    /// Guarantees that `join` up to `end` does not allocate. Strong guarantee. Throws: std::bad_alloc.
+    /// Guarantees `join` up to `end`. Strong guarantee. Throws: std::bad_alloc.
     void reserve(std::byte const* end);
-    /// Makes the pages of [at, at + bytes) one mapping.
+    /// Makes [at, at + bytes) one mapping.
     void join(std::byte const* at, std::size_t bytes) noexcept;
     /// Removes the whole mappings in [at, at + bytes).
     void part(std::byte const* at, std::size_t bytes) noexcept;
@@ -53,7 +50,7 @@ private:
 
     std::uintptr_t at_ = 0;
     int page_bits_ = 0;
-    // per page: it continues the mapping of the previous page
+    // bit per page: continues the previous one's mapping
     std::vector<std::uint64_t> continues_;
 };
 
@@ -103,7 +100,7 @@ CUOTA_INLINE std::uintptr_t mapping_table::edge_up_to(std::uintptr_t at) const n
     for (std::size_t word = i / bits; word < continues_.size(); --word) {
         auto const inside =
             static_cast<std::size_t>(std::countl_one(continues_[word] << (bits - 1 - i % bits)));
-        if (inside <= i % bits) {  // the first page of a range never continues a mapping
+        if (inside <= i % bits) {  // the first page never continues a mapping
             i -= inside;
             break;
         }

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Growth of a pool, by pages or by a segment, or a refusal with its reasons.
+/// Growth of a pool by pages or by a segment, or a refusal.
 #pragma once
 
 #include <algorithm>
@@ -35,14 +35,13 @@ struct adding {
     void* operator()(growth_candidate const& window) const;
 };
 
-/// Charges and acquires memory and adds it by `taking` or `adding`. Holds no lock, as the budget may ask other pools to release memory, and
-/// those this one. Threads: any.
+/// Charges and acquires memory and adds it by `taking` or `adding`. Holds no lock, as the budget may call other pools, and those this one.
+/// Threads: any.
 class pool_grower {
 public:
     pool_grower(pool_memory& memory, pool_release& release) noexcept : memory_{memory}, release_{release} {}
 
-    /// Acquires `bytes` for a request of `requested` bytes and its alignment. On a throw, nothing was acquired. Throws: out_of_memory;
-    /// budget_exceeded if the budget refuses; cuda_error, std::bad_alloc, usage_error.
+    /// Acquires `bytes` for a request of `requested` bytes and its alignment. On a throw, nothing was acquired. Throws: as scoped_pool.
     template <class Enter>
     void* grow(std::size_t bytes, std::size_t requested, label const& who, Enter enter) {
         reclaim_record record;
@@ -50,7 +49,7 @@ public:
             if (void* const p = by_pages(bytes, who, record, enter)) return p;
         return by_segment(bytes, requested, who, record, enter);
     }
-    /// Acquires exactly `bytes`, as the budget may have been sized for them.
+    /// Acquires exactly `bytes`.
     void reserve(std::size_t bytes, label const& who);
 
 private:
@@ -60,8 +59,7 @@ private:
 
     // --- pages ---
 
-    // In this order: pages, with a few more while there is plenty; a segment, if the account has bytes for it and no page can be mapped;
-    // pages, after other holders have released memory. Null if all fail.
+    // Tries pages and segments in the order of docs/design/growth.md.
     template <class Enter>
     [[nodiscard]] void* by_pages(std::size_t bytes, label const& who, reclaim_record& record, Enter enter) {
         std::size_t const ample = memory_.ample(bytes);
@@ -75,11 +73,10 @@ private:
         return map(bytes, who, growth_aim::least_in_all, &record, enter);
     }
 
-    // Without a record, no holder is asked to release memory.
+    // Without a record, no holder is called.
     [[nodiscard]] bool try_charge(std::size_t bytes, reclaim_record* record);
 
-    // Charges and maps the missing bytes of a window, and calls enter(window). Null, without a change, if budget, device or addresses do
-    // not suffice.
+    // Charges and maps a window, and calls enter(window). Null, without a change, if budget, device or addresses do not suffice.
     template <class Enter>
     [[nodiscard]] void* map(std::size_t bytes, label const& who, growth_aim aim, reclaim_record* record,
                             Enter enter) {
@@ -93,7 +90,7 @@ private:
             auto const held = hold(bytes, aim, plan->missing);
             if (!held) continue;  // another thread changed the blocks
             if (void* const p = memory_.map(*held, who, enter)) return p;
-            // The device has less than the budget. Idle memory of other holders may cover the rest.
+            // The device has less than the budget; other idle memory may cover the rest.
             if (!record) return nullptr;
             if (relief && relief->relieve(held->missing)) continue;
             if (release_.reclaim(held->missing) != 0) continue;
@@ -101,7 +98,7 @@ private:
             return nullptr;
         }
     }
-    // Holds a window for the charged bytes; refunds the excess, or all if none exists.
+    // Holds a window for the charged bytes; refunds the excess.
     [[nodiscard]] std::optional<growth_candidate> hold(std::size_t bytes, growth_aim aim,
                                                        std::size_t charged);
 
@@ -123,12 +120,7 @@ private:
         }
     }
 
-    // Acquires a segment of at least `size` bytes; more while the account has bytes available, so that small requests do not become a call
-    // each: at most 1/8 of the pool, the limit on waste, in multiples of the request, so that requests of one size fill the account
-    // completely.
-    //
-    // Growing requests leave idle segments that no longer fit. They are released first, as far as the pool would exceed 1.5 times its peak;
-    // the new segment gets 1/8 in reserve, so that not every growing request becomes a call.
+    // Acquires at least `size` bytes, with some in advance, after releasing segments that growing requests left (docs/design/growth.md).
     [[nodiscard]] segment take_segment(std::size_t size, std::size_t requested, label const& who,
                                        reclaim_record& record);
 
@@ -139,7 +131,6 @@ private:
     [[noreturn]] void refuse(std::size_t exact, charge_request const& request, reclaim_record& record);
     // Bytes that may be lost before an aligned address.
     [[nodiscard]] static std::size_t skipped_of(std::size_t exact, charge_request const& request) noexcept;
-    // The largest request that `spent` bytes of pages can serve; 0 without pages.
     [[nodiscard]] std::size_t largest_grown(std::size_t spent) const noexcept;
 
     // The pool's part of a refusal.
@@ -224,7 +215,7 @@ CUOTA_INLINE segment pool_grower::take_segment(std::size_t size, std::size_t req
     charge_request const request{requested, std::max(step, granularity), who, memory_.on()};
     charge_or_explain(exact, request, record);
     if (auto const s = memory_.take_segment(exact, &record.told)) return *s;
-    // The device has less than the budget allows. Idle memory of this pool may cover the shortfall.
+    // this pool's idle memory may cover the rest
     std::size_t const trimmed = release_.trim(0);
     if (trimmed != 0) {
         record.told.push_back({memory_.blocks().title(), exact, trimmed, 0});

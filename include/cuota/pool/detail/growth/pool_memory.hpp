@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// A pool's blocks, pages and segments, charged to an account.
+/// A pool's memory, charged to an account.
 #pragma once
 
 #include <algorithm>
@@ -23,13 +23,12 @@
 
 namespace cuota::inline v0::detail {
 
-/// Acquires and releases memory when pool_growth and pool_release decide; charges and refunds the account. Threads: any.
+/// Acquires and charges memory, releases and refunds it. Threads: any.
 class pool_memory {
 public:
     static constexpr std::size_t granularity = block::granularity;
 
-    /// Uses `pages` if given, and segments of the source. Block sizes are multiples of `alignment`. Kernels of the peers may access
-    /// segments, too.
+    /// Uses `pages` if given, and segments of the source. Block sizes are multiples of `alignment`. Peers may access segments, too.
     pool_memory(budget account, any_resource source, std::optional<device> where, tag name,
                 light_unique_ptr<mapped_range> pages, std::size_t alignment, device_set peers = {});
     pool_memory(pool_memory const&) = delete;
@@ -38,13 +37,13 @@ public:
 
     // --- acquisition, charged by the caller (ledger::charge_coming_or_say) ---
 
-    /// Allocates a segment; returns nothing if the source has too little. Appends the holders that the source asked to `told`; if that is
-    /// null, none is asked. Without a segment, the charge is refunded. Throws: usage_error for a misaligned segment; as the source.
+    /// Allocates a segment, unless the source has too little: that refunds the charge. Appends the holders that the source called to
+    /// `told`; if that is null, it calls none. Throws: usage_error for a misaligned segment; as the source.
     [[nodiscard]] std::optional<segment> take_segment(std::size_t bytes, std::vector<reclaimer_info>* told);
 
-    /// Maps the holes of a held window and calls enter(window). Returns null if the device has too little. Then, and on a throw, the charge
-    /// is refunded and the window no longer held; memory that cannot be unmapped is reported, and charged until destruction. Throws:
-    /// cuda_error; as `enter`.
+    /// Maps the holes of a held window and calls enter(window). Returns null if the device has too little. In that case, and on a throw,
+    /// the charge is refunded and the window restored; memory that cannot be unmapped is reported and stays charged. Throws: cuda_error; as
+    /// `enter`.
     template <class Enter>
     [[nodiscard]] void* map(growth_candidate window, label const& who, Enter enter) {
         window.sizes = sizes_for(window);
@@ -67,12 +66,10 @@ public:
 
     /// Releases a segment without blocks.
     void give_back(segment const& s) noexcept;
-    /// Releases memory from take_out. Returns its bytes, or 0 if that failed and it is free again.
+    /// Releases memory from take_out. Returns its bytes, or 0 after a failure: it is free again.
     std::size_t give_back(idle_memory const& out) noexcept;
-    /// Refunds bytes that were not acquired.
     void did_not_come(std::size_t bytes) noexcept { node().did_not_come(bytes); }
-    /// Waits until released bytes are refunded, for a limited time: the refunding thread may call an alert on the budget, which may wait
-    /// for this thread or be this thread.
+    /// Waits a limited time for refunds: an alert on the budget may wait for this thread or run on it.
     void wait_for_refunds() const noexcept;
 
     // --- figures ---
@@ -88,22 +85,18 @@ public:
         if (has_peers_) refuse_other_devices(s, who);
     }
     [[nodiscard]] memory_kind kind() const noexcept { return kind_; }
-    /// The granularity of segments in bytes.
     [[nodiscard]] std::size_t segment_granularity() const noexcept { return source_.granularity(); }
-    /// The bytes to map for a request, so that requests do not become driver calls each: 1/64 of the pool more, at most one mapping, and
-    /// nothing more if account or device have little left.
+    /// The bytes to map for a request, with some in advance (docs/design/growth.md).
     [[nodiscard]] std::size_t ample(std::size_t bytes) const noexcept;
-    /// The page size in bytes; 0 without pages.
+    /// 0 without pages.
     [[nodiscard]] std::size_t page() const noexcept { return pages_ ? pages_->page() : 0; }
 
 private:
     void refuse_other_devices(stream_ref s, label const& who) const;
-    // The window's missing bytes are already charged.
+    // Its missing bytes are already charged.
     [[nodiscard]] mapping_sizes sizes_for(growth_candidate const& window) const noexcept;
     [[nodiscard]] bool map_holes(growth_candidate const& window, label const& who);
-    // Unmaps unused pages. Those that cannot be unmapped stay charged and unusable until destruction.
     void give_up(growth_candidate const& window, bool has_come) noexcept;
-    // The growing parts of a held window.
     template <class Visit>
     static void for_each_hole(growth_candidate const& window, Visit visit) {
         block_index::for_each_part(*window.first, window.end, [&](block& part) {
@@ -111,7 +104,7 @@ private:
         });
     }
 
-    // Waits for all work on the memory's device, even if the source does not name it.
+    // Waits for the memory's device, even if the source names none.
     void wait_for_device() noexcept;
 
     budget account_;
@@ -151,10 +144,10 @@ CUOTA_INLINE pool_memory::pool_memory(budget account, any_resource source, std::
 }
 
 CUOTA_INLINE pool_memory::~pool_memory() {
-    // Live blocks have no owner left that could use or free them. Freed blocks may be in use by a stream, and not every source waits.
+    // Live blocks have no owner left. Freed blocks may be in use by a stream, and not every source waits.
     blocks_.wait_for_freed();
     if (blocks_.stats().live_blocks != 0)
-        // leaked memory may be in use, and no source promises to wait
+        // leaked memory may be in use, too
         wait_for_device();
     intrusive_ptr<pool_observer> const told = blocks_.observe_no_more();
     blocks_.for_each_segment([&](segment const& s) {

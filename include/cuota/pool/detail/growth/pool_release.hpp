@@ -21,17 +21,15 @@ class pool_release {
 public:
     explicit pool_release(pool_memory& memory) noexcept : memory_{memory} {}
 
-    /// Releases until at most `keep` bytes are reserved or none is left.
+    /// Releases until at most `keep` bytes are reserved.
     std::size_t trim(std::size_t keep) noexcept;
-    /// Releases at least `surplus` bytes, or all. Memory that cannot be waited for now is kept without an error.
+    /// Releases at least `surplus` bytes, or all. Memory that cannot be waited for is kept without an error.
     std::size_t shrink_by(std::size_t surplus) noexcept;
-    /// Releases at least `wanted` bytes, or all, except addresses kept by this thread. If too little, waits for memory that other threads
-    /// are releasing.
+    /// Releases at least `wanted` bytes, or all, except addresses kept by this thread. If too little, waits for other threads' releases.
     std::size_t reclaim(std::size_t wanted) noexcept;
-    /// The bytes that reclaim(wanted) would release.
     [[nodiscard]] std::size_t reclaimable(std::size_t wanted) const noexcept;
 
-    /// A scope in which this thread does not reclaim these addresses, as the pool is about to grow there.
+    /// A scope in which this thread does not reclaim addresses where the pool is about to grow.
     class keeping {
     public:
         keeping(pool_release const& of, kept_addresses const& kept) noexcept
@@ -53,7 +51,7 @@ public:
 private:
     [[nodiscard]] kept_addresses kept_here() const noexcept { return keeping::here(*this); }
 
-    // take_out(bytes so far) until it returns nothing.
+    // Releases take_out(bytes so far) until that is nothing.
     template <class TakeOut>
     std::size_t give_back_all(TakeOut take_out) noexcept {
         std::size_t given = 0;
@@ -85,7 +83,7 @@ CUOTA_INLINE std::size_t pool_release::shrink_by(std::size_t surplus) noexcept {
     return give_back_all([&](std::size_t so_far) -> std::optional<idle_memory> {
         try {
             return memory_.blocks().take_out(surplus - std::min(surplus, so_far));
-        } catch (...) { return std::nullopt; }  // as on a stream in a foreign capture
+        } catch (...) { return std::nullopt; }  // as in a foreign capture
     });
 }
 

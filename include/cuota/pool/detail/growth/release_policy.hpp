@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Release policy: which idle memory to release.
+/// Which idle memory to release.
 #pragma once
 
 #include <algorithm>
@@ -15,11 +15,11 @@
 
 namespace cuota::inline v0::detail {
 
-/// Addresses to keep, as a request is about to grow there.
+/// Addresses where a request is about to grow.
 struct kept_addresses {
     std::byte const* at = nullptr;
     std::byte const* end = nullptr;
-    std::size_t idle = 0;  ///< bytes of free whole mappings there
+    std::size_t idle = 0;  ///< bytes of free whole mappings
 
     [[nodiscard]] bool touches(block const& b) const noexcept { return at < b.end() && b.at() < end; }
 };
@@ -32,20 +32,18 @@ struct idle_memory {
     bool is_paged = false;
 };
 
-/// The smallest free whole segment of at least `size` bytes, otherwise the largest; null if none.
+/// The smallest free segment of at least `size` bytes, otherwise the largest, if any.
 [[nodiscard]] block* choose_segment(block_index const& blocks, std::size_t size);
 
-/// The releasable whole mappings in a free block: from its start if a hole precedes it, otherwise from its end, so that few holes are
-/// created.
+/// The whole mappings in a free block: from its start if a hole precedes it, otherwise from its end, so that few holes are created.
 class idle_mappings {
 public:
-    /// Excludes mappings in `kept`.
     idle_mappings(block_index const& blocks, block& in, kept_addresses const& kept) noexcept;
 
     [[nodiscard]] bool is_empty() const noexcept { return at_ == end_; }
-    /// Takes mappings of at most `most` bytes together, possibly none.
+    /// Takes mappings of at most `most` bytes together.
     idle_memory take(std::size_t most) noexcept;
-    /// The mapping that would be taken next.
+    /// The mapping that is taken next.
     [[nodiscard]] idle_memory next() const noexcept;
 
 private:
@@ -58,26 +56,24 @@ private:
     bool at_start_;
 };
 
-/// The idle memory to release first for `surplus` bytes. Prefers mappings of at most that size, of the smallest block first, so that large
-/// blocks stay whole; then the smallest segment or mapping that covers the rest; then the largest segment. This keeps the excess small.
+/// The idle memory to release first for `surplus` bytes: large blocks stay whole, and the excess is small (docs/design/growth.md).
 [[nodiscard]] std::optional<idle_memory> choose_idle(block_index const& blocks, std::size_t surplus,
                                                      kept_addresses const& kept);
 
-/// The bytes that repeated choose_idle would yield for `wanted`. Cost: O(free blocks of at least a page) if all yield at most `wanted`.
+/// The bytes that repeated choose_idle would yield for `wanted`. Cost: O(free blocks of at least a page).
 [[nodiscard]] std::size_t could_be_idle(block_index const& blocks, std::size_t wanted,
                                         kept_addresses const& kept) noexcept;
 
-/// Idle memory in bytes.
 struct idle_pieces {
-    std::size_t whole = 0;    ///< whole mappings and segments, which can be released
-    std::size_t largest = 0;  ///< the largest contiguous piece
+    std::size_t whole = 0;    ///< can be released
+    std::size_t largest = 0;  ///< largest contiguous piece
 };
-/// Idle memory if the live blocks with is_released(block) were free. Cost: O(blocks).
+/// Idle bytes if the live blocks with is_released(block) were free. Cost: O(blocks).
 template <class Released>
 [[nodiscard]] idle_pieces idle_if(block_index const& blocks, Released is_released) {
     idle_pieces found;
     blocks.for_each_row([&](block const& first, bool is_paged) {
-        std::byte* from = nullptr;  // start of the current piece
+        std::byte* from = nullptr;  // of the current piece
         for (block const* b = &first; b; b = b->after) {
             bool const is_free =
                 b->has_state(block::state::free) || (b->has_state(block::state::live) && is_released(*b));
@@ -172,7 +168,7 @@ CUOTA_INLINE std::optional<idle_memory> choose_idle(block_index const& blocks, s
 CUOTA_INLINE std::size_t could_be_idle(block_index const& blocks, std::size_t wanted,
                                        kept_addresses const& kept) noexcept {
     std::size_t given = 0;
-    std::size_t cover = 0;  // the smallest remaining mapping; 0 if none
+    std::size_t cover = 0;  // smallest remaining mapping; 0 if none
     if (blocks.free_pages() > kept.idle)
         blocks.for_each_fit(blocks.page(), [&](block& b) {
             idle_mappings idle{blocks, b, kept};
@@ -181,7 +177,7 @@ CUOTA_INLINE std::size_t could_be_idle(block_index const& blocks, std::size_t wa
             return given < wanted && cover != blocks.page();
         });
     bool some_cover = cover != 0;
-    // The largest segments while none covers the rest; then the smallest that does.
+    // The largest segments while none covers the rest; otherwise the smallest that does.
     if (cover == 0)
         blocks.for_each_free_from_largest([&](block const& b) {
             some_cover = given < wanted && b.is_whole_segment() && b.size >= wanted - given;

@@ -17,7 +17,6 @@
 
 namespace cuota::inline v0::detail {
 
-/// Offsets by block, and the end of the highest.
 struct part_offsets {
     std::vector<std::size_t> offsets;
     std::size_t peak = 0;
@@ -25,7 +24,7 @@ struct part_offsets {
 
 using block_order = std::vector<std::uint32_t>;
 
-/// Placed blocks by offset; a search is one pass to the first gap.
+/// Placed blocks by offset.
 class placed_blocks {
 public:
     explicit placed_blocks(std::size_t expected) { placed_.reserve(expected); }
@@ -43,10 +42,9 @@ private:
     std::vector<entry> placed_;
 };
 
-/// The peak is at most the sum of the sizes. Cost: O(n log n) plus a step per overlapping pair, at most n^2.
+/// Cost: O(n log n) plus a step per overlapping pair, at most n^2.
 [[nodiscard]] part_offsets place_in_order(lifetime_part const& part, block_order const& order);
 
-/// Returns the orders by size, duration, both, sections, size and sections, and as given.
 [[nodiscard]] std::array<block_order, 6> first_orders(lifetime_part const& part);
 
 /// Moves the blocks that end above the bound to the front.

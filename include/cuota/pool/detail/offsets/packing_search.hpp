@@ -21,7 +21,7 @@ namespace cuota::inline v0::detail {
 
 enum class search_result { found, none, gave_up };
 
-/// The Luby sequence 1 1 2 1 1 2 4 1 1 2 1 1 2 4 8 ...: the length of the n-th attempt (from 1) when the necessary length is unknown.
+/// The Luby sequence 1 1 2 1 1 2 4 ...: lengths of attempts when the necessary one is unknown. n counts from 1.
 [[nodiscard]] constexpr std::uint64_t luby(std::uint64_t n) noexcept {
     for (;;) {
         std::uint64_t power = 1;
@@ -31,23 +31,18 @@ enum class search_result { found, none, gave_up };
     }
 }
 
-/// A depth-first search with restarts over one part.
+/// A depth-first search with restarts over one part (docs/design/planned_steps.md).
 ///
-/// If no block of a plan can move down, each lies at the bottom or on another block; placed by offset, each lies exactly on the highest
-/// block below it. Only such sequences are searched: a step picks a block, and its offset follows. A branch ends if a section's waiting
-/// blocks do not fit above its floor. A block is not picked if another would fit entirely below it; interchangeable blocks are tried in one
-/// order only.
-///
-/// If no waiting block extends from one section to the next, both sides are searched independently. The search stores the range of sections
-/// that explains a failure, and backjumps to the last step that touches it. Attempts are cut short and restarted with new preferences, as a
-/// problem that is hard under one is often easy under another. Only attempts that skip nothing may return `none`.
+/// In a plan where no block can move down, placed by offset, each block lies on the highest one below it. So a step picks a block, and its
+/// offset follows. A block is not picked if another would fit entirely below it; interchangeable blocks are tried in one order only. Only
+/// attempts that skip nothing may return `none`.
 class packing_search {
 public:
     /// The sizes must add up to less than 2^62. Cost: memory for each overlapping pair, at most n^2.
     explicit packing_search(lifetime_part const& part)
         : board_{part}, preferences_{part}, blocks_{static_cast<index>(part.blocks.size())} {}
 
-    /// Searches for a peak of at most `capacity`. Polls is_over(), which ends the search.
+    /// Searches for a peak of at most `capacity`, until is_over().
     template <class IsOver>
     [[nodiscard]] search_result run(std::size_t capacity, IsOver is_over) {
         capacity_ = capacity;
@@ -60,9 +55,7 @@ public:
         }
     }
 
-    /// Returns the steps of all attempts so far.
     [[nodiscard]] std::uint64_t steps() const noexcept { return steps_; }
-    /// Returns the offsets after `found`.
     [[nodiscard]] std::vector<std::size_t> offsets() const;
 
 private:
@@ -71,7 +64,7 @@ private:
     using stretch = packing_skyline::stretch;
     static constexpr index nobody = packing_skyline::nobody;
 
-    // A subproblem: the waiting blocks among items_[begin, end), in the sections [first, last).
+    // The waiting blocks among items_[begin, end), in the sections [first, last).
     struct piece {
         index first, last;
         std::size_t begin, end;
@@ -83,7 +76,7 @@ private:
         std::uint64_t offset;
         index rank;
         index block;
-        stretch changed;  // sections whose floors may have to rise
+        stretch changed;  // where floors may have to rise
     };
     struct candidate {
         std::uint64_t offset;
@@ -99,9 +92,7 @@ private:
     void begin(std::uint64_t attempt);
 
     [[nodiscard]] piece everything() const noexcept { return {0, board_.sections(), 0, blocks_}; }
-    // Precedes the first step of a piece.
     [[nodiscard]] static step first_step(piece const& p) noexcept { return {0, 0, nobody, p.span()}; }
-    // Valid until items_ changes.
     [[nodiscard]] std::span<index const> items_of(piece const& p) const noexcept;
 
     // --- search: functions return whether all blocks were placed; if not, cause_ explains it, and placements must be undone ---
@@ -128,11 +119,10 @@ private:
         return found;
     }
 
-    // The waiting blocks of the section do not fit above its floor or the last step.
+    // The section's waiting blocks do not fit above its floor or the last step.
     void blame(index broken, step const& before);
 
-    // Collects the blocks at or above the last one's offset, and so low that no other fits entirely below. Returns the piece without placed
-    // blocks.
+    // Collects the blocks at or above the last one's offset, so low that no other fits entirely below. Returns the unplaced piece.
     piece collect_candidates(piece const& p, step const& before);
 
     template <class IsOver>
@@ -154,12 +144,12 @@ private:
             if (done.splits ? split(p, last_step, is_over) : descend(p, last_step, is_over)) return true;
             board_.undo_to(mark);
             if (cut_short_) return false;
-            if (!is_complete_ && !cause_.meets(b.span())) {  // fails without this step
+            if (!is_complete_ && !cause_.meets(b.span())) {  // fails anyway
                 skipped_ = true;
                 return false;
             }
             why.add(cause_);
-            // nothing lies above it: wherever it is placed, the others fail
+            // nothing lies above it: the others fail wherever it is placed
             if (!done.carries) break;
         }
         cause_ = why;
@@ -168,10 +158,9 @@ private:
 
     // Whether an interchangeable block was tried here.
     [[nodiscard]] bool repeats(std::size_t first, std::size_t at) const;
-    // Whether the block would lie on an interchangeable one of higher rank; these are tried in the order of rank only.
+    // Whether the block would lie on an interchangeable one of higher rank.
     [[nodiscard]] bool lies_on_its_equal(candidate const& c) const;
 
-    // Continues with the pieces that remain after a step.
     template <class IsOver>
     bool split(piece const& p, step const& last, IsOver& is_over) {
         std::size_t const mark = pieces_.size(), item_mark = items_.size();
@@ -192,11 +181,10 @@ private:
         return descend(p, first_step(p), is_over);
     }
 
-    // Pushes the ranges whose ends no waiting block crosses, with their items, the smallest first.
+    // Pushes the ranges whose ends no waiting block crosses, the smallest first.
     void find_pieces(piece const& p);
 
-    // Searches a piece by itself. Deeper attempts restart it with its own preferences; if no restart ends in time, it counts as failed,
-    // which is no proof.
+    // Searches a piece by itself, with restarts and preferences of its own; if none ends in time, it counts as failed, without proof.
     template <class IsOver>
     bool search_piece(piece p, IsOver& is_over) {
         if (depth_ == most_depth_ || p.end - p.begin < smallest_piece) return descend_afresh(p, is_over);
@@ -232,7 +220,7 @@ private:
     packing_skyline board_;
     search_order preferences_;
     index blocks_;
-    std::vector<index> items_;  // stacks, by depth
+    std::vector<index> items_;  // stacks
     std::vector<candidate> candidates_;
     std::vector<piece> pieces_;
     std::uint64_t capacity_ = 0;
@@ -241,7 +229,7 @@ private:
     int depth_ = 0, most_depth_ = 0;
     bool is_complete_ = false;
     bool cut_short_ = false;  // ended without a result
-    bool skipped_ = false;    // left out branches that might succeed
+    bool skipped_ = false;    // left out branches
 };
 
 }  // namespace cuota::inline v0::detail

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// A partial plan of offsets: the skyline of the placed blocks.
+/// The skyline of the placed blocks of a partial plan.
 #pragma once
 
 #include <algorithm>
@@ -16,11 +16,11 @@
 
 namespace cuota::inline v0::detail {
 
-/// The skyline of a part during a search. Each block is placed exactly on the highest block below it, and can be removed again.
+/// Each block is placed on the highest block below it.
 ///
 /// Each section has a floor, the lowest offset for its next block, and the bytes of its waiting blocks. If floor + waiting > capacity, the
-/// plan cannot be completed. Placing a block raises floors, also to the lowest offset possible for any waiting block of a section; the gap
-/// below is lost. The cause of a floor is a range of sections outside of which nothing affects it.
+/// plan cannot be completed. A floor also rises to the lowest offset possible for any waiting block. Nothing outside of its cause, a range
+/// of sections, affects it.
 class packing_skyline {
 public:
     using index = std::uint32_t;
@@ -38,25 +38,21 @@ public:
         index first, last;  // lives in [first, last)
         bool is_placed;
         std::uint64_t size;
-        std::uint64_t lowest;  // lowest possible offset; the offset if placed
+        std::uint64_t lowest;  // lowest possible offset
 
         [[nodiscard]] stretch span() const noexcept { return {first, last - 1}; }
-        /// Whether the two are interchangeable.
         [[nodiscard]] bool is_equal_to(block const& other) const noexcept;
     };
-    /// The effect of placing a block.
     struct placement {
-        bool carries;  // a waiting block overlaps it in time, and must lie above it
+        bool carries;  // a waiting block overlaps it in time
         // the last waiting block of a section, or the last that extends into the next
         bool splits;
-        stretch changed;  // sections whose floors may have to rise
+        stretch changed;  // where floors may have to rise
     };
 
-    /// Starts cleared, with the fullest section's bytes as capacity. The sizes must add up to less than 2^62. Cost: memory for each
-    /// overlapping pair, at most n^2.
+    /// Starts cleared, with the fullest section's bytes as capacity. Sizes, cost: as packing_search.
     explicit packing_skyline(lifetime_part const& part);
 
-    /// Removes all blocks.
     void clear(std::uint64_t capacity);
 
     [[nodiscard]] std::vector<block> const& blocks() const noexcept { return blocks_; }
@@ -64,9 +60,7 @@ public:
     [[nodiscard]] std::size_t placed() const noexcept { return placed_; }
     [[nodiscard]] index sections() const noexcept { return static_cast<index>(sections_.size()); }
     [[nodiscard]] std::uint64_t floor(index s) const noexcept { return floors_[s]; }
-    /// The sections that explain the floor.
     [[nodiscard]] stretch cause(index s) const noexcept { return causes_[s]; }
-    /// Bytes of waiting blocks.
     [[nodiscard]] std::uint64_t waiting(index s) const noexcept { return waiting_[s]; }
     [[nodiscard]] bool has_waiting(index s) const noexcept { return sections_[s].count != 0; }
     /// Whether a waiting block extends into the next section.
@@ -83,20 +77,18 @@ public:
     /// Places a waiting block at its lowest offset.
     placement place(index i);
 
-    /// Raises floors in `within` to the lowest offsets of waiting blocks; none will be placed below `bottom`. Only sections in `changed`
-    /// are examined for that, and all of `within` for violations. Returns the first section where the waiting blocks do not fit, or
-    /// `nobody`.
+    /// Raises floors in `within` and `changed` to the lowest offsets of waiting blocks; none will be placed below `bottom`. Returns the
+    /// first section of `within` where they do not fit, or `nobody`.
     [[nodiscard]] index raise_floors(stretch within, stretch changed, std::uint64_t bottom);
 
-    /// A position for `undo_to`, valid until an earlier one is restored.
+    /// A position for `undo_to`.
     [[nodiscard]] std::size_t mark() const noexcept { return undo_.size(); }
-    /// Reverts all changes since that position.
     void undo_to(std::size_t mark);
 
 private:
     struct section {
-        index count = 0;         // of waiting blocks
-        index crossing = 0;      // that extend into the next section
+        index count = 0;         // waiting blocks
+        index crossing = 0;      // those that extend into the next section
         index witness = nobody;  // a waiting block that can lie on the floor
     };
     enum class change { floor, cause, witness, lowest, placed };
@@ -110,7 +102,7 @@ private:
     void find_neighbours();
 
     void add_waiting(block const& b);
-    // Returns whether it was the last in a section, or the last that extends into the next.
+    // Returns placement::splits.
     bool take_waiting(block const& b);
     void set_floor(index s, std::uint64_t floor);
     void add_cause(index s, stretch more);
@@ -127,11 +119,11 @@ private:
 
     std::vector<block> blocks_;
     std::vector<section> sections_;
-    std::vector<std::uint64_t> floors_;           // of sections
-    std::vector<std::uint64_t> waiting_;          // of sections
-    std::vector<stretch> causes_;                 // of sections
-    std::vector<index> members_begin_, members_;  // of sections
-    std::vector<std::size_t> neighbours_begin_;   // of blocks: those that overlap in time
+    std::vector<std::uint64_t> floors_;  // by section, as the next three lines
+    std::vector<std::uint64_t> waiting_;
+    std::vector<stretch> causes_;
+    std::vector<index> members_begin_, members_;
+    std::vector<std::size_t> neighbours_begin_;  // by block: those that overlap in time
     std::vector<index> neighbours_;
     std::vector<undo_step> undo_;
     std::uint64_t capacity_ = 0;

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// The order in which a search tries blocks, drawn for each attempt.
+/// The order in which a search tries blocks.
 #pragma once
 
 #include <algorithm>
@@ -23,18 +23,17 @@ namespace cuota::inline v0::detail {
 class repeatable_numbers {
 public:
     [[nodiscard]] std::uint64_t next() noexcept { return mix64(state_ += 0x9e37'79b9'7f4a'7c15u); }
-    /// Returns a number in [0, 1).
     [[nodiscard]] double fraction() noexcept { return static_cast<double>(next() >> 11) * 0x1p-53; }
 
 private:
-    // Chosen because it solves public instances (MiniMalloc's) fast; it has no other merit.
+    // This seed solves MiniMalloc's instances fast; it has no other merit.
     std::uint64_t state_ = 4;
 };
 
 /// A rank for each block of one part; low ranks are tried first.
 ///
 /// Ranks follow from keys: powers of size, duration and the load or failures of the sections, plus noise. Half of the attempts reuse the
-/// keys that placed the most blocks, with little noise.
+/// best keys.
 class search_order {
 public:
     using index = std::uint32_t;
@@ -43,18 +42,16 @@ public:
 
     [[nodiscard]] index rank(index block) const noexcept { return ranks_[block]; }
 
-    /// Draws ranks for an attempt, numbered from 1.
+    /// Draws ranks for an attempt, from 1.
     void begin(std::uint64_t attempt);
-    /// Redraws the ranks of these blocks among themselves.
+    /// Redraws these ranks among themselves.
     void draw(std::span<index const> blocks);
 
-    /// Returns ranks to be restored for the same blocks.
     [[nodiscard]] std::vector<index> ranks(std::span<index const> blocks) const;
     void restore(std::span<index const> blocks, std::vector<index> const& ranks);
 
     /// The floor of this section rose too high: its blocks are tried earlier.
     void note_trouble(index section) noexcept { broke_[section] += 1; }
-    /// The number of blocks placed at once in this attempt.
     void note_placed(std::size_t blocks) noexcept;
 
 private:
@@ -63,17 +60,17 @@ private:
         double size, duration, sections, fullest;  // logarithms
     };
 
-    // The keys are in [0, 1].
+    // Keys are in [0, 1].
     void draw_keys(std::span<index const> blocks);
     void repeat_far_keys();
     void rank_by_keys(std::span<index const> blocks);
     [[nodiscard]] double troubles(traits const& of) const;
 
     std::vector<traits> traits_;
-    std::vector<double> broke_;            // per section: 1 + failures
-    std::vector<double> keys_, far_keys_;  // of this attempt, and of the best one
+    std::vector<double> broke_;            // by section: 1 + failures
+    std::vector<double> keys_, far_keys_;  // of this attempt, and of the best
     std::vector<index> ranks_;
-    double far_ = 0, furthest_ = 0;  // blocks placed: by the best attempt (decaying), and by this one
+    double far_ = 0, furthest_ = 0;  // placed by the best attempt (decaying), and by this
     repeatable_numbers numbers_;
 };
 

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// The current users of offsets that are known in advance.
+/// The users of offsets that are known in advance.
 #pragma once
 
 #include <bit>
@@ -16,19 +16,18 @@
 
 namespace cuota::inline v0::detail {
 
-/// A hash table that never grows. Users are numbers. Not thread-safe.
+/// A hash table that never grows. Not thread-safe.
 class offset_users {
 public:
     using user = std::uint32_t;
     static constexpr user nobody = std::numeric_limits<user>::max();
 
-    /// Holds at most `offsets` offsets. Throws: std::bad_alloc.
+    /// Throws: std::bad_alloc.
     explicit offset_users(std::size_t offsets) : spots_(std::bit_ceil(2 * offsets + 1)) {}
 
-    /// Adds an offset if it is new; returns its index for `set`.
+    /// Adds an offset, if new; returns its index for `set`.
     [[nodiscard]] std::uint32_t enter(std::size_t offset) noexcept;
     void set(std::uint32_t at, user who) noexcept { spots_[at].who = who; }
-    /// Returns `nobody` for unknown offsets, too.
     [[nodiscard]] user of(std::size_t offset) const noexcept { return spots_[find(offset)].who; }
 
 private:
@@ -37,7 +36,6 @@ private:
         user who = nobody;
     };
 
-    // The slot of the offset, or an empty one for it.
     [[nodiscard]] std::size_t find(std::size_t offset) const noexcept;
 
     std::vector<spot> spots_;

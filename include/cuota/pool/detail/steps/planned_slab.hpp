@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// A slab that serves a planned step repeatedly, by position in the sequence and only with unused bytes.
+/// A slab that serves a planned step by position in the sequence.
 #pragma once
 
 #include <algorithm>
@@ -22,67 +22,55 @@
 
 namespace cuota::inline v0::detail {
 
-/// The result of a request.
-enum class plan_answer {
-    served,
-    not_plannable,       // this request is outside the slab
-    missed_size,         // no upcoming request has that size
-    missed_beyond_plan,  // the sequence has ended
-    missed_busy          // its bytes are in use
-};
+/// See step_plan_stats.
+enum class plan_answer { served, not_plannable, missed_size, missed_beyond_plan, missed_busy };
 
-/// How many requests in a row a step may leave out: how far a size is searched for.
+/// How many planned requests are searched for a size.
 inline constexpr std::uint32_t plan_lookahead = 16;
 
-/// Planned requests, their users and pending work. Not thread-safe.
-///
-/// Requests are served in increasing order within a step. So a request's bytes are free if the planned last users of these bytes were
-/// served in the expected turn and have been freed since: each of them found the bytes free. If one was not served, the plan proves
-/// nothing: all live requests are checked for overlap, and the last frees on all streams are waited for.
+/// Planned requests, their users and pending work. Requests are served in increasing order within a step; docs/design/planned_steps.md has
+/// the rules by which their bytes are free. Not thread-safe. Throws: cuda_error, std::bad_alloc where not noexcept.
 class planned_slab {
 public:
-    /// at: `peak` bytes, ready for every stream. Throws: std::bad_alloc.
+    /// at: `peak` bytes, ready for every stream.
     planned_slab(planned_step const& step, void* at);
 
     [[nodiscard]] void* at() const noexcept { return at_; }
     [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
     [[nodiscard]] bool holds(void const* p) const noexcept;
     [[nodiscard]] std::size_t live() const noexcept { return live_count_; }
-    /// The number of planned requests left out so far.
+    /// Planned requests left out.
     [[nodiscard]] std::size_t skipped() const noexcept { return skipped_; }
 
     void begin_step() noexcept;
-    /// Counts the remaining requests as left out.
     void end_step() noexcept;
 
-    /// The next request in the plan.
     [[nodiscard]] std::uint32_t position() const noexcept { return next_; }
-    /// Restores position `before` after the request that led to `after` failed, unless others have come since.
+    /// Restores position `before` after a failed request, unless others have come after `after`.
     void go_back(std::uint32_t before, std::uint32_t after) noexcept;
 
     struct result {
         plan_answer answer;
         void* at = nullptr;
     };
-    /// Serves the next request in the order of s, of index `stream_index`. In a capture, this may leave waits to the host (stream_order).
-    /// On a throw, nothing changes but waits. Throws: cuda_error, std::bad_alloc.
+    /// Serves the next request in the order of s. In a capture, this may leave waits to the host (stream_order). On a throw, nothing
+    /// changes but waits.
     [[nodiscard]] result try_take(stream_order& order, stream_ref s, std::uint32_t stream_index,
                                   std::size_t bytes, label const& who);
 
-    /// The live request at p, for give_back. Throws: usage_error if none of that size exists.
+    /// Throws: usage_error if no request of that size is live at p.
     [[nodiscard]] std::uint32_t find_live(void const* p, std::size_t bytes) const;
     /// Frees for reuse after `after`: a point of a stream from expect(), or none.
     void give_back(std::uint32_t i, wait_point after) noexcept;
-    /// Prepares for frees in the order of that lane. Strong guarantee. Throws: std::bad_alloc.
+    /// Prepares for frees in the order of that stream.
     void expect(std::uint32_t stream_index);
-    /// Visits the last free on each stream.
     template <class Visit>
     void for_each_latest(Visit visit) const {
         for (std::uint32_t stream_index = 0; stream_index != latest_.size(); ++stream_index)
             if (latest_[stream_index] != 0) visit(wait_point{stream_index, latest_[stream_index]});
     }
 
-    /// Appends live requests of earlier steps, or also of this one, in order.
+    /// Appends live requests of earlier steps, or also of this one.
     void allocation_groups(std::vector<allocation_group>& into, bool of_this_step) const;
 
     // --- graphs that use the slab ---
@@ -90,19 +78,17 @@ public:
     [[nodiscard]] bool is_in_graph() const noexcept { return graphs_ != 0; }
     void keep_for_graph() noexcept { ++graphs_; }
     void let_go_of_graph() noexcept { --graphs_; }
-    /// Called when a capture that used it has ended. Returns the last turn in which it may have allocated.
+    /// Called after a capture. Returns the last turn in which it may have allocated.
     [[nodiscard]] std::uint64_t end_capture() noexcept;
-    /// Lets work on s use all of it: requests up to turn `until` are the capture's. Throws: usage_error if a
-    /// later one is live; cuda_error, std::bad_alloc.
+    /// Lets work on s use all bytes: requests up to turn `until` are the capture's. Throws: usage_error if a later one is live.
     void begin_launch(stream_order& order, stream_ref s, std::uint64_t until, source_location where);
-    /// The launch on s is the last use of all bytes: later requests wait for the last frees on all streams. Throws: cuda_error,
-    /// std::bad_alloc.
+    /// The launch on s is the last use of all bytes.
     void end_launch(stream_order& order, stream_ref s);
 
 private:
     using index = std::uint32_t;
     static constexpr index nobody = offset_users::nobody;
-    // ready: freed on the requesting stream; by_plan: free by the plan; by_look: free by a check of live requests
+    // ready: freed on this stream; by_plan: free by the plan; checked: no live request overlaps
     enum class freedom { ready, by_plan, checked, taken };
 
     static constexpr std::uint64_t is_live = 1;
@@ -113,7 +99,7 @@ private:
         std::size_t offset;
         bool is_planned;
         index spot = 0;
-        // last turn | is_live while in use; 0: never served
+        // last turn | is_live; 0: never served
         std::uint64_t turn = 0;
         wait_point released{};
     };
@@ -135,7 +121,6 @@ private:
                 visit(static_cast<index>(64 * w) + static_cast<index>(std::countr_zero(bits)));
     }
 
-    // The next request of that size within plan_lookahead, or `nobody`.
     [[nodiscard]] index find(std::size_t bytes) const noexcept;
     result pass(index i, plan_answer answer, void* at = nullptr) noexcept;
 
@@ -146,15 +131,15 @@ private:
 
     std::byte* at_;
     std::size_t bytes_;
-    index count_;  // of requests
+    index count_;
     last_users last_users_;
     std::vector<request> requests_;
     std::vector<user_label> labels_;  // of live requests
     offset_users users_;
-    std::vector<std::uint64_t> live_;  // one bit per request
+    std::vector<std::uint64_t> live_;
     std::size_t live_count_ = 0;
-    std::vector<std::uint64_t> latest_;  // by lane: ticket of the last free
-    std::uint64_t now_ = 0;              // increases by step_length per step
+    std::vector<std::uint64_t> latest_;  // by stream index: last ticket
+    std::uint64_t now_ = 0;
     index next_ = 0;
     std::size_t skipped_ = 0;
     std::size_t graphs_ = 0;

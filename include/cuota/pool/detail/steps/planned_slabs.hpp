@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// The slab of a step plan, and earlier ones that are still in use.
+/// The slab of a step plan, and earlier ones still in use.
 #pragma once
 
 #include <algorithm>
@@ -17,7 +17,7 @@
 
 namespace cuota::inline v0::detail {
 
-/// The slabs and the order of their streams. Not thread-safe.
+/// The slabs and the order of their streams. Not thread-safe. Throws: cuda_error, std::bad_alloc where not noexcept.
 ///
 /// A slab is retired with its plan: it serves no requests, and is idle once all are freed and no graph uses it.
 class planned_slabs {
@@ -25,33 +25,30 @@ public:
     [[nodiscard]] bool has_slab() const noexcept { return now_ != nullptr; }
     [[nodiscard]] planned_slab* now() noexcept { return now_.get(); }
     [[nodiscard]] stream_order& order() noexcept { return order_; }
-    /// Sets the slab; none may be set.
+    /// Requires that none is set.
     void put(std::unique_ptr<planned_slab> fresh) noexcept { now_ = std::move(fresh); }
-    /// Strong guarantee. Throws: std::bad_alloc.
+    /// Strong guarantee.
     void retire();
 
     /// Removes an idle retired slab, if any. While its last uses are under way, returns null, and order() has waits of the host: call it
-    /// again after them. Throws: cuda_error, std::bad_alloc.
+    /// again afterwards.
     [[nodiscard]] std::unique_ptr<planned_slab> take_idle();
-    /// Removes any slab, even in use; null if none.
     [[nodiscard]] std::unique_ptr<planned_slab> take_any() noexcept;
-    /// Waits on the host for the work before its frees, for a destructor, which holds no lock. Throws: cuda_error.
+    /// Waits on the host for the work before its frees; for a destructor, without the lock.
     void wait_for_releases(planned_slab const& slab);
 
     void begin_step() noexcept { now_->begin_step(); }
     void end_step() noexcept;
-    /// Forwards to the slab, which must exist.
+    /// These three functions require a slab.
     [[nodiscard]] std::uint32_t position() const noexcept { return now_->position(); }
     void go_back(std::uint32_t before, std::uint32_t after) noexcept { now_->go_back(before, after); }
-    /// Forwards to the slab, which must exist.
     [[nodiscard]] planned_slab::result try_take(stream_ref s, std::size_t bytes, label const& who);
 
-    /// Returns the slab that contains p, or null.
     [[nodiscard]] planned_slab* find(void const* p) noexcept;
-    /// Frees in the order of s. Strong guarantee. Throws: cuda_error, std::bad_alloc.
+    /// Frees in the order of s. Strong guarantee.
     void give_back(planned_slab& slab, std::uint32_t request, stream_ref s);
 
-    /// Appends live requests of all slabs; of the current step only if of_this_step.
+    /// Appends live requests; of the current step only if of_this_step.
     void allocation_groups(std::vector<allocation_group>& into, bool of_this_step) const;
     void count(step_plan_stats& stats) const noexcept;
 
@@ -59,7 +56,7 @@ private:
     stream_order order_;
     std::unique_ptr<planned_slab> now_;
     std::vector<std::unique_ptr<planned_slab>> retired_;
-    std::size_t skipped_ = 0;  // of retired slabs, also released ones
+    std::size_t skipped_ = 0;  // of retired slabs
 };
 
 }  // namespace cuota::inline v0::detail

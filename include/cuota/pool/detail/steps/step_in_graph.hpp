@@ -20,8 +20,7 @@
 
 namespace cuota::inline v0::detail {
 
-/// A graph's reference to a step plan (State) and to the slabs that served requests in its capture, usually one. Each launch comes after
-/// all earlier frees in the slab, on any stream, and before later allocations.
+/// A graph's reference to a step plan (State) and the slabs that served requests in its capture.
 template <class State>
 class step_in_graph final : public graph_use {
 public:
@@ -76,7 +75,7 @@ public:
 private:
     struct used {
         planned_slab* slab;
-        std::uint64_t until;  // last turn in which the capture may have allocated
+        std::uint64_t until;  // last turn of the capture
     };
     intrusive_ptr<State> const of_;
     std::vector<used> slabs_;

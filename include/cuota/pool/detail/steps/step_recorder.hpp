@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Records the requests and frees of one step.
+/// Records one step.
 #pragma once
 
 #include <cstddef>
@@ -22,12 +22,11 @@ class step_recorder {
 public:
     /// Strong guarantee. Throws: std::bad_alloc.
     void note_taken(void const* p, std::size_t bytes, label const& who);
-    /// Ignores blocks whose allocation was not recorded.
+    /// Ignores unrecorded blocks.
     void note_given(void const* p) noexcept;
 
-    /// The step without offsets; live blocks are not planned.
+    /// Without offsets; live blocks are not planned.
     [[nodiscard]] planned_step end();
-    /// Live blocks, in order.
     [[nodiscard]] std::vector<allocation_group> outlived() const;
 
 private:
@@ -35,7 +34,7 @@ private:
 
     std::vector<planned_request> requests_;
     std::vector<allocation_group> labels_;
-    std::unordered_map<void const*, std::size_t> live_;  // latest request by address
+    std::unordered_map<void const*, std::size_t> live_;  // request by address
     std::uint64_t now_ = 0;
 };
 

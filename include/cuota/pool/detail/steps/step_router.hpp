@@ -19,7 +19,7 @@
 
 namespace cuota::inline v0::detail {
 
-/// Not thread-safe.
+/// Not thread-safe. Throws: std::bad_alloc where not noexcept.
 class step_router {
 public:
     [[nodiscard]] planned_slabs& slabs() noexcept { return slabs_; }
@@ -31,11 +31,9 @@ public:
 
     void begin_recorded_step();
     void begin_planned_step() noexcept;
-    /// Returns the recording of a recorded step.
+    /// Returns the recording, if any.
     [[nodiscard]] std::optional<step_recorder> end_step() noexcept;
-    /// Rejects further requests.
     void close() noexcept { phase_ = phase::closed; }
-    /// Throws: usage_error after close.
     void check_open(source_location where) const;
 
     // --- requests ---
@@ -43,21 +41,20 @@ public:
     /// Returns memory from the slab, or null if upstream must serve the request. Throws: usage_error after close; as
     /// planned_slab::try_take.
     [[nodiscard]] void* try_take(stream_ref s, std::size_t bytes, label const& who);
-    /// A position in the plan within one step.
     struct position {
         std::size_t step = 0;
         std::uint32_t next = 0;
     };
     [[nodiscard]] position now() const noexcept;
-    /// Upstream refused a request that moved the position from `before` to `after`: restores it, so that a retry matches the same request.
+    /// Restores the position after a refusal upstream, so that a retry matches the same request.
     void note_refused(position before, position after) noexcept;
-    /// Records a request served upstream. Strong guarantee. Throws: std::bad_alloc.
+    /// Records a request served upstream. Strong guarantee.
     void note_taken(void const* p, std::size_t bytes, label const& who);
     /// Counts a request outside the plan. Throws: usage_error after close.
     void note_outside(label const& who);
 
-    /// Frees p in the order of s, or at once if s is null; false if upstream owns it. Strong guarantee. Throws: usage_error for an invalid
-    /// call; cuda_error or std::bad_alloc if the order cannot be recorded.
+    /// Frees p in the order of s (null: at once); false if upstream owns it. Strong guarantee. Throws: usage_error for an invalid call;
+    /// cuda_error or std::bad_alloc if the order cannot be recorded.
     [[nodiscard]] bool try_give(stream_ref const* s, void const* p, std::size_t bytes);
 
     [[nodiscard]] step_plan_stats stats() const noexcept;

@@ -19,7 +19,7 @@
 
 namespace cuota::inline v0::detail {
 
-/// A step_router and its upstream resource. Threads: any. The lock is not held in calls of upstream and the error sink.
+/// A step_router and its upstream resource. Upstream and the error sink are called without the lock. Threads: any.
 class step_server {
 public:
     explicit step_server(any_resource upstream) noexcept : upstream_{std::move(upstream)} {}
@@ -50,11 +50,11 @@ public:
 private:
     // In a capture: upstream memory would have another address at each launch.
     void refuse_deviation(stream_ref s, std::size_t bytes, label const& who);
-    // Later steps use the same slab, and the library cannot order them with launches of a foreign graph.
+    // Later steps use the slab, and cannot be ordered with launches of a foreign graph.
     void refuse_foreign_capture(stream_ref s, label const& who);
     [[nodiscard]] void* allocate_unplanned(stream_ref s, std::size_t bytes, std::size_t alignment,
                                            label const& who);
-    // An alignment that the slab does not have: upstream serves or refuses it.
+    // Passes alignments upstream that the slab does not have.
     [[nodiscard, gnu::noinline]] void* allocate_outside(stream_ref s, std::size_t bytes,
                                                         std::size_t alignment, label const& who) {
         if (bytes == 0) return nullptr;
@@ -81,7 +81,7 @@ private:
 namespace cuota::inline v0::detail {
 
 CUOTA_INLINE step_server::~step_server() {
-    // Live blocks have no owner left that could use them, but may be in use by a stream.
+    // Live blocks have no owner left, but may be in use by a stream.
     while (auto const slab = router_.slabs().take_any()) {
         bool const is_over =
             slab->live() == 0 && report_failure_of([&] { router_.slabs().wait_for_releases(*slab); });
@@ -101,7 +101,7 @@ CUOTA_INLINE void* step_server::allocate(stream_ref s, std::size_t bytes, std::s
         refuse_foreign_capture(s, who);
     step_router::position before;
     step_router::position after;
-    host_waits* left = nullptr;  // not an owner on the usual path, which has none
+    host_waits* left = nullptr;  // not an owner on the usual path
     void* const planned = lock_.run([&] {
         before = router_.now();
         void* const p = router_.try_take(s, bytes, who);
@@ -140,7 +140,7 @@ CUOTA_INLINE void step_server::deallocate(stream_ref s, void* p, std::size_t byt
 }
 
 CUOTA_INLINE void* step_server::allocate_sync(std::size_t bytes, std::size_t alignment, label const& who) {
-    // upstream may support less, and reports that
+    // upstream reports if it supports less
     check_alignment(alignment, who, unlimited);
     if (bytes == 0) return nullptr;
     lock_.run([&] { router_.note_outside(who); });

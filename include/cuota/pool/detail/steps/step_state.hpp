@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// The implementation of step_plan: a step is recorded, then planned, then served.
+/// The implementation of step_plan.
 #pragma once
 
 #include <exception>
@@ -19,7 +19,7 @@
 
 namespace cuota::inline v0::detail {
 
-/// One step at a time; `server` handles its requests. Threads: any.
+/// One step at a time. Threads: any.
 class step_state final : public ref_counted {
 public:
     step_state(any_resource upstream, step_plan_options wanted)
@@ -28,7 +28,7 @@ public:
 
     [[nodiscard]] step_server& server() noexcept { return server_; }
 
-    /// Prepares for a request on s: in a capture, registers the slab with the graph. Throws: usage_error if another active capture uses it;
+    /// In a capture, registers the slab with the graph before a request on s. Throws: usage_error if another active capture uses it;
     /// cuda_error, std::bad_alloc. Cost: a load, as a capturing thread has no thread record.
     void look_for_capture(stream_ref s);
     /// Does the same for a free; an error fails the capture.
@@ -42,10 +42,8 @@ public:
     void use(planned_step step, source_location where);
     void prepare(source_location where);
 
-    /// Rejects further requests and reports live blocks in slabs.
     void close() noexcept;
 
-    /// Returns an empty step if none is planned.
     [[nodiscard]] planned_step planned() const;
     [[nodiscard]] planned_step planned_or_throw(source_location where) const;
     [[nodiscard]] step_plan_stats stats() const;
@@ -55,7 +53,7 @@ private:
     [[gnu::noinline]] void enter_capture(stream_ref s) { keep_slab_for_capture(s); }
     void keep_slab_for_capture(stream_ref s);
 
-    // Calls f while no step can begin; then next(router), together with allowing steps again.
+    // Calls f while no step can begin, next(router) when one can again.
     template <class F, class G>
     void between_steps(F f, source_location where, G next) {
         server_.with_router([&](step_router& r) {
@@ -85,7 +83,7 @@ private:
     // Discards the plan; its slab is freed once idle.
     void forget();
 
-    // Keeps a recording with requests, to be planned by the next step.
+    // Keeps a recording with requests for the next step.
     void keep(step_recorder& ended);
 
     step_server server_;
@@ -94,11 +92,11 @@ private:
     // Protected by the router's lock, or owned by the thread that set is_open_.
     bool is_open_ = false;  // in a step, or an operation between steps
     std::optional<planned_step> step_;
-    bool is_placed_ = false;  // all requests have offsets
+    bool is_placed_ = false;  // all have offsets
     bool has_slab_ = false;
     bool was_refused_ = false;                 // the slab
-    std::vector<allocation_group> unplanned_;  // blocks that the recorded step left live
-    int exceptions_ = 0;                       // uncaught exceptions when the step began
+    std::vector<allocation_group> unplanned_;  // left live by the recorded step
+    int exceptions_ = 0;                       // uncaught when the step began
 };
 
 }  // namespace cuota::inline v0::detail
