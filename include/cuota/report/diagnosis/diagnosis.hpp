@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Diagnoses a program's memory use: rules yield findings from a snapshot or a recording.
+/// Diagnoses snapshots and recordings.
 #pragma once
 
 #include <cstddef>
@@ -27,34 +27,30 @@ namespace cuota::inline v0 {
 
 namespace detail::diagnosis {
 
-// `before` is the recording that ends with the snapshot, or null.
+// `before` ends with the snapshot, or is null.
 void find_in(memory_snapshot const& s, recording const* before, diagnosis_options const& o,
              std::vector<finding>& to);
 
 }  // namespace detail::diagnosis
 
-/// Diagnoses one moment: fragmentation and its causes, budgets that are nearly full, memory outside cuota, the cost of rounding and
-/// pinning, pending and untagged memory. Sorted by severity, then by bytes. Fragmentation, and the streams of pending memory, require the
-/// blocks of pools; a recording identifies more of these streams.
+/// Diagnoses one moment. Sorted by severity, then by bytes. Fragmentation requires the blocks of pools.
 /// Throws: usage_error for invalid options; std::bad_alloc. Cost: O(n log n) in blocks, tags and budgets. Threads: any.
 /// Example: std::puts(cuota::diagnosis_text(cuota::diagnose(cuota::snapshot_of(budget))).c_str());
 [[nodiscard]] std::vector<finding> diagnose(memory_snapshot const& s, diagnosis_options const& options = {},
                                             source_location where = source_location::current());
 
-/// Diagnoses a recording: its final snapshot as above, refusals, peaks, and per step leaks, churn and idle memory, which require steps
-/// (`scoped_pool::begin_step`). Dropped events do not cause findings.
-/// Throws: usage_error for invalid options; std::bad_alloc. Cost: O(n log n) in events and blocks, about 0.1 s for 100'000 events. Threads:
-/// any.
+/// Diagnoses a recording. Leaks, churn and idle memory require steps (`scoped_pool::begin_step`). Dropped events do not cause findings.
+/// Throws, threads: as above. Cost: O(n log n) in events and blocks, about 0.1 s for 100'000 events.
 /// Example: examples/look.cpp
 [[nodiscard]] std::vector<finding> diagnose(recording const& r, diagnosis_options const& options = {},
                                             source_location where = source_location::current());
 
-/// Formats a line with the number of findings by severity, then a line per finding; "nothing found" for an empty list.
+/// Formats findings; "no findings" for an empty list.
 ///
 ///     1 problem, 2 notes
 ///       problem  leak in pool work: log (train.cpp:17) grew by 12.0 MiB in each of the last 10 steps, ...
 ///
-/// Throws: std::bad_alloc. Threads: any. Example: examples/look.cpp
+/// Throws: std::bad_alloc. Threads: any.
 [[nodiscard]] std::string diagnosis_text(std::vector<finding> const& findings);
 
 }  // namespace cuota::inline v0

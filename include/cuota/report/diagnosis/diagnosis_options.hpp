@@ -13,50 +13,46 @@
 
 namespace cuota::inline v0 {
 
-/// Inclusive thresholds; a rule with several requires all of them. Bytes, counts, and shares from 0 to 1; ratios may be larger. A threshold
-/// of `unlimited` bytes disables its rule.
+/// Inclusive thresholds; a rule requires all of its own. Shares are from 0 to 1; ratios may be larger. `unlimited` bytes disable a rule.
 struct diagnosis_options {
-    // fragmentation: free bytes beside live blocks, in segments that are only released as a whole
+    // fragmentation, in segments that are only released as a whole
     std::size_t fragmentation_bytes = 64_MiB;  ///< free bytes beside live blocks
     double fragmentation_largest = 0.25;       ///< largest free piece / these bytes, at most
-    /// The named blocks have at most this share of the free bytes that they separate.
+    /// Bytes of the named blocks / free bytes between them, at most.
     double fragmentation_max_cost = 0.25;
 
-    // leak: of one tag and call site in one pool
-    /// Steps in a row, up to the last, in each of which it grew; from twice that on, a problem.
+    // leak and churn: of one tag and call site in one pool
+    /// Last steps in a row with growth; from twice that on, a problem.
     std::size_t leak_steps = 3;
-    std::size_t leak_bytes = 1_MiB;  ///< total growth in these steps
+    std::size_t leak_bytes = 1_MiB;  ///< growth in these steps
 
-    // churn: of one tag and call site in one pool
-    std::size_t churn_steps = 3;    ///< steps in a row, up to the last
-    std::size_t churn_count = 100;  ///< blocks per step, all freed in the same step
-    double churn_reuse = 4;         ///< bytes allocated per step / most bytes live at once
+    std::size_t churn_steps = 3;    ///< last steps in a row
+    std::size_t churn_count = 100;  ///< blocks per step, all freed in it
+    double churn_reuse = 4;         ///< allocated bytes per step / most live bytes
 
     // pinned memory and rounding
-    std::size_t pinned_bytes = 16_MiB;    ///< used - requested, of pinned memory
-    double pinned_ratio = 1.25;           ///< used / requested, of pinned memory
-    std::size_t rounding_bytes = 16_MiB;  ///< used - requested, of a tag's live blocks in a pool
-    double rounding_ratio = 1.25;         ///< used / requested, of a tag's live blocks in a pool
+    std::size_t pinned_bytes = 16_MiB;    ///< used - requested bytes
+    double pinned_ratio = 1.25;           ///< used / requested
+    std::size_t rounding_bytes = 16_MiB;  ///< used - requested bytes of a tag in a pool
+    double rounding_ratio = 1.25;         ///< used / requested
 
-    // idle: reserved by a pool and unused
-    std::size_t idle_steps = 10;      ///< number of last steps that are examined
-    std::size_t idle_bytes = 64_MiB;  ///< least reserved - most live bytes in these steps
+    std::size_t idle_steps = 10;      ///< last steps examined
+    std::size_t idle_bytes = 64_MiB;  ///< least reserved - most live bytes
     double idle_share = 0.25;         ///< idle bytes / reserved bytes
 
-    // pending: freed, but enqueued work may still use it
     std::size_t pending_bytes = 64_MiB;  ///< pending bytes
     double pending_share = 0.25;         ///< pending bytes / live and pending bytes
 
-    double budget_share = 0.95;  ///< bytes in use / limit; free bytes of pools and caches are not in use
+    double budget_share = 0.95;  ///< bytes in use / limit, without idle bytes
 
     std::size_t external_growth = 256_MiB;  ///< growth of memory outside cuota since the baseline
     std::size_t external_bytes = 1_GiB;     ///< memory outside cuota, without such growth
-    double external_ratio = 1;  ///< memory outside cuota / cuota's bytes there, without such growth
+    double external_ratio = 1;              ///< these bytes / cuota's bytes there
 
     std::size_t untagged_bytes = 16_MiB;  ///< live bytes without a tag
-    double untagged_share = 0.5;          ///< untagged bytes / live bytes of the pool
+    double untagged_share = 0.5;          ///< these bytes / live bytes of the pool
     std::size_t peak_bytes = 16_MiB;      ///< one tag's bytes at a peak
-    double peak_share = 0.5;              ///< these bytes / all bytes at the peak, if another tag has a part
+    double peak_share = 0.5;              ///< these bytes / all bytes at the peak
 };
 
 namespace detail::diagnosis {

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Defines a finding of a diagnosis, in a sentence and in numbers.
+/// Defines a finding of a diagnosis.
 #pragma once
 
 #include <algorithm>
@@ -15,13 +15,13 @@
 
 namespace cuota::inline v0 {
 
-/// Kinds of findings. In parentheses: the meaning of `bytes`, `reference_bytes` and `count`.
+/// Kinds of findings, with the meaning of (`bytes`; `reference_bytes`; `count`).
 enum class finding_kind {
-    /// Requests were refused (largest shortfall, or largest request if none is known; largest request; refusals).
+    /// Requests were refused (largest shortfall, or request if unknown; largest request; refusals).
     refusals,
     /// Memory grows in each of `steps` (growth; in the last step; blocks that stayed).
     leak,
-    /// Free memory is in pieces (free; largest piece; live blocks that separate `coalesced_bytes`, or those in the segment with most free).
+    /// Free memory is in pieces (free; largest piece; live blocks between pieces).
     fragmentation,
     /// A limit is nearly reached (in use; limit; 0).
     budget_full,
@@ -35,7 +35,7 @@ enum class finding_kind {
     idle,
     /// Freed memory is perhaps in use (pending; active; blocks).
     pending,
-    /// Blocks are allocated and freed repeatedly in each of `steps` (most at once; most in a step; fewest blocks in a step).
+    /// Blocks are allocated and freed in each of `steps` (most at once; most in a step; fewest blocks in a step).
     churn,
     /// Most bytes have no tag (untagged; live; blocks).
     untagged,
@@ -43,7 +43,7 @@ enum class finding_kind {
     peak
 };
 
-/// Returns the name of the kind: "leak".
+/// Returns the name: "leak".
 [[nodiscard]] constexpr char const* name_of(finding_kind kind) noexcept {
     constexpr char const* names[] = {"refusals", "leak", "fragmentation", "budget_full", "external", "pinned",
                                      "rounding", "idle", "pending",       "churn",       "untagged", "peak"};
@@ -57,29 +57,29 @@ enum class severity {
     problem   ///< requests fail, or will fail
 };
 
-/// Returns the name of the severity: "warning".
+/// Returns the name: "warning".
 [[nodiscard]] constexpr char const* name_of(severity level) noexcept {
     constexpr char const* names[] = {"note", "warning", "problem"};
     return names[static_cast<std::size_t>(level)];
 }
 
-/// One finding. Sizes are bytes; see finding_kind.
+/// A finding; see finding_kind. Units: bytes.
 struct finding {
     finding_kind kind{};              ///< kind
     severity level = severity::note;  ///< importance
-    std::string text{};               ///< one line for people, with its numbers
-    std::size_t bytes = 0;            ///< bytes at stake
+    std::string text{};               ///< one line for people
+    std::size_t bytes = 0;            ///< see finding_kind
     std::string whose{};              ///< name of the pool, resource, budget or device
     tag name{};                       ///< tag of most of the bytes, if known
     source_location where{};          ///< call site, if known
-    std::size_t reference_bytes = 0;  ///< reference for `bytes`
+    std::size_t reference_bytes = 0;  ///< see finding_kind
     std::size_t count = 0;            ///< see finding_kind
     std::size_t steps = 0;            ///< steps observed; 0 for one moment
-    /// Fragmentation: the contiguous piece that would exist without `count` blocks, if they are small beside it; else 0.
+    /// Fragmentation: the piece that would exist without `count` blocks, if they are small beside it; else 0.
     std::size_t coalesced_bytes = 0;
 };
 
-/// Sorts by descending severity, then by descending bytes; stable. Throws: std::bad_alloc; on failure, nothing has changed.
+/// Sorts by descending severity, then by bytes; stable. Throws: std::bad_alloc; on failure, nothing has changed.
 /// Cost: O(n log n).
 void sort_findings(std::vector<finding>& findings);
 

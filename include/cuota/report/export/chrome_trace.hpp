@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Writes a recording as a trace for Perfetto and Chrome, to be shown beside those of profilers.
+/// Writes a recording as a trace for Perfetto and Chrome.
 #pragma once
 
 #include <algorithm>
@@ -32,11 +32,11 @@ namespace cuota::inline v0 {
 
 /// Options of write_chrome_trace.
 struct chrome_trace_options {
-    group_by by = group_by::tag;  ///< grouping of the live counters
-    std::size_t max_groups = 12;  ///< live counters, by highest peak; the rest is summed in one
-    /// Indices of the sources with blocks, segments and steps to show. Empty: all.
+    group_by by = group_by::tag;  ///< grouping of counters
+    std::size_t max_groups = 12;  ///< counters, by highest peak; one more sums the rest
+    /// Indices of the sources to show. Empty: all.
     std::vector<std::uint16_t> sources{};
-    std::size_t blocks = 0;  ///< number of the largest blocks shown as slices
+    std::size_t blocks = 0;  ///< largest blocks shown as slices
 };
 
 namespace detail {
@@ -65,7 +65,7 @@ private:
     void add_usage();
     void add_limits();
 
-    // Writes steps, instants and reserved bytes in event order; timestamps are made monotonic as in usage_series.
+    // Makes timestamps monotonic as in usage_series.
     void add_happenings();
     void add_happening(memory_event const& e, std::uint64_t at);
     void add_reserved(memory_event const& e, std::uint64_t at, std::size_t bytes);
@@ -89,14 +89,11 @@ private:
 
 }  // namespace detail
 
-/// Writes Chrome's trace event format (JSON), for ui.perfetto.dev and chrome://tracing: counters of live bytes (total, and by tag),
-/// reserved bytes of each pool, and budget limits; a slice per step; an instant with numbers per refusal, reclaim and note; slices for the
-/// `blocks` largest blocks. One process shows the totals, and each source has its own. Times are since recording::start_time, exact to the
-/// nanosecond. Refusals, reclaims, notes and limits are written for all sources.
-///
-/// Counters have each point of `usage_over_time`; of points with equal times, the last one counts.
-/// Throws: usage_error for a source that the recording does not have, before anything is written; data_error if the stream fails;
-/// std::bad_alloc. Cost: O(n log n) in the events; buffers at most 64 KiB of text.
+/// Writes Chrome's trace event format (JSON): counters of live bytes, reserved bytes of pools and budget limits; slices for steps and the
+/// largest blocks; an instant per refusal, reclaim and note. Times are since recording::start_time. Refusals, reclaims, notes and limits
+/// are written for all sources.
+/// Throws: usage_error for an unknown source, before any output; data_error if the stream fails; std::bad_alloc. Cost: O(n log n) in the
+/// events.
 /// Threads: any, one per stream. Example: examples/look.cpp
 void write_chrome_trace(std::ostream& to, recording const& r, chrome_trace_options const& options = {},
                         source_location where = source_location::current());

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Writes the lifetimes of blocks as CSV, to plan their offsets in one slab.
+/// Writes lifetimes of blocks as CSV.
 #pragma once
 
 #include <algorithm>
@@ -28,23 +28,22 @@ namespace cuota::inline v0 {
 
 /// Units of lifetimes.
 enum class lifetimes_by {
-    event,  ///< one per event of the recording, of any kind
-    /// Nanoseconds since recording::start_time; an event with the time of its predecessor gets 1 more than that.
+    event,  ///< one per event of the recording
+    /// Nanoseconds since recording::start_time; an event at its predecessor's time gets 1 more.
     time,
 };
 
 /// Options of write_lifetimes_csv.
 struct lifetimes_csv_options {
-    lifetimes_by by = lifetimes_by::event;  ///< unit of the columns `lower` and `upper`
+    lifetimes_by by = lifetimes_by::event;  ///< unit of lifetimes
     std::optional<std::uint16_t> source{};  ///< index in recording::sources; none: all
-    /// Only blocks of this step of `source`. 0 is the first that begins and ends in the recording.
+    /// Only blocks of this step of `source`, counted from the first complete one.
     std::optional<std::size_t> step{};
-    bool with_facts = true;  ///< more columns: bytes, source, tag, place
+    bool with_facts = true;  ///< more columns: bytes, source, tag, location
 };
 
 namespace detail {
 
-/// A block of a recording, with its lifetime for a plan.
 struct recorded_lifetime {
     lifetime life{};
     std::size_t bytes = 0;  // as requested
@@ -52,8 +51,7 @@ struct recorded_lifetime {
     std::uint32_t site = 0;
 };
 
-/// No two events have one time, so the blocks live at one time are those live after one event, and a plan's lower bound equals the
-/// recording's peak.
+/// No two events have one time, so a plan's lower bound equals the recording's peak.
 class lifetime_finder {
 public:
     lifetime_finder(recording const& r, lifetimes_csv_options const& options, source_location where)
@@ -83,8 +81,8 @@ private:
     std::vector<span> steps_;
 };
 
-/// Returns the text as a field that needs no quotes, which simple readers do not support: separators, quotes, controls and a leading =, +,
-/// - or @ (a formula in spreadsheets) become '_'.
+/// Replaces separators, quotes, controls and a leading =, +, - or @ (a formula in spreadsheets) by '_': simple readers do not support
+/// quotes.
 [[nodiscard]] std::string csv_field(std::string_view text);
 
 [[nodiscard]] std::string csv_line(recording const& r, recorded_lifetime const& l, std::size_t id,
@@ -92,16 +90,14 @@ private:
 
 }  // namespace detail
 
-/// Writes a header, then a line per block: `id,lower,upper,size`, as read by examples/plan_trace.cpp and other offset planners;
-/// `plan_offsets` computes how small a slab could have been. A block lives in [lower, upper) and has `size` bytes, as rounded up by its
-/// source. The most bytes live at once are the recording's peak.
+/// Writes a header, then a line per block: `id,lower,upper,size`, for examples/plan_trace.cpp. A block lives in [lower, upper) and has
+/// `size` bytes, rounded up.
 ///
-/// Blocks live before the first event begin at 0; those live at the end end one after the last event. A step restricts the blocks to those
-/// that lived in it, cut to the step, which begins at 0. Lines are sorted by `lower`; ids count from 0. Device and host memory do not share
-/// a slab: choose one source if there are both. Without blocks, only the header is written.
+/// Blocks live before the first event begin at 0; those live at the end end one after the last event. If a step is chosen, blocks are cut
+/// to it, and it begins at 0. Lines are sorted by `lower`; ids count from 0. Device and host memory do not share a slab: choose one source.
 ///
-/// Throws: usage_error for a source or step that the recording does not have, or for a step without a source, before anything is written;
-/// data_error if the stream fails; std::bad_alloc. Cost: O(n log n) in the events.
+/// Throws: usage_error for an unknown source or step, or a step without a source, before any output; data_error if the stream fails;
+/// std::bad_alloc. Cost: O(n log n) in the events.
 /// Threads: any, one per stream. Example: examples/look.cpp
 void write_lifetimes_csv(std::ostream& to, recording const& r, lifetimes_csv_options const& options = {},
                          source_location where = source_location::current());

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Draws a summary repeatedly in the same place of a terminal.
+/// Draws summaries on a terminal.
 #pragma once
 
 #include <algorithm>
@@ -32,57 +32,53 @@
 
 namespace cuota::inline v0 {
 
-/// Options of a live_view, and its behavior without a terminal.
+/// Options of a live_view.
 struct live_view_options {
     summary_options summary{};  ///< options of each summary
-    /// Without a terminal: whether summaries are written as text, one after the other.
+    /// Writes summaries as text if the output is not a terminal.
     bool plain = false;
     std::size_t history = 60;                                      ///< recent values per curve; 0: no curves
-    std::chrono::milliseconds interval = std::chrono::seconds{1};  ///< interval of a view with a thread
+    std::chrono::milliseconds interval = std::chrono::seconds{1};  ///< between drawings of the thread
 };
 
 namespace detail::screen {
 
-/// The last values of a quantity, as a row of columns of proportional height.
 class curve {
 public:
     void add(std::size_t figure, std::size_t most);
-    /// Draws values relative to `whole`, or to the largest value if that is `unlimited`.
+    /// Draws values relative to `whole`, or to the largest if that is `unlimited`.
     [[nodiscard]] std::string text(std::size_t whole, bool utf8) const;
 
 private:
     std::vector<std::size_t> last_;
 };
 
-/// Returns the first `columns` columns of a line, with color sequences, which have no width.
+/// Returns the first `columns` columns of a line, with color sequences.
 [[nodiscard]] std::string line_cut(std::string_view line, std::size_t columns);
 
-/// Returns the output that redraws a terminal from the top, without scrolling.
+/// Returns the output that redraws a terminal.
 [[nodiscard]] std::string frame(std::string_view text, std::size_t rows, std::size_t columns);
 
 }  // namespace detail::screen
 
-/// Draws summaries in place on a terminal: on calls of `draw`, or from its own thread, which calls a callback for a snapshot at once and
-/// then every `interval`.
+/// Draws summaries in place on a terminal: on calls of `draw`, or from its own thread every `interval`.
 ///
-///     cuota::live_view const view{stdout, [&] { return snapshot_of(budget); }};   // until the scope ends
+///     cuota::live_view const view{stdout, [&] { return snapshot_of(budget); }};
 ///
-/// Previous contents of the screen scroll up and are not lost; the last summary remains. Lists are cut to the terminal's size. Below the
-/// summary, curves show the recent held bytes of root budgets. Without a terminal, no snapshots are taken and nothing is written unless
-/// `plain` is set.
+/// Previous contents scroll up; the last summary remains. Curves show the recent held bytes of root budgets. Without a terminal, nothing
+/// happens unless `plain` is set.
 ///
-/// Threads: any; one draws at a time. The callback runs outside all locks; its exceptions go to the error sink, and it is called again.
+/// Threads: any. The callback runs outside all locks; its exceptions go to the error sink.
 /// Throws: usage_error for an empty callback or an interval <= 0; std::system_error if no thread can be started.
-/// Cost:   a snapshot and a summary per drawing; nothing without a terminal.
-/// Example: examples/look.cpp
+/// Cost:   a snapshot and a summary per drawing.
 class live_view {
 public:
     using snapshots = std::function<memory_snapshot()>;  ///< called for each drawing
 
-    /// Draws to a stream that must outlive the view. For null, nothing is written.
+    /// The stream must outlive the view; null disables the view.
     explicit live_view(std::FILE* to, live_view_options how = {})
         : to_{to}, is_terminal_{to != nullptr && ::isatty(::fileno(to)) == 1}, how_{how} {}
-    /// Also starts a thread that draws at once and then every interval, unless nothing would be written.
+    /// Also starts the thread, unless the view is disabled.
     live_view(std::FILE* to, snapshots take, live_view_options how = {},
               source_location where = source_location::current());
     live_view(live_view const&) = delete;  // its thread uses its address
@@ -90,13 +86,12 @@ public:
     /// Waits for a running callback.
     ~live_view();
 
-    /// Returns true if nothing is ever written.
+    /// Returns whether nothing is ever written.
     [[nodiscard]] bool is_disabled() const noexcept {
         return !is_terminal_ && (to_ == nullptr || !how_.plain);
     }
 
-    /// Replaces the last summary; waits while another thread draws. Ignores write errors. Throws: usage_error in a forked child;
-    /// std::bad_alloc.
+    /// Replaces the last summary. Ignores write errors. Throws: usage_error in a forked child; std::bad_alloc.
     void draw(memory_snapshot const& all);
 
 private:
@@ -193,7 +188,7 @@ CUOTA_INLINE live_view::live_view(std::FILE* to, snapshots take, live_view_optio
 
 CUOTA_INLINE live_view::~live_view() {
     if (!thread_.joinable()) return;
-    // In a forked child the thread does not exist: joining it, or destroying the condition variable it waits on, would block forever.
+    // In a forked child the thread does not exist: joining it, or destroying its condition variable, would block forever.
     if (guard_.is_of_parent()) {
         (void)new std::thread{std::move(thread_)};
         (void)over_.detach();

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Writes a recording for PyTorch's memory viewer (pytorch.org/memory_viz), as JSON or pickle.
+/// Writes a recording for PyTorch's memory viewer (pytorch.org/memory_viz).
 #pragma once
 
 #include <cstddef>
@@ -24,7 +24,7 @@ namespace cuota::inline v0 {
 struct memory_viz_options {
     /// Indices of the sources to show. Empty: all.
     std::vector<std::uint16_t> sources{};
-    int elsewhere = 0;  ///< device for memory without one: pinned memory, memory of loaders
+    int elsewhere = 0;  ///< device for memory without one
 };
 
 namespace detail {
@@ -44,31 +44,27 @@ void write_memory_viz(std::ostream& out, recording const& r, memory_viz_options 
 
 }  // namespace detail
 
-/// Writes the snapshot that torch.cuda.memory._snapshot() would return: a trace per device, and the final segments, from which the viewer
-/// reconstructs earlier states. The viewer, jq and Python's json read it.
+/// Writes the snapshot that torch.cuda.memory._snapshot() would return: a trace per device, and the final segments.
 ///
-/// Contents:
-/// - Sizes of blocks are those requested, as in PyTorch; usage_over_time includes rounding.
-/// - A block ends when it is freed: free_requested and free_completed are adjacent, because the pool may reuse the address before it
-///   observes the completion. Blocks pending at the end are `active_pending_free` in the segments.
-/// - Segments of pools are segments, paged ones expandable. On a device with paged segments, all are written as pages, because the viewer
-///   would lose some. Memory outside pools (`recorded`, and of loaders) gets a segment per block, at unique addresses from 2^52 on.
-/// - Refusals are `oom` entries; `device_free` is what the limit leaves, and `unlimited` is 2^63 - 1. A budget is on the device of the
-///   first pool charged to it. Steps, notes and reclaims are left out.
-/// - Frames have the tag as function name, and the call site. `user_metadata` is the name of the pool, resource or budget.
-/// - A pool and its upstream pool on one device share addresses, which the viewer would confuse: choose one by `sources`.
+/// - Sizes of blocks are those requested, as in PyTorch.
+/// - A block ends when it is freed, because the pool may reuse its address before it observes the completion. Blocks pending at the end are
+///   `active_pending_free`.
+/// - On a device with paged segments, all are written as pages. Memory outside pools gets a segment per block, at addresses from 2^52 on.
+/// - Refusals are `oom` entries; `device_free` is limit - held, or without a limit the device's free bytes. Steps, notes and reclaims are
+///   left out.
+/// - Frames are the tag and the call site. `user_metadata` is the name of the pool, resource or budget.
+/// - A pool and its upstream pool share addresses, which the viewer would confuse: choose one by `sources`.
 ///
-/// Names may be any bytes: invalid UTF-8 becomes U+FFFD. Times are microseconds since 1970.
-/// Throws: usage_error, before anything is written, for a source that the recording does not have and for a device above 1023; data_error
-///         if the stream fails (it keeps what was written); std::bad_alloc.
-/// Cost:   O(n log n) in the events, per device that has any; about 300 bytes per event, streamed.
+/// Invalid UTF-8 becomes U+FFFD. Times are microseconds since 1970.
+/// Throws: usage_error for an unknown source or a device above 1023, before any output; data_error if the stream fails; std::bad_alloc.
+/// Cost:   O(n log n) in the events, per device; about 300 bytes per event, streamed.
 /// Threads: any, one per stream.
 /// Example: examples/look.cpp
 void write_memory_viz_json(std::ostream& out, recording const& r, memory_viz_options const& options = {},
                            source_location where = source_location::current());
 
-/// Writes the same as pickle, protocol 2, for scripts that load PyTorch's dumps. A file stream must be binary. Its twelve opcodes make only
-/// dicts, lists, strings, integers and booleans. Throws, cost: as above.
+/// Writes the same as pickle, protocol 2, with only dicts, lists, strings, integers and booleans. A file stream must be binary. Throws,
+/// cost: as above.
 void write_memory_viz_pickle(std::ostream& out, recording const& r, memory_viz_options const& options = {},
                              source_location where = source_location::current());
 

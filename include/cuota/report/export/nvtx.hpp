@@ -1,8 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Annotates steps, frames, allocations and refusals by NVTX ranges, marks and counters, which Nsight Systems shows beside kernels. Not
-/// included by all.hpp; needs the toolkit's header-only NVTX 3.
+/// Defines NVTX ranges, marks and counters. Not included by report.hpp; needs NVTX 3.
 #pragma once
 
 #include <cstddef>
@@ -37,7 +36,7 @@ namespace detail {
     return domain;
 }
 
-/// Returns the tool's handle of a tag's text, registered once; null (no text) if host memory is exhausted.
+/// Returns the tool's handle of a tag's text; null if host memory is exhausted.
 CUOTA_PROCESS_STATE [[nodiscard]] inline nvtxStringHandle_t nvtx_string(tag name) noexcept {
     static auto& guard = *new detail::process_lock;
     // Tags live as long as the program.
@@ -75,16 +74,16 @@ CUOTA_PROCESS_STATE [[nodiscard]] inline nvtxStringHandle_t nvtx_string(tag name
 
 }  // namespace detail
 
-/// Returns whether a tool is attached, such as `nsys profile`. The first call may load it.
-/// Throws: nothing. Threads: any. Cost: a load and a branch after the first call.
+/// Returns whether a tool is attached. The first call may load it.
+/// Threads: any. Cost: a load and a branch after the first call.
 [[nodiscard]] inline bool is_nvtx_traced() noexcept { return detail::nvtx_domain() != nullptr; }
 
-/// A range of the calling thread, from construction to destruction. Ranges of a thread nest. For frames, calls, and steps of one thread.
+/// A range of the calling thread, from construction to destruction. Ranges of a thread nest.
 ///
 ///     nvtx_range const step{"step"};
-///     nvtx_range const frame{tag{"decode"}, bytes};   // a tag's text is registered once; bytes are the payload
+///     nvtx_range const frame{tag{"decode"}, bytes};   // bytes are the payload
 ///
-/// Threads: constructed and destroyed by one thread. Throws: nothing. Cost: a load and a branch without a tool.
+/// Threads: constructed and destroyed by one thread. Cost: a load and a branch without a tool.
 class nvtx_range {
 public:
     /// Begins the range; the tool copies the name.
@@ -107,9 +106,9 @@ private:
     }
 };
 
-/// A range that may end on any thread and in any order, such as the lifetime of an allocation.
-/// Example: nvtx_unique_range life{tag{"batch"}, bytes};  // until destroyed or moved from
-/// Move-only. Threads: as any value. Throws: nothing. Cost: a load and a branch without a tool.
+/// A range that may end on any thread and in any order.
+/// Example: nvtx_unique_range life{tag{"batch"}, bytes};
+/// Cost: as nvtx_range.
 class nvtx_unique_range {
 public:
     nvtx_unique_range() noexcept = default;  ///< no range
@@ -120,10 +119,10 @@ public:
         id_ = nvtxDomainRangeStartEx(detail::nvtx_domain(), &a);
         is_live_ = true;
     }
-    /// Moves the range; `other` has none afterwards.
+    /// Takes the range; `other` has none afterwards.
     nvtx_unique_range(nvtx_unique_range&& other) noexcept
         : id_{other.id_}, is_live_{std::exchange(other.is_live_, false)} {}
-    /// Ends its own range, then moves as above.
+    /// Ends its own range first.
     nvtx_unique_range& operator=(nvtx_unique_range&& other) noexcept {
         if (this == &other) return *this;
         end();
@@ -143,17 +142,15 @@ private:
     bool is_live_ = false;
 };
 
-/// Marks a moment, with `bytes` as payload. Threads: any. Throws: nothing.
-/// Cost: a load and a branch without a tool. Example: nvtx_mark(tag{"epoch"});
+/// Marks a moment, with `bytes` as payload. Threads: any. Cost: as nvtx_range. Example: nvtx_mark(tag{"epoch"});
 inline void nvtx_mark(tag name, std::size_t bytes = 0) noexcept {
     if (!is_nvtx_traced()) return;
     nvtxEventAttributes_t const a = detail::nvtx_attributes(name, bytes);
     nvtxDomainMarkEx(detail::nvtx_domain(), &a);
 }
 
-/// Marks a refusal in red: "refused rows of loader", with the requested bytes as payload.
-/// Threads: any. Throws: nothing; without host memory, the text is "refused".
-/// Cost: a load and a branch without a tool; with one, also a string on the heap.
+/// Marks a refusal in red, as "refused rows of loader", with the requested bytes as payload.
+/// Threads: any. Cost: as nvtx_range; with a tool, also a string on the heap.
 inline void nvtx_mark(refusal const& r) noexcept {
     if (!is_nvtx_traced()) return;
     std::string text;
@@ -167,21 +164,19 @@ inline void nvtx_mark(refusal const& r) noexcept {
     nvtxDomainMarkEx(detail::nvtx_domain(), &a);
 }
 
-/// Marks a caught refusal.
-/// Throws: nothing. Example: catch (out_of_memory const& e) { nvtx_mark(e); }
+/// Marks a caught refusal. Example: catch (out_of_memory const& e) { nvtx_mark(e); }
 inline void nvtx_mark(out_of_memory const& e) noexcept { nvtx_mark(e.info()); }
 
-/// A counter of bytes, such as those held by a budget, sampled by the program and drawn as a curve by tools.
+/// A counter of bytes, drawn as a curve by tools. The tool copies the name.
 ///
-/// Without counters in the toolkit's NVTX (before 3.2), `is_supported` is false and sampling does nothing. The tool copies the name.
-/// Threads: any. Throws: nothing. Cost: a load and a branch without a tool.
+/// Before NVTX 3.2, `is_supported` is false and sampling does nothing. Threads: any. Cost: as nvtx_range.
 /// Example: static nvtx_counter const held{"held"}; held.sample(budget.held());
 class nvtx_counter {
 public:
 #ifdef NVTX_COUNTER_API_FUNCTIONS_V1
-    static constexpr bool is_supported = true;  ///< whether this NVTX has counters; otherwise nothing is done
+    static constexpr bool is_supported = true;  ///< whether this NVTX has counters
 
-    /// Registers the counter with the tool.
+    /// Registers the counter.
     explicit nvtx_counter(char const* name) noexcept {
         if (!is_nvtx_traced()) return;
         nvtxSemanticsCounter_t bytes{};
@@ -212,8 +207,8 @@ private:
     std::uint64_t id_ = NVTX_COUNTER_ID_NONE;
 #else
     static constexpr bool is_supported = false;     ///< whether this NVTX has counters
-    explicit nvtx_counter(char const*) noexcept {}  ///< registers the counter, if supported
-    void sample(std::size_t) const noexcept {}      ///< sets the value, if supported
+    explicit nvtx_counter(char const*) noexcept {}  ///< does nothing
+    void sample(std::size_t) const noexcept {}      ///< does nothing
 #endif
 };
 

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Formats a snapshot for Prometheus and compatible scrapers, to be served at /metrics or stored for a textfile collector.
+/// Formats a snapshot for Prometheus.
 #pragma once
 
 #include <array>
@@ -24,8 +24,8 @@ namespace cuota::inline v0 {
 
 /// Options of prometheus_text.
 struct prometheus_options {
-    bool open_metrics = false;  ///< OpenMetrics 1.0 instead of Prometheus' text format 0.0.4
-    /// Labels of every series, before its own: {{"rank", "3"}}. Values may be any text; for names see prometheus_text.
+    bool open_metrics = false;  ///< OpenMetrics 1.0, not Prometheus' text format 0.0.4
+    /// Labels of every series: {{"rank", "3"}}. Values may be any text.
     std::vector<std::pair<std::string, std::string>> labels{};
 };
 
@@ -34,13 +34,12 @@ struct prometheus_options {
 
 namespace detail {
 
-// Escapes a label's value. Invalid UTF-8 becomes U+FFFD; control characters other than newlines remain.
+// Escapes a value; control characters other than newlines remain.
 [[nodiscard]] std::string prometheus_value(std::string_view text);
 
-// Appends a label to others, as between the braces.
 [[nodiscard]] std::string with_label(std::string labels, std::string_view name, std::string_view escaped);
 
-// Makes names unique: the second use is "name#2". Compares escaped names, because names with invalid UTF-8 may be escaped to one.
+// Makes escaped names unique: the second use is "name#2".
 class prometheus_names {
 public:
     // `scope`: labels that distinguish names already.
@@ -56,7 +55,7 @@ public:
 
     explicit prometheus_writer(bool open_metrics) noexcept : open_metrics_{open_metrics} {}
 
-    // Writes a family; nothing without series. A counter's `name` is without _total.
+    // Writes a family. A counter's `name` is without _total.
     void gauge(std::string const& name, char const* help, std::vector<series> const& all);
     void counter(std::string const& name, char const* help, std::vector<series> const& all);
     [[nodiscard]] std::string text() &&;
@@ -106,7 +105,7 @@ public:
 private:
     using all_series = std::vector<prometheus_writer::series>;
 
-    // Formats the common labels; throws usage_error for a name that is invalid, a duplicate, or used by a series.
+    // Throws: as prometheus_text.
     [[nodiscard]] static std::string checked_labels(prometheus_options const& how);
     [[nodiscard]] static bool is_label_name(std::string_view name) noexcept;
     [[nodiscard]] static std::string name_or(std::string_view name, char const* other);
@@ -132,10 +131,9 @@ private:
 
 /// Formats budgets, holders, pools, tags and devices as metrics: `cuota_budget_held_bytes{budget="trainer/loader"}`.
 ///
-/// Budgets are named by their path, so names may repeat in other branches. If two series would still be equal (two pools of one name,
-/// budget and device), the later one in the snapshot is "name#2", so names are stable while the order is. Bytes of holders are summed over
-/// call sites. `unlimited` is +Inf. Names may be any bytes: they are escaped, and invalid UTF-8 becomes U+FFFD.
-/// cuota_pool_thread_cache_hits_total and cuota_pool_stream_waits_total are counters; all others are gauges.
+/// Budgets are named by their path. If two series would be equal (two pools of one name, budget and device), the later one in the snapshot
+/// is "name#2". Bytes of holders are summed over call sites. `unlimited` is +Inf. Invalid UTF-8 becomes U+FFFD. Metrics ending in _total
+/// are counters, all others gauges.
 ///
 /// Throws: usage_error if a label name in `how` is invalid, a duplicate, or used by a series; std::bad_alloc.
 /// Cost:   O(n log n) in budgets, pools and tags; blocks are not read.

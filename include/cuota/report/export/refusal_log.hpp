@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Logs refusals as a bounded number of JSON lines, for programs that catch refusals and continue.
+/// Logs refusals as JSON lines.
 #pragma once
 
 #include <algorithm>
@@ -45,20 +45,17 @@ struct refusal_log_options {
     std::chrono::nanoseconds window = std::chrono::seconds{10};
     std::size_t max_kinds = 256;   ///< kinds distinguished per window
     std::size_t max_holders = 32;  ///< holders per line, see refusal_json
-    /// Clock, replaceable for tests.
+    /// Clock.
     std::function<std::chrono::system_clock::time_point()> now = [] {
         return std::chrono::system_clock::now();
     };
 };
 
-/// Logs refusals as lines of JSON, and only counts those of a kind that was logged within the last `window`.
+/// Logs refusals as lines of JSON: a line for the first refusal of a kind (budget, tag and call site), then a line per `window` with the
+/// number of further ones, written with the next refusal of any kind after it, by flush(), or by the destructor.
 ///
 ///     refusal_log log{stderr};
-///     try { ... } catch (out_of_memory const& e) { log.write(e.facts()); }   // and continue with less
-///
-/// A kind is a budget (names up to the root), a tag and a call site. A loop that is refused a million times logs one line, then one line
-/// per `window` with the number of further refusals. That line is written with the next refusal of any kind after the window, by flush(),
-/// or by the destructor; the log has no thread.
+///     try { ... } catch (out_of_memory const& e) { log.write(e.facts()); }
 ///
 ///     {"time":"2026-01-31T23:59:59.123Z","level":"warning","event":"refused","refusal":{as by refusal_json}}
 ///     {"time":...,"level":"warning","event":"refused_again","text":"and 1'204 more like it in 10 s","more":1204,...}
@@ -66,23 +63,22 @@ struct refusal_log_options {
 /// The level is "warning" if a budget refused, "error" if the device did. A window has at most 2 * (max_kinds + 1) lines: further kinds
 /// are counted as one.
 ///
-/// Threads: any. The sink is called by one thread at a time, under the log's lock, so it must not wait for other threads that log. Refusals
-///          within the sink are counted as lost.
-/// Throws:  logging never throws. The first failure to make or write a line goes to the error sink; all are counted.
+/// Threads: any. The sink is called under the log's lock, so it must not wait for threads that log; refusals within it are lost.
+/// Throws:  logging never throws; the first failed line is reported to the error sink.
 /// Cost:    a lock and a look-up for a suppressed refusal; microseconds plus the sink's time for a line.
 class refusal_log {
 public:
     using clock = std::chrono::system_clock;  ///< of the times in lines
-    /// Writes a line, given without its newline. If it throws, the line counts as not written.
+    /// Writes a line, passed without its newline.
     using sink = std::function<void(std::string_view line)>;
 
     using options = refusal_log_options;  ///< options of the log
     /// Totals since construction: seen == refusals written + suppressed + lost.
     struct counts {
         std::uint64_t seen = 0;        ///< refusals
-        std::uint64_t lines = 0;       ///< of both kinds
+        std::uint64_t lines = 0;       ///< lines written
         std::uint64_t suppressed = 0;  ///< counted by a "refused_again" line
-        std::uint64_t lost = 0;        ///< the line could not be made or written
+        std::uint64_t lost = 0;        ///< not written
     };
 
     /// Throws: usage_error for an empty sink or clock; std::bad_alloc.
@@ -91,7 +87,7 @@ public:
     explicit refusal_log(std::FILE* file, options how = {},
                          source_location where = source_location::current())
         : refusal_log{sink_of(file, where), std::move(how), where} {}
-    /// Writes to a stream that must outlive the log, and flushes every line.
+    /// Writes likewise to a stream.
     explicit refusal_log(std::ostream& stream, options how = {},
                          source_location where = source_location::current())
         : refusal_log{sink_of(stream), std::move(how), where} {}
@@ -102,15 +98,15 @@ public:
         if (!guard_.is_of_parent()) flush();
     }
 
-    /// Logs or counts a refusal. May be called in a handler of the refusal. In a forked child nothing is logged, and misuse is reported.
+    /// Logs or counts a refusal. In a forked child, only reports misuse.
     void write(refusal const& r) noexcept;
     /// Logs or counts a caught refusal.
     void write(out_of_memory const& e) noexcept { write(e.info()); }
 
-    /// Writes the pending counts and starts a new window for each kind.
+    /// Writes the pending counts and starts new windows.
     void flush() noexcept;
 
-    /// Returns the totals so far, in four separate reads.
+    /// Returns the totals, in four separate reads.
     [[nodiscard]] counts count() const noexcept;
 
 private:
@@ -126,7 +122,7 @@ private:
     [[nodiscard]] static sink sink_of(std::FILE* file, source_location where);
     [[nodiscard]] static sink sink_of(std::ostream& stream);
 
-    // Runs a step under the lock. The first error ever is reported after unlocking.
+    // Reports the first error after unlocking.
     template <class Step>
     void logging(Step step, bool is_refusal) noexcept {
         if (guard_.is_of_parent()) return detail::report_forked();
@@ -137,12 +133,12 @@ private:
             return;
         }
         try {
-            std::lock_guard<std::mutex> const lock{guard_};  // own lock of the log: the sink may be slow
+            std::lock_guard<std::mutex> const lock{guard_};  // the sink may be slow
             busy_.store(std::this_thread::get_id(), std::memory_order_relaxed);
             if (!attempt(step) && is_refusal) ++lost_;
             busy_.store(std::thread::id{}, std::memory_order_relaxed);
             if (failure_ && !std::exchange(has_told_, true)) failure = failure_;
-        } catch (...) {  // locking failed; nothing was done
+        } catch (...) {  // locking failed
             if (is_refusal) ++lost_;
         }
         if (failure) (void)report_failure_of([&] { std::rethrow_exception(failure); });

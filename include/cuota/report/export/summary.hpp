@@ -25,13 +25,13 @@
 
 namespace cuota::inline v0 {
 
-/// Style of a summary, and lengths of its lists. Omitted entries are shown as a number and bytes.
+/// Style of a summary, and lengths of its lists.
 struct summary_options {
-    bool utf8 = false;  ///< bars of block characters, in eighths of a column
-    /// Colors the bars of budgets by escape sequences: yellow from 75 %, red from 90 %.
+    bool utf8 = false;  ///< bars of block characters
+    /// Colors the bars of budgets: yellow from 75 %, red from 90 %.
     bool color = false;
     std::size_t max_budgets = 14;  ///< lines of budgets
-    std::size_t max_pools = 4;     ///< pools with a table of their own
+    std::size_t max_pools = 4;     ///< pools
     std::size_t max_tags = 12;     ///< lines of tags
     std::size_t max_holders = 6;   ///< lines of other holders
     std::size_t max_devices = 4;   ///< lines of devices
@@ -44,7 +44,7 @@ namespace detail::screen {
 
 [[nodiscard]] std::string budget_name(memory_snapshot const& all, std::size_t index);
 
-// Formats a heading, a line per item up to `most`, and the number and bytes of the rest.
+// Sums up the items after `most`.
 template <class Items, class Line, class Bytes>
 [[nodiscard]] std::string table(std::string heading, Items const& items, std::size_t most, Line line,
                                 Bytes bytes_of) {
@@ -71,7 +71,6 @@ template <class Items, class Line, class Bytes>
 
 [[nodiscard]] std::string pool_title(memory_snapshot const& all, pool_info const& p);
 
-// Describes the free bytes and their blocks.
 [[nodiscard]] std::string free_text(pool_stats const& s);
 
 [[nodiscard]] std::string pool_rows(memory_snapshot const& all, pool_info const& p);
@@ -103,10 +102,8 @@ struct holder_sum {
 
 // --- devices ---
 
-/// Returns the device memory that pools have reserved on it.
 [[nodiscard]] std::size_t in_pools(memory_snapshot const& all, int device) noexcept;
 
-/// Returns the bytes outside cuota, less the baseline.
 [[nodiscard]] std::size_t unaccounted(device_info const& d) noexcept;
 
 [[nodiscard]] std::string device_row(memory_snapshot const& all, device_info const& d);
@@ -115,20 +112,17 @@ struct holder_sum {
 
 }  // namespace detail::screen
 
-/// Formats the snapshot for one screen of 100 columns, usually up to 45 lines, without a final newline.
+/// Formats the snapshot for one screen of 100 columns, without a final newline.
 ///
-/// budgets  a tree: share of the limit, held, limit; room: the largest charge that fits in the budget and its ancestors without reclaiming;
-///          peak. Reservations are marked; their limit is held by the parent.
-/// pools    current values and below them peaks: requested, allocated (rounded up), active (with blocks that streams may still use),
-///          reserved. Free is reserved - allocated; fragmentation is 1 - largest free block / free: at 0 %, one block could have it all.
-/// tags     allocated bytes in all pools, of any kind, and share of all live bytes; steps: age of the oldest block. A peak is "-" if a pool
-///          has no recorder; of several pools, "<=" the sum of their peaks, which may be of different times.
-/// besides  loaders, reservations, budgeted memory: bytes in use, free bytes, and the largest part.
-/// devices  elsewhere: used outside cuota; at start: the baseline of budget::record_baseline, or "-"; unknown: the difference, of other
-///          programs, libraries and the context.
+/// budgets  available: the largest charge that fits without reclaiming. A reservation's limit is held by its parent.
+/// pools    current values, and below them peaks. Free is reserved - allocated; fragmentation is 1 - largest free block / free.
+/// tags     allocated bytes in all pools, and share of all live bytes; steps: age of the oldest block. A peak is "-" if a pool has no
+///          recorder; of several pools, "<=" the sum of their peaks.
+/// others   holders other than pools: bytes in use, cached bytes, and the largest part.
+/// devices  external: used outside cuota; at start: the baseline of budget::record_baseline, or "-"; unknown: the difference.
 ///
-/// Sorted by descending bytes, then by name. Names are cut in the middle; control characters and invalid UTF-8 become question marks.
-/// Throws: std::bad_alloc. Cost: that of sorting budgets, pools and tags; blocks are not read.
+/// Lists except devices are sorted by descending bytes, then by name. Control characters and invalid UTF-8 become question marks.
+/// Throws: std::bad_alloc. Cost: that of sorting; blocks are not read.
 /// Units: bytes. Threads: any. Example: examples/look.cpp
 [[nodiscard]] std::string summary(memory_snapshot const& all, summary_options how = {});
 

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Formats a snapshot as one line of JSON, for programs.
+/// Formats a snapshot as one line of JSON.
 #pragma once
 
 #include <chrono>
@@ -81,12 +81,9 @@ template <class Number>
 }  // namespace detail::screen
 
 /// Formats the snapshot as one line of JSON, without a newline. Sizes are integers in bytes; `unlimited` and unknown values are null.
-/// Budgets, pools and devices are in the snapshot's order: "budget" and "parent" are indices in "budgets". "tags" are sums over the pools,
-/// as by tag_totals; each pool also has its own. "available" is the largest charge that fits in the budget and its ancestors. "taken_ms" counts
-/// from 1970.
-///
-/// Strings are UTF-8: control characters are escaped, invalid bytes become U+FFFD.
-/// Throws: std::bad_alloc. Cost: by size of the output; about 200 bytes per block. Threads: any.
+/// "budget" and "parent" are indices in "budgets". "tags" are sums over the pools, as by tag_totals. "available" is as in `summary`.
+/// "taken_ms" counts from 1970. Invalid UTF-8 becomes U+FFFD.
+/// Throws: std::bad_alloc. Cost: about 200 bytes per block. Threads: any.
 /// Example: std::puts(cuota::summary_json(cuota::snapshot_of(budget)).c_str());
 [[nodiscard]] std::string summary_json(memory_snapshot const& all, summary_json_options how = {});
 

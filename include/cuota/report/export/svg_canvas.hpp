@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Draws lines, boxes and text in SVG, in a light or dark theme.
+/// Draws lines, boxes and text in SVG.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +17,7 @@ namespace cuota::inline v0 {
 
 /// Theme of a picture.
 enum class svg_theme {
-    /// Follows the viewer's browser; light without a preference, and in print.
+    /// Follows the viewer's browser; light without a preference.
     automatic,
     light,  ///< dark on white
     dark,   ///< light on dark gray
@@ -41,7 +41,7 @@ public:
     [[nodiscard]] static std::string color(std::size_t i);
 
 private:
-    // Colors of Okabe and Ito, and some between: neighbors differ in lightness, and in hue also for color-blind viewers.
+    // Colors of Okabe and Ito, and some between: neighbors differ in lightness.
     static constexpr char const* colors[] = {"0072b2", "e69f00", "6a5acd", "cc79a7", "ddcc77", "d55e00",
                                              "ffb8a8", "1e6e78", "999933", "88ccee", "aa4499", "56b4e9"};
 

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Plots a recording: scales, stacked areas and lines.
+/// Plots a recording.
 #pragma once
 
 #include <algorithm>
@@ -26,8 +26,8 @@ namespace cuota::inline v0 {
 struct svg_options {
     std::string title{};          ///< empty: describes the contents
     group_by by = group_by::tag;  ///< grouping of blocks
-    std::size_t max_groups = 12;  ///< separate areas, fewer if the legend has no space
-    /// Indices as in usage_options. Empty: all device memory, or all memory if none is on a device.
+    std::size_t max_groups = 12;  ///< areas, if the legend has space
+    /// Indices of the sources. Empty: all device memory, or, without any, all memory.
     std::vector<std::uint16_t> sources{};
     svg_theme theme = svg_theme::automatic;  ///< colors
     unsigned width = 960;                    ///< pixels; from 560 to 4096
@@ -40,8 +40,7 @@ class svg_plot : public svg_canvas {
 public:
     svg_plot(svg_options const& options, svg_data facts);
 
-    // Draws the areas as finely as the size of the picture allows. If changes outnumber the pixels, each column shows the moment with the
-    // most bytes.
+    // If changes outnumber the pixels, each column shows the moment with the most bytes.
     void add_areas();
     void add_lines();
 
@@ -78,7 +77,7 @@ private:
     static constexpr std::size_t most_area_bytes = 150'000;
 
     void choose_scale();
-    // Puts steady layers below varying ones, so that edges stay straight; "others" is on top.
+    // Puts steady layers below varying ones, and "others" on top.
     void order_layers();
     // Returns the mean over time / the peak.
     [[nodiscard]] double mean_of_peak(usage_curve const& curve) const noexcept;
@@ -88,7 +87,7 @@ private:
     };
     // Returns the times when a part changes, with the total.
     [[nodiscard]] std::vector<usage_point> changes() const;
-    // Returns for each column of pixels its best moment according to `better`, at the column's left side.
+    // Returns the best moment of each column by `better`, at the column's left side.
     template <class Better>
     [[nodiscard]] std::vector<moment> best_of_columns(std::vector<usage_point> const& points, double width,
                                                       Better better) const {
@@ -107,7 +106,7 @@ private:
     [[nodiscard]] std::vector<moment> with_width(std::vector<usage_point> const& points, double width) const;
     // Draws the minimum of each column, if columns contain whole steps.
     void add_lowest(std::vector<usage_point> const& all);
-    // Draws the uppermost area first, each down to the bottom, so that no seams appear.
+    // Draws the uppermost area first, each down to the bottom: no seams appear.
     [[nodiscard]] std::string areas(std::vector<moment> const& when) const;
     [[nodiscard]] std::string area(std::vector<moment> const& when, std::vector<double> const& below,
                                    std::vector<double> const& above) const;

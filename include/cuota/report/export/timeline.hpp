@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Writes a recording as one HTML file that shows memory over time.
+/// Writes a recording as one HTML file.
 #pragma once
 
 #include <fstream>
@@ -29,19 +29,17 @@ namespace detail {
 
 }  // namespace detail
 
-/// Writes a page of live bytes by tag over time, reserved bytes of pools, budget limits, refusals, reclaims, steps and notes, and the
-/// contents of each segment at any moment. The file is self-contained; it is usable by mouse, by keyboard alone, by a screen reader, and in
-/// print. Without events, the page says so. Names may be any bytes.
+/// Writes a self-contained page: live bytes by tag over time, reserved bytes of pools, budget limits, refusals, reclaims, steps and notes,
+/// and the contents of each segment at any moment. It is usable by mouse, keyboard or screen reader, and in print.
 ///
-/// Units:  the page computes in doubles: times and sums of bytes beyond 2^53 are rounded, addresses are not.
-/// Throws: data_error if the stream fails (it keeps what was written); std::bad_alloc.
+/// Units:  times and sums of bytes beyond 2^53 are rounded, addresses are not.
+/// Throws: data_error if the stream fails; std::bad_alloc.
 /// Cost:   O(n log n) in the events; about 40 bytes per event, built in host memory first.
 /// Threads: any, one per stream.
 /// Example: examples/look.cpp
 void write_timeline(std::ostream& out, recording const& r, timeline_options const& options = {});
 
-/// Writes the page to a file, which is created or replaced.
-/// Throws: data_error with the file's name if it cannot be written (it may be incomplete); std::bad_alloc.
+/// Creates or replaces a file. Throws: data_error if it cannot be written; std::bad_alloc.
 /// Threads: any, one per file. Example: examples/look.cpp
 void write_timeline_file(std::string const& path, recording const& r, timeline_options const& options = {});
 

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Draws a recording as SVG for papers, READMEs and slides.
+/// Draws a recording as SVG.
 #pragma once
 
 #include <algorithm>
@@ -41,14 +41,14 @@ private:
     void add_steps();
     // Skips a number that would touch the previous one.
     void add_step_number(std::size_t i, double y);
-    // Draws a triangle above the plot and a line down; refusals that would touch share them.
+    // Refusals that would touch share a triangle.
     void add_refusals();
 
-    // Names, above the plot, the limits that are not drawn.
+    // Names the limits that are not drawn.
     void add_far_limits();
     void add_labels();
     void add_peak();
-    // Puts a label above or below `y`: after `first`, before `last`, or centered between. Returns false if no position is free.
+    // Puts a label above or below `y`: after `first`, before `last`, or centered. Returns false if no position is free.
     bool put_label(std::string const& drawn, double y, double first, double last, char const* kind);
 
     // ---- legend and caption
@@ -56,7 +56,7 @@ private:
     void add_legend();
     void add_entry(double x, double y, std::string_view name, std::string const& figure);
     void add_caption();
-    // Joins sentences in one line if they fit; the last line contains the rest.
+    // Joins sentences in a line if they fit; the last line contains the rest.
     [[nodiscard]] std::vector<std::string> caption_lines() const;
 
     double numbered_until_ = 0;
@@ -66,12 +66,11 @@ private:
 
 }  // namespace detail
 
-/// Draws live bytes as stacked areas, reserved bytes as a line, limits of the charged budgets (those far above all use are only named),
-/// steps, refusals, a legend with peaks, and a caption with the tags at the peak and what the recording lacks. The file is self-contained,
-/// has at most 200 KiB for any number of events, and is the same for the same recording, byte for byte.
+/// Draws live bytes as stacked areas, reserved bytes and budget limits as lines, steps, refusals, a legend with peaks, and a caption. The
+/// file is self-contained and reproducible, and has at most 200 KiB.
 ///
-/// Throws: usage_error for a size out of range or a source that the recording does not have, before anything is written; data_error if the
-/// stream fails; std::bad_alloc. Cost: O(n log n) in the events.
+/// Throws: usage_error for a size out of range or an unknown source, before any output; data_error if the stream fails; std::bad_alloc.
+/// Cost: O(n log n) in the events.
 /// Threads: any, one per stream. Example: examples/look.cpp
 void write_timeline_svg(std::ostream& to, recording const& r, svg_options const& options = {},
                         source_location where = source_location::current());
@@ -110,7 +109,7 @@ CUOTA_INLINE void timeline_picture::add_axes() {
         add_line(t.value == 0 ? "axis" : "grid", left, y, right_, y);
         add_text(left - 7, y + 4, t.value == 0 ? "0" : t.text + ' ' + bytes.unit, "quiet", "end");
     }
-    // Late times would be long numbers, so they count from the picture's beginning.
+    // Late times count from the picture's beginning.
     auto const from = static_cast<double>(facts_.all.from);
     bool const is_late = from > 20 * span_;
     double const first = is_late ? 0 : from;

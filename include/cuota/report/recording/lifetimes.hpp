@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Converts a recording to lifetimes of blocks and segments.
+/// Finds the lifetimes in a recording.
 #pragma once
 
 #include <algorithm>
@@ -25,26 +25,26 @@ namespace cuota::inline v0 {
 /// Lifetime of a block. Times are nanoseconds since recording::start_time.
 struct block_lifetime {
     std::uint16_t source = 0;                        ///< index in recording::sources
-    std::uint32_t site = 0;                          ///< index in recording::sites; 0 if it is not there
+    std::uint32_t site = 0;                          ///< index in recording::sites; 0: unknown
     std::uint64_t address = 0;                       ///< of its first byte
     std::size_t bytes = 0;                           ///< as requested
-    std::size_t size = 0;                            ///< as rounded up by its source
+    std::size_t size = 0;                            ///< rounded up
     std::uint64_t stream = memory_event::no_stream;  ///< id of the allocating stream
     std::optional<std::uint64_t> from{};             ///< allocated; none: before the first event
     std::optional<std::uint64_t> until{};            ///< freed; none: still live
-    std::optional<std::uint64_t> completed{};        ///< observed as unused by any work; none: unknown
+    std::optional<std::uint64_t> completed{};        ///< observed as unused; none: unknown
 };
 
-/// Lifetime of a run of a segment. Releasing single pages ends a part of a segment.
+/// Lifetime of a segment, or of a part if pages were released singly.
 struct segment_lifetime {
     std::uint16_t source = 0;              ///< index in recording::sources
     std::uint64_t address = 0;             ///< of its first byte
-    std::size_t bytes = 0;                 ///< of the run
+    std::size_t bytes = 0;                 ///< bytes
     std::optional<std::uint64_t> from{};   ///< none: before the first event
     std::optional<std::uint64_t> until{};  ///< none: still reserved
 };
 
-/// All lifetimes, sorted by beginning; those that began before the recording come first.
+/// Lifetimes by beginning; those from before the recording come first.
 struct memory_lifetimes {
     std::vector<block_lifetime> blocks{};      ///< of all sources
     std::vector<segment_lifetime> segments{};  ///< of all pools
@@ -62,18 +62,17 @@ private:
     using key = std::pair<std::uint16_t, std::uint64_t>;  // a source and an address
 
     void apply(memory_event const& e);
-    // Ends an open block at the same address, which was freed while the recorder was paused.
+    // Ends an open block at this address, freed while the recorder was paused.
     void begin(memory_event const& e);
     void end(memory_event const& e);
     void complete(memory_event const& e);
-    // Ends segments or parts; the remaining parts on both sides stay open.
     void end_segments(memory_event const& e);
     [[nodiscard]] std::map<key, std::size_t>::iterator first_that_ends_after(std::uint16_t source,
                                                                              std::uint64_t address);
     void add_ended(memory_event const& e, std::uint64_t first, std::uint64_t last);
     void reopen(segment_lifetime part, std::uint64_t first, std::uint64_t last);
 
-    // Ends blocks that the snapshot, if complete, does not contain: they were freed while the recorder was paused.
+    // Ends blocks that a complete snapshot lacks: they were freed while the recorder was paused.
     void end_what_is_gone(std::uint16_t source, pool_info const& pool);
     void add_what_never_changed(std::uint16_t source, segment_info const& s);
     [[nodiscard]] std::uint32_t site_of(block_info const& b);
@@ -90,10 +89,9 @@ private:
 
 }  // namespace detail
 
-/// Returns the lifetimes in a recording. Blocks live before the first event are known from their free events, or from the final snapshot,
-/// whose tags and call sites are looked up in `sites`.
+/// Returns the lifetimes in a recording. Blocks allocated before the first event are known from their free events or the final snapshot.
 /// Throws: std::bad_alloc. Cost: O(n log n) in the events. Threads: any.
-/// Example: for (cuota::block_lifetime const& b : cuota::lifetimes_of(recorder.read()).blocks) look_at(b);
+/// Example: auto const blocks = cuota::lifetimes_of(recorder.read()).blocks;
 [[nodiscard]] inline memory_lifetimes lifetimes_of(recording const& r) {
     return detail::lifetime_builder{r}.run();
 }

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Defines memory events, such as an allocation, a free or a refusal. Recorders store them; timelines and exports are made from them.
+/// Defines memory events, which recorders store.
 #pragma once
 
 #include <cstddef>
@@ -15,32 +15,32 @@
 
 namespace cuota::inline v0 {
 
-/// Kinds of events. A block is what the program allocates; a segment is what its pool allocates from the device.
+/// Kinds of events. Blocks are allocated from a pool, segments by it.
 enum class event_kind {
     allocated,          ///< a block became live
-    free_requested,     ///< a block was freed; work enqueued before may still use it
-    free_completed,     ///< the pool observed that no work uses the freed block any more
+    free_requested,     ///< a block was freed; enqueued work may still use it
+    free_completed,     ///< a pool observed that no work uses a freed block
     segment_allocated,  ///< a pool allocated pages or a segment
-    segment_freed,      ///< a pool released pages or a segment; pages may be a part of one segment_allocated
-    refused,            ///< a budget, or the device, refused a request
-    reclaimed,          ///< a cache released unused memory because a budget was short
+    segment_freed,      ///< a pool released pages or a segment
+    refused,            ///< a budget or the device refused a request
+    reclaimed,          ///< a cache released memory for a budget
     step_begun,         ///< a pool began a step
     step_ended,         ///< a pool ended a step
-    marker,             ///< the program recorded a note (recorder::mark)
+    marker,             ///< a note of recorder::mark
 };
 
 /// One event. Numbers that its kind does not use are 0.
 struct memory_event {
-    static constexpr std::uint64_t no_stream = ~std::uint64_t{0};  ///< the value of `stream` without a stream
+    static constexpr std::uint64_t no_stream = ~std::uint64_t{0};  ///< no stream
 
-    event_kind kind = event_kind::marker;  ///< kind of event
-    std::uint16_t source = 0;              ///< index of the source in recording::sources
-    std::uint32_t site = 0;                ///< index of the tag and call site in recording::sites
+    event_kind kind = event_kind::marker;  ///< kind
+    std::uint16_t source = 0;              ///< index in recording::sources
+    std::uint32_t site = 0;                ///< index in recording::sites
     std::uint64_t at = 0;                  ///< nanoseconds since recording::start_time
-    std::uint64_t address = 0;             ///< blocks and segments: their first byte
-    /// Bytes. Blocks: requested. Other events: taken, returned, refused or reclaimed.
+    std::uint64_t address = 0;             ///< first byte of a block or segment
+    /// Bytes; of a block, as requested.
     std::size_t bytes = 0;
-    /// Bytes. Blocks: rounded up. Refusals: held by the budget. Reclaims: requested from the cache.
+    /// Bytes. Blocks: rounded up. Refusals: held. Reclaims: requested from the cache.
     std::size_t size = 0;
     /// Id of the stream that allocated or freed.
     std::uint64_t stream = no_stream;
@@ -49,7 +49,7 @@ struct memory_event {
     friend bool operator==(memory_event const&, memory_event const&) noexcept = default;
 };
 
-/// A tag and a call site, stored once. For `marker`, the tag is the text; for `reclaimed`, the name of the cache.
+/// A tag and a call site. For `marker`, the tag is the text; for `reclaimed`, the name of the cache.
 struct event_site {
     tag name{};               ///< empty: unknown
     source_location where{};  ///< empty: unknown
@@ -57,20 +57,20 @@ struct event_site {
 
 /// Kinds of event sources.
 enum class source_kind {
-    program,   ///< notes; always the first source of a recording
-    pool,      ///< has blocks and segments
-    resource,  ///< has blocks only: `recorded` memory, or the slots of a loader
+    program,   ///< has notes; first source of a recording
+    pool,      ///< has blocks, segments and steps
+    resource,  ///< has blocks and refusals: `recorded` memory, loaders
     budget,    ///< has refusals and reclaims
 };
 
-/// A pool, resource or budget that a recorder observes.
+/// A pool, resource or budget.
 struct event_source {
     source_kind kind = source_kind::program;   ///< kind
-    std::string name{};                        ///< name given at construction
-    std::optional<int> device{};               ///< device ordinal; empty if the memory is not on a device
-    memory_kind memory = memory_kind::device;  ///< kind of memory, of pools and resources
-    std::size_t limit = unlimited;             ///< limit of a budget in bytes, at the end of the recording
-    /// Index in recording::sources of the budget that the memory of a pool or loader is charged to.
+    std::string name{};                        ///< name
+    std::optional<int> device{};               ///< device ordinal, if any
+    memory_kind memory = memory_kind::device;  ///< of pools and resources
+    std::size_t limit = unlimited;             ///< limit of a budget in bytes, when read
+    /// Index in recording::sources of the budget that it is charged to.
     std::optional<std::uint16_t> budget{};
     /// Index of a pool in memory_snapshot::pools; empty if it no longer exists.
     std::optional<std::size_t> pool{};

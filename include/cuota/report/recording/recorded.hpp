@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Defines a resource adaptor that records allocations, for memory outside pools.
+/// Defines a resource adaptor that records memory outside pools.
 #pragma once
 
 #include <concepts>
@@ -21,7 +21,7 @@ namespace cuota::inline v0 {
 
 namespace detail {
 
-/// Describes a resource as an event source, named after its kind of memory if `name` is empty.
+/// Names the source after its kind of memory if `name` is empty.
 template <resource R>
 [[nodiscard]] event_source source_of(R const& r, tag name) {
     event_source s;
@@ -61,7 +61,7 @@ public:
         if (p) put(event_kind::allocated, who, p, bytes, stream);
         return p;
     }
-    // Recorded before upstream gets the memory: after that, another thread may allocate the address and record it.
+    // Recorded before Upstream frees: afterwards, another thread may allocate the address and record it.
     void deallocate(call_order const& order, void* p, std::size_t bytes, std::size_t alignment) noexcept {
         if (p && to_->is_recording()) {
             std::uint64_t stream = memory_event::no_stream;
@@ -91,19 +91,16 @@ private:
 
 }  // namespace detail
 
-/// Resource adaptor that records Upstream's allocations (tag, call site, time and stream), frees and refusals.
+/// Resource adaptor that records Upstream's allocations, frees and refusals.
 ///
-/// For memory outside pools: pinned, managed, async, or directly from the device. Sizes are rounded up to Upstream's granularity. A
-/// synchronous free completes at once; completion of a stream-ordered free is not recorded. Has no table of blocks: detecting double frees
-/// and wrong sizes is left to Upstream. Keeps the recorder alive. Copies share one source of the recorder, which remains for its events
-/// after the last copy is destroyed.
+/// Sizes are rounded up to Upstream's granularity. A synchronous free completes at once; completion of a stream-ordered free is not
+/// recorded. Double frees and wrong sizes are not detected. Keeps the recorder alive. Copies share one source.
 ///
-/// Order:   that of Upstream. A free is recorded before Upstream gets the memory, an allocation after Upstream returned it.
+/// Order:   that of Upstream.
 /// Threads: any, if Upstream allows it.
 /// Throws:  as Upstream; cuda_error if a native handle is not a stream. On failure, nothing is allocated.
-/// Cost:    about 20 ns (one event) per allocation and stream-ordered free, twice that per synchronous free; a driver call for the id of a
-///          native stream handle. Negligible while the recorder is paused.
-/// Example: cuota::pinned_buffer<float> host{n, cuota::recorded{cuota::pinned_memory{}, recorder, "pinned"}};  // named "pinned"
+/// Cost:    about 20 ns per allocation and stream-ordered free, 40 ns per synchronous free; a driver call for a native stream handle.
+/// Example: cuota::pinned_buffer<float> host{n, cuota::recorded{cuota::pinned_memory{}, recorder, "pinned"}};
 template <resource Upstream = device_memory>
 class recorded : public detail::resource_adaptor_base<Upstream, detail::recorded_state<Upstream>> {
 public:
@@ -112,8 +109,8 @@ public:
         recorder const& to, tag name = {},
         source_location where = source_location::current()) requires std::default_initializable<Upstream>
         : recorded{Upstream{}, to, name, where} {}
-    // Accepts only Upstream itself: otherwise a recorded<any_resource> could be converted to its own upstream.
-    /// Copies or moves `upstream` in. Throws: usage_error if the recorder has 65,535 sources already; std::bad_alloc.
+    // Accepts only Upstream: otherwise a recorded<any_resource> could be converted to its own upstream.
+    /// Copies or moves `upstream` in. Throws: as above.
     template <std::same_as<Upstream> U>
     recorded(U upstream, recorder const& to, tag name = {},
              source_location where = source_location::current())

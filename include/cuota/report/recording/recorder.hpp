@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Defines a flight recorder for memory, which stores the last events at about 20 ns per event.
+/// Defines a recorder of the last memory events.
 #pragma once
 
 #include <cstddef>
@@ -17,15 +17,15 @@ namespace cuota::inline v0 {
 
 /// Capacity of a recorder.
 struct recorder_options {
-    std::size_t capacity = 65'536;  ///< events, rounded up to a power of two; 64 bytes of host memory each
-    std::size_t sites = 4'096;      ///< pairs of a tag and a call site; 32 to 40 bytes of host memory each
+    std::size_t capacity = 65'536;  ///< events, rounded up to a power of two; 64 bytes each
+    std::size_t sites = 4'096;      ///< pairs of a tag and a call site; 32 to 40 bytes each
 };
 
 namespace detail {
 
 struct recorder_access;
 
-/// State shared by the handles of a recorder. Destroying it ends all observation.
+/// Ends all observation when it is destroyed.
 class recorder_handle final : public ref_counted {
 public:
     recorder_handle(recorder_options wanted, source_location where);
@@ -44,20 +44,15 @@ private:
 /// Records the last events of budgets and pools, to be read while the program runs.
 ///
 ///     cuota::budget budget{"trainer", 512_MiB};
-///     cuota::recorder recorder{budget};  // with its pools, descendants, refusals and steps, present and future
+///     cuota::recorder recorder{budget};
 ///     train(budget);
 ///     cuota::write_timeline_file("train.html", recorder.read());
 ///
-/// Observes budgets and all pools charged to them until its last handle is destroyed; a pool has at most one recorder. `recorded` records
-/// memory outside pools. A full ring overwrites the oldest events, counted in `recording::dropped`. All memory is allocated at
-/// construction. A handle: copies refer to the same recorder.
+/// Observes until its last handle is destroyed; a pool has at most one recorder. `recorded` records memory outside pools. New events
+/// overwrite the oldest, counted in `recording::dropped`. Recording an event neither throws nor allocates.
 ///
-/// Threads: any, all functions.
-/// Cost:    about 20 ns per event: one clock reading, two atomic exchanges and one cache line. Threads that record concurrently contend for
-///          one counter. An observed pool locks for each request; an unobserved one runs the same instructions as without recorders.
-/// Units:   bytes; nanoseconds since recording::start_time.
-/// Throws:  see each function; events never throw.
-/// Example: examples/look.cpp
+/// Threads: any.
+/// Cost:    about 20 ns per event; concurrent threads contend for one counter. An observed pool locks for each request.
 class recorder {
 public:
     /// Throws: usage_error if the capacity is 0 or above 2^32, or sites exceed 2^24; std::bad_alloc.
@@ -66,18 +61,17 @@ public:
     /// Constructs a recorder and calls `watch`. Throws: also as `watch`.
     explicit recorder(budget const& which, recorder_options wanted = {},
                       source_location where = source_location::current());
-    /// Refers to the same recorder. A move is a copy, so a moved-from handle remains valid.
+    /// Refers to the same recorder; a move is a copy.
     recorder(recorder const&) noexcept = default;
-    recorder& operator=(recorder const&) noexcept = default;  ///< refers to the recorder of other
+    recorder& operator=(recorder const&) noexcept = default;  ///< likewise
     ~recorder() = default;
 
-    /// Observes a budget, its descendants, and all pools charged to them, present and future. Keeps the budget until the recorder is
-    /// destroyed.
-    /// Throws: usage_error if a pool has another recorder (the budget, and pools visited before, stay observed); std::bad_alloc.
+    /// Observes a budget, its descendants, and all pools charged to them, present and future. Keeps the budget alive. Throws: usage_error
+    /// if a pool has another recorder (the budget, and pools visited before, stay observed); std::bad_alloc.
     void watch(budget const& which) { hold_->taps().look_on(which); }
 
-    /// Records a note: "epoch 3", "evaluation". The text is kept until the program ends and occupies a site, so use few distinct texts.
-    /// Does nothing while paused. Throws: usage_error in a forked child; std::bad_alloc. Cost: a lock and a look-up.
+    /// Records a note: "epoch 3". The text is kept until the program ends and occupies a site. Does nothing while paused. Throws:
+    /// usage_error in a forked child; std::bad_alloc. Cost: a lock and a look-up.
     void mark(std::string_view text, source_location where = source_location::current());
 
     /// Stops recording until `resume`. Blocks freed meanwhile appear live until their address is allocated again, or until the final
@@ -90,14 +84,14 @@ public:
     /// Discards all events and resets `recording::dropped`. Times still count from construction.
     void clear() noexcept { hold_->to()->clear(); }
 
-    /// Returns the events in order, except those being written, and a snapshot of everything observed.
-    /// Throws: std::bad_alloc. Cost: about 20 ns and a copy per event, without blocking writers; the snapshot as snapshot_of.
+    /// Returns the events, except those being written, and a snapshot of everything observed. Throws: std::bad_alloc. Cost: about 20 ns per
+    /// event, without blocking writers; the snapshot as snapshot_of.
     [[nodiscard]] recording read() const { return hold_->taps().read(); }
 
     /// Returns the maximum number of events.
     [[nodiscard]] std::size_t capacity() const noexcept { return hold_->to()->capacity(); }
 
-    /// Compares whether both refer to one recorder.
+    /// Compares the recorders.
     friend bool operator==(recorder const&, recorder const&) noexcept = default;
 
 private:
@@ -107,7 +101,6 @@ private:
 
 namespace detail {
 
-/// Gives writers access to a recorder's state.
 struct recorder_access {
     [[nodiscard]] static intrusive_ptr<recorder_state> const& state(recorder const& r) noexcept;
 };

@@ -13,16 +13,15 @@
 
 namespace cuota::inline v0 {
 
-/// A contiguous run of events, and a snapshot after the last one, from which `lifetimes_of` reconstructs what was live before the first.
+/// A contiguous run of events, and a snapshot after the last one.
 struct recording {
     std::chrono::system_clock::time_point start_time{};  ///< origin of `memory_event::at`
-    /// In the order of tickets; those of one source in the order of its lock.
+    /// Events of one source are in the order of its lock.
     std::vector<memory_event> events{};
     std::vector<event_site> sites{};      ///< the first one is empty
     std::vector<event_source> sources{};  ///< the first one is the program
-    std::uint64_t dropped = 0;            ///< events before the first one here that the ring has overwritten
-    memory_snapshot
-        final_snapshot{};  ///< pools in the order of `sources`, without those that no longer exist
+    std::uint64_t dropped = 0;            ///< earlier events, overwritten
+    memory_snapshot final_snapshot{};     ///< with the pools that still exist
 };
 
 }  // namespace cuota::inline v0

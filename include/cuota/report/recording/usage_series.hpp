@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Computes the live bytes of a recording over time, by tag, call site or source, as exact step functions.
+/// Computes live bytes over time.
 #pragma once
 
 #include <algorithm>
@@ -26,15 +26,15 @@
 
 namespace cuota::inline v0 {
 
-/// A step of a curve: `bytes` bytes from `at` until the next point.
+/// A step of a curve.
 struct usage_point {
     std::uint64_t at = 0;   ///< nanoseconds since recording::start_time
-    std::size_t bytes = 0;  ///< from that time on
+    std::size_t bytes = 0;  ///< until the next point
 
     friend bool operator==(usage_point, usage_point) noexcept = default;  ///< compares both members
 };
 
-/// Criteria that group blocks into curves.
+/// Groupings of blocks.
 enum class group_by {
     tag,     ///< text of the tag
     site,    ///< tag, file and line
@@ -44,20 +44,19 @@ enum class group_by {
 /// Options of usage_over_time.
 struct usage_options {
     group_by by = group_by::tag;  ///< grouping of blocks
-    std::size_t max_groups = 12;  ///< separate curves, by highest peak; the others are summed
-    /// Indices of the sources that are counted. Empty: all.
+    std::size_t max_groups = 12;  ///< curves, by highest peak; the others are summed
+    /// Indices of the counted sources. Empty: all.
     std::vector<std::uint16_t> sources{};
 };
 
-/// A step function over the whole recording. The first point is at usage_series::from; the others are changes. If several points have one
-/// time, they are in event order, and the last is the value at that time. An event that has an earlier timestamp than its predecessor gets
-/// the predecessor's.
+/// A step function. The first point is at usage_series::from; the others are changes. If several points have one time, the last one counts.
+/// An event earlier than its predecessor gets the predecessor's time.
 struct usage_curve {
-    std::string name{};                 ///< tag, site or source; or "others"
+    std::string name{};                 ///< group, or "others"
     std::vector<usage_point> points{};  ///< by time
     std::size_t peak = 0;               ///< bytes
-    std::uint64_t peak_at = 0;          ///< time at which the peak was first reached
-    std::size_t merged = 0;             ///< number of curves summed in "others"
+    std::uint64_t peak_at = 0;          ///< when it was first reached
+    std::size_t merged = 0;             ///< number of curves in "others"
 };
 
 /// Bytes of one curve at one time.
@@ -66,18 +65,18 @@ struct usage_share {
     std::size_t bytes = 0;  ///< live bytes
 };
 
-/// Live bytes over time, as rounded up by their sources. The parts add up to `total` at all times.
+/// Live bytes over time, as rounded up. The parts add up to `total`.
 struct usage_series {
     std::uint64_t from = 0;   ///< time of the first event
     std::uint64_t until = 0;  ///< time of the last event
-    /// Sorted by descending peak, then by name; "others", if present, is last.
+    /// Sorted by descending peak, then by name; "others" is last.
     std::vector<usage_curve> parts{};
     usage_curve total{};                 ///< live bytes
     usage_curve reserved{};              ///< segments and pages of pools
-    std::vector<usage_share> at_peak{};  ///< the parts of `total` at its peak, by descending bytes
+    std::vector<usage_share> at_peak{};  ///< parts of `total` at its peak, by descending bytes
 };
 
-/// Returns the value of the curve at time `at`: 0 before its first point. Cost: O(log n). Throws: nothing. Threads: any.
+/// Returns the value at time `at`; 0 before the first point. Cost: O(log n). Threads: any.
 [[nodiscard]] std::size_t usage_at(usage_curve const& curve, std::uint64_t at) noexcept;
 
 namespace detail {
@@ -112,7 +111,7 @@ private:
 
     void collect_older();
     void collect(memory_event const& e, std::uint64_t at);
-    // Removes the block that the event frees. A block without an allocation event is described by its free event, as in lifetimes_of.
+    // A block may have only a free event, as in lifetimes_of.
     [[nodiscard]] open_block close(memory_event const& e);
 
     [[nodiscard]] std::size_t group_of(std::uint16_t source, std::uint32_t site);
@@ -120,12 +119,12 @@ private:
     [[nodiscard]] std::string name_of(std::uint16_t source, std::uint32_t site) const;
 
     void find_peaks();
-    // Sorts groups by peak; those from `max_groups` on share a part.
+    // Groups from `max_groups` on share a part.
     void choose_parts();
 
     void draw();
     void start(usage_curve& curve, std::size_t bytes) const;
-    // Returns whether the curve has a new maximum.
+    // Returns whether the point is a new maximum.
     static bool add(usage_curve& curve, std::uint64_t at, std::size_t bytes);
     void tell_peak(std::vector<std::size_t> const& bytes);
 
@@ -143,18 +142,17 @@ private:
 
 }  // namespace detail
 
-/// Returns the usage over time of a recording. Tags with equal texts are one. Blocks live before the first event are found as by
-/// `lifetimes_of`: those of a resource, or of a destroyed pool, only by their free events.
+/// Returns the usage over time of a recording. Blocks live before the first event are found as by `lifetimes_of`.
 ///
-/// Throws: usage_error for a source that the recording does not have; std::bad_alloc. Cost: O(n log n) in the events, plus O(p) per new
-/// maximum of the total, for p parts. Threads: any.
+/// Throws: usage_error for an unknown source; std::bad_alloc. Cost: O(n log n) in the events, plus O(p) per new maximum of the total, for p
+/// parts. Threads: any.
 /// Example: std::size_t const peak = cuota::usage_over_time(recorder.read()).total.peak;
 [[nodiscard]] usage_series usage_over_time(recording const& r, usage_options const& options = {},
                                            source_location where = source_location::current());
 
 namespace detail {
 
-// Appends the first, lowest, highest and last point, in their order, each once.
+// Appends the first, lowest, highest and last point, each once.
 void add_extremes(std::vector<usage_point>& to, std::span<usage_point const> run);
 
 // Returns at most four points for each of `stretches` equal intervals.
@@ -162,9 +160,8 @@ void add_extremes(std::vector<usage_point>& to, std::span<usage_point const> run
 
 }  // namespace detail
 
-/// Returns at most n points (n >= 4): the first, last, lowest and highest of each of n/4 equal intervals. No peak is lost, and a chart n/4
-/// pixels wide looks as if drawn from all points (Jugel et al., "M4", VLDB 2014). The result is ordered by time; n or fewer points are
-/// returned unchanged.
+/// Returns at most n points: the first, last, lowest and highest of each of n/4 equal intervals, so that a chart n/4 pixels wide looks the
+/// same (Jugel et al., "M4", VLDB 2014). n or fewer points are returned unchanged.
 ///
 /// Throws: usage_error for n below 4; std::bad_alloc. Cost: O(points). Threads: any.
 /// Example: auto const few = cuota::downsample(cuota::usage_over_time(recording).total.points, 4 * pixels);

@@ -20,7 +20,6 @@ namespace cuota::inline v0 {
 
 namespace detail {
 
-/// Runs the checks in order; only the failing one makes text.
 class snapshot_check {
 public:
     snapshot_check(memory_snapshot const& all, source_location where) noexcept : all_{all}, where_{where} {}
@@ -28,7 +27,6 @@ public:
     void run();
 
 private:
-    // Sums over the blocks of a pool.
     struct sums {
         std::size_t requested = 0;
         std::size_t live = 0;
@@ -66,11 +64,10 @@ private:
     // --- segments ---
 
     void check_segments(pool_info const& p) const;
-    // Returns true when the whole segment is being returned to the driver, which may have reused its addresses.
+    // Returns whether the driver may have reused the segment's addresses.
     [[nodiscard]] static bool is_releasing(segment_info const& s) noexcept;
     void add_blocks(pool_info const& p, segment_info const& s, sums& all) const;
     static void add(block_info const& b, sums& all) noexcept;
-    // Bytes in transition (block_use::releasing) may or may not be counted.
     void compare(pool_info const& p, sums const& all) const;
     void between(pool_info const& p, char const* what, std::size_t is, char const* other, std::size_t least,
                  std::size_t more) const;
@@ -81,21 +78,19 @@ private:
 
 }  // namespace detail
 
-/// Throws usage_error that names the first numbers of the snapshot that contradict each other:
+/// Throws usage_error unless these rules hold:
 ///
-/// budgets  peak >= held - coming; held <= limit, except for roots, since a device's limit follows the use by other programs; sum of the
-///          children's held bytes (of a reservation, its limit) <= held; parents precede children, at the depth above.
+/// budgets  peak >= held - coming; held <= limit, except for roots; sum of the children's held bytes (of a reservation, its limit) <= held;
+///          parents precede children, at the depth above.
 /// pools    requested <= allocated <= active <= reserved, also for the peaks; peak >= value; the sums over the tags are the pool's values;
 ///          of a tag, requested <= allocated <= peak; the budget is in the snapshot.
-/// blocks   if segments are present: segments are sorted, disjoint (one that is `releasing` as a whole may overlap one that
-///          the driver returned at the same addresses), and sum up to reserved; blocks fill their segment side by side;
-///          requested <= size; live blocks sum up to requested, allocated and live_blocks, with pending ones to active; the largest free or
-///          pending block is largest_free.
+/// blocks   if segments are present: they are sorted, disjoint (except one that is `releasing` as a whole), and sum up to reserved; blocks
+///          fill their segment; requested <= size; live blocks sum up to requested, allocated and live_blocks, with pending ones to active;
+///          the largest free or pending block is largest_free.
 ///
-/// Blocks that are `releasing` may or may not be counted in reserved, active, free_blocks and largest_free. Pools and holders are not
-/// compared with their budgets, which are read separately.
-/// Cost: visits each number and block; one small allocation. Threads: any.
-/// Example: cuota::check_snapshot(cuota::snapshot_of(budget));  // in a test
+/// `releasing` blocks may or may not be counted. Pools and holders are not compared with their budgets.
+/// Cost: visits each number and block. Threads: any.
+/// Example: cuota::check_snapshot(cuota::snapshot_of(budget));
 void check_snapshot(memory_snapshot const& all, source_location where = source_location::current());
 
 }  // namespace cuota::inline v0

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Describes the toolkit, driver and devices that a program finds, and how to fix a mismatch.
+/// Describes the toolkit, driver and devices.
 #pragma once
 
 #include <cstdlib>
@@ -17,8 +17,8 @@
 
 namespace cuota::inline v0 {
 
-/// Returns the oldest Linux driver for a toolkit, by NVIDIA's release notes; from 11 on it is the same for a major version. Null for
-/// unknown toolkits. `toolkit` is encoded as by CUDA: 13020 is 13.2.
+/// Returns the oldest Linux driver for a toolkit, by NVIDIA's release notes; null if unknown. `toolkit` is encoded as by CUDA: 13020 is
+/// 13.2.
 [[nodiscard]] constexpr char const* min_driver_for(int toolkit) noexcept {
     switch (toolkit / 1000) {
         case 11: return "450.80.02";
@@ -28,18 +28,18 @@ namespace cuota::inline v0 {
     }
 }
 
-/// Toolkit, runtime, driver and devices at one moment.
+/// Toolkit, driver and devices.
 struct environment_info {
-    cuda_info cuda{};                     ///< versions and devices, reported by CUDA
+    cuda_info cuda{};                     ///< versions and devices
     bool is_simulated = false;            ///< the simulated runtime is linked
-    std::string driver_release{};         ///< "580.65.06"; empty if NVML does not report it
-    std::string why_no_nvml{};            ///< why NVML is not available; empty if it is
+    std::string driver_release{};         ///< "580.65.06", or empty
+    std::string why_no_nvml{};            ///< empty if NVML is available
     std::string visible_devices{};        ///< CUDA_VISIBLE_DEVICES; empty if not set
-    bool is_visible_devices_set = false;  ///< CUDA_VISIBLE_DEVICES is set, even if empty
+    bool is_visible_devices_set = false;  ///< CUDA_VISIBLE_DEVICES is set
 
     /// Returns the problem and its remedy in one sentence; nothing if devices are usable.
     [[nodiscard]] std::optional<std::string> problem() const;
-    /// Returns lines for the versions, each device, and the complaint, if any.
+    /// Returns lines for the versions, devices and the problem.
     [[nodiscard]] std::string text() const;
 };
 

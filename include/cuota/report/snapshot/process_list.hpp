@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Describes which other programs hold memory on a device.
+/// Lists other programs on a device.
 #pragma once
 
 #include <cstddef>
@@ -22,8 +22,8 @@ namespace detail {
 
 }  // namespace detail
 
-/// Lists the first `max_processes` processes, without this one: "other programs 3.1 GiB: python3 (4711) 2.9 GiB, Xorg (812) 204.0 MiB". The
-/// total is "at least" if the driver reports no bytes for some. Otherwise "no other program uses it", or "other programs not known: why".
+/// Lists other processes: "other programs 3.1 GiB: python3 (4711) 2.9 GiB, Xorg (812) 204.0 MiB"; the total is "at least" if some sizes are
+/// unknown. Otherwise "no other program uses it", or "other programs unknown: <reason>".
 /// Throws: std::bad_alloc.
 [[nodiscard]] std::string other_programs_text(nvml_result<std::vector<nvml_process>> const& all,
                                               std::size_t max_processes = 4);

@@ -29,13 +29,11 @@ enum class snapshot_detail {
 
 namespace detail {
 
-/// Reads budget trees and the holders of their bytes.
 class snapshot_taker {
 public:
     explicit snapshot_taker(snapshot_detail wanted);
 
-    /// Reads the subtree of `root`. Calls on_node(node) under the tree's lock, and on_pool(pool, index) under the pool's. Throws:
-    /// std::bad_alloc, and as the callbacks.
+    /// Calls on_node(node) under the tree's lock, and on_pool(pool, index) under the pool's.
     template <class OnNode, class OnPool>
     void add(ledger_node& root, OnNode on_node, OnPool on_pool) {
         std::vector<seen_node> nodes;
@@ -44,7 +42,6 @@ public:
             on_node(node);
         });
         enter_below(nodes, nodes.front(), std::nullopt);
-        // Holders outside the subtree are left out.
         for (auto const& [at, who] :
              root.reclaimable_holders([&](ledger_node const& of) { return of.is_under(root); }))
             if (auto const index = index_of(at)) add(*who, *index, on_pool);
@@ -63,7 +60,7 @@ private:
         budget_info facts;
     };
 
-    // Adds a node, then its subtree; in `nodes`, parents come first, but subtrees are not contiguous.
+    // Adds a node, then its subtree. Subtrees in `nodes` are not contiguous.
     void enter_below(std::vector<seen_node> const& nodes, seen_node const& n,
                      std::optional<std::size_t> parent);
     template <class OnPool>
@@ -92,18 +89,17 @@ private:
 
 }  // namespace detail
 
-/// Returns the budgets below `root`, pools, other holders, and their devices.
+/// Returns `root` and the budgets below it, their pools, other holders, and devices.
 ///
-/// Threads: any; each pool is read at one moment, and so is each tree of budgets.
-/// Throws:  std::bad_alloc. Devices with drivers that do not respond are left out.
+/// Threads: any.
+/// Throws:  std::bad_alloc. Devices that do not respond are left out.
 /// Cost:    visits each live and free block under its pool's lock (for `blocks`: copies it); one or two CUDA calls per stream with freed
 ///          blocks, two per device.
 /// Example: examples/look.cpp
 [[nodiscard]] memory_snapshot snapshot_of(budget const& root,
                                           snapshot_detail wanted = snapshot_detail::blocks);
 
-/// Returns a snapshot of the budget that the pool's pages and segments are charged to, and so of all pools that share it.
-/// Threads, throws, cost: as above.
+/// Returns a snapshot of the budget that the pool is charged to. Threads, throws, cost: as above.
 [[nodiscard]] memory_snapshot snapshot_of(scoped_pool const& pool,
                                           snapshot_detail wanted = snapshot_detail::blocks);
 

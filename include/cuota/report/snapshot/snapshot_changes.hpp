@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Defines the entries of a snapshot_diff, and formats them as text and JSON.
+/// Defines and formats the entries of a snapshot_diff.
 #pragma once
 
 #include <algorithm>
@@ -22,7 +22,7 @@
 
 namespace cuota::inline v0 {
 
-/// The change of one tag and call site, in bytes of blocks in all pools.
+/// The change of one tag and call site, in bytes of blocks.
 struct site_change {
     tag name{};                        ///< tag of the blocks
     source_location where{};           ///< empty if only the tag is known
@@ -31,20 +31,20 @@ struct site_change {
     std::size_t blocks_before = 0;     ///< count
     std::size_t blocks_after = 0;      ///< count
     std::size_t allocated = 0;         ///< bytes of new blocks
-    std::size_t allocated_blocks = 0;  ///< number of new blocks
+    std::size_t allocated_blocks = 0;  ///< new blocks
     std::size_t freed = 0;             ///< bytes of freed blocks
-    std::size_t freed_blocks = 0;      ///< number of freed blocks
+    std::size_t freed_blocks = 0;      ///< freed blocks
 };
 
 /// The change of a pool, in bytes; 0 while it did not exist.
 struct pool_change {
-    std::string name;                  ///< name given at construction
+    std::string name;                  ///< name
     bool is_new = false;               ///< not in the earlier snapshot
     bool is_gone = false;              ///< not in the later one
     std::size_t before = 0;            ///< reserved
     std::size_t after = 0;             ///< reserved
-    std::size_t allocated_before = 0;  ///< live, as rounded up
-    std::size_t allocated_after = 0;   ///< live, as rounded up
+    std::size_t allocated_before = 0;  ///< live
+    std::size_t allocated_after = 0;   ///< live
 };
 
 /// The change of a budget, in bytes; 0 while it did not exist.
@@ -68,7 +68,7 @@ template <class Change>
     return c.name;
 }
 
-// Compares growth, then loss: a signed difference of two sizes needs one more bit.
+// Compares growth, then loss: a signed difference would need one more bit.
 template <class Change>
 void most_grown_first(std::vector<Change>& all) {
     auto const growth = [](Change const& c) { return c.after > c.before ? c.after - c.before : 0; };
@@ -107,7 +107,6 @@ template <class Change>
     return all.size() > max_lines ? text + "\n  and " + count_text(all.size() - max_lines) + " more" : text;
 }
 
-// Lists growth, losses (the largest first), and entries with equal bytes.
 [[nodiscard]] std::string lists_of(std::vector<site_change> const& all, std::size_t max_lines);
 
 /// Formats "12.3 s".

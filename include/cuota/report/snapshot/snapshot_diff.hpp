@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Compares two snapshots by tag and call site, by pool, and by budget.
+/// Compares two snapshots.
 #pragma once
 
 #include <algorithm>
@@ -24,7 +24,7 @@
 
 namespace cuota::inline v0 {
 
-/// The differences of two snapshots, without unchanged entries; sorted from the largest growth to the largest loss, then by name.
+/// The differences of two snapshots, from the largest growth to the largest loss, then by name.
 struct snapshot_diff {
     std::chrono::system_clock::time_point from{};  ///< time of the earlier snapshot
     std::chrono::system_clock::time_point to{};    ///< time of the later one
@@ -34,15 +34,15 @@ struct snapshot_diff {
 
     /// Returns whether nothing changed.
     [[nodiscard]] bool is_empty() const noexcept;
-    /// Formats the differences in 100 columns, at most `max_lines` lines per list, without a final newline.
+    /// Formats the differences in 100 columns, at most `max_lines` lines per list.
     [[nodiscard]] std::string text(std::size_t max_lines = 12) const;
-    /// Formats all differences as one line of JSON, without a newline; sizes are integers, in bytes.
+    /// Formats the differences as one line of JSON. Units: bytes.
     [[nodiscard]] std::string json() const { return detail::changes::json_of(*this); }
 };
 
 namespace detail::changes {
 
-/// Pairs items with equal keys, in order; null stands for a missing partner.
+/// Pairs items with equal keys, in order; null stands for no partner.
 template <class Item, class KeyOf, class Visit>
 void for_each_pair(std::vector<Item> const& before, std::vector<Item> const& after, KeyOf key_of,
                    Visit visit) {
@@ -64,7 +64,6 @@ void for_each_pair(std::vector<Item> const& before, std::vector<Item> const& aft
 
 class site_differ {
 public:
-    /// A null pointer stands for a pool that does not exist.
     void add(pool_info const* before, pool_info const* after);
     [[nodiscard]] std::vector<site_change> take();
 
@@ -97,12 +96,11 @@ void add_budgets(memory_snapshot const& before, memory_snapshot const& after, sn
 
 }  // namespace detail::changes
 
-/// Returns the changes from `before` to `after`. Blocks with equal address, size and tag are the same block, whatever their call sites; so
-/// a block that was freed and allocated again at its address is not noticed.
+/// Returns the changes from `before` to `after`. Blocks with equal address, size and tag are the same block, even if freed and allocated
+/// again.
 ///
-/// Pools are matched by name, device and memory kind; budgets by their path from the root; duplicates in order. A pool without segments in
-/// one of the snapshots is compared by tag: its call sites are empty, and `allocated` and `freed` are net differences. Bytes of blocks are
-/// rounded up to the pool's granularity; those of pools are reserved, those of budgets held.
+/// A pool without segments in one of the snapshots is compared by tag: its call sites are empty, and `allocated` and `freed` are net
+/// differences. Bytes of blocks are rounded up.
 /// Throws: std::bad_alloc. Cost: O(n log k) for n blocks at k call sites. Threads: any.
 /// Example:
 ///     auto const before = cuota::snapshot_of(budget);

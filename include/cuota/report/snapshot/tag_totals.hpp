@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Sums live bytes by tag over the pools of a snapshot.
+/// Sums live bytes by tag.
 #pragma once
 
 #include <algorithm>
@@ -22,23 +22,23 @@ namespace cuota::inline v0 {
 /// Live bytes of one tag.
 struct tag_total {
     tag name{};                   ///< matched by text
-    std::size_t pools = 0;        ///< number of pools with the tag
-    std::size_t first_pool = 0;   ///< the first one: an index in memory_snapshot::pools
+    std::size_t pools = 0;        ///< pools with the tag
+    std::size_t first_pool = 0;   ///< index of the first in memory_snapshot::pools
     std::size_t live_blocks = 0;  ///< count
     std::size_t requested = 0;    ///< as requested
     std::size_t allocated = 0;    ///< rounded up
-    std::size_t oldest = 0;       ///< steps begun since its oldest block was allocated
-    /// Peak of `allocated` since recorders observe; none if one of the pools has no recorder. For several pools, the sum of their peaks: an
-    /// upper bound, because they may be of different times.
+    std::size_t oldest = 0;       ///< age of its oldest block, in steps
+    /// Peak of `allocated` since recorders observe; none if one of the pools has no recorder; for several pools an upper bound, the sum of
+    /// their peaks.
     std::optional<std::size_t> peak{};
 
-    /// Returns whether `peak` is exact (of one pool) or a bound.
+    /// Returns whether `peak` is exact, not a bound.
     [[nodiscard]] bool is_peak_exact() const noexcept { return pools <= 1; }
 };
 
-/// Returns an entry per tag, by descending bytes, then by descending peak, then by name.
+/// Returns an entry per tag, by descending bytes, then by peak, then by name.
 /// Throws: std::bad_alloc. Cost: O(n log n) in the pools' tags; blocks are not read. Threads: any.
-/// Example: for (auto const& t : cuota::tag_totals(cuota::snapshot_of(budget))) show(t.name.text(), t.allocated);
+/// Example: auto const totals = cuota::tag_totals(cuota::snapshot_of(budget));
 [[nodiscard]] std::vector<tag_total> tag_totals(memory_snapshot const& all);
 
 }  // namespace cuota::inline v0

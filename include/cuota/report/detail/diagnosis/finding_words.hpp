@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Formats the parts of findings: names cut to fit a line, counts with their plural, shares.
+/// Formats the parts of findings.
 #pragma once
 
 #include <cstddef>
@@ -16,10 +16,10 @@
 
 namespace cuota::inline v0::detail::diagnosis {
 
-/// Formats "1 block", "3 blocks"; the plural has an s.
+/// Formats "1 block", "3 blocks".
 [[nodiscard]] std::string counted(std::uint64_t count, char const* what);
 
-/// Returns the name of the tag, or "what has no tag".
+/// Returns the tag, or "untagged memory".
 [[nodiscard]] std::string words_for(tag name);
 
 /// Formats "log (train.cpp:17)".
@@ -28,7 +28,7 @@ namespace cuota::inline v0::detail::diagnosis {
 /// Formats "pool work".
 [[nodiscard]] std::string words_for(char const* what, std::string const& name);
 
-/// Formats "71 %", rounded down, so that only the whole is 100 %.
+/// Formats "71 %", rounded down: only the whole is 100 %.
 [[nodiscard]] std::string percent_text(std::size_t part, std::size_t whole);
 
 /// Formats "1.9 x". `requested` must not be 0.
@@ -37,7 +37,6 @@ namespace cuota::inline v0::detail::diagnosis {
 /// Returns whether part >= share * whole and part > 0.
 [[nodiscard]] bool is_share(std::size_t part, double share, std::size_t whole) noexcept;
 
-/// Returns max(a - b, 0).
 [[nodiscard]] constexpr std::size_t beyond(std::size_t a, std::size_t b) noexcept {
     return a > b ? a - b : 0;
 }

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Finds the live blocks that fragment free memory, and the piece that would exist without them.
+/// Finds the live blocks that fragment free memory.
 #pragma once
 
 #include <algorithm>
@@ -22,33 +22,31 @@
 
 namespace cuota::inline v0::detail::diagnosis {
 
-// Pending blocks count as free, because they become free without action of the program.
+// Pending blocks count, because they become free without the program.
 [[nodiscard]] bool will_be_free(block_info const& b) noexcept;
 
-/// Blocks [first, last) of a segment: one free piece, if the live ones were freed.
+/// Blocks [first, last) of a segment.
 struct free_window {
     segment_info const* segment = nullptr;
     std::size_t first = 0;
     std::size_t last = 0;
-    std::size_t free = 0;  ///< bytes already free in it
-    std::size_t live = 0;  ///< bytes of its live blocks
+    std::size_t free = 0;  ///< bytes of free blocks
+    std::size_t live = 0;  ///< bytes of live blocks
     std::size_t blocks = 0;
 
     [[nodiscard]] std::size_t piece() const noexcept { return free + live; }
-    /// Prefers more free bytes, then fewer live bytes, then fewer blocks.
     [[nodiscard]] bool is_better_than(free_window const& other) const noexcept;
 };
 
 /// Finds the window with the most free bytes among those with live <= price * free.
 ///
-/// Let v(block) = price * size for free and -size for live blocks: the windows are those with sum v >= 0. A best window begins at a border
-/// with a prefix sum below all earlier ones; for each end, at the first of them whose prefix sum is at most that of the end. Binary search
-/// finds it, so the cost is O(n log n) in the blocks.
+/// Let v(block) = price * size for free and -size for live blocks: the windows are those with sum v >= 0. For each end, the best window
+/// begins at the first border with a prefix sum of at most that of the end. Only borders with a prefix sum below all earlier ones qualify,
+/// so binary search finds it in O(log n).
 class window_search {
 public:
     window_search(segment_info const& s, double price) : segment_{s}, price_{price} {}
 
-    /// Returns nothing if no block is free.
     [[nodiscard]] std::optional<free_window> run();
 
 private:
@@ -69,12 +67,12 @@ private:
     std::optional<free_window> best_{};
 };
 
-/// Free memory in the segments of a pool that are only released as a whole.
+/// Free memory in segments that are only released as a whole.
 struct free_pieces {
-    std::size_t stuck = 0;    ///< free bytes in segments that have live blocks
-    std::size_t largest = 0;  ///< largest of all pieces, with whole segments
+    std::size_t stuck = 0;    ///< free bytes in segments with live blocks
+    std::size_t largest = 0;  ///< the largest piece, with whole segments
     free_window best{};
-    free_window fullest{};  ///< the segment with most of `stuck`, from its first free piece to its last
+    free_window fullest{};  ///< the segment with most of `stuck`
 
     explicit free_pieces(pool_info const& p, double price);
 
@@ -83,7 +81,7 @@ private:
     free_window measure(segment_info const& s);
 };
 
-/// The live blocks of a window by tag and call site, in descending number.
+/// Counts live blocks by tag and call site, the most first.
 struct window_blocks {
     struct group {
         tag name{};
@@ -104,14 +102,11 @@ private:
     void merge();
 };
 
-// Formats "3 blocks of log (train.cpp:17)," or "3 blocks, most of them of log (train.cpp:17),".
+// Formats "3 blocks, most of them of log (train.cpp:17),".
 [[nodiscard]] std::string words_for(free_window const& w, window_blocks const& who);
 
-/// Reports free memory that large requests cannot use because live blocks separate it: at least `fragmentation_bytes` in segments with live
-/// blocks, and no free piece of the pool larger than `fragmentation_largest` of that. Paged segments do not count, because they release
-/// single pages.
-/// Names the live blocks of the best window if they are within `fragmentation_max_cost` and the window is at least twice the largest free
-/// piece; otherwise those of the segment with most free bytes.
+/// Names the live blocks of the best window if it is at least twice the largest free piece; otherwise those of the segment with most free
+/// bytes.
 void find_fragmentation(pool_info const& p, diagnosis_options const& o, std::vector<finding>& to);
 
 }  // namespace cuota::inline v0::detail::diagnosis

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Applies the rules on peaks of a recording: tags that dominate them, and pinned memory.
+/// Applies the rules on peaks.
 #pragma once
 
 #include <algorithm>
@@ -25,16 +25,14 @@
 
 namespace cuota::inline v0::detail::diagnosis {
 
-/// A pool or resource at its peak.
 struct recorded_peak {
-    std::size_t size = 0;             ///< bytes, rounded up
-    std::size_t bytes = 0;            ///< bytes, as requested
+    std::size_t size = 0;             ///< rounded up
+    std::size_t bytes = 0;            ///< as requested
     std::vector<std::size_t> blocks;  ///< indices in memory_lifetimes::blocks
 };
 
-/// An allocation or a free.
 struct block_change {
-    std::uint64_t at = 0;  ///< 0: before the recording; else nanoseconds + 1
+    std::uint64_t at = 0;  ///< nanoseconds + 1; 0: before the recording
     bool is_taken = false;
     std::size_t block = 0;  ///< index in memory_lifetimes::blocks
 };
@@ -42,10 +40,8 @@ struct block_change {
 /// Sorts by time; at equal times, frees precede allocations.
 [[nodiscard]] std::vector<block_change> changes_of(recording const& r, memory_lifetimes const& all);
 
-/// Returns the peaks by source.
 [[nodiscard]] std::vector<recorded_peak> peaks_of(recording const& r, memory_lifetimes const& all);
 
-/// The part of a peak that one tag has.
 struct peak_share_of_tag {
     event_site first{};
     std::size_t size = 0;
@@ -55,11 +51,11 @@ struct peak_share_of_tag {
     void add(block_lifetime const& b, source_location where);
 };
 
-/// Reports the largest tag of a source's peak if it has `peak_share` of it and `peak_bytes`, and if another tag has a part.
+/// Reports the largest tag of a source's peak, if another tag has a part.
 void find_peak(recording const& r, memory_lifetimes const& all, std::uint16_t source,
                recorded_peak const& peak, diagnosis_options const& o, std::vector<finding>& to);
 
-/// Applies the rules to each source. For pinned memory, only to resources; pinned pools are checked in the snapshot.
+/// Pinned pools are checked in the snapshot.
 void find_in_peaks(recording const& r, diagnosis_options const& o, std::vector<finding>& to);
 
 }  // namespace cuota::inline v0::detail::diagnosis

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Applies the rules on snapshots: full budgets, memory outside cuota, rounding, pending and untagged memory.
+/// Applies the rules on snapshots.
 #pragma once
 
 #include <algorithm>
@@ -22,34 +22,29 @@
 
 namespace cuota::inline v0::detail::diagnosis {
 
-/// Returns for each budget the free bytes held by pools, caches and loaders below it, which can be reclaimed.
+/// Returns for each budget the reclaimable free bytes of pools, caches and loaders below it.
 [[nodiscard]] std::vector<std::size_t> cached_below(memory_snapshot const& s);
 
-/// Reports budgets with `budget_share` of their limit in use; reclaimable free bytes do not count. Reservations are excluded: they are
-/// meant to be full.
+/// Reports nearly full budgets, except reservations, which are meant to be full.
 void find_full_budgets(memory_snapshot const& s, diagnosis_options const& o, std::vector<finding>& to);
 
-/// Reports device memory outside cuota if it grew by `external_growth` since the baseline of budget::record_baseline; otherwise if it is at
-/// least `external_bytes`, and `external_ratio` times cuota's bytes.
 void find_elsewhere(device_info const& d, diagnosis_options const& o, std::vector<finding>& to);
 
-/// Reports tags with live blocks `rounding_bytes` above, and `rounding_ratio` times, the requested bytes.
 void find_rounding(pool_info const& p, diagnosis_options const& o, std::vector<finding>& to);
 
-/// Reports pinned memory `pinned_bytes` above, and `pinned_ratio` times, the requested bytes. `whose`: "pool work".
+/// `whose` is like "pool work".
 void add_pinned(std::string const& whose, std::string const& name, std::size_t asked, std::size_t taken,
                 diagnosis_options const& o, std::vector<finding>& to);
 
 /// Compares the peaks of reserved and requested bytes of a pinned pool.
 void find_pinned(pool_info const& p, diagnosis_options const& o, std::vector<finding>& to);
 
-/// Maps each byte of a pool to the stream of its last free in a recording.
+/// Maps each byte of a pool to the stream of its last free.
 class last_frees {
 public:
     last_frees() = default;  ///< empty map
     last_frees(recording const& r, std::size_t pool);
 
-    /// Adds the bytes of [address, address + size) to their streams' totals.
     void count(std::uint64_t address, std::size_t size,
                std::map<std::uint64_t, std::size_t>& by_stream) const;
 
@@ -66,12 +61,10 @@ private:
     ranges ranges_;
 };
 
-/// Reports freed memory that work may still use: from `pending_bytes` and `pending_share` of the live and pending bytes on. Names the
-/// stream with most of it, known from the blocks, or from the events in `before` of the pool with this index.
+/// Names the stream with most pending bytes, known from the blocks, or from the events in `before` of the pool with this index.
 void find_pending(pool_info const& p, recording const* before, std::size_t index, diagnosis_options const& o,
                   std::vector<finding>& to);
 
-/// Reports pools with `untagged_share` of the live bytes, and `untagged_bytes`, without a tag.
 void find_untagged(pool_info const& p, diagnosis_options const& o, std::vector<finding>& to);
 
 }  // namespace cuota::inline v0::detail::diagnosis

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Counts allocations and frees of a recording by step, tag and call site.
+/// Counts blocks by step, tag and call site.
 #pragma once
 
 #include <algorithm>
@@ -24,36 +24,34 @@ struct site_step {
     std::size_t step = 0;
     std::size_t taken = 0;  ///< blocks allocated
     std::size_t given = 0;  ///< of these, freed in this step
-    /// Blocks of earlier steps, or from before the recording, freed in this step.
+    /// Older blocks freed in this step.
     std::size_t given_older = 0;
     std::size_t taken_bytes = 0;
-    std::size_t live_bytes = 0;  ///< bytes of this step's blocks not yet freed
+    std::size_t live_bytes = 0;  ///< bytes of this step's live blocks
     std::size_t at_once = 0;     ///< maximum of `live_bytes`
     std::size_t stayed = 0;      ///< blocks of this step live when the last step ended
-    std::int64_t growth = 0;     ///< bytes allocated minus bytes freed, of whatever age
+    std::int64_t growth = 0;     ///< bytes allocated - bytes freed
 };
 
-/// One tag and call site in a pool or resource; steps without events are left out.
+/// One tag and call site; steps without events are left out.
 struct site_account {
     std::uint16_t source = 0;
     std::uint32_t site = 0;
     std::vector<site_step> steps{};
 };
 
-/// Accounts by steps. A step extends from one step_ended to the next, so events between steps are included: step 0 ends with the first
-/// step_ended, and may have begun before the recording or include setup. Events after the last step_ended are not counted. Sources without
-/// steps use those of the pool with the most.
+/// Accounts by steps. A step extends from one step_ended to the next: step 0 may include setup or have begun before the recording. Events
+/// after the last step_ended are not counted. Sources without steps use those of the pool with the most.
 class step_account {
 public:
     explicit step_account(recording const& r);
 
-    /// Returns the accounts in the order of their first events.
+    /// Returns the accounts by their first events.
     [[nodiscard]] std::vector<site_account> const& sites() const noexcept { return sites_; }
-    /// Returns whether any step ended; without one, no accounts exist.
+    /// Returns whether any step ended; otherwise no accounts exist.
     [[nodiscard]] bool has_steps() const noexcept { return clock_.has_value(); }
-    /// Returns the number of steps that ended for the source.
     [[nodiscard]] std::size_t steps_of(std::uint16_t source) const noexcept;
-    /// Returns the source that supplies its steps.
+    /// Returns the source that supplies the steps of `source`.
     [[nodiscard]] std::size_t clock_of(std::uint16_t source) const noexcept;
 
 private:
@@ -76,9 +74,9 @@ private:
     [[nodiscard]] site_step& step_at(where_kept at) noexcept { return sites_[at.account].steps[at.step]; }
     [[nodiscard]] where_kept entry(std::uint16_t source, std::uint32_t site, std::size_t step);
 
-    std::vector<std::size_t> ends_;       // number of steps of each source
+    std::vector<std::size_t> ends_;       // steps of each source
     std::optional<std::size_t> clock_{};  // the source with the most steps
-    std::vector<std::size_t> now_{};      // number of steps ended so far
+    std::vector<std::size_t> now_{};      // steps ended so far
     std::vector<site_account> sites_{};
     std::map<std::pair<std::uint16_t, std::uint32_t>, std::size_t> accounts_{};  // indices in sites_
     std::unordered_map<address_of, std::pair<where_kept, std::size_t>, hash> open_{};

@@ -20,8 +20,7 @@
 
 namespace cuota::inline v0::detail::diagnosis {
 
-/// Returns the number of consecutive steps, up to the last that ended, that satisfy `is_so`. Step 0 does not count: it may include setup,
-/// and its beginning may be missing.
+/// Returns how many last steps in a row satisfy `is_so`, without step 0: see step_account.
 template <class IsSo>
 [[nodiscard]] std::size_t last_steps_that(site_account const& a, std::size_t steps, IsSo is_so) {
     std::size_t run = 0;
@@ -32,21 +31,18 @@ template <class IsSo>
     return run;
 }
 
-/// Formats "in each of the last 10 steps", "in the last step".
+/// Formats "in each of the last 10 steps".
 [[nodiscard]] std::string last_steps_text(std::size_t steps);
 
-/// Formats "pool work", "resource host", "budget gpu".
+/// Formats "pool work".
 [[nodiscard]] std::string words_for(event_source const& s);
 
-/// Reports tags and call sites that leak: in each of the last steps (at least `leak_steps` in a row), more bytes were allocated than freed,
-/// and a block of it was live when the last step ended; with `leak_bytes` in total. So growth that stops is not reported, nor replacement
-/// (the old block is freed), a full cache (inflow equals outflow), or a block reallocated slightly larger in each step. A cache that is
-/// still filling looks like a leak. From twice `leak_steps` on, the finding is a problem, otherwise a warning.
+/// Reports tags and call sites that leak: in each of the last steps, more bytes were allocated than freed, and a block of the step is still
+/// live. This excludes growth that stops, replaced blocks, a full cache, and a block reallocated slightly larger in each step. A cache that
+/// is still filling looks like a leak.
 void find_leaks(recording const& r, step_account const& steps, diagnosis_options const& o,
                 std::vector<finding>& to);
 
-/// Reports tags and call sites that churn: in each of at least `churn_steps` last steps, they allocated `churn_count` blocks or more, freed
-/// all in the same step, and never had more than 1 / `churn_reuse` of the bytes at once, so that one allocation of that size would suffice.
 void find_churn(recording const& r, step_account const& steps, diagnosis_options const& o,
                 std::vector<finding>& to);
 

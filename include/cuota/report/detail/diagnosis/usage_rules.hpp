@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Finds memory that pools reserved without use, and memory that was free in pools at refusals.
+/// Applies the rules on idle memory and refusals.
 #pragma once
 
 #include <algorithm>
@@ -23,20 +23,19 @@
 
 namespace cuota::inline v0::detail::diagnosis {
 
-/// Live and reserved bytes of a pool, event by event; computed backwards from the end, so that earlier history is not needed. A destroyed
-/// pool ends with 0.
+/// Live and reserved bytes of a pool, event by event. A destroyed pool ends with 0.
 struct pool_usage {
-    std::int64_t live = 0;  ///< bytes, rounded up
+    std::int64_t live = 0;  ///< rounded up
     std::int64_t reserved = 0;
 
     [[nodiscard]] std::size_t free() const noexcept;
     void apply(memory_event const& e, std::int64_t sign = 1) noexcept;
 };
 
-/// Returns the usage of all sources before the first event.
+/// Computes the usage before the first event backwards from the end.
 [[nodiscard]] std::vector<pool_usage> first_usage(recording const& r);
 
-/// The most live and the least reserved bytes of each pool since its last `window` steps began, if it has more steps than that.
+/// The most live and the least reserved bytes of each pool in its last `window` steps, if it has more steps.
 class idle_tracker {
 public:
     struct extent {
@@ -54,34 +53,32 @@ private:
 
     std::vector<pool_usage> levels_;
     std::vector<extent> seen_;
-    std::vector<std::size_t> begins_;  // by clock: number of step ends before the window
-    std::vector<std::size_t> ends_;    // by source: number of step ends so far
+    std::vector<std::size_t> begins_;                            // by clock: step ends before the window
+    std::vector<std::size_t> ends_;                              // by source: step ends so far
     std::map<std::size_t, std::vector<std::size_t>> followers_;  // by clock: sources that use its steps
 };
 
-/// Reports pools with idle memory: let idle = least reserved - most live bytes in the last `idle_steps` steps; idle >= `idle_bytes`, and
-/// idle >= `idle_share` * reserved. Free bytes between live blocks at the busiest moment count as idle.
+/// Free bytes between live blocks at the busiest moment count as idle.
 void find_idle(recording const& r, step_account const& steps, diagnosis_options const& o,
                std::vector<finding>& to);
 
-/// The refusals of one budget, in order.
+/// The refusals of one source.
 struct refused_requests {
     std::size_t count = 0;
     std::size_t most_asked = 0;
-    /// Largest shortfall; 0: the limit was raised later, or the device refused.
+    /// Largest shortfall; 0 if the limit was raised later or the device refused.
     std::size_t most_missing = 0;
-    std::size_t free_in_pools = 0;  ///< refusals when pools below it had the bytes free
+    std::size_t free_in_pools = 0;  ///< refusals while its pools had the bytes free
     std::map<std::uint32_t, std::size_t> by_site{};
 
     void add(memory_event const& e, std::size_t limit, std::size_t free);
 };
 
-// Formats "budget gpu refused 12 requests, and lacked 64.0 MiB at most; 9 of them for activations (train.cpp:17); ...".
+// Formats "budget gpu refused 12 requests, short by 64.0 MiB at most; 9 of them for ...".
 [[nodiscard]] std::string words_for(refused_requests const& seen, std::string const& whose,
                                     std::string const& top, std::size_t top_count);
 
-/// Reports the refusals of each budget: their number, the largest shortfall (with the final limit), the most frequent tag and call site,
-/// and how often pools below it had the bytes free, but in pieces or still in use. Any refusal is a problem.
+/// Computes shortfalls with the final limit.
 void find_refusals(recording const& r, std::vector<finding>& to);
 
 }  // namespace cuota::inline v0::detail::diagnosis

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Orders the budgets of a snapshot as a tree.
+/// Orders budgets as a tree.
 #pragma once
 
 #include <algorithm>
@@ -15,11 +15,10 @@
 
 namespace cuota::inline v0::detail::screen {
 
-/// Returns the parent. Links to later indices, possible in hand-made snapshots, are ignored.
+/// Ignores links to later indices, which hand-made snapshots may have.
 [[nodiscard]] std::optional<std::size_t> parent_of(memory_snapshot const& all, std::size_t budget) noexcept;
 
-/// Returns for each budget the largest charge that fits without reclaiming: the least available on the path to the root. For a reservation,
-/// only its own bytes count; for an ended one, 0.
+/// Returns for each budget the least available bytes on the path to the root; for a reservation its own; for an ended budget 0.
 [[nodiscard]] std::vector<std::size_t> rooms_of(memory_snapshot const& all);
 
 /// Returns parents before children, and siblings by descending held bytes, then by name.
@@ -53,7 +52,7 @@ CUOTA_INLINE std::vector<std::size_t> rooms_of(memory_snapshot const& all) {
 }
 
 CUOTA_INLINE std::vector<std::size_t> budgets_in_order(memory_snapshot const& all) {
-    // The last list: budgets without a parent.
+    // The last list has the roots.
     std::vector<std::vector<std::size_t>> children(all.budgets.size() + 1);
     for (std::size_t i = 0; i != all.budgets.size(); ++i)
         children[parent_of(all, i).value_or(all.budgets.size())].push_back(i);

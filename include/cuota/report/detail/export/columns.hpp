@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Formats columns of a terminal: names cut to fit, right-aligned numbers, bars and percentages.
+/// Formats columns of a terminal.
 #pragma once
 
 #include <algorithm>
@@ -18,8 +18,8 @@
 
 namespace cuota::inline v0::detail::screen {
 
-// Returns whether a terminal interprets or hides the character although `printable` passes it: C1 controls (one starts an escape sequence),
-// bidirectional controls, line separators and zero-width characters.
+// Returns whether a terminal interprets or hides the character although `printable` passes it: C1 controls, bidirectional controls, line
+// separators and zero-width characters.
 [[nodiscard]] constexpr bool is_unseen(std::string_view character) noexcept {
     auto const at = [&](std::size_t i) { return static_cast<unsigned char>(character[i]); };
     if (character.size() == 2) return at(0) == 0xC2 && at(1) < 0xA0;
@@ -30,13 +30,12 @@ namespace cuota::inline v0::detail::screen {
     return at(1) == 0x81 && at(2) >= 0xA0 && at(2) <= 0xAF;
 }
 
-/// Replaces each character that a terminal would interpret or hide by a question mark.
+/// Replaces unseen characters by question marks.
 [[nodiscard]] std::string harmless(std::string_view name);
 
-/// Cuts the name to `columns` (4 or more) columns: its beginning and end with dots in between. Characters are not split.
+/// Cuts the name to `columns` (4 or more) columns, in the middle and between characters.
 [[nodiscard]] std::string fitted(std::string_view name, std::size_t columns);
 
-/// Pads the text on the right; the caller ensures that it fits.
 [[nodiscard]] std::string left(std::string text, std::size_t width);
 /// Pads the text on the left, by at least one blank.
 [[nodiscard]] std::string right(std::string const& text, std::size_t width);
@@ -45,16 +44,16 @@ namespace cuota::inline v0::detail::screen {
 /// Returns part / whole; nothing if `whole` is 0 or `unlimited`.
 [[nodiscard]] std::optional<double> share_of(std::size_t part, std::size_t whole) noexcept;
 
-/// Formats "42 %", or "-" for no share. A share below 1 is not shown as 100 %, one above 0 not as 0 %.
+/// Formats "42 %", or "-". Only 1 is 100 %, and only 0 is 0 %.
 [[nodiscard]] std::string percent_text(std::optional<double> share);
 
-/// Returns a bar of `width` columns, filled by whole cells, or in UTF-8 by eighths.
+/// Returns a bar, filled by whole cells, or in UTF-8 by eighths.
 [[nodiscard]] std::string bar_text(double share, std::size_t width, bool utf8);
 
 /// Formats "and 12 more, 3.2 MiB".
 [[nodiscard]] std::string rest_text(std::size_t count, std::size_t bytes);
 
-/// Formats "12 blocks", "1 block".
+/// Formats "12 blocks".
 [[nodiscard]] std::string counted(std::size_t count, char const* one);
 
 }  // namespace cuota::inline v0::detail::screen

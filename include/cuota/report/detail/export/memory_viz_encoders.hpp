@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Encodes objects, lists, strings and integers to a stream, as JSON or pickle.
+/// Encodes values as JSON or pickle.
 #pragma once
 
 #include <cstddef>
@@ -19,14 +19,13 @@
 
 namespace cuota::inline v0::detail {
 
-/// A buffered stream. Throws: data_error from `put` and `flush` if the stream fails.
+/// A buffered stream; throws data_error if it fails.
 class memory_viz_output {
 public:
     explicit memory_viz_output(std::ostream& to) : to_{to} {}
 
     void put(char c) { put(std::string_view{&c, 1}); }
     void put(std::string_view bytes);
-    /// Writes the rest of the buffer.
     void flush();
 
 private:
@@ -40,7 +39,7 @@ private:
     std::size_t written_ = 0;
 };
 
-/// Encodes JSON on one line. Each call writes the next value; in an object, `key` precedes the value.
+/// Encodes JSON on one line. Each call writes the next value; `key` precedes it in an object.
 class memory_viz_json {
 public:
     explicit memory_viz_json(memory_viz_output& to) : to_{to} {}
@@ -65,8 +64,8 @@ private:
     bool is_first_ = true;
 };
 
-/// Encodes Python's pickle, protocol 2, in twelve opcodes: no classes, no memo, no executable content. Lists are appended in batches, as by
-/// Python: the viewer passes a batch as the arguments of one call, and engines limit their number.
+/// Encodes Python's pickle, protocol 2, without classes, memo or executable content. Lists are appended in batches, because the viewer
+/// passes a batch as the arguments of one call.
 class memory_viz_pickle {
 public:
     explicit memory_viz_pickle(memory_viz_output& to) : to_{to} {}
@@ -90,11 +89,11 @@ private:
     void begin(std::string_view opcodes, std::size_t what);
     void end(char opcode);
     void put_bytes(std::uint64_t value, std::size_t count);
-    // Replaces each byte of invalid UTF-8 by U+FFFD, as in JSON.
+    // Replaces invalid UTF-8 as in JSON.
     void put_text(std::string_view value);
 
     memory_viz_output& to_;
-    std::vector<std::size_t> inside_;  // number of items of each open list
+    std::vector<std::size_t> inside_;  // items of each open list
 };
 
 }  // namespace cuota::inline v0::detail

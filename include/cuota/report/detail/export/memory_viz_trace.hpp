@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Converts a recording to traces for PyTorch's viewer: one per device, in which no address has two owners.
+/// Converts a recording to a trace per device for PyTorch's viewer; no address has two owners.
 #pragma once
 
 #include <algorithm>
@@ -19,20 +19,19 @@
 
 namespace cuota::inline v0::detail {
 
-/// Assigns sources to devices of the viewer; sources that were not chosen have none.
+/// Assigns the chosen sources to devices of the viewer.
 struct memory_viz_plan {
     std::vector<std::optional<std::size_t>> device_of{};  ///< by source
-    /// Indexed by source: may release parts of a segment.
+    /// Indexed by source: releases parts of segments.
     std::vector<bool> is_paged{};
     std::size_t devices = 0;  ///< highest device + 1
-    /// Indexed by device: segments are written as pages (segment_map, segment_unmap).
+    /// Indexed by device: segments are pages (segment_map, segment_unmap).
     std::vector<bool> has_pages{};
     memory_lifetimes all{};
 
     [[nodiscard]] bool shows(std::uint16_t source, std::size_t device) const;
 };
 
-/// One entry of a trace.
 struct memory_viz_entry {
     char const* action;
     std::uint16_t source;
@@ -44,7 +43,6 @@ struct memory_viz_entry {
     std::optional<std::size_t> device_free{};
 };
 
-/// A block, and the address at which it is shown.
 struct memory_viz_block {
     std::uint16_t source;
     std::uint32_t site;
@@ -54,12 +52,11 @@ struct memory_viz_block {
     std::uint64_t stream;
 };
 
-/// Returns a source's pool in the final snapshot; null without one, or without the segments of its live blocks.
+/// Returns a source's pool in the final snapshot; null if it, or the segments of its live blocks, are missing.
 [[nodiscard]] pool_info const* memory_viz_pool(recording const& r, std::size_t source);
 
-/// Makes the entries of one device in event order. A freed block ends at once (free_requested and free_completed adjacent), because its
-/// pool may reuse the address before it observes the completion. If the free of a block was missed (the recorder was paused), the block
-/// ends when its address is allocated again, or at the end if the snapshot does not have it.
+/// Makes the entries of one device in event order. A block freed while the recorder was paused ends when its address is allocated again, or
+/// at the end if the snapshot does not have it.
 template <class OnEntry>
 class memory_viz_trace {
 public:
@@ -77,7 +74,7 @@ public:
         }
         end_what_is_not_there();
     }
-    /// Returns blocks outside pools that are live at the end; each is a segment.
+    /// Returns live blocks outside pools; each is a segment.
     [[nodiscard]] std::vector<memory_viz_block> pieces() const {
         std::vector<memory_viz_block> found;
         for (auto const& [where, b] : open_)
@@ -103,8 +100,8 @@ private:
         }
     }
 
-    // Going backwards, the viewer inserts the highest freed segment before the last one and then finds no neighbors for pages, so devices
-    // with pages have pages only.
+    // Going backwards, the viewer inserts the highest freed segment before the last one and finds no neighbors for pages, so segments are
+    // pages on such devices.
     [[nodiscard]] char const* taken() const {
         return plan_.has_pages[device_] ? "segment_map" : "segment_alloc";
     }
@@ -115,7 +112,7 @@ private:
     [[nodiscard]] bool is_piece(std::uint16_t source) const {
         return all_.sources[source].kind != source_kind::pool;
     }
-    // Pieces get unique addresses, because theirs may be those of objects or of pools' upstream memory.
+    // Pieces get unique addresses: theirs may be those of objects or of upstream memory.
     [[nodiscard]] memory_viz_block shown(memory_event const& e) {
         memory_viz_block b{e.source, e.site, e.address, e.bytes, std::max(e.bytes, e.size), e.stream};
         if (is_piece(e.source)) {
@@ -134,7 +131,7 @@ private:
     }
     void end(memory_event const& e) {
         auto const open = open_.find({e.source, e.address});
-        // Older than the recording; the viewer reconstructs it.
+        // Older than the recording.
         if (open == open_.end()) return finish(shown(e), e.site, e.at);
         memory_viz_block b = open->second;
         open_.erase(open);
@@ -147,7 +144,6 @@ private:
         if (is_piece(b.source)) put(returned(), b, site, b.size, at);
     }
 
-    // Releases all that is reserved in [first, last); the rest of each run remains.
     void give_back(std::uint16_t source, std::uint32_t site, std::uint64_t first, std::uint64_t last,
                    std::uint64_t at) {
         auto run = runs_.lower_bound({source, first});
@@ -196,7 +192,7 @@ private:
         for (auto const& [where, b] : open_)
             if (memory_viz_pool(all_, where.first) && !std::ranges::binary_search(live, where))
                 finish(b, b.site, last_);
-        auto const held = runs_;  // give_back modifies them
+        auto const held = runs_;  // modified by give_back
         for (auto const& [where, bytes] : held)
             if (auto const* const pool = memory_viz_pool(all_, where.first))
                 keep_only(*pool, where, where.second + bytes);
@@ -226,7 +222,7 @@ private:
     OnEntry on_entry_;
     std::uint64_t last_ = 0;
     std::map<key, memory_viz_block> open_;
-    std::map<key, std::uint64_t> runs_;  // reserved bytes of segments and pages
+    std::map<key, std::uint64_t> runs_;  // reserved bytes
 };
 
 }  // namespace cuota::inline v0::detail

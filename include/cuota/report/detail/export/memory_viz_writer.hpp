@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Internal to `memory_viz`: writes PyTorch's snapshot of a recording with any encoder.
+/// Internal to `memory_viz`: writes PyTorch's snapshot of a recording.
 #pragma once
 
 #include <algorithm>
@@ -21,7 +21,6 @@
 
 namespace cuota::inline v0::detail {
 
-/// Assigns sources to devices.
 class memory_viz_planner {
 public:
     memory_viz_planner(recording const& r, std::vector<std::uint16_t> const& chosen, std::size_t elsewhere);
@@ -29,10 +28,10 @@ public:
     [[nodiscard]] memory_viz_plan plan();
 
 private:
-    // For a budget: the device of the first pool that is charged to it.
+    // For a budget: the device of the first pool charged to it.
     [[nodiscard]] std::size_t device_of(std::size_t source) const;
     [[nodiscard]] bool is_under(std::size_t inner, std::size_t outer) const;
-    // Paged according to the snapshot, or because segments were released in parts or together.
+    // Paged in the snapshot, or because segments were released in parts or together.
     [[nodiscard]] std::vector<bool> pages() const;
 
     recording const& all_;
@@ -40,7 +39,6 @@ private:
     std::vector<bool> is_chosen_;
 };
 
-/// Writes all that the viewer reads, in the same order for all encoders.
 template <class Encoder>
 class memory_viz_writer {
 public:
@@ -113,7 +111,7 @@ private:
         to_.begin_object();
         add("action", e.action);
         add("addr", e.address);
-        // The viewer reads 9-byte numbers of a pickle as BigInt, which its texts and sums do not accept.
+        // The viewer reads 9-byte numbers as BigInt, which its texts and sums do not accept.
         constexpr std::uint64_t most = ~std::uint64_t{0} >> 1;
         add("size", std::min(std::uint64_t{e.bytes}, most));
         add("stream", known(e.stream));
@@ -158,7 +156,7 @@ private:
         frames(name, where);
         to_.end_object();
     }
-    // The viewer computes block addresses from the sizes of the blocks before.
+    // The viewer computes addresses from the sizes of blocks.
     void gap(std::uint64_t from, std::uint64_t until) {
         if (from < until) block(from, until - from, 0, "inactive", {}, {});
     }

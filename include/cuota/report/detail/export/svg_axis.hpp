@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Computes axes with round ticks for bytes and times.
+/// Computes axes with round ticks.
 #pragma once
 
 #include <cmath>
@@ -15,7 +15,7 @@
 
 namespace cuota::inline v0::detail {
 
-/// A tick: its position in bytes or nanoseconds, and its label in the axis's unit.
+/// A tick in bytes or nanoseconds, and its label.
 struct axis_tick {
     double value = 0;
     std::string text{};
@@ -46,9 +46,7 @@ inline constexpr axis_unit byte_units[] = {
 inline constexpr axis_unit time_units[] = {{"ns", 1, true},   {"us", 1e3, false},   {"ms", 1e6, false},
                                            {"s", 1e9, false}, {"min", 60e9, false}, {"h", 3600e9, false}};
 
-/// Returns ticks from 0 to `last`.
 [[nodiscard]] axis_ticks byte_ticks(double last, std::size_t most);
-/// Returns ticks for times in nanoseconds.
 [[nodiscard]] axis_ticks time_ticks(double first, double last, std::size_t most);
 
 /// Formats nanoseconds with one decimal: "12.3 ms".

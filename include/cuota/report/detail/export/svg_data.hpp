@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Extracts a picture's data from a recording.
+/// Extracts a picture's data.
 #pragma once
 
 #include <algorithm>
@@ -51,7 +51,7 @@ public:
 private:
     [[nodiscard]] static bool has_blocks(event_source const& s);
     void choose_sources();
-    // Finds the budgets that the shown sources are charged to, and their ancestors; if none is known, all.
+    // Finds the budgets charged by the shown sources, and their ancestors; if none is known, all.
     void find_budgets();
     void find_steps();
 

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Formats text for SVG: well-formed, of estimated width, and with labels that do not overlap.
+/// Formats and places text in SVG.
 #pragma once
 
 #include <algorithm>
@@ -18,7 +18,7 @@
 
 namespace cuota::inline v0::detail {
 
-/// Returns whether XML forbids the character, or it affects text around it: C1 controls, bidirectional controls, non-characters.
+/// Returns whether XML forbids the character, or it affects text around it: C1 and bidirectional controls, non-characters.
 [[nodiscard]] constexpr bool is_unfit_for_xml(std::string_view character) noexcept {
     auto const byte = [&](std::size_t i) { return static_cast<unsigned char>(character[i]); };
     if (character.size() == 2) return byte(0) == 0xC2 && byte(1) < 0xA0;
@@ -30,16 +30,15 @@ namespace cuota::inline v0::detail {
                            : byte(1) == 0x81 && low >= 0xA6 && low <= 0xA9;
 }
 
-/// Replaces each character that a picture cannot show by a question mark. UTF-8.
+/// Replaces unfit characters by question marks.
 [[nodiscard]] std::string drawable(std::string_view text);
 
-/// Escapes drawable text for XML elements and attributes.
 [[nodiscard]] std::string xml_text(std::string_view text);
 
-/// Formats one decimal, omitted if 0: "12.5", "-3"; with a decimal point in every locale.
+/// Formats "12.5", "-3", in every locale.
 [[nodiscard]] std::string svg_number(double x);
 
-/// Returns the width of a character in em, at least that of common sans-serif fonts.
+/// Returns a width in em, at least that of common sans-serif fonts.
 [[nodiscard]] constexpr double em_of(std::string_view character) noexcept {
     constexpr std::string_view narrow = " .,:;'|!ijltfrI()[]-/";
     constexpr std::string_view wide = "mwMWQO@%+=<>~_&";
@@ -53,7 +52,6 @@ namespace cuota::inline v0::detail {
     return static_cast<unsigned char>(c) >= 0xE3 ? 1.1 : 1.0;
 }
 
-/// Returns the approximate width of drawable text, in units of `font_size`.
 [[nodiscard]] constexpr double text_width(std::string_view text, double font_size) noexcept {
     double ems = 0;
     for (std::size_t at = 0; at < text.size();) {
@@ -64,7 +62,7 @@ namespace cuota::inline v0::detail {
     return ems * font_size;
 }
 
-/// Makes text drawable and cuts it to a width: its beginning and end, with an ellipsis between. Characters are not split.
+/// Makes text drawable and cuts it to a width, in the middle and between characters.
 [[nodiscard]] std::string fitted(std::string_view text, double width, double font_size);
 
 /// Cuts at the end instead, for sentences.
@@ -85,13 +83,12 @@ struct svg_box {
     }
 };
 
-/// Places labels without overlap.
 class label_layout {
 public:
     explicit label_layout(svg_box whole) : whole_{whole} {}
 
     void take(svg_box b) { taken_.push_back(b); }
-    /// Reserves the first box that is within the whole and touches no reserved one; nothing if all do.
+    /// Reserves and returns the first free box inside the whole.
     [[nodiscard]] std::optional<svg_box> place(std::span<svg_box const> wishes);
 
 private:

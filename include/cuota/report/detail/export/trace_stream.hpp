@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Internal to `chrome_trace`: builds and writes the events of a trace.
+/// Internal to `chrome_trace`: writes its events.
 #pragma once
 
 #include <cstddef>
@@ -16,14 +16,13 @@
 
 namespace cuota::inline v0::detail {
 
-/// Writes events of a trace as they are added.
 class trace_stream {
 public:
     explicit trace_stream(std::ostream& to) : to_{to} {}
 
     void put(std::string_view text);
     void add(json_object const& event);
-    /// Throws: data_error with the number of bytes written before.
+    /// Throws: data_error with the bytes written before.
     void flush();
 
 private:
@@ -33,10 +32,10 @@ private:
     bool is_first_ = true;
 };
 
-/// Formats nanoseconds exactly as microseconds, a trace's unit.
+/// Formats nanoseconds exactly as microseconds.
 [[nodiscard]] std::string trace_time(std::uint64_t ns);
 
-/// Returns the members that all events have; each process has one thread.
+/// Returns the members of all events.
 [[nodiscard]] json_object trace_event(char const* phase, std::size_t process, std::string_view name,
                                       std::uint64_t at);
 

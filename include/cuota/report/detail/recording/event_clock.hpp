@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Defines a clock that takes a few nanoseconds to read: the processor's counter, converted to nanoseconds later.
+/// Defines a fast clock.
 #pragma once
 
 #include <algorithm>
@@ -16,11 +16,10 @@
 
 namespace cuota::inline v0::detail {
 
-/// Converts ticks to nanoseconds since an event_clock was constructed, by linear interpolation between two readings of both clocks.
-/// Monotonic.
+/// Converts ticks to nanoseconds since an event_clock was constructed, by linear interpolation. Monotonic.
 class tick_scale {
 public:
-    /// Maps tick `began` to 0, and the `ticks` ticks after it to `nanoseconds`.
+    /// Maps `began` to 0, and `began` + `ticks` to `nanoseconds`.
     tick_scale(std::uint64_t began, std::uint64_t ticks, std::uint64_t nanoseconds) noexcept;
 
     /// Returns 0 for ticks before `began`.
@@ -31,16 +30,15 @@ private:
     double rate_;
 };
 
-/// Counts ticks of the processor's counter if its rate is constant over all cores and power states (x86-64: CPUID 0x80000007, EDX bit 8;
-/// AArch64: always), otherwise those of std::chrono::steady_clock.
+/// Counts ticks of the processor's counter if its rate is constant over cores and power states (x86-64: CPUID 0x80000007, EDX bit 8;
+/// AArch64: always), otherwise those of steady_clock.
 ///
-/// The duration of a tick is measured between construction and scale(). The error of a converted tick is that of these two readings, well
-/// below a microsecond.
+/// The duration of a tick is measured between construction and scale(), with an error well below a microsecond.
 ///
 /// Threads: any. Cost: 5 to 10 ns per reading of the counter, 20 to 30 ns of steady_clock.
 class event_clock {
 public:
-    /// The source of ticks; `counter` requires has_counter().
+    /// `counter` requires has_counter().
     enum class base { counter, steady };
 
     event_clock() noexcept : event_clock{has_counter() ? base::counter : base::steady} {}
@@ -50,10 +48,9 @@ public:
     /// Returns the calendar time of construction.
     [[nodiscard]] std::chrono::system_clock::time_point began() const noexcept { return began_at_; }
 
-    /// Returns a conversion for ticks up to now.
     [[nodiscard]] tick_scale scale() const noexcept;
 
-    /// Returns whether the processor has a counter of constant rate. Cost: microseconds in a virtual machine.
+    /// Cost: microseconds in a virtual machine.
     [[nodiscard]] static bool has_counter() noexcept;
 
 private:
@@ -64,7 +61,7 @@ private:
 
     [[nodiscard]] static std::uint64_t counter() noexcept;
     [[nodiscard]] static std::uint64_t steady() noexcept;
-    // Reads both clocks at nearly the same moment: the closest of eight pairs, because the thread may be preempted within a pair.
+    // Reads both clocks: the closest of eight pairs, because the thread may be preempted within a pair.
     [[nodiscard]] moment look() const noexcept;
 
     bool is_counter_;

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Defines a ring buffer for events, written by any number of threads without a lock.
+/// Defines a lock-free ring buffer for events.
 #pragma once
 
 #include <algorithm>
@@ -20,13 +20,12 @@
 
 namespace cuota::inline v0::detail {
 
-/// An event in the ring; `what.at` is in ticks of the writer's clock.
+/// `what.at` is in ticks of the writer's clock.
 struct numbered_event {
     std::uint64_t ticket = 0;
     memory_event what{};
 };
 
-/// The contents of a ring at one moment.
 struct ring_reading {
     /// Sorted by ticket; consecutive except for events that were being written.
     std::vector<numbered_event> events{};
@@ -34,15 +33,15 @@ struct ring_reading {
     std::uint64_t dropped = 0;
 };
 
-/// Stores the last `capacity` events. Allocates 64 bytes per event at construction; writing does not allocate.
+/// Stores the last `capacity` events; writing does not allocate.
 ///
 /// A writer draws a ticket t, claims slot t mod capacity, writes and publishes. Each slot is a seqlock with state 0 initially, 2t + 1 while
-/// the event of ticket t is written, and 2t + 2 afterwards. The words of an event are atomics, so a concurrent reader is no data race: it
-/// detects the changed state and omits the event (Boehm, "Can seqlocks get along with programming language memory models?", 2012).
+/// the event of ticket t is written, and 2t + 2 afterwards. A reader detects a changed state and omits the event; words are atomics, so
+/// this is no data race (Boehm, "Can seqlocks get along with programming language memory models?", 2012).
 ///
-/// A writer does not wait for a slot that a writer one lap behind still occupies: its event is counted as lost.
+/// If a writer one lap behind still occupies the slot, the event is counted as lost.
 ///
-/// Threads: any, all functions. Cost: two atomic exchanges and a cache line per event; readers do not block writers.
+/// Threads: any. Cost: two atomic exchanges and a cache line per event; readers do not block writers.
 class event_ring {
 public:
     static constexpr std::size_t most = std::size_t{1} << 32;
@@ -51,27 +50,26 @@ public:
     explicit event_ring(std::size_t capacity, source_location where = source_location::current());
 
     [[nodiscard]] std::size_t capacity() const noexcept { return capacity_; }
-    /// Returns the next ticket, which is the number of events so far.
+    /// Returns the number of events so far.
     [[nodiscard]] std::uint64_t next() const noexcept { return next_.load(std::memory_order_acquire); }
 
     void put(memory_event const& e) noexcept;
 
-    // Steps of put, for tests that interleave threads between them.
+    // Steps of put, for tests.
     [[nodiscard]] std::uint64_t draw() noexcept { return next_.fetch_add(1, std::memory_order_relaxed); }
     [[nodiscard]] bool claim(std::uint64_t ticket) noexcept;
-    // Release order on every word: a reader that sees one of them also sees the changed state.
+    // Release order on every word: a reader that sees one also sees the changed state.
     void fill(std::uint64_t ticket, memory_event const& e) noexcept;
 
     /// Returns the events with tickets in [from, up_to), except those being written. A lost or overwritten event discards all events before
-    /// it, so the result is contiguous. Without concurrent writers, `dropped` plus the number of events is the number written.
-    /// Throws: std::bad_alloc. Cost: about 10 ns per event.
+    /// it. Throws: std::bad_alloc. Cost: about 10 ns per event.
     [[nodiscard]] ring_reading read(std::uint64_t from = 0, std::uint64_t up_to = ~std::uint64_t{0}) const;
 
 private:
     using word = std::atomic<std::uint64_t>;
     struct alignas(64) slot {
         word state = 0;
-        word lost = 0;  // t + 1 for the last ticket t that could not claim this slot
+        word lost = 0;  // t + 1 for the last ticket t that could not claim it
         word what = 0;
         word at = 0;
         word address = 0;
@@ -99,12 +97,12 @@ private:
         while (last < ticket + 1 && !s.lost.compare_exchange_weak(last, ticket + 1, std::memory_order_release,
                                                                   std::memory_order_relaxed)) {}
     }
-    // Acquire order on every word, so that none is read after the second read of the state.
+    // Acquire order on every word: none is read after the second read of the state.
     [[nodiscard]] found_as look(std::uint64_t ticket, memory_event& e) const noexcept;
 
     std::size_t const capacity_;
     std::unique_ptr<slot[]> const slots_;
-    alignas(64) word next_ = 0;  // own cache line, because every event changes it
+    alignas(64) word next_ = 0;  // own cache line
 };
 
 }  // namespace cuota::inline v0::detail

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Defines the observers by which a recorder receives the events of pools and budgets.
+/// Defines a recorder's observers of pools and budgets.
 #pragma once
 
 #include <algorithm>
@@ -71,31 +71,26 @@ private:
     intrusive_ptr<recorder_taps> const all_;
 };
 
-/// The pools and budgets that a recorder observes. Destroyed pools remove themselves; budgets are kept until let_go(). Threads: any.
+/// Threads: any.
 class recorder_taps final : public ref_counted {
 public:
     explicit recorder_taps(intrusive_ptr<recorder_state> to) noexcept : to_{std::move(to)} {}
 
-    /// Observes a budget, its descendants, and all pools charged to them, present and future. Covers descendants observed before. Throws:
-    /// std::bad_alloc; usage_error if a pool has another recorder.
+    /// Does the work of recorder::watch, also for descendants observed before.
     void look_on(budget const& which);
-    /// Observes a new pool. Throws: as above.
     void look_on(ledger_node const& of, pool_state& pool);
 
-    /// Records memory of a holder that is not a pool, as one block of a resource; frees an earlier size of the piece first. 0 bytes only
-    /// free it. Throws: as source_of.
+    /// Records memory of a holder that is not a pool as a block of a resource, and frees the piece's earlier size. 0 bytes only free it.
     void held(ledger_node const& of, held_piece const& what);
 
-    /// Returns the source of a budget, adding it if necessary. Throws: std::bad_alloc; usage_error if the recorder has too many sources.
+    /// Returns or adds the source of a budget. Throws: usage_error for too many sources; std::bad_alloc.
     [[nodiscard]] std::uint16_t source_of(ledger_node const& node);
     [[nodiscard]] recorder_state& to() const noexcept { return *to_; }
 
-    /// Removes a destroyed pool.
     void forget(std::uint16_t id) noexcept;
-    /// Stops observing, when the recorder is destroyed.
     void let_go() noexcept;
 
-    /// Returns the events of each pool up to its snapshot, and all snapshots. Throws: std::bad_alloc.
+    /// Returns the events of each pool up to its snapshot, and all snapshots.
     [[nodiscard]] recording read();
 
 private:
@@ -112,7 +107,7 @@ private:
         std::uint16_t source;
     };
     [[nodiscard]] std::vector<piece> pieces_now() const;
-    // Adds allocations at the first event's time for pieces whose event was overwritten, because no snapshot contains them.
+    // Adds allocations at the first event's time for pieces with overwritten events, because snapshots do not contain them.
     static void add_older(recording& r, std::vector<piece> const& pieces);
     [[nodiscard]] static std::uint32_t site_of(recording const& r, piece const& p);
     void put(event_kind kind, piece const& p) noexcept;
@@ -127,7 +122,6 @@ private:
         std::uint16_t id;
     };
 
-    // Does nothing for a known pool.
     void enter(ledger_node const& of, pool_state& pool);
     [[nodiscard]] std::optional<std::uint16_t> find(pool_state const& pool) const noexcept;
     [[nodiscard]] std::uint16_t source_of_locked(ledger_node const& node);
@@ -135,13 +129,13 @@ private:
     [[nodiscard]] std::uint16_t source_of_locked(ledger_node const& of, held_piece const& what);
     [[nodiscard]] std::vector<budget> roots() const;
     intrusive_ptr<recorder_state> const to_;
-    object_lock joining_;        // serializes additions of budgets and pools
-    bool has_ended_ = false;     // guarded by joining_: no more additions
+    object_lock joining_;        // serializes additions
+    bool has_ended_ = false;     // guarded by joining_
     mutable object_lock guard_;  // guards the members below
     std::vector<root_entry> roots_;
     std::vector<pool_entry> pools_;
     std::vector<budget_source> budgets_;
-    std::vector<piece> pieces_;  // memory of holders other than pools
+    std::vector<piece> pieces_;  // of holders other than pools
     std::vector<holder_source> holders_;
 };
 
@@ -385,7 +379,7 @@ CUOTA_INLINE_IN_PLACE void pool_tap::ended() noexcept { all_->forget(id_); }
 
 CUOTA_INLINE budget_tap::budget_tap(intrusive_ptr<recorder_taps> all) noexcept : all_{std::move(all)} {}
 
-// Records the refusal for the refusing budget: `asked` or an ancestor.
+// Records it for the refusing budget: `asked` or an ancestor.
 CUOTA_INLINE_IN_PLACE void budget_tap::refused(ledger_node const& asked, out_of_memory const& why) noexcept {
     report_failure_of([&] {
         refusal const& facts = why.info();

@@ -24,45 +24,42 @@
 
 namespace cuota::inline v0::detail {
 
-/// Collects the events of all sources and makes recordings of them. A source is a number; its owner records events for it and ends it.
+/// Collects events of sources, which are numbers.
 ///
-/// Threads: any, all functions. Events recorded under a lock of their source are read in the order of that lock.
+/// Threads: any. Events recorded under a lock of their source are read in the order of that lock.
 class recorder_state final : public ref_counted {
 public:
     static constexpr std::size_t max_sources = 65'535;
 
-    /// Throws: usage_error as event_ring and site_table; std::bad_alloc.
+    /// Throws: as event_ring and site_table.
     recorder_state(std::size_t events, std::size_t sites, source_location where);
 
-    /// Returns a new number for a source. Numbers are not reused, because events with them may remain.
-    /// Throws: usage_error if `max_sources` sources exist, including the program; std::bad_alloc.
+    /// Returns a new number, because events with old numbers may remain. Throws: usage_error if `max_sources` exist; std::bad_alloc.
     [[nodiscard]] std::uint16_t add_source(event_source facts,
                                            source_location where = source_location::current());
-    /// Ends a source: it records no more events. Its entry remains, without a pool.
+    /// Ends a source; its entry remains, without a pool.
     void end_source(std::uint16_t id) noexcept;
     [[nodiscard]] bool has_ended(std::uint16_t id) const noexcept;
 
     /// Records an event, unless paused. Does not allocate; locks only for a new site.
     void put(event_kind kind, std::uint16_t source, tag name, source_location where, std::uint64_t address,
              std::size_t bytes, std::size_t size, std::uint64_t stream) noexcept;
-    /// Returns the next ticket. Under the lock of a source, all its events so far have smaller tickets.
+    /// Returns the next ticket; under the lock of a source, all its events so far have smaller ones.
     [[nodiscard]] std::uint64_t next() const noexcept { return ring_.next(); }
 
     [[nodiscard]] bool is_recording() const noexcept { return is_recording_.load(std::memory_order_relaxed); }
     void set_recording(bool on) noexcept { is_recording_.store(on, std::memory_order_relaxed); }
-    /// Excludes all events so far from later readings.
+    /// Excludes the events so far from readings.
     void clear() noexcept { begin_.store(ring_.next(), std::memory_order_release); }
 
     [[nodiscard]] std::size_t capacity() const noexcept { return ring_.capacity(); }
     [[nodiscard]] std::uint64_t sites_without_room() const noexcept { return sites_.without_room(); }
 
-    /// Returns the current events, without `final_snapshot`; of source i < cuts.size(), only those with tickets below `cuts[i]`. Timestamps
-    /// are monotonic in ticket order.
-    /// Throws: std::bad_alloc. Cost: about 20 ns per event; writers are not blocked.
+    /// Returns the events, without `final_snapshot`; of source i < cuts.size(), only those with tickets below `cuts[i]`. Times are
+    /// monotonic. Cost: about 20 ns per event; writers are not blocked.
     [[nodiscard]] recording read(std::span<std::uint64_t const> cuts = {}) const;
 
-    /// Converts ticks to nanoseconds. A timestamp earlier than that of the previous ticket becomes equal to it, which lies between the
-    /// writer's clock reading and its ticket.
+    /// Converts ticks to nanoseconds. A time earlier than that of the previous ticket becomes equal to it.
     static void set_times(std::span<numbered_event> events, tick_scale const& scale) noexcept;
 
 private:
@@ -117,14 +114,14 @@ CUOTA_INLINE void recorder_state::put(event_kind kind, std::uint16_t source, tag
                                       std::uint64_t address, std::size_t bytes, std::size_t size,
                                       std::uint64_t stream) noexcept {
     if (!is_recording()) return;
-    // Reads the clock before drawing the ticket, so that a thread delayed in between does not shift the timestamps of others.
+    // Reads the clock before drawing the ticket: a thread delayed in between does not shift the times of others.
     std::uint64_t const at = clock_.now();
     ring_.put({kind, source, sites_.intern(name, where), at, address, bytes, size, stream});
 }
 
 CUOTA_INLINE recording recorder_state::read(std::span<std::uint64_t const> cuts) const {
     ring_reading found = ring_.read(begin_.load(std::memory_order_acquire));
-    // All sites and sources of these events are visible now, and all their ticks have passed.
+    // All sites and sources of these events are visible, and their ticks have passed.
     set_times(found.events, clock_.scale());
     merged_sites known = sites_.merged();
     recording r;

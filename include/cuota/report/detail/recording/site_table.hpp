@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Defines a table that numbers pairs of a tag and a call site, for use in events.
+/// Numbers pairs of a tag and a call site.
 #pragma once
 
 #include <atomic>
@@ -25,18 +25,15 @@
 
 namespace cuota::inline v0::detail {
 
-/// All sites of a table, with equal ones merged.
 struct merged_sites {
     std::vector<event_site> sites{};        ///< the first one is empty
-    std::vector<std::uint32_t> index_of{};  ///< maps the result of `intern` to an index in `sites`
+    std::vector<std::uint32_t> index_of{};  ///< index in `sites` by the result of `intern`
 };
 
-/// Numbers pairs of a tag and a call site; 0 stands for neither.
+/// Sites are compared by the addresses of their strings. Equal literals in two files may have two addresses, so `merged` compares contents.
+/// All memory is allocated at construction. The empty site gets 0, and so do new sites in a full table, which are counted.
 ///
-/// Sites are compared by the addresses of their strings, which is cheap. Equal literals in two files may have two addresses, so `merged`
-/// compares contents. All memory is allocated at construction; new sites in a full table get 0 and are counted.
-///
-/// Threads: any, all functions. Cost: a few ns for a known site, or for any in a full table; a lock for a new one.
+/// Threads: any. Cost: a few ns for a known site, or in a full table; a lock for a new one.
 class site_table {
 public:
     static constexpr std::size_t most = std::size_t{1} << 24;
@@ -46,12 +43,12 @@ public:
 
     [[nodiscard]] std::uint32_t intern(tag name, source_location where) noexcept;
 
-    /// Returns the number of sites, with the empty one.
+    /// Counts the empty site, too.
     [[nodiscard]] std::size_t size() const noexcept { return size_.load(std::memory_order_acquire); }
-    /// Returns the number of calls that got 0 because the table was full.
+    /// Returns the number of sites that got 0 in the full table.
     [[nodiscard]] std::uint64_t without_room() const noexcept;
 
-    /// Merges equal sites into the first of them. Throws: std::bad_alloc.
+    /// Merges equal sites into the first of them.
     [[nodiscard]] merged_sites merged() const;
 
 private:
@@ -59,7 +56,7 @@ private:
     [[nodiscard]] static std::uint64_t number(char const* text) noexcept;
     [[nodiscard]] std::size_t hash(tag name, source_location where) const noexcept;
     [[nodiscard]] static bool is(event_site const& s, tag name, source_location where) noexcept;
-    // Advances `at` to the site's entry, or to the empty entry for it. At most half of the entries are used, so one is empty.
+    // Advances `at` to the site's entry, or to the empty one for it; at least half of the entries are empty.
     [[nodiscard]] std::uint32_t find(tag name, source_location where, std::size_t& at) const noexcept;
     [[gnu::noinline]] std::uint32_t add(tag name, source_location where, std::size_t at) noexcept {
         if (is_full_.load(std::memory_order_acquire)) {

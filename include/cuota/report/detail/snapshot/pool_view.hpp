@@ -20,22 +20,20 @@
 
 namespace cuota::inline v0::detail {
 
-/// Reads a heap for a snapshot. Requires the pool's lock, and that its stats were computed before, which polls the streams.
+/// Reads a heap for a snapshot. Requires the pool's lock, and stats computed before, which polls the streams.
 class heap_view {
 public:
     heap_view(block_heap& heap, tag_peaks const* peaks) : heap_{heap}, peaks_{peaks} {}
 
-    /// Returns the tags by descending bytes. Throws: std::bad_alloc.
+    /// Returns the tags by descending bytes.
     [[nodiscard]] std::vector<tag_info> tags() const;
 
-    /// Returns the segments by address. Throws: std::bad_alloc.
     [[nodiscard]] std::vector<segment_info> segments() const;
 
 private:
-    // Adds runs of contiguous mapped pages, without those being mapped.
+    // Adds runs of mapped pages, without those being mapped.
     void add_range(std::vector<segment_info>& all) const;
     void add_segments(std::vector<segment_info>& all) const;
-    // Sums up the sizes of a segment's blocks, from its first. Bytes.
     [[nodiscard]] static std::size_t size_from(block const* first) noexcept;
     void append(segment_info& to, block const& b) const;
     [[nodiscard]] block_info facts_of(block const& b) const;
@@ -46,7 +44,7 @@ private:
     tag_peaks const* peaks_;
 };
 
-/// Reads a pool except its budget, and calls at_that_instant() under the pool's lock. Throws: std::bad_alloc.
+/// Reads a pool except its budget, and calls at_that_instant() under its lock.
 template <class AtThatInstant>
 [[nodiscard]] pool_info view_of(pool_state const& pool, bool with_blocks, AtThatInstant at_that_instant) {
     pool_info facts;
@@ -118,7 +116,7 @@ CUOTA_INLINE void heap_view::add_segments(std::vector<segment_info>& all) const 
     heap_.for_each_segment([&](segment const& s) {
         segment_info facts{reinterpret_cast<std::uintptr_t>(s.at), 0, false, {}};
         auto const found = first.find(facts.address);
-        // A segment that is being returned to the driver has no blocks here. A new segment may have the same address.
+        // A segment being returned to the driver has no blocks, and a new one may have its address.
         if (found != first.end() && size_from(found->second) == s.bytes) {
             for (block const* b = found->second; b; b = b->after) append(facts, *b);
             first.erase(found);

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Internal to `timeline`: converts a recording to the JSON that the page reads.
+/// Internal to `timeline`: converts a recording to the page's JSON.
 #pragma once
 
 #include <algorithm>
@@ -24,25 +24,22 @@
 
 namespace cuota::inline v0::detail {
 
-/// Makes JSON safe in a script element: without `<`, so that no text ends the element or begins a comment, and without Unicode line
-/// separators, which old parsers reject.
+/// Escapes JSON for a script element: `<` could end it, and old parsers reject Unicode line separators.
 [[nodiscard]] std::string json_in_html(std::string_view json);
 
-/// A range of addresses of blocks and segments. Addresses are written as offsets in it, because a page's doubles hold only 53 of 64 bits
-/// exactly.
+/// A range of addresses. Addresses are written as offsets in it, because doubles hold 53 of 64 bits.
 struct timeline_region {
     std::uint16_t source = 0;
     std::uint64_t first = 0;
     std::uint64_t last = 0;  ///< one past its end
 };
 
-/// The regions of all lifetimes; those of one source that touch are merged.
+/// The regions of all lifetimes; adjacent ones of one source are merged.
 class timeline_regions {
 public:
     explicit timeline_regions(memory_lifetimes const& all);
 
     [[nodiscard]] std::vector<timeline_region> const& all() const noexcept { return regions_; }
-    /// Returns the index of the address's region.
     [[nodiscard]] std::size_t index_of(std::uint16_t source, std::uint64_t address) const;
 
 private:
@@ -51,7 +48,6 @@ private:
     std::vector<timeline_region> regions_;
 };
 
-/// Numbers tags and streams as they appear, each once.
 class timeline_names {
 public:
     [[nodiscard]] std::size_t number_of(std::string_view name);
@@ -62,8 +58,7 @@ private:
     std::vector<std::string> names_;
 };
 
-/// The page's data as one JSON object. Times are nanoseconds since recording::start_time, -1 for none; lifetimes are columns, a list of
-/// numbers per property.
+/// The page's data as one JSON object. Times are nanoseconds since recording::start_time, -1 for none; lifetimes are columns.
 class timeline_data {
 public:
     timeline_data(recording const& r, std::string_view title)
