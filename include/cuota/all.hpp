@@ -27,6 +27,7 @@
 #include <cuota/resource/registered_memory.hpp>
 
 #include <cuota/guard/alert_event.hpp>
+#include <cuota/guard/batch_fit.hpp>
 #include <cuota/guard/budget_alert.hpp>
 #include <cuota/guard/budgeted.hpp>
 #include <cuota/guard/dry_run.hpp>

@@ -25,7 +25,7 @@ using cuota::budget;
 using cuota::device_buffer;
 using cuota::dry_run;
 using cuota::dry_run_memory;
-using cuota::measured_batch_fit;
+using cuota::batch_fit;
 using cuota::no_init;
 using cuota::unlimited;
 using cuota::usage_report;
@@ -285,7 +285,7 @@ TEST_CASE("the largest batch that fits was run, and so was the one that does not
     for (std::size_t const largest : {std::size_t{1}, std::size_t{15}, std::size_t{16}, std::size_t{17},
                                       std::size_t{1000}, std::size_t{1} << 40, unlimited}) {
         tried.clear();
-        measured_batch_fit const found =
+        batch_fit const found =
             cuota::largest_batch_that_fits(b, 1, largest, [&](std::size_t batch, auto& memory) {
                 tried.push_back(batch);
                 void* const fixed = memory.allocate_sync(4000);  // rounded to 4096
@@ -321,7 +321,7 @@ TEST_CASE("the largest batch that fits was run, and so was the one that does not
 
 TEST_CASE("a batch that fits nowhere is none", "[guard][dry_run]") {
     budget b{"b", 1000};
-    measured_batch_fit const found = cuota::largest_batch_that_fits(
+    batch_fit const found = cuota::largest_batch_that_fits(
         b, 4, 64, [](std::size_t batch, auto& memory) { allocation_group(1000 * batch, memory); });
     CHECK(found.batch == 0);
     CHECK(found.bytes == 0);
@@ -339,7 +339,7 @@ TEST_CASE("a batch that fits nowhere is none", "[guard][dry_run]") {
 
 TEST_CASE("a run that is refused memory does not fit, even without a limit", "[guard][dry_run]") {
     budget endless{"endless", unlimited};
-    measured_batch_fit const found =
+    batch_fit const found =
         cuota::largest_batch_that_fits(endless, 1, 1'000'000, [](std::size_t batch, auto& memory) {
             allocation_group(batch << 50, memory);
         });
@@ -351,7 +351,7 @@ TEST_CASE("a run that is refused memory does not fit, even without a limit", "[g
 
 TEST_CASE("the largest batch follows the granularity that is named", "[guard][dry_run]") {
     budget b{"b", 10_MiB};
-    measured_batch_fit const found = cuota::largest_batch_that_fits(
+    batch_fit const found = cuota::largest_batch_that_fits(
         b, 1, 100,
         [](std::size_t batch, any_resource memory) {
             std::vector<void*> taken(batch);
@@ -367,7 +367,7 @@ TEST_CASE("the largest batch follows the granularity that is named", "[guard][dr
 TEST_CASE("a larger batch that takes less is told, and the answer still fits", "[guard][dry_run]") {
     budget b{"b", 10'240};
     auto const check = [&](auto peak) {
-        measured_batch_fit const found = cuota::largest_batch_that_fits(
+        batch_fit const found = cuota::largest_batch_that_fits(
             b, 1, 100, [&](std::size_t batch, auto& memory) { allocation_group(peak(batch), memory); }, 128);
         CHECK(!found.is_monotone);
         CHECK(peak(found.batch) <= 10'240);
@@ -386,7 +386,7 @@ TEST_CASE("a larger batch that takes less is told, and the answer still fits", "
 
 TEST_CASE("a largest batch that takes less than the smallest is told, too", "[guard][dry_run]") {
     budget b{"b", 10'240};
-    measured_batch_fit const found = cuota::largest_batch_that_fits(
+    batch_fit const found = cuota::largest_batch_that_fits(
         b, 1, 10, [](std::size_t batch, auto& memory) { allocation_group(5120 / batch, memory); }, 128);
     CHECK(found.batch == 10);
     CHECK(found.bytes == 512);

@@ -22,7 +22,7 @@ using namespace cuota::literals;
 using cuota::budget;
 using cuota::copies;
 using cuota::footprint;
-using cuota::planned_batch_fit;
+using cuota::batch_fit;
 using cuota::unlimited;
 
 // A number does not convert to copies implicitly, nor a granularity to a plan.
@@ -185,7 +185,7 @@ TEST_CASE("a sum that no address space holds is unlimited and fits nowhere, not 
         CHECK_THROWS_AS(plan.reserve(endless), cuota::budget_exceeded);
         CHECK(endless.held() == 0);
         CHECK(endless.peak() == 0);
-        planned_batch_fit const fit = plan.largest_batch(endless);
+        batch_fit const fit = plan.largest_batch(endless);
         CHECK(!fit.fixed_part_fits());
         CHECK(fit.batch == 0);
     };
@@ -374,7 +374,7 @@ TEST_CASE("the largest batch is what trying every batch finds", "[guard][footpri
     for (int round = 0; round != 120'000; ++round) {
         footprint const plan = random.with(4, 6, [](plans& r) { return r.up_to(12); });
         std::size_t const available = random.up_to(round % 4 == 0 ? 20 : 400);
-        planned_batch_fit const fit = plan.largest_batch_in(available);
+        batch_fit const fit = plan.largest_batch_in(available);
 
         // A sample that needs memory needs at least a byte: if the batch of room + 1 samples fits, all batches fit.
         std::size_t fitting = 0;
@@ -405,7 +405,7 @@ TEST_CASE("the largest batch of a plan of any size comes with its proof", "[guar
     for (int round = 0; round != 100'000; ++round) {
         footprint const plan = random.with(4, 63, [](plans& r) { return r.of_any_size() >> r.up_to(40); });
         std::size_t const available = random.of_any_size();
-        planned_batch_fit const fit = plan.largest_batch_in(available);
+        batch_fit const fit = plan.largest_batch_in(available);
         bool right = fit.available == available;
         if (!fits_by_hand(plan, 0, available)) right = right && fit.batch == 0 && !fit.fixed_part_fits();
         else if (!plan.depends_on_batch())
@@ -446,7 +446,7 @@ TEST_CASE("the largest batch asks the budget and all its ancestors", "[guard][fo
     auto const plan = footprint::with_granularity(1).add<char>("w", 5).per_sample<char>("x", 10);
     CHECK(plan.largest_batch(leaf).batch == 7);
     root.charge(30);
-    planned_batch_fit const fit = plan.largest_batch(leaf);
+    batch_fit const fit = plan.largest_batch(leaf);
     CHECK(fit.batch == 6);
     CHECK(fit.bytes == 65);
     CHECK(fit.next_bytes == 75);
@@ -459,28 +459,28 @@ TEST_CASE("the largest batch asks the budget and all its ancestors", "[guard][fo
 
 TEST_CASE("what is not one batch is told apart", "[guard][footprint]") {
     auto const plan = footprint::with_granularity(1).add<char>("w", 50).per_sample<char>("x", 10);
-    planned_batch_fit const too_large = plan.largest_batch_in(49);
+    batch_fit const too_large = plan.largest_batch_in(49);
     CHECK(too_large.batch == 0);
     CHECK(!too_large.fixed_part_fits());
     CHECK(too_large.text() == "not even the fixed part fits: 50 B of 49 B");
 
-    planned_batch_fit const no_sample = plan.largest_batch_in(59);
+    batch_fit const no_sample = plan.largest_batch_in(59);
     CHECK(no_sample.batch == 0);
     CHECK(no_sample.fixed_part_fits());
     CHECK(no_sample.next_bytes == 60);
     CHECK(no_sample.text() ==
           "no sample fits: the fixed part takes 50 B of 59 B, and a batch of 1 would take 60 B");
 
-    planned_batch_fit const one = plan.largest_batch_in(60);
+    batch_fit const one = plan.largest_batch_in(60);
     CHECK(one.batch == 1);
     CHECK(one.text() == "a batch of 1 fits: 60 B of 60 B, and 2 would take 70 B");
 
-    planned_batch_fit const any = footprint{}.add<char>("w", 50).largest_batch_in(unlimited);
+    batch_fit const any = footprint{}.add<char>("w", 50).largest_batch_in(unlimited);
     CHECK(any.batch == unlimited);
     CHECK(any.is_unbounded());
     CHECK(any.text() == "any batch fits: 512 B, no limit");
 
-    planned_batch_fit const most =
+    batch_fit const most =
         footprint::with_granularity(1).per_sample<char>("x", 1).largest_batch_in(unlimited);
     CHECK(most.batch == unlimited - 1);
     CHECK(!most.is_unbounded());

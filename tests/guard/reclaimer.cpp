@@ -96,20 +96,20 @@ TEST_CASE("a cache is not asked after its registration", "[guard][reclaimer]") {
     REQUIRE(images.calls == 0);
 }
 
-TEST_CASE("what a cache throws is reported, and it gives nothing", "[guard][reclaimer]") {
+TEST_CASE("an exception of a cache is reported, and the cache counts as empty", "[guard][reclaimer]") {
     support::captured_errors errors;
     budget b{"b", 100};
     b.charge(60);
     reclaimer const r{b, "broken", [](std::size_t wanted) { return wanted; },
                       [](std::size_t) -> std::size_t { throw std::runtime_error{"no"}; }};
     REQUIRE_THROWS_AS(b.charge(50), cuota::budget_exceeded);
-    REQUIRE(errors.take() == std::vector<std::string>{"reclaimer broken: give() threw: no"});
+    REQUIRE(errors.take() == std::vector<std::string>{"reclaimer broken: reclaim() threw: no"});
     reclaimer const odd{b, "odd", [](std::size_t wanted) { return wanted; },
                         [](std::size_t) -> std::size_t { throw 1; }, 1};
     REQUIRE_THROWS_AS(b.charge(50), cuota::budget_exceeded);
     REQUIRE(errors.take() ==
-            std::vector<std::string>{"reclaimer odd: give() threw an exception that is not a std::exception",
-                                     "reclaimer broken: give() threw: no"});
+            std::vector<std::string>{"reclaimer odd: reclaim() threw an exception that is not a std::exception",
+                                     "reclaimer broken: reclaim() threw: no"});
     b.refund(60);
 }
 

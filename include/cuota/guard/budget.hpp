@@ -202,7 +202,7 @@ CUOTA_INLINE budget::budget(std::string name, std::size_t limit, budget const& p
 CUOTA_INLINE budget budget::for_device(device where, double share, std::size_t keep_free,
                                        std::chrono::nanoseconds max_age) {
     if (!(share >= 0.0 && share <= 1.0))
-        detail::throw_usage_error("budget::of_device: share = {} is out of range [0, 1]", {share});
+        detail::throw_usage_error("budget::for_device: share = {} is out of range [0, 1]", {share});
     std::size_t const total = where.memory().total;
     std::size_t const most = std::min(total, static_cast<std::size_t>(share * static_cast<double>(total)));
     budget made{"device " + std::to_string(where.ordinal()), most};
@@ -215,7 +215,7 @@ CUOTA_INLINE budget budget::for_device(device where, double share, std::size_t k
 CUOTA_INLINE std::size_t budget::record_baseline() {
     if (auto* const driver = dynamic_cast<detail::device_limit*>(node_->outer()))
         return driver->record_baseline();
-    detail::throw_usage_error("budget {}: record_baseline requires a budget made by budget::of_device",
+    detail::throw_usage_error("budget {}: record_baseline requires a budget made by budget::for_device",
                               {name()});
 }
 

@@ -17,6 +17,7 @@
 #include <cuota/core/detail/std_minimal.hpp>
 #include <cuota/core/detail/threads/locked_region.hpp>
 #include <cuota/core/error.hpp>
+#include <cuota/guard/batch_fit.hpp>
 #include <cuota/guard/budget.hpp>
 #include <cuota/guard/measured.hpp>
 #include <cuota/resource/device_memory.hpp>
@@ -107,24 +108,13 @@ template <resource Upstream, std::invocable<measured<Upstream>&> Run>
     return memory.report();
 }
 
-/// Result of dry runs of several batch sizes. Bytes are peaks.
-struct measured_batch_fit {
-    std::size_t batch = 0;       ///< largest that fitted; 0: the smallest did not
-    std::size_t bytes = 0;       ///< its peak
-    std::size_t next = 0;        ///< next larger, which did not fit; 0: the largest fitted
-    std::size_t next_bytes = 0;  ///< its peak; `unlimited`: refused
-    std::size_t available = 0;   ///< at the start
-    std::size_t runs = 0;        ///< number of batch sizes run
-    bool is_monotone = true;     ///< false: a larger batch used less, so one above `next` may fit
-};
-
 /// Returns the largest batch size in [smallest, largest] for which a dry run of `run(batch, memory)` fits into the bytes that the budget
 /// has available now. Charges nothing. A run with a refused allocation does not fit.
 /// Throws:  usage_error for a range that is empty or begins at 0; other exceptions of a run.
 /// Cost:    two dry runs, and one per halving of the range.
 /// Example: tests/guard/dry_run.cpp
 template <std::invocable<std::size_t, measured<dry_run_memory>&> Run>
-[[nodiscard]] measured_batch_fit largest_batch_that_fits(
+[[nodiscard]] batch_fit largest_batch_that_fits(
     budget const& b, std::size_t smallest, std::size_t largest, Run&& run,
     std::size_t granularity = device_memory::granularity(),
     source_location where = source_location::current()) {
@@ -137,7 +127,7 @@ template <std::invocable<std::size_t, measured<dry_run_memory>&> Run>
             return dry_run([&](auto& memory) { run(batch, memory); }, granularity).peak;
         } catch (out_of_memory const&) { return unlimited; }
     };
-    measured_batch_fit found;
+    batch_fit found;
     found.available = b.available();
     auto const fits = [&](std::size_t batch) {
         std::size_t const peak = peak_of(batch);

@@ -14,6 +14,7 @@
 #include <cuota/core/config.hpp>
 #include <cuota/core/detail/text/text.hpp>
 #include <cuota/core/error.hpp>
+#include <cuota/guard/batch_fit.hpp>
 #include <cuota/guard/budget.hpp>
 #include <cuota/resource/any_resource.hpp>
 #include <cuota/resource/device_memory.hpp>
@@ -24,21 +25,6 @@ namespace cuota::inline v0 {
 struct copies {
     explicit constexpr copies(std::size_t n) noexcept : count{n} {}  ///< 0: the part uses no memory
     std::size_t count;                                               ///< number of allocations
-};
-
-/// The largest batch that fits: bytes <= available < next_bytes.
-struct planned_batch_fit {
-    std::size_t batch = 0;       ///< 0: no sample fits; `unlimited`: any batch
-    std::size_t bytes = 0;       ///< for that batch, or for the fixed part
-    std::size_t next_bytes = 0;  ///< for batch + 1; `unlimited`: overflows, or does not exist
-    std::size_t available = 0;   ///< bytes available
-
-    /// Returns whether any batch fits.
-    [[nodiscard]] bool is_unbounded() const noexcept { return batch == unlimited; }
-    /// Returns whether the plan fits without samples.
-    [[nodiscard]] bool fixed_part_fits() const noexcept { return bytes != unlimited && bytes <= available; }
-    /// Returns "a batch of 127 fits: 511.5 MiB of 512.0 MiB, ...". Throws: std::bad_alloc.
-    [[nodiscard]] std::string text() const;
 };
 
 /// A plan of allocations, of fixed size or per sample of a batch.
@@ -137,9 +123,9 @@ public:
     [[nodiscard]] reservation reserve(budget b, source_location where = source_location::current()) const;
 
     /// Returns the largest batch that fits into the budget's available bytes.
-    [[nodiscard]] planned_batch_fit largest_batch(budget const& b) const noexcept;
+    [[nodiscard]] batch_fit largest_batch(budget const& b) const noexcept;
     /// Returns the largest batch that fits into `available` bytes.
-    [[nodiscard]] planned_batch_fit largest_batch_in(std::size_t available) const noexcept;
+    [[nodiscard]] batch_fit largest_batch_in(std::size_t available) const noexcept;
 
     /// Returns the largest parts, with bytes and shares.
     [[nodiscard]] std::string text(std::size_t batch) const;
@@ -159,15 +145,13 @@ private:
     [[nodiscard]] std::size_t smallest_granularity() const noexcept;
     // Returns the `most` largest parts, descending.
     [[nodiscard]] std::vector<part> largest(std::size_t most, std::size_t batch) const;
-    [[nodiscard]] std::string cause(std::size_t batch, planned_batch_fit const& fit) const;
+    [[nodiscard]] std::string cause(std::size_t batch, batch_fit const& fit) const;
 
     std::vector<part> parts_;
     std::size_t granularity_ = device_memory::granularity();
 };
 
 namespace detail {
-
-[[nodiscard]] std::string planned_text(std::size_t bytes);
 
 [[nodiscard]] inline std::string tag_text(tag name) { return name.is_empty() ? "untagged" : name.text(); }
 
@@ -252,13 +236,13 @@ CUOTA_INLINE reservation footprint::reserve(budget b, source_location where) con
     return reserve(std::move(b), no_batch(where), where);
 }
 
-CUOTA_INLINE planned_batch_fit footprint::largest_batch(budget const& b) const noexcept {
+CUOTA_INLINE batch_fit footprint::largest_batch(budget const& b) const noexcept {
     return largest_batch_in(b.available());
 }
 
-CUOTA_INLINE planned_batch_fit footprint::largest_batch_in(std::size_t available) const noexcept {
-    if (!fits_in(available, bytes(0))) return {0, bytes(0), bytes(1), available};
-    if (!depends_on_batch()) return {unlimited, bytes(0), unlimited, available};
+CUOTA_INLINE batch_fit footprint::largest_batch_in(std::size_t available) const noexcept {
+    if (!fits_in(available, bytes(0))) return {0, bytes(0), 1, bytes(1), available};
+    if (!depends_on_batch()) return {unlimited, bytes(0), 0, 0, available};
     // bytes() is monotonic, and `unlimited` samples of one byte or more never fit.
     std::size_t fitting = 0;
     std::size_t too_large = unlimited;
@@ -266,7 +250,7 @@ CUOTA_INLINE planned_batch_fit footprint::largest_batch_in(std::size_t available
         std::size_t const middle = fitting + (too_large - fitting) / 2;
         (fits_in(available, bytes(middle)) ? fitting : too_large) = middle;
     }
-    return {fitting, bytes(fitting), bytes(too_large), available};
+    return {fitting, bytes(fitting), too_large, bytes(too_large), available};
 }
 
 CUOTA_INLINE bool footprint::fits_in(std::size_t available, std::size_t bytes) noexcept {
@@ -306,10 +290,6 @@ CUOTA_INLINE auto footprint::largest(std::size_t most, std::size_t batch) const 
 
 namespace cuota::inline v0::detail {
 
-CUOTA_INLINE std::string planned_text(std::size_t bytes) {
-    return bytes == unlimited ? "16 EiB or more" : bytes_text(bytes);
-}
-
 CUOTA_INLINE std::string shape_text(footprint::part const& p) {
     return message("{}{} {}{}{}",
                    {p.copies == 1 ? "" : count_text(p.copies) + " x ", as_count(p.count),
@@ -333,19 +313,6 @@ CUOTA_INLINE std::string share_text(std::size_t part, std::size_t total) {
 
 namespace cuota::inline v0 {
 
-CUOTA_INLINE std::string planned_batch_fit::text() const {
-    std::string const of_available = detail::planned_text(bytes) +
-                                     (available == unlimited ? ", no limit" : " of " + bytes_text(available));
-    if (!fixed_part_fits()) return "not even the fixed part fits: " + of_available;
-    if (is_unbounded()) return "any batch fits: " + of_available;
-    std::string const next = " would take " + detail::planned_text(next_bytes);
-    if (batch == 0)
-        return detail::message("no sample fits: the fixed part takes {}, and a batch of 1{}",
-                               {of_available, next});
-    return detail::message("a batch of {} fits: {}, and {}{}",
-                           {detail::as_count(batch), of_available, detail::as_count(batch + 1), next});
-}
-
 CUOTA_INLINE std::string footprint::text(std::size_t batch) const {
     std::vector<part> const shown = largest(16, batch);
     std::size_t const total = bytes(batch);
@@ -365,7 +332,7 @@ CUOTA_INLINE std::string footprint::text(std::size_t batch) const {
 }
 
 // A line of a refusal has about 98 columns.
-CUOTA_INLINE std::string footprint::cause(std::size_t batch, planned_batch_fit const& fit) const {
+CUOTA_INLINE std::string footprint::cause(std::size_t batch, batch_fit const& fit) const {
     std::vector<part> const shown = largest(2, batch);
     std::string text;
     for (part const& p : shown)

@@ -87,7 +87,7 @@ public:
                      estimate reclaim);
     CUOTA_INLINE_IN_PLACE ~registered_cache() override;
 
-    std::size_t reclaim(std::size_t wanted) noexcept override { return ask(reclaim_, "give", wanted); }
+    std::size_t reclaim(std::size_t wanted) noexcept override { return ask(reclaim_, "reclaim", wanted); }
     [[nodiscard]] CUOTA_INLINE_IN_PLACE std::size_t reclaimable(std::size_t wanted) const noexcept override;
     [[nodiscard]] int priority() const noexcept override { return priority_; }
     [[nodiscard]] bool speaks_for_program() const noexcept override { return true; }

@@ -136,7 +136,7 @@ public:
 
 private:
     [[nodiscard]] detail::mpi_channel& line() const {
-        if (!line_) detail::throw_usage_error("mpi_all_reduce were used after they were moved from");
+        if (!line_) detail::throw_usage_error("mpi_all_reduce was used after it was moved from");
         return *line_;
     }
 

@@ -267,7 +267,7 @@ private:
 
     void expect_usable() const { comm().check_process(); }
     [[nodiscard]] detail::nccl_communicator& comm() const {
-        if (!comm_) detail::throw_usage_error("nccl_all_reduce were used after they were moved from");
+        if (!comm_) detail::throw_usage_error("nccl_all_reduce was used after it was moved from");
         return *comm_;
     }
 

@@ -128,7 +128,7 @@ public:
     /// Sets a device's limit to a share (0 to 1) of its memory. Throws: usage_error, cuda_error; unchanged on failure.
     void set_fraction(int device, double share) {
         if (!(share >= 0.0 && share <= 1.0))
-            detail::throw_usage_error("set_share: {} is out of range [0, 1]", {share});
+            detail::throw_usage_error("set_fraction: {} is out of range [0, 1]", {share});
         detail::pytorch_device& one = at(device);
         std::size_t const total = one.where().memory().total;
         one.set_limit(std::min(total, static_cast<std::size_t>(share * static_cast<double>(total))));

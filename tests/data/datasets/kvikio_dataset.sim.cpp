@@ -130,7 +130,7 @@ TEST_CASE("a loader whose slots are on the device reads into those", "[data][kvi
     cuota::budget const device{"device", 1 << 20};
     cuota::loader_options how = on_the_device(9);
     how.seed = 3;
-    how.device = how.pinned = device;
+    how.device_budget = how.pinned_budget = device;
     {
         batch_loader loader{both, how};
         CHECK(device.held() == loader.plan().device_bytes + loader.plan().pinned_bytes);
@@ -148,7 +148,7 @@ TEST_CASE("a loader whose slots are on the device reads into those", "[data][kvi
         }
     }
     CHECK(device.held() == 0);
-    how.pinned = cuota::budget{"small", 1000};
+    how.pinned_budget = cuota::budget{"small", 1000};
     CHECK(thrown<cuota::budget_exceeded>([&] {
               batch_loader{both, how};
           })

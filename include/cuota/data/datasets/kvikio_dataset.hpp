@@ -128,8 +128,8 @@ private:
         /// one fails.
         void start(sample_run run) {
             raw_layout const& layout = from_.records.layout();
-            std::uint64_t offset = layout.header + run.first * layout.record;
-            for (std::size_t bytes = run.count * layout.record; bytes != 0;) {
+            std::uint64_t offset = layout.header + run.first * layout.record_bytes;
+            for (std::size_t bytes = run.count * layout.record_bytes; bytes != 0;) {
                 std::size_t const now = std::min(bytes, kvikio::defaults::task_size());
                 task& next = tasks_.emplace_back(task{offset, now, {}});
                 try {
@@ -167,7 +167,7 @@ private:
         [[nodiscard]] data_error failure(task const& of, std::string const& why) const {
             raw_layout const& layout = from_.records.layout();
             return {from_.records.name(), of.offset,
-                    "sample " + std::to_string((of.offset - layout.header) / layout.record) +
+                    "sample " + std::to_string((of.offset - layout.header) / layout.record_bytes) +
                         " cannot be read: " + detail::shown(why, 400)};
         }
         [[noreturn]] void refuse(task const& of, std::string const& why) const { throw failure(of, why); }

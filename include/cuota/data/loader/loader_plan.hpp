@@ -180,7 +180,7 @@ CUOTA_INLINE void check_rows(std::string const& name, std::span<field const> fie
         if (fields[k].is_ragged) ragged = &fields[k];  // finds the first one
     if (ragged != nullptr && rows == 0)
         throw_usage_error(
-            "loader of {}: field {} is ragged; set `rows`, the maximum number of rows in a batch",
+            "loader of {}: field {} is ragged; set `max_rows`, the maximum number of rows in a batch",
             {name, field_text(*ragged)});
     if (ragged == nullptr && rows != 0)
         throw_usage_error("loader of {}: batches of at most {} rows require a ragged field", {name, rows});

@@ -220,7 +220,7 @@ void on_stream_of(call_order const& order, void const* at, F f) {
 CUOTA_INLINE guard_keeper::guard_keeper(guard_options wanted, bool is_for_host, source_location where)
     : wanted_{wanted}, is_for_host_{is_for_host}, live_{"guarded memory", wanted.name} {
     if (wanted.redzone_bytes == 0)
-        throw_usage_error(where, "{}: zone must be at least 1 byte", {live_.title()});
+        throw_usage_error(where, "{}: redzone_bytes must be at least 1", {live_.title()});
 }
 
 CUOTA_INLINE guard_keeper::~guard_keeper() {
@@ -453,7 +453,7 @@ CUOTA_INLINE void guard_keeper::add_page() {
     pages_.reserve(pages_.size() + 1);
     auto more = light_unique_array<guard_bytes>::make(count);
     auto* const page =
-        static_cast<unsigned char*>(pinned_memory{}.allocate_sync(page_bytes(), 256, {"fences", {}}));
+        static_cast<unsigned char*>(pinned_memory{}.allocate_sync(page_bytes(), 256, {"redzones", {}}));
     pages_.push_back(page);
     for (std::size_t i = 0; i != count; ++i) {
         more[i].seen = page + 2 * wanted_.redzone_bytes * i;

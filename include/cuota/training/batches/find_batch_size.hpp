@@ -56,7 +56,7 @@ struct batch_search_result {
     std::size_t largest_fitted = 0;              ///< above `batch` only with a margin
     std::size_t smallest_refused = 0;            ///< 0: none was refused
     std::vector<batch_trial> trials{};           ///< in order; each size once
-    std::optional<planned_batch_fit> planned{};  ///< by the plan, on this rank
+    std::optional<batch_fit> planned{};  ///< by the plan, on this rank
 
     [[nodiscard]] std::size_t attempts() const noexcept { return trials.size(); }  ///< number of runs
     /// Returns false if a size was refused although a larger one fitted: a still larger one may fit, or one that fitted may fail.

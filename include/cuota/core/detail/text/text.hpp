@@ -88,8 +88,6 @@ inline constexpr std::size_t screen_columns = 110;
 #include <cstdio>
 #include <cstdlib>
 
-#include <cstdio>
-
 namespace cuota::inline v0::detail {
 
 CUOTA_INLINE std::string unit_of(std::uint64_t count, std::string_view plural) {
