@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Conversion of elements to another type.
+/// Conversion of elements.
 #pragma once
 
 #include <cstddef>
@@ -20,7 +20,7 @@
 namespace cuota::inline v0 {
 
 /// Conversion of a field's elements x to x * scale + offset, computed in float, or in double if either type has 8 bytes or the dataset is
-/// i32 or u32, and rounded to nearest; for f16 and bf16 via float.
+/// i32 or u32, and rounded to nearest (f16 and bf16 via float).
 struct conversion {
     std::string field;                    ///< name
     element_type to = element_type::f32;  ///< f16, bf16, f32 or f64
@@ -35,7 +35,6 @@ struct type_tag {
     using type = T;
 };
 
-/// Calls action with the tag of the element's C++ type.
 CUOTA_NO_EXEC_CHECK
 template <class Action>
 CUOTA_HOST_DEVICE void with_element(element_type type, Action action) {
@@ -55,7 +54,7 @@ CUOTA_HOST_DEVICE void with_element(element_type type, Action action) {
     }
 }
 
-/// The type of the computation: it represents all values of either side.
+/// Represents all values of either type.
 template <class From, class To>
 using wide_enough = std::conditional_t<
     (sizeof(From) == 8 || sizeof(To) == 8 || (std::is_integral_v<From> && sizeof(From) == 4)), double, float>;
@@ -71,7 +70,6 @@ template <class To, class Wide>
     else return To{static_cast<float>(value)};
 }
 
-/// Applies x * factor + offset unless is_plain.
 template <class To, class From>
 [[nodiscard]] CUOTA_HOST_DEVICE To converted(From x, wide_enough<From, To> factor,
                                              wide_enough<From, To> offset, bool is_plain) noexcept {
@@ -80,8 +78,8 @@ template <class To, class From>
     return narrowed<To>(value);
 }
 
-/// Returns each field's conversion, or nullopt, and updates the types of `fields`.
-/// Throws: usage_error for a field that does not exist or is named twice, or an unsupported type; `owner` names the object that has the fields.
+/// Returns each field's conversion, or nullopt, and updates `fields`.
+/// Throws: usage_error, naming `owner`, for an unknown or repeated field, or an unsupported type.
 [[nodiscard]] std::vector<std::optional<conversion>> convert_fields(std::vector<field>& fields,
                                                                     std::span<conversion const> wanted,
                                                                     std::string const& owner);

@@ -22,7 +22,7 @@
 
 namespace cuota::inline v0 {
 
-/// Type of one element; in this machine's byte order after a gather.
+/// Type of one element, in this machine's byte order.
 enum class element_type : std::uint8_t {
     u8,   ///< unsigned, 8 bits; also bool and bytes
     i8,   ///< signed
@@ -38,13 +38,13 @@ enum class element_type : std::uint8_t {
     bf16  ///< upper 16 bits of a float: `bfloat16`
 };
 
-/// Returns the size in bytes, 1 to 8.
+/// Returns the size in bytes.
 [[nodiscard]] constexpr std::size_t element_bytes(element_type type) noexcept {
     constexpr std::array<std::uint8_t, 12> sizes{1, 1, 2, 2, 4, 4, 8, 8, 2, 4, 8, 2};
     return sizes[static_cast<std::uint8_t>(type)];
 }
 
-/// Returns "u8", "f32", and so on.
+/// Returns a name such as "f32".
 [[nodiscard]] constexpr char const* element_name(element_type type) noexcept {
     constexpr std::array<char const*, 12> names{"u8",  "i8",  "i16", "u16", "i32", "u32",
                                                 "i64", "u64", "f16", "f32", "f64", "bf16"};
@@ -70,7 +70,7 @@ consteval element_type integer_element() {
 
 }  // namespace detail
 
-/// Returns the element type of T; bool and std::byte are u8. Requires a number.
+/// Returns the element type of T; bool and std::byte are u8.
 template <class T>
     requires detail::element_like<std::remove_cv_t<T>>
 [[nodiscard]] consteval element_type element_of() {
@@ -83,17 +83,16 @@ template <class T>
     else return detail::integer_element<U>();
 }
 
-/// A named array in every sample (image, label) with this shape; {} is a scalar. In a ragged field, a sample has any number of rows,
-/// possibly 0, of this shape: words, frames.
+/// A named array in every sample (image, label). In a ragged field, a sample has any number of rows (words, frames) of this shape.
 struct field {
-    std::string name;                      ///< for messages and for lookup
+    std::string name;                      ///< for messages and lookup
     element_type type = element_type::u8;  ///< of each element
     std::vector<std::size_t> shape{};      ///< extents, slowest first; {} is a scalar
-    bool is_ragged = false;                ///< any number of rows per sample
+    bool is_ragged = false;                ///< rows vary per sample
 
-    /// Returns the elements per sample, or per row if ragged. Throws: usage_error if that exceeds a std::size_t.
+    /// Returns the elements per sample, or per row if ragged. Throws: usage_error on overflow.
     [[nodiscard]] std::size_t count() const;
-    /// Returns the bytes per sample, or per row if ragged. Throws: usage_error if that exceeds a std::size_t.
+    /// Returns the bytes per sample or row. Throws: as count.
     [[nodiscard]] std::size_t bytes() const { return or_misuse(checked_mul(count(), element_bytes(type))); }
 
     friend bool operator==(field const&, field const&) = default;  ///< compares all members
@@ -102,18 +101,16 @@ private:
     [[nodiscard]] std::size_t or_misuse(std::optional<std::size_t> product) const;
 };
 
-/// Returns "images u8[28, 28]", "words u32[*]".
-/// Throws: std::bad_alloc.
+/// Returns "images u8[28, 28]", "words u32[*]". Throws: std::bad_alloc.
 [[nodiscard]] std::string field_text(field const& f);
 
-/// Returns "images u8[28, 28], labels u8".
-/// Throws: std::bad_alloc.
+/// Returns "images u8[28, 28], labels u8". Throws: std::bad_alloc.
 [[nodiscard]] std::string fields_text(std::span<field const> fields);
 
 namespace detail {
 
 [[nodiscard]] std::size_t ragged_count(std::span<field const> fields) noexcept;
-/// Throws: usage_error if a field is ragged; the message names `what` as the object that does not support it.
+/// Throws: usage_error, naming `what`, if a field is ragged.
 void expect_no_ragged(std::span<field const> fields, std::string const& what);
 
 }  // namespace detail

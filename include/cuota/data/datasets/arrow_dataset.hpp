@@ -1,8 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Apache Arrow tables as datasets, from memory, Arrow or Parquet files. Requires Arrow's C++ library, and Parquet's for from_parquet. In
-/// no umbrella header.
+/// Arrow tables as datasets. Requires Apache Arrow's C++ library, and Parquet's for from_parquet. In no umbrella header.
 #pragma once
 
 #if !__has_include(<arrow/table.h>)
@@ -46,25 +45,21 @@ namespace cuota::inline v0 {
 
 /// How an Arrow file is loaded.
 enum class arrow_access {
-    mapped,  ///< memory-mapped: uncompressed data is read from disk when gathered
-    read,    ///< read when opened: for network shares, and files that other processes may truncate
+    mapped,  ///< uncompressed data is read from disk when gathered
+    read,    ///< read when opened: for network shares, and files that may be truncated
 };
 
 /// Rows of an Arrow table as samples, its columns as fields: all, or those named, in the order of the names.
 ///
 ///     auto const from = cuota::arrow_dataset::from_ipc("train.arrow", {"tokens", "class"});
-///     auto const also = cuota::arrow_dataset::from_parquet("train.parquet", {"tokens", "class"});
-///     cuota::arrow_dataset mine{table};
 ///
-/// bool, integers and floats become elements of the same size, bool a u8 of 0 or 1. A fixed_size_list of these, possibly nested, is an axis
-/// of the shape; a list or large_list of any of these is a ragged field. Strings and binary are ragged bytes, fixed_size_binary an axis of
-/// bytes. Nulls are rejected, also in lists: every sample has a value.
-/// Throws:  for an invalid table, usage_error if it is the program's, data_error if from a file; both name the column, which does not
-///          exist, has an unsupported type, a null, another length, or offsets that decrease or exceed its values. misuse for a column
-///          named twice.
+/// bool becomes a u8 of 0 or 1; integers and floats keep their size. A fixed_size_list of these, possibly nested, is an axis of the shape;
+/// a list or large_list of any of these is a ragged field. Strings and binary are ragged bytes, fixed_size_binary an axis of bytes.
+/// Throws:  usage_error for an invalid table of the program, data_error for one of a file, naming a column that does not exist, has an
+///          unsupported type, a null, another length, or invalid offsets; usage_error for a column named twice.
 /// Threads: as any dataset; the table's values must not change.
-/// Cost:    copies share the table, which lives as long as they. A gather copies directly from Arrow's memory, consecutive samples at once,
-///          and allocates nothing. Opening examines every offset and validity bit.
+/// Cost:    copies share the table. A gather copies from Arrow's memory, consecutive samples at once, and allocates nothing. Opening
+///          examines every offset and validity bit.
 class arrow_dataset {
 public:
     /// Uses the named columns, or all; `name` is for messages.
@@ -72,11 +67,10 @@ public:
                            std::vector<std::string> const& columns = {}, std::string name = "Arrow table")
         : arrow_dataset{detail::arrow_origin{std::move(name), false}, std::move(table), columns} {}
 
-    /// Opens an Arrow IPC file (Feather version 2), by default memory-mapped. Uncompressed data is read from disk when first gathered. If
-    /// compressed, all columns are decompressed, and the chosen ones stay in host memory while the dataset lives. Do not modify a mapped
-    /// file: truncation terminates the program (SIGBUS). With arrow_access::read, the chosen columns are read into host memory, and the
-    /// file is closed on return.
-    /// Throws: also data_error for a file that Arrow cannot read or finds invalid (ValidateFull, which reads string columns' text).
+    /// Opens an Arrow IPC file (Feather version 2), by default memory-mapped: do not modify it, because truncation terminates the program
+    /// (SIGBUS). If compressed, all columns are decompressed, and the chosen ones stay in host memory. arrow_access::read reads the chosen
+    /// columns into host memory, and closes the file.
+    /// Throws: also data_error for a file that Arrow finds invalid (ValidateFull).
     [[nodiscard]] static arrow_dataset from_ipc(std::string path,
                                                 std::vector<std::string> const& columns = {},
                                                 arrow_access how = arrow_access::mapped) {
@@ -110,9 +104,8 @@ public:
     }
 
 #if __has_include(<parquet/arrow/reader.h>)
-    /// Reads and decodes a Parquet file. The columns' values are in host memory, uncompressed, while the dataset lives, perhaps many times
-    /// the file's size. Available if Parquet's headers are.
-    /// Throws: also data_error for a file that Parquet cannot read, or with a table that Arrow finds invalid (ValidateFull).
+    /// Decodes a Parquet file into host memory, perhaps many times its size. Requires Parquet's headers.
+    /// Throws: as from_ipc.
     [[nodiscard]] static arrow_dataset from_parquet(std::string path,
                                                     std::vector<std::string> const& columns = {}) {
         detail::arrow_origin const from{std::move(path), true};
@@ -120,23 +113,23 @@ public:
     }
 #endif
 
-    /// Copies share the data. A move is a copy, so a moved-from dataset remains valid.
+    /// Shares the data; a move is a copy.
     arrow_dataset(arrow_dataset const&) noexcept = default;
-    arrow_dataset& operator=(arrow_dataset const&) noexcept = default;  ///< shares the data of other
+    arrow_dataset& operator=(arrow_dataset const&) noexcept = default;  ///< shares the data
     ~arrow_dataset() = default;
 
-    [[nodiscard]] std::uint64_t size() const noexcept { return state_->size; }  ///< rows of the table
+    [[nodiscard]] std::uint64_t size() const noexcept { return state_->size; }               ///< rows
     [[nodiscard]] std::span<field const> fields() const noexcept { return state_->fields; }  ///< the columns
     /// Returns the path, or the constructor's argument.
     [[nodiscard]] std::string const& name() const noexcept { return state_->name; }
 
-    /// Gets the rows per sample of field k. Throws: usage_error if it is not ragged, or an index is out of range.
+    /// Gets the rows per sample of field k.
     void row_counts(std::size_t k, std::span<std::uint64_t const> samples,
                     std::span<std::uint64_t> out) const {
         detail::check_row_counts(*this, k, samples, out);
         state_->columns[k].row_counts(samples, out);
     }
-    /// Gathers samples. Throws: usage_error, before writing.
+    /// Gathers samples.
     void gather(std::span<std::uint64_t const> samples, std::span<std::span<std::byte> const> out) const {
         if (!fits(samples, out)) check_gather(*this, samples, out);  // throws with the reason
         if (samples.empty()) return;
@@ -145,7 +138,7 @@ public:
 
 private:
     struct state {
-        std::shared_ptr<arrow::Table const> table;  // owns the memory of the columns
+        std::shared_ptr<arrow::Table const> table;  // owns the values
         std::string name;
         std::uint64_t size = 0;
         std::vector<field> fields{};
@@ -172,7 +165,7 @@ private:
         state_ = std::make_shared<state const>(std::move(all));
     }
 
-    // If opening fails and the file's actual kind is recognized, throws a data_error that names it.
+    // Names the file's actual kind if opening fails, as detail::parsed.
     template <class Open>
     [[nodiscard]] static arrow_dataset opened(detail::arrow_origin const& from, Open const& open) {
         try {

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// A function as a dataset, for generated or program-decoded samples.
+/// A function as a dataset.
 #pragma once
 
 #include <cstddef>
@@ -36,26 +36,21 @@ concept gathers_by_context = requires(F const& fill, std::span<std::uint64_t con
 
 }  // namespace detail
 
-/// `size` samples of the given fields; a gather is one call of `fill(samples, out)`. Indices are below `size`; out[k] has exactly the size
-/// of field k of these samples, contiguous in the order of `samples`. Copies share the function.
+/// `size` samples of the given fields; a gather checks its arguments and calls `fill(samples, out)` once.
 ///
-///     cuota::callable_dataset squares{"squares", 1000, {{"x", cuota::element_type::u64}},
-///                                    [](std::span<std::uint64_t const> samples, std::span<std::span<std::byte> const> out) {
-///         for (std::size_t i = 0; i != samples.size(); ++i) {
-///             std::uint64_t const square = samples[i] * samples[i];
-///             std::memcpy(out[0].data() + 8 * i, &square, 8);
-///         }
+///     cuota::callable_dataset numbers{"numbers", 1000, {{"n", cuota::element_type::u64}}, [](auto samples, auto out) {
+///         std::ranges::copy(std::as_bytes(samples), out[0].begin());
 ///     }};
 ///
-/// With a gather_context, `fill(samples, out, context)` can produce other samples in each epoch: random crops, noise.
-/// Threads: the function is called as const, by any number of threads concurrently.
-/// Throws:  usage_error for no fields, or an empty or ragged one; gather: misuse before the call; exceptions of the function.
-/// Cost:    the function's; no allocations.
+/// `fill(samples, out, context)` can produce other samples in each epoch (gather_context).
+/// Threads: any number of threads call the function, as const, concurrently.
+/// Throws:  usage_error for no fields, or an empty or ragged one; exceptions of the function.
+/// Cost:    the function's; copies share it.
 template <class Fill>
     requires(detail::gathers<Fill> || detail::gathers_by_context<Fill>)
 class callable_dataset {
 public:
-    /// Stores the function, shared by copies of the dataset.
+    /// Stores the function.
     callable_dataset(std::string name, std::uint64_t size, std::vector<field> fields, Fill fill)
         : state_{detail::light_shared_ptr<state const>::make(
               state{std::move(name), size, std::move(fields), std::move(fill)})} {
@@ -68,11 +63,11 @@ public:
     }
 
     [[nodiscard]] std::uint64_t size() const noexcept { return state_->size; }  ///< samples
-    /// Returns the fields of each sample; at least one.
+    /// Returns the given fields.
     [[nodiscard]] std::span<field const> fields() const noexcept { return state_->fields; }
     [[nodiscard]] std::string const& name() const noexcept { return state_->name; }  ///< for messages
 
-    /// Calls the function once. Throws: usage_error before the call; its exceptions.
+    /// Calls the function once.
     void gather(std::span<std::uint64_t const> samples, std::span<std::span<std::byte> const> out) const {
         check_gather(*this, samples, out);
         if constexpr (detail::gathers_by_context<Fill>) state_->fill(samples, out, gather_context{});

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Binary files of CIFAR-10 and CIFAR-100: records of labels and an image.
+/// Binary files of CIFAR-10 and CIFAR-100.
 #pragma once
 
 #include <cstddef>
@@ -20,7 +20,7 @@
 
 namespace cuota::inline v0 {
 
-/// Layout of the files.
+/// The files' layout.
 enum class cifar_set {
     cifar_10,  ///< data_batch_1.bin to data_batch_5.bin, test_batch.bin: "label", "image"
     cifar_100  ///< train.bin, test.bin: "coarse_label", "fine_label", "image"
@@ -30,23 +30,22 @@ enum class cifar_set {
 ///
 ///     cuota::cifar_dataset test{cuota::cifar_set::cifar_10, {"test_batch.bin"}};
 ///
-/// Throws:  data_error, naming the file, if its size is not a whole number of records; usage_error for no files. gather: data_error with
-///          file, offset and the sample's index in it, if a label is not a class of the set; so every delivered label is valid.
+/// Throws:  data_error if a file's size is not a whole number of records; usage_error for no files. gather: data_error with the sample's
+///          index in its file, if a label is not a class of the set.
 /// Cost:    as a raw_dataset per file, plus a check of each label.
-/// Threads: as any dataset.
 class cifar_dataset {
 public:
-    /// Opens the files, in the order of samples.
+    /// Opens the files.
     cifar_dataset(cifar_set set, std::vector<std::string> const& paths);
-    /// Uses open files; the last copy closes them.
+    /// Uses open files.
     cifar_dataset(cifar_set set, std::span<file const> files);
 
-    [[nodiscard]] std::uint64_t size() const noexcept { return files_.size(); }  ///< records of all files
+    [[nodiscard]] std::uint64_t size() const noexcept { return files_.size(); }  ///< of all files
     /// Returns the label fields, then "image".
     [[nodiscard]] std::span<field const> fields() const { return files_.fields(); }
     [[nodiscard]] std::string name() const { return files_.name(); }  ///< the first path, "and 4 more"
 
-    /// Gathers samples, with one read per run in a file. Throws: usage_error; data_error, also for invalid labels.
+    /// Gathers samples.
     void gather(std::span<std::uint64_t const> samples, std::span<std::span<std::byte> const> out) const;
 
 private:
@@ -67,7 +66,6 @@ struct label_field {
 };
 [[nodiscard]] std::span<label_field const> labels_of(cifar_set set) noexcept;
 
-/// One file of a set.
 class cifar_file {
 public:
     cifar_file(cifar_set set, file from)

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Concatenation of datasets, such as those of several files.
+/// Concatenation of datasets.
 #pragma once
 
 #include <cstddef>
@@ -20,14 +20,12 @@
 
 namespace cuota::inline v0 {
 
-/// The samples of the first dataset, then of the second, and so on. Types and sizes may differ; fields and their order must be equal. A
-/// single field may have another name in each dataset, as files do; the first dataset's name is used. A data_error names the file and the
-/// sample's index in it.
+/// The samples of the first dataset, then of the second, and so on. Types and sizes may differ; fields and their order must be equal,
+/// except for the name of a single field. A data_error names the file and the sample's index in it.
 ///
-/// Throws:  usage_error, naming both datasets, if fields differ; for no datasets, or more samples than 64 bits count.
-/// Cost:    up to 1024 adjacent requested samples in one part are one gather of that part. No allocations for up to 16 fields.
-/// Threads: as any dataset.
-/// Example: cuota::concat_dataset all{cuota::npy_dataset{"a.npy"}, cuota::npy_dataset{"b.npy"}};
+/// Throws:  usage_error if fields differ, for no datasets, or more samples than 64 bits count.
+/// Cost:    one gather of a part for up to 1024 adjacent samples in it. No allocations for up to 16 fields.
+/// Example: cuota::concat_dataset all{first, second};
 class concat_dataset {
 public:
     /// Takes two or more datasets of any types.
@@ -42,17 +40,15 @@ public:
         for (S& part : parts) add(detail::any_dataset{std::move(part)});
     }
 
-    /// Returns the samples of all parts.
-    [[nodiscard]] std::uint64_t size() const noexcept;
-    /// Returns the first part's fields.
-    [[nodiscard]] std::span<field const> fields() const;
+    [[nodiscard]] std::uint64_t size() const noexcept;    ///< of all parts
+    [[nodiscard]] std::span<field const> fields() const;  ///< the first part's
     /// Returns "a.npy and 4 more".
     [[nodiscard]] std::string name() const;
 
-    /// Gathers from one part after another. Throws: usage_error; errors of a part, after which later parts are not written.
+    /// Gathers from one part after another; an error leaves later parts unwritten.
     void gather(std::span<std::uint64_t const> samples, std::span<std::span<std::byte> const> out,
                 gather_context const& context = {}) const;
-    /// Gets the rows per sample. Throws: usage_error if the field is not ragged.
+    /// Gets the rows per sample.
     void row_counts(std::size_t k, std::span<std::uint64_t const> samples,
                     std::span<std::uint64_t> out) const;
 
@@ -89,7 +85,7 @@ struct concat_dataset::state {
     std::vector<std::uint64_t> ends{};  // index after each part's last sample
 };
 
-/// The leading requested samples in one part, by that part's indices.
+/// Leading samples in one part, by its indices.
 struct concat_dataset::run {
     run(state const& from, std::span<std::uint64_t const> asked);
     [[nodiscard]] std::span<std::uint64_t const> part_samples() const noexcept;

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// A dataset's samples in other element types, for instance to transfer fewer bytes.
+/// A dataset in other element types.
 #pragma once
 
 #include <cstddef>
@@ -48,7 +48,7 @@ using convert_function = void (*)(std::byte const*, std::byte*, std::size_t, dou
 
 struct gather_scratch;
 
-/// Pool of scratch buffers, each used by one thread at a time; keeps as many as were in use at once.
+/// Pool of scratch buffers, each used by one thread at a time.
 class scratch_buffers {
 public:
     scratch_buffers(std::size_t bytes, std::size_t parts);
@@ -78,7 +78,6 @@ private:
     std::vector<light_unique_ptr<gather_scratch>> free_;
 };
 
-/// The conversion of each field, a few samples at a time.
 class conversion_steps {
 public:
     /// Throws: usage_error for a ragged field or unsupported conversion.
@@ -89,11 +88,10 @@ public:
     [[nodiscard]] std::size_t samples_at_once() const noexcept { return samples_at_once_; }
     [[nodiscard]] std::size_t scratch_bytes() const noexcept { return samples_at_once_ * sample_bytes_; }
 
-    /// Returns where to read `now` samples from `done` on: converted fields to the scratch, others to their destination.
+    /// Returns where to read: converted fields to the scratch, others to their destination.
     [[nodiscard]] std::span<std::span<std::byte> const> rooms(
         gather_scratch& scratch, std::size_t done, std::size_t now,
         std::span<std::span<std::byte> const> out) const noexcept;
-    /// Converts from the scratch to the destination.
     void convert(gather_scratch const& scratch, std::size_t done, std::size_t now,
                  std::span<std::span<std::byte> const> out) const noexcept;
 
@@ -115,19 +113,18 @@ private:
 
 }  // namespace detail
 
-/// A dataset's samples with some fields converted: floats to half or bfloat16, bytes to floats.
+/// A dataset with some fields converted: floats to half or bfloat16, bytes to floats.
 ///
-///     cuota::converted_dataset half_size{cuota::npy_dataset{"images.npy"}, {{"images", cuota::element_type::f16}}};
+///     cuota::converted_dataset half_size{images, {{"images", cuota::element_type::f16}}};
 ///
-/// It is better to transfer u8 data unchanged and widen it on the device.
-/// Throws:  usage_error for ragged fields (convert the rows, and make a ragged_dataset of these), a field that does not exist or is named
-///          twice, or a type other than f16, bf16, f32 or f64.
-/// Cost:    a scratch buffer of 256 KiB, or of one sample if larger, per concurrently reading thread, allocated on first use.
-/// Threads: as any dataset.
+/// u8 data is better widened on the device (converted_on_device).
+/// Throws:  usage_error for ragged fields (convert the rows of a ragged_dataset instead), an unknown or repeated field, or a type other
+///          than f16, bf16, f32 or f64.
+/// Cost:    a scratch buffer of 256 KiB, or of one sample if larger, per concurrently reading thread.
 template <dataset S>
 class converted_dataset {
 public:
-    /// Stores the dataset; reads nothing yet.
+    /// Stores the dataset.
     converted_dataset(S from, std::vector<conversion> const& wanted)
         : state_{detail::light_shared_ptr<state>::make(std::move(from), wanted)} {}
 
@@ -137,7 +134,7 @@ public:
     }                                                                                    ///< as converted
     [[nodiscard]] std::string name() const { return std::string{state_->from.name()}; }  ///< the dataset's
 
-    /// Gathers samples. Throws: usage_error; errors of the dataset; std::bad_alloc for a new scratch buffer.
+    /// Gathers samples.
     void gather(std::span<std::uint64_t const> samples, std::span<std::span<std::byte> const> out) const {
         gather_all(samples, out, {});
     }

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// The dataset concept: data of a fixed number of samples that a loader reads in batches.
+/// The dataset concept.
 #pragma once
 
 #include <concepts>
@@ -23,37 +23,37 @@ namespace cuota::inline v0 {
 
 /// Consecutive samples [first, first + count).
 struct sample_run {
-    std::uint64_t first;  ///< index of the first sample
+    std::uint64_t first;  ///< index of the first
     std::size_t count;    ///< number of samples
 };
 
-/// Epoch and seed of a gather, for random augmentation on the host. Augmentation that is a pure function of this and the sample index
-/// yields the same data for any number of workers and processes, any batching, and a resumed epoch.
+/// Epoch and seed of a gather, for random augmentation on the host. A pure function of these and the sample index yields the same data for
+/// any workers, processes and batching.
 /// Example: tests/data/gather_context.sim.cpp
 struct gather_context {
     std::uint64_t epoch = 0;  ///< passed to batch_loader::epoch
-    std::uint64_t seed = 0;   ///< loader_options::seed; with a sampler, the sampler's fingerprint
+    std::uint64_t seed = 0;   ///< loader_options::seed, or the sampler's fingerprint
 
-    /// Returns a random seed for this epoch and the sample with this dataset index.
+    /// Returns a random seed for this epoch and sample.
     [[nodiscard]] constexpr std::uint64_t sample_seed(std::uint64_t sample) const noexcept {
         return detail::mixed(epoch_key(~seed, epoch) + sample * detail::golden);  // not the order's key
     }
 };
 
-/// A dataset that is read in any order, directly into the caller's memory.
+/// A dataset that is read in any order, directly into the caller's memory. All datasets of the library keep these rules.
 ///
-/// size(), fields(): constant. name(): the file or files, for messages.
+/// size(), fields(), row_counts(): constant. name(): the file or files, for messages.
 /// gather(samples, out): writes field k of the samples to out[k], contiguously, in the order of `samples`.
-/// gather(samples, out, context): optional; called by loaders instead, with epoch and seed (gather_context).
-/// row_counts(k, samples, out): required for ragged fields; writes to out[i] the number of rows of samples[i] in field k. Constant. Throws:
-///          misuse if field k does not exist or is not ragged, or an index is out of range.
+/// gather(samples, out, context): optional; called by loaders instead.
+/// row_counts(k, samples, out): required for ragged fields; writes to out[i] the rows of samples[i] in field k. Throws: usage_error if
+/// field k is not ragged, or an index is out of range.
+/// gather_runs(runs, out): optional; faster than an index list.
 /// S::fills_device_memory: optional; if true, out may be device memory, and is written when gather returns.
-/// gather_runs(runs, out): optional; gathers the samples of all runs, faster than from an index list.
-/// Threads: gather is const; any number of threads may call it concurrently. Loaders' workers set the loader's device as current.
+/// Threads: any, concurrently; all functions are const. Loaders' workers set the loader's device as current.
 /// Throws:  gather: usage_error if an index or the size of an out[k] is wrong, before writing; data_error with file, offset and sample if
-///          the data cannot be read; out may then be partly written.
-/// Cost:    a dataset is a handle: copies share files and layout.
-/// Example: callable_dataset wraps a function; memory_dataset and the file formats are other datasets.
+///          the data cannot be read; out may be partly written.
+/// Cost:    copies share files and layout.
+/// Example: callable_dataset
 template <class S>
 concept dataset = std::copy_constructible<S> &&
     requires(S const& s, std::span<std::uint64_t const> samples, std::span<std::span<std::byte> const> out) {
@@ -67,7 +67,7 @@ concept dataset = std::copy_constructible<S> &&
 
 namespace detail {
 
-/// A dataset whose samples depend on the epoch, or an adaptor of one.
+/// A dataset with samples that depend on the epoch.
 template <class S>
 concept gathers_in_context = requires(S const& s, std::span<std::uint64_t const> samples,
                                       std::span<std::span<std::byte> const> out,
@@ -75,7 +75,6 @@ concept gathers_in_context = requires(S const& s, std::span<std::uint64_t const>
     s.gather(samples, out, context);
 };
 
-/// Gathers, with the context if the dataset accepts one.
 template <class S>
 void gather_in(gather_context const& context, S const& from, std::span<std::uint64_t const> samples,
                std::span<std::span<std::byte> const> out) {
@@ -83,7 +82,6 @@ void gather_in(gather_context const& context, S const& from, std::span<std::uint
     else from.gather(samples, out);
 }
 
-/// A dataset with row_counts().
 template <class S>
 concept has_row_counts = requires(S const& s, std::size_t field, std::span<std::uint64_t const> samples,
                                   std::span<std::uint64_t> out) {
@@ -109,7 +107,7 @@ void lengths_of(void const* from, std::size_t field, std::span<std::uint64_t con
     static_cast<S const*>(from)->row_counts(field, samples, out);
 }
 
-/// Returns the samples' total rows in a ragged field; saturates.
+/// Returns the samples' total rows; saturates.
 [[nodiscard]] std::uint64_t rows_of(void const* from, row_counts_call ask, std::size_t field,
                                     std::span<std::uint64_t const> samples);
 template <has_row_counts S>
@@ -118,7 +116,7 @@ template <has_row_counts S>
     return rows_of(std::addressof(from), &lengths_of<S>, field, samples);
 }
 
-/// Returns why the output spans do not fit samples with rows(k) rows in field k; empty if they fit.
+/// Returns why the output does not fit samples with rows(k) rows in field k; empty if it fits.
 template <class Rows>
 std::string room_complaint(std::span<field const> fields, std::size_t samples, Rows rows,
                            std::span<std::span<std::byte> const> out) {
@@ -135,7 +133,7 @@ std::string room_complaint(std::span<field const> fields, std::size_t samples, R
 
 [[nodiscard]] std::string sample_complaint(std::uint64_t size, std::uint64_t sample);
 
-/// Returns why the arguments of a gather are invalid; empty, and without allocating, if they are valid.
+/// Returns why the arguments are invalid; empty, without allocating, if they are valid.
 template <dataset S>
 std::string gather_complaint(S const& from, std::span<std::uint64_t const> samples,
                              std::span<std::span<std::byte> const> out) {
@@ -151,7 +149,6 @@ std::string gather_complaint(S const& from, std::span<std::uint64_t const> sampl
     return room_complaint(fields, samples.size(), rows, out);
 }
 
-/// Throws: usage_error for invalid arguments of `row_counts`.
 template <has_row_counts S>
 void check_row_counts(S const& from, std::size_t k, std::span<std::uint64_t const> samples,
                       std::span<std::uint64_t> out) {
@@ -170,14 +167,14 @@ void check_row_counts(S const& from, std::size_t k, std::span<std::uint64_t cons
     if (!complaint.empty()) throw_usage_error("{}: {}", {from.name(), complaint});
 }
 
-/// Returns how many leading samples are consecutive; at least 1. Requires a non-empty list.
+/// Counts leading consecutive samples of a non-empty list.
 [[nodiscard]] std::size_t run_length(std::span<std::uint64_t const> samples) noexcept;
 
 }  // namespace detail
 
-/// Checks the arguments of a gather: indices in range, one out[k] of exactly the right size per field.
-/// Throws:  usage_error with the reason; allocates only if it throws.
-/// Threads: any. Cost: one comparison per sample; calls row_counts() for ragged fields.
+/// Checks the arguments of a gather.
+/// Throws:  usage_error; allocates only if it throws.
+/// Threads: any. Cost: one comparison per sample; row_counts() of ragged fields.
 template <dataset S>
 void check_gather(S const& from, std::span<std::uint64_t const> samples,
                   std::span<std::span<std::byte> const> out) {

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// IDX files, the format of MNIST and related datasets: one array, with samples along its first dimension.
+/// IDX files, the format of MNIST.
 #pragma once
 
 #include <array>
@@ -22,26 +22,24 @@
 
 namespace cuota::inline v0 {
 
-/// An IDX file of any of its element types; gathers convert to this machine's byte order. The field is named `name`, by default after the
-/// file. For compressed files: `idx_dataset{open_maybe_gzip(path)}`, <cuota/data/io/gzip.hpp>.
+/// An IDX file: one array, with samples along its first dimension. Gathers convert elements to this machine's byte order. The field is
+/// named `name`, by default after the file. For compressed files: `idx_dataset{open_maybe_gzip(path)}`.
 ///
 /// Throws:  data_error for an invalid header, or a size that does not match the dimensions.
 /// Cost:    as raw_dataset; for elements of more than one byte, plus a pass over the batch.
-/// Threads: as any dataset.
 /// Example: examples/train_ranks.cpp
 class idx_dataset {
 public:
-    /// Opens the file and reads its header.
+    /// Opens the file.
     explicit idx_dataset(std::string path, std::string name = {});
-    /// Reads an open file's header.
+    /// Uses an open file.
     explicit idx_dataset(file const& from, std::string name = {});
 
-    /// Returns the first dimension.
-    [[nodiscard]] std::uint64_t size() const noexcept { return samples_.size(); }
+    [[nodiscard]] std::uint64_t size() const noexcept { return samples_.size(); }  ///< first dimension
     [[nodiscard]] std::span<field const> fields() const noexcept { return samples_.fields(); }  ///< one
     [[nodiscard]] std::string const& name() const noexcept { return samples_.name(); }  ///< the file's
 
-    /// Gathers samples. Throws: usage_error, data_error.
+    /// Gathers samples.
     void gather(std::span<std::uint64_t const> samples, std::span<std::span<std::byte> const> out) const;
 
 private:
@@ -54,7 +52,7 @@ private:
     static std::size_t big_endian(std::span<std::byte const> bytes) noexcept;
 
     static void swap_elements(std::span<std::byte> bytes, std::size_t element) noexcept;
-    template <std::size_t Bytes>  // a constant: the loop compiles to byte-swap instructions
+    template <std::size_t Bytes>  // a constant: byte-swap instructions
     static void swap_each(std::span<std::byte> bytes) noexcept;
 
     raw_dataset samples_;

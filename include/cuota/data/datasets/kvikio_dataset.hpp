@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Records read by KvikIO, directly to the device where GPUDirect Storage is available. Requires KvikIO. In no umbrella header.
+/// Records read by KvikIO. Requires KvikIO. In no umbrella header.
 #pragma once
 
 #if !__has_include(<kvikio/file_handle.hpp>)
@@ -37,32 +37,29 @@ namespace cuota::inline v0 {
 /// Records of a raw_dataset or .npy file, read by KvikIO's threads into host or device memory. With GPUDirect Storage, a loader with slots
 /// in device memory bypasses host memory:
 ///
-///     cuota::kvikio_dataset const images{cuota::npy_dataset{"images.npy"}};
-///     cuota::batch_loader loader{images, {.batch_size = 256, .device = gpu, .pinned = gpu,
-///                                         .host_memory = cuota::device_memory{}}};
+///     cuota::batch_loader loader{cuota::kvikio_dataset{array}, {.batch_size = 256, .device_budget = gpu, .pinned_budget = gpu,
+///                                                               .host_memory = cuota::device_memory{}}};
 ///
-/// Otherwise KvikIO uses its own pinned memory (defaults::bounce_buffer_size per thread), charged to no budget. Fields of a record are
-/// interleaved in the file: for several fields, use one file each and a zip_dataset.
-/// Throws:  on construction usage_error for several fields; data_error if KvikIO cannot open the file, or finds no CUDA driver. gather:
-///          data_error, naming the sample, after all reads have finished; usage_error in a forked child, which has none of KvikIO's
-///          threads.
-/// Cost:    consecutive samples are one read, in tasks of at most KvikIO's defaults::task_size. Small records in random order are read
-///          faster by the dataset itself. A gather allocates.
+/// Otherwise KvikIO uses its own pinned memory (defaults::bounce_buffer_size per thread), charged to no budget.
+/// Throws:  on construction usage_error for several fields (use one file each and a zip_dataset); data_error if KvikIO cannot open the
+///          file, or finds no CUDA driver. gather: data_error, naming the sample, after all reads have finished; usage_error in a forked
+///          child.
+/// Cost:    consecutive samples are one read, in tasks of at most KvikIO's defaults::task_size. The dataset itself reads small records in
+///          random order faster. A gather allocates.
 /// Follows: KvikIO's FileHandle::pread.
-/// Threads: as any dataset.
 class kvikio_dataset {
 public:
     static constexpr bool fills_device_memory = true;  ///< slots may be in device memory
 
-    /// Opens the records' file again, with KvikIO.
+    /// Opens the records' file again.
     explicit kvikio_dataset(raw_dataset const& records)
         : state_{detail::light_shared_ptr<state>::make(records)} {}
-    /// Opens the array's file.
+    /// Opens the array's file again.
     explicit kvikio_dataset(npy_dataset const& array) : kvikio_dataset{array.records()} {}
 
-    /// Copies share the data. A move is a copy, so a moved-from dataset remains valid.
+    /// Shares the data; a move is a copy.
     kvikio_dataset(kvikio_dataset const&) noexcept = default;
-    kvikio_dataset& operator=(kvikio_dataset const&) noexcept = default;  ///< shares the data of other
+    kvikio_dataset& operator=(kvikio_dataset const&) noexcept = default;  ///< shares the data
     ~kvikio_dataset() = default;
 
     [[nodiscard]] std::uint64_t size() const noexcept { return state_->records.size(); }  ///< records
@@ -70,7 +67,7 @@ public:
     [[nodiscard]] std::span<field const> fields() const noexcept { return state_->records.fields(); }
     [[nodiscard]] std::string const& name() const noexcept { return state_->records.name(); }  ///< the file's
 
-    /// Gathers into host memory or memory of the current device; blocks until all is read.
+    /// Gathers into host memory or the current device's.
     void gather(std::span<std::uint64_t const> samples, std::span<std::span<std::byte> const> out) const {
         check_gather(*this, samples, out);
         if (samples.empty()) return;
@@ -106,7 +103,7 @@ private:
             }
         }
 
-        raw_dataset records;  // locates and has validated the records
+        raw_dataset records;
         kvikio::FileHandle handle;
         detail::process_mark made;
     };
@@ -124,8 +121,7 @@ private:
                 if (t.bytes.valid()) t.bytes.wait();
         }
 
-        /// Starts a run, after earlier ones. Each piece is its own KvikIO task, because a read of several does not wait for the others when
-        /// one fails.
+        /// Starts a run. Each piece is its own KvikIO task, because a read of several does not wait for the others when one fails.
         void start(sample_run run) {
             raw_layout const& layout = from_.records.layout();
             std::uint64_t offset = layout.header + run.first * layout.record_bytes;

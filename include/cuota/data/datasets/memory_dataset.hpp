@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// A dataset over samples in host memory.
+/// A dataset in host memory.
 #pragma once
 
 #include <concepts>
@@ -25,8 +25,7 @@ namespace cuota::inline v0 {
 
 namespace detail {
 
-/// Gathers records of equal size contiguously, consecutive ones at once. Sizes up to 8 are compile-time constants; the next record is
-/// prefetched during a copy.
+/// Gathers records of equal size, consecutive ones at once, and prefetches the next. Sizes up to 8 are compile-time constants.
 class record_gatherer {
 public:
     record_gatherer(std::byte const* from, std::size_t bytes) noexcept : from_{from}, bytes_{bytes} {}
@@ -56,8 +55,7 @@ private:
 /// Samples of one field, contiguous in memory: an array of fixed shape per sample. zip_dataset combines fields.
 ///
 /// Throws:  usage_error if the values are not a whole number of samples.
-/// Cost:    copies share the values. A gather copies each sample once and allocates nothing.
-/// Threads: as any dataset.
+/// Cost:    copies share the values; a gather allocates nothing.
 /// Example: cuota::memory_dataset images{"images", std::move(pixels), {28, 28}};
 class memory_dataset {
 public:
@@ -69,7 +67,7 @@ public:
                          detail::light_shared_ptr<std::vector<T> const>::make(std::move(values)),
                          std::move(shape)} {}
 
-    /// Deleted: a span owns no values. Move the vector in, or keep the values and call `of`.
+    /// Deleted: a span owns no values.
     template <class T, std::size_t n>
     memory_dataset(std::string, std::span<T, n>,  // move a vector in, or use `of`
                    std::vector<std::size_t> = {}) = delete;
@@ -81,7 +79,7 @@ public:
                                            std::vector<std::size_t> shape = {}) {
         return {std::move(name), nullptr, std::span<std::remove_const_t<T> const>{values}, std::move(shape)};
     }
-    /// Deleted: the vector may be a temporary. Move it in, or keep it and pass a span.
+    /// Deleted: the vector may be a temporary.
     template <class T>
     static memory_dataset of(std::string, std::vector<T> const&,  // memory_dataset{name, vector}, or a span
                              std::vector<std::size_t> = {}) = delete;
@@ -90,9 +88,9 @@ public:
     [[nodiscard]] std::span<field const> fields() const noexcept;                    ///< one
     [[nodiscard]] std::string const& name() const noexcept { return field_->name; }  ///< the field's name
 
-    /// Gathers samples. Throws: usage_error, before writing.
+    /// Gathers samples.
     void gather(std::span<std::uint64_t const> samples, std::span<std::span<std::byte> const> out) const;
-    /// Gathers runs of samples.
+    /// Gathers runs.
     void gather_runs(std::span<sample_run const> runs, std::span<std::span<std::byte> const> out) const;
 
 private:

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// NumPy's .npy files, versions 1 to 3: one array, with samples along its first axis.
+/// NumPy's .npy files, versions 1 to 3.
 #pragma once
 
 #include <array>
@@ -29,21 +29,20 @@ namespace detail {
 
 inline constexpr std::size_t max_rank = 64;  // as in NumPy
 
-/// An array as its header describes it; `data` is the elements' offset.
+/// `data` is the elements' offset.
 struct array_layout {
     element_type type = element_type::u8;
     std::vector<std::size_t> shape;
     std::uint64_t data = 0;
 };
 
-/// Returns the samples along the first axis. Throws: data_error, at the data, if the file's size does not match the header.
+/// Returns samples along the first axis. Throws: data_error if the file's size does not match the header.
 raw_dataset as_samples(file const& from, array_layout const& array, std::string name);
 
-/// Parser of a .npy header, a Python dict of exactly three keys, by a fixed grammar, without evaluation. Accepts the forms of NumPy and
-/// other writers, also Python 2's (4L, u'shape').
+/// Parser of a .npy header, a Python dict of exactly three keys, also in Python 2's form (4L, u'shape').
 class npy_header {
 public:
-    /// `begin`: the text's offset in the file, for messages.
+    /// `begin`: the text's offset in the file.
     npy_header(std::string const& name, std::string_view text, std::uint64_t begin)
         : name_{name}, text_{text}, begin_{begin} {}
 
@@ -78,47 +77,46 @@ private:
     bool has_order_ = false;
     bool has_shape_ = false;
     bool is_fortran_ = false;
-    std::size_t order_at_ = 0;  // index of 'fortran_order' in the text
+    std::size_t order_at_ = 0;  // of 'fortran_order' in the text
 };
 
 }  // namespace detail
 
-/// A .npy file of numbers or bools (as u8), in C order and little-endian. Fortran order is accepted if equivalent: at most one axis is
-/// longer than 1. The field is named `name`, by default after the file: "images" for "data/images.npy".
+/// A .npy file: one array of numbers or bools (as u8), with samples along its first axis, in C order and little-endian; in Fortran order if
+/// at most one axis is longer than 1. The field is named `name`, by default file::stem.
 ///
-/// Throws:  data_error that names the unsupported property (Python objects, structured types, text, dates, Fortran order of several axes,
-///          big-endian), or a size that does not match the shape; or the file's actual kind (see raw_dataset).
+/// Throws:  data_error that names the unsupported property (such as big-endian), a size that does not match the shape, or the file's actual
+///          kind (see raw_dataset).
 /// Cost:    as raw_dataset; opening reads at most 10,012 bytes.
-/// Threads: as any dataset.
 /// Example: examples/first.cpp
 class npy_dataset {
 public:
-    /// Opens the file and reads its header.
+    /// Opens the file.
     explicit npy_dataset(std::string path, std::string name = {});
-    /// Reads an open file's header.
+    /// Uses an open file.
     explicit npy_dataset(file const& from, std::string name = {});
 
     [[nodiscard]] std::uint64_t size() const noexcept { return samples_.size(); }  ///< first axis
     [[nodiscard]] std::span<field const> fields() const noexcept { return samples_.fields(); }  ///< one
     [[nodiscard]] std::string const& name() const noexcept { return samples_.name(); }  ///< the file's
-    /// Returns the samples as records of the file.
+    /// Returns the file's records.
     [[nodiscard]] raw_dataset const& records() const noexcept { return samples_; }
 
-    /// Gathers samples. Throws: usage_error, before writing; data_error.
+    /// Gathers samples.
     void gather(std::span<std::uint64_t const> samples, std::span<std::span<std::byte> const> out) const;
-    /// Gathers runs of samples, with one read each.
+    /// Gathers runs, with one read each.
     void gather_runs(std::span<sample_run const> runs, std::span<std::span<std::byte> const> out) const;
 
 private:
     static_assert(std::endian::native == std::endian::little,
                   "elements are returned as they are in the file");
-    static constexpr std::size_t max_header = 10'000;  // as NumPy; the length in the file is untrusted
+    static constexpr std::size_t max_header = 10'000;  // as NumPy; the file is untrusted
 
     static detail::array_layout layout_of(file const& from);
 
     static unsigned version_of(file const& from);
 
-    /// Reads the text's length, a little-endian number before `begin`.
+    /// Reads a little-endian number before `begin`.
     static std::size_t header_bytes(file const& from, std::size_t begin);
 
     raw_dataset samples_;

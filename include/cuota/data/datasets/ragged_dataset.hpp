@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Samples of different lengths: texts of words, recordings of frames.
+/// Samples of different lengths.
 #pragma once
 
 #include <array>
@@ -28,7 +28,7 @@ namespace cuota::inline v0 {
 
 namespace detail {
 
-/// Returns these row fields as ragged ones. Throws: usage_error if one is ragged already.
+/// Throws: usage_error if one is ragged already.
 [[nodiscard]] std::vector<field> ragged_fields(std::span<field const> of_rows, std::string const& name);
 
 /// Throws: usage_error unless there is one scalar field.
@@ -38,14 +38,13 @@ void expect_offsets(std::span<field const> fields, std::string const& name);
 /// Returns why the offsets are invalid for `rows` rows; empty if valid.
 [[nodiscard]] std::string offsets_complaint(std::vector<std::uint64_t> const& offsets, std::uint64_t rows);
 
-/// Output memory per field, filled from its beginning. Allocates nothing for up to 16 fields.
+/// Output memory per field, filled from its beginning.
 class row_outputs {
 public:
     row_outputs(std::span<field const> fields, std::span<std::span<std::byte> const> out);
     row_outputs(row_outputs const&) = delete;
     row_outputs& operator=(row_outputs const&) = delete;
 
-    /// Returns the memory of the next rows.
     [[nodiscard]] std::span<std::span<std::byte> const> next(std::size_t rows) noexcept;
 
 private:
@@ -57,17 +56,14 @@ private:
 
 }  // namespace detail
 
-/// A dataset's rows, partitioned into samples: sample i has rows [offsets[i], offsets[i + 1]), as in Arrow's lists and PyTorch's jagged
-/// tensors. All fields become ragged, with equal lengths: words and their labels.
+/// A dataset's rows, partitioned into samples: sample i has rows [offsets[i], offsets[i + 1]), as in Arrow's lists. All fields become
+/// ragged, with equal lengths. zip_dataset adds fields with one value per sample.
 ///
-///     cuota::ragged_dataset texts{cuota::npy_dataset{"words.npy"}, cuota::npy_dataset{"offsets.npy"}};
-///     cuota::batch_loader loader{texts, {.batch_size = 64, .max_rows = 8192}};
+///     cuota::ragged_dataset texts{words, offsets};
 ///
-/// zip_dataset adds fields with one value per sample, such as a class.
 /// Throws:  usage_error for offsets that decrease or exceed the rows; data_error if they come from a dataset.
-/// Cost:    8 bytes per sample for the offsets, shared by copies. A gather reads up to 2048 runs of rows at once if the dataset has
-///          gather_runs, otherwise 4096 rows by index; no allocations for up to 16 fields.
-/// Threads: as any dataset.
+/// Cost:    8 bytes per sample, shared by copies. A gather reads 2048 runs of rows at once with gather_runs, otherwise 4096 rows; no
+///          allocations for up to 16 fields.
 template <dataset Rows>
 class ragged_dataset {
 public:
@@ -88,20 +84,20 @@ public:
             detail::throw_data_error(offsets.name(), 0, "{} (offsets of {})", {complaint, name});
     }
 
-    /// Returns one less than the number of offsets.
+    /// Returns the number of offsets - 1.
     [[nodiscard]] std::uint64_t size() const noexcept { return state_->offsets.size() - 1; }
-    /// Returns the rows' fields, as ragged fields.
+    /// Returns the rows' fields, ragged.
     [[nodiscard]] std::span<field const> fields() const noexcept { return state_->fields; }
     [[nodiscard]] std::string const& name() const noexcept { return state_->name; }  ///< the rows'
 
-    /// Gets differences of offsets. Throws: usage_error if field k does not exist, or an index is out of range.
+    /// Gets differences of offsets.
     void row_counts(std::size_t k, std::span<std::uint64_t const> samples,
                     std::span<std::uint64_t> out) const {
         detail::check_row_counts(*this, k, samples, out);
         for (std::size_t i = 0; i != samples.size(); ++i)
             out[i] = begin_of(samples[i] + 1) - begin_of(samples[i]);
     }
-    /// Gathers samples; all fields have the same number of rows. Throws: usage_error; errors of the rows' dataset.
+    /// Gathers samples.
     void gather(std::span<std::uint64_t const> samples, std::span<std::span<std::byte> const> out) const {
         gather_all(samples, out, {});
     }
@@ -132,7 +128,6 @@ private:
               offsets{std::move(from)},
               name{rows.name()},
               fields{detail::ragged_fields(rows.fields(), name)} {}
-        // Returns why the offsets are invalid; empty if valid.
         [[nodiscard]] std::string complaint() const {
             return detail::offsets_complaint(offsets, rows.size());
         }
@@ -143,7 +138,6 @@ private:
         std::vector<field> fields;
     };
 
-    /// Reads consecutive runs of rows, many per call.
     class row_reader {
     public:
         row_reader(Rows const& from, std::span<std::span<std::byte> const> out, gather_context const& context)
@@ -177,8 +171,8 @@ private:
         detail::row_outputs room_;
         gather_context const context_;
         std::array<waiting, 4096 * sizeof(std::uint64_t) / sizeof(waiting)> waiting_;
-        std::size_t used_ = 0;  // entries of waiting_
-        std::size_t rows_ = 0;  // their total rows
+        std::size_t used_ = 0;
+        std::size_t rows_ = 0;
     };
 
     [[nodiscard]] bool fits(std::span<std::uint64_t const> samples,

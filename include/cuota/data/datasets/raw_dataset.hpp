@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Files of fixed-size records: the fastest format, to which others are mapped.
+/// Files of fixed-size records.
 #pragma once
 
 #include <cstddef>
@@ -21,35 +21,32 @@ namespace cuota::inline v0 {
 
 /// Layout of a file of records, in bytes.
 struct raw_layout {
-    std::uint64_t header = 0;      ///< size skipped at the start of the file
-    std::size_t record_bytes = 0;  ///< size of one sample; 0: the sum of its fields
-    std::vector<field> fields{};   ///< in the order within a record, without gaps
+    std::uint64_t header = 0;      ///< skipped at the start
+    std::size_t record_bytes = 0;  ///< 0: the sum of the fields
+    std::vector<field> fields{};   ///< contiguous, in file order
 };
 
 /// A file of equal-size records after an optional header; a record is one sample's fields, contiguously.
 ///
-/// Throws:  data_error if the file is not a whole number of records, naming a Git LFS pointer, HTML page, compressed file, or an empty file
-///          where a header is expected. misuse for an inconsistent layout.
-/// Cost:    a gather reads consecutive samples with one system call, directly to their destination, and allocates nothing.
-/// Threads: as any dataset.
-/// Example: cuota::raw_dataset events{"events.bin", {.header = 64, .fields = {{"x", cuota::element_type::f32, {8}}}}};
+/// Throws:  data_error if the file is not a whole number of records, or names its actual kind: a Git LFS pointer, HTML page, compressed or
+///          empty file. usage_error for an inconsistent layout.
+/// Cost:    a gather reads consecutive samples with one system call, and allocates nothing.
+/// Example: cuota::raw_dataset events{"events.bin", {.fields = {{"x", cuota::element_type::f32, {8}}}}};
 class raw_dataset {
 public:
-    /// Opens the file and queries its size.
+    /// Opens the file.
     raw_dataset(std::string path, raw_layout layout);
     /// Uses an open file.
     raw_dataset(file from, raw_layout layout);
 
-    [[nodiscard]] std::uint64_t size() const noexcept { return size_; }  ///< records in the file
-    /// Returns the fields of a record.
-    [[nodiscard]] std::span<field const> fields() const noexcept;
+    [[nodiscard]] std::uint64_t size() const noexcept { return size_; }              ///< records in the file
+    [[nodiscard]] std::span<field const> fields() const noexcept;                    ///< of a record
     [[nodiscard]] std::string const& name() const noexcept { return from_.name(); }  ///< the file's
-    /// Returns the records' layout.
-    [[nodiscard]] raw_layout const& layout() const noexcept;
+    [[nodiscard]] raw_layout const& layout() const noexcept;                         ///< of the records
 
-    /// Gathers samples. Throws: usage_error, before writing; data_error.
+    /// Gathers samples.
     void gather(std::span<std::uint64_t const> samples, std::span<std::span<std::byte> const> out) const;
-    /// Gathers runs of samples; with a single field, one read each.
+    /// Gathers runs; with a single field, one read each.
     void gather_runs(std::span<sample_run const> runs, std::span<std::span<std::byte> const> out) const;
 
 private:

@@ -1,8 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Safetensors files: named arrays, with samples along their first axes. Requires nlohmann's JSON library (headers only). In no umbrella
-/// header.
+/// Safetensors files. Requires nlohmann's JSON library (headers only). In no umbrella header.
 #pragma once
 
 #if !__has_include(<nlohmann/json.hpp>)
@@ -40,7 +39,7 @@ namespace cuota::inline v0 {
 
 namespace detail {
 
-/// One tensor, as in the header; its bytes are [begin, end) of the data section.
+/// One tensor; its bytes are [begin, end) of the data section.
 struct tensor_layout {
     std::string name{};
     element_type type = element_type::u8;
@@ -80,7 +79,7 @@ private:
 /// in a tensor.
 class tensor_table {
 public:
-    /// `text`: the header, from byte 8 of the file on.
+    /// `text`: from byte 8 of the file on.
     tensor_table(file const& from, std::string_view text)
         : from_{from}, text_{text}, data_bytes_{from.size() - begin - text.size()} {}
 
@@ -245,7 +244,7 @@ private:
     std::uint64_t data_bytes_;
     char const* furthest_ = text_.data();
     place inside_ = nothing;
-    std::set<std::string> names_{};    // header keys so far
+    std::set<std::string> names_{};    // keys of the header
     std::set<std::string> members_{};  // keys of the current object
     std::string member_{};             // key of the next value
     tensor_layout now_{};
@@ -255,43 +254,39 @@ private:
 
 }  // namespace detail
 
-/// Tensors of a safetensors file (https://github.com/huggingface/safetensors#format) as fields of their names: all, in file order, or those
-/// named, in the order of the names. Their first axes, the samples, must be equal. BOOL becomes u8.
+/// Tensors of a safetensors file (https://github.com/huggingface/safetensors#format) as fields: all, in file order, or those named, in the
+/// order of the names. Their first axes, the samples, must be equal. BOOL becomes u8.
 ///
-///     cuota::safetensors_dataset all{"train.safetensors"};
 ///     cuota::safetensors_dataset some{"train.safetensors", {"images", "labels"}};
 ///
-/// The whole file is validated, including unselected tensors: no duplicate keys; each byte of data in exactly one tensor.
+/// The whole file is validated: no duplicate keys; each byte of data in exactly one tensor.
 /// Throws:  data_error, naming the tensor, also for another dtype (F8_E4M3, ...), or a selected tensor that does not exist, is a scalar, or
-///          has another number of samples than the first; usage_error for no names, or duplicate ones.
-/// Threads: as any dataset.
-/// Cost:    a gather reads consecutive samples with one system call per field, directly to their destination, and allocates nothing.
-///          Opening reads the header, of at most 100 MB, and needs memory in proportion.
+///          has another number of samples; usage_error for no or duplicate names.
+/// Cost:    as raw_dataset, per field. Opening reads the header, of at most 100 MB.
 class safetensors_dataset {
 public:
     /// Selects all tensors.
     explicit safetensors_dataset(std::string path) : safetensors_dataset{file{std::move(path)}} {}
-    /// Selects all tensors of an open file.
+    /// Uses an open file.
     explicit safetensors_dataset(file from) : from_{std::move(from)} { hold(tensors_of(from_)); }
     /// Selects the named tensors.
     safetensors_dataset(std::string path, std::vector<std::string> const& names)
         : safetensors_dataset{file{std::move(path)}, names} {}
-    /// Selects the named tensors of an open file.
+    /// Uses an open file.
     safetensors_dataset(file from, std::vector<std::string> const& names) : from_{std::move(from)} {
         hold(chosen(tensors_of(from_), names));
     }
 
-    /// Copies share the data. A move is a copy, so a moved-from dataset remains valid.
+    /// Shares the data; a move is a copy.
     safetensors_dataset(safetensors_dataset const&) noexcept = default;
-    safetensors_dataset& operator=(safetensors_dataset const&) noexcept =
-        default;  ///< shares the data of other
+    safetensors_dataset& operator=(safetensors_dataset const&) noexcept = default;  ///< shares the data
     ~safetensors_dataset() = default;
 
     [[nodiscard]] std::uint64_t size() const noexcept { return known_->size; }  ///< the first axis
     [[nodiscard]] std::span<field const> fields() const noexcept { return known_->fields; }  ///< one each
     [[nodiscard]] std::string const& name() const noexcept { return from_.name(); }          ///< the file's
 
-    /// Gathers samples. Throws: usage_error, before writing; data_error.
+    /// Gathers samples.
     void gather(std::span<std::uint64_t const> samples, std::span<std::span<std::byte> const> out) const {
         check_gather(*this, samples, out);
         for (std::size_t k = 0; k != out.size(); ++k) {

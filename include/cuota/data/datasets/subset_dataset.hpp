@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// A range of another dataset's samples, such as a file's training part.
+/// A range of a dataset's samples.
 #pragma once
 
 #include <array>
@@ -22,7 +22,7 @@ namespace cuota::inline v0 {
 
 namespace detail {
 
-/// Sample indices plus `by`: from subset to whole.
+/// Sample indices plus `by`.
 class shifted_samples {
 public:
     shifted_samples(std::span<std::uint64_t const> samples, std::uint64_t by);
@@ -42,8 +42,7 @@ private:
 /// Samples [first, first + count) of a dataset, numbered from 0. A data_error has the index in `whole`.
 ///
 /// Throws:  usage_error if the dataset has fewer samples.
-/// Cost:    copies the indices per gather; up to 1024 without an allocation.
-/// Threads: as any dataset.
+/// Cost:    a copy of the indices per gather; up to 1024 without an allocation.
 /// Example: cuota::subset_dataset train{all, 0, all.size() / 5 * 4};
 template <dataset Dataset>
 class subset_dataset {
@@ -67,7 +66,7 @@ public:
         return detail::message("{}[{}, {})", {whole_.name(), first_, first_ + count_});
     }
 
-    /// Gathers samples. Throws: usage_error; errors of the dataset.
+    /// Gathers samples.
     void gather(std::span<std::uint64_t const> samples, std::span<std::span<std::byte> const> out) const {
         gather_all(samples, out, {});
     }
@@ -76,7 +75,7 @@ public:
                 gather_context const& context) const requires detail::gathers_in_context<Dataset> {
         gather_all(samples, out, context);
     }
-    /// Gets the rows per sample. Throws: usage_error; errors of the dataset.
+    /// Gets the rows per sample.
     void row_counts(std::size_t k, std::span<std::uint64_t const> samples,
                     std::span<std::uint64_t> out) const requires detail::has_row_counts<Dataset> {
         detail::check_row_counts(*this, k, samples, out);

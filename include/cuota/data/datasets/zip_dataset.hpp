@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Several datasets of equal size as one, such as images and labels.
+/// Several datasets of equal size as one.
 #pragma once
 
 #include <cstddef>
@@ -23,12 +23,10 @@ namespace cuota::inline v0 {
 
 namespace detail {
 
-/// A heterogeneous list of datasets.
 template <class First, class... Rest>
 struct dataset_list {
     explicit dataset_list(First f, Rest... r) : first{std::move(f)}, rest{std::move(r)...} {}
 
-    /// Calls f(dataset) for each dataset.
     template <class F>
     void each(F const& f) const {
         f(first);
@@ -56,9 +54,8 @@ struct dataset_list<Last> {
 /// Sample i has the fields of sample i of every dataset, in dataset order.
 ///
 /// Throws:  data_error, naming both files, if sizes differ.
-/// Cost:    only that of the datasets; copies share them.
-/// Threads: as any dataset.
-/// Example: cuota::zip_dataset both{cuota::npy_dataset{"images.npy"}, cuota::npy_dataset{"labels.npy"}};
+/// Cost:    that of the datasets; copies share them.
+/// Example: cuota::zip_dataset both{images, labels};
 template <dataset First, dataset... Rest>
     requires(sizeof...(Rest) > 0)
 class zip_dataset {
@@ -67,17 +64,15 @@ public:
     static constexpr bool fills_device_memory =
         detail::fills_device_memory<First> && (detail::fills_device_memory<Rest> && ...);
 
-    /// Stores the datasets; copies share them.
+    /// Stores the datasets.
     explicit zip_dataset(First first, Rest... rest)
         : state_{detail::light_shared_ptr<state const>::make(std::move(first), std::move(rest)...)} {}
 
-    /// Returns the size of each dataset.
-    [[nodiscard]] std::uint64_t size() const { return state_->datasets.first.size(); }
-    /// Returns the fields of all datasets.
-    [[nodiscard]] std::span<field const> fields() const noexcept { return state_->fields; }
+    [[nodiscard]] std::uint64_t size() const { return state_->datasets.first.size(); }  ///< of each dataset
+    [[nodiscard]] std::span<field const> fields() const noexcept { return state_->fields; }  ///< of all
     [[nodiscard]] std::string const& name() const noexcept { return state_->name; }  ///< "a.npy + b.npy"
 
-    /// Gathers from one dataset after another. Throws: usage_error; errors of the datasets.
+    /// Gathers from one dataset after another.
     void gather(std::span<std::uint64_t const> samples, std::span<std::span<std::byte> const> out) const {
         gather_all(samples, out, {});
     }
@@ -87,14 +82,14 @@ public:
         requires(detail::gathers_in_context<First> || (detail::gathers_in_context<Rest> || ...)) {
         gather_all(samples, out, context);
     }
-    /// Gathers runs of samples.
+    /// Gathers runs.
     void gather_runs(std::span<sample_run const> runs, std::span<std::span<std::byte> const> out) const
         requires(detail::reads_runs<First> && (detail::reads_runs<Rest> && ...)) {
         check_gather_runs(*this, runs, out);
         state_->datasets.each(
             [&](auto const& one) { take_room(one, out, [&](auto rooms) { one.gather_runs(runs, rooms); }); });
     }
-    /// Calls lengths of field k's dataset. Throws: usage_error if the field is not ragged, or an index is out of range.
+    /// Calls row_counts of field k's dataset.
     void row_counts(std::size_t k, std::span<std::uint64_t const> samples, std::span<std::uint64_t> out) const
         requires(detail::has_row_counts<First> || (detail::has_row_counts<Rest> || ...)) {
         detail::check_row_counts(*this, k, samples, out);
@@ -145,7 +140,7 @@ private:
         std::size_t const count = std::span<field const>{from.fields()}.size();
         if constexpr (detail::has_row_counts<S>)
             if (k < count) from.row_counts(k, samples, out);
-        k = k < count ? unlimited : k - count;  // found: no other dataset has that many fields
+        k = k < count ? unlimited : k - count;  // other datasets have fewer fields
     }
 
     detail::light_shared_ptr<state const> state_;

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// The files of a directory as one dataset, such as a dataset's shards.
+/// The files of a directory as one dataset.
 #pragma once
 
 #include <concepts>
@@ -24,10 +24,8 @@ namespace cuota::inline v0 {
 
 namespace detail {
 
-/// Returns the names of the folder's files, sorted bytewise: the same on every machine and in every locale. Excludes directories and names
-/// with a leading dot.
+/// Returns the names of the folder's files, sorted bytewise.
 [[nodiscard]] std::vector<std::string> names_in(std::string const& folder);
-/// Returns the paths of files with wanted(of, name), in that order.
 [[nodiscard]] std::vector<std::string> paths_in(std::string const& folder,
                                                 bool (*wanted)(void const* of, std::string const& name),
                                                 void const* of);
@@ -43,17 +41,16 @@ template <std::predicate<std::string const&> Wanted>
 
 }  // namespace detail
 
-/// Concatenates the files of a folder whose names end with `which`, or satisfy `which(name)`; `open(path)` returns each dataset. Files are
-/// sorted bytewise by name, so numbers need leading zeros. Excludes subdirectories and names with a leading dot.
+/// Concatenates the files of a folder with names that end with `which` or satisfy `which(name)`; `open(path)` returns each dataset. Files
+/// are sorted bytewise, so numbers need leading zeros. Names with a leading dot are excluded.
 ///
 ///     auto train = cuota::directory_of("train", ".npy", [](auto const& path) { return cuota::npy_dataset{path}; });
 ///
-/// With more than `most_open` files, only the most recently read are open. The reading thread calls `open` to reopen one, which must return
-/// the same data. `open` is stored in any case.
+/// With more than `most_open` files, only the most recently read are open, plus one per reading thread. These threads reopen files by
+/// concurrent calls of `open`, which must return the same data.
 /// Throws:  data_error if the folder cannot be listed or has no matching file; usage_error, as concat_dataset; exceptions of `open` and
-///          `which`. gather: also data_error if a file has changed since first opened.
-/// Cost:    as concat_dataset. Open files: those of `open`, usually one each, for at most `most_open` datasets plus one per reading thread.
-///          Reopening costs a call of `open`, including any decompression.
+///          `which`. gather: also data_error if a file has changed.
+/// Cost:    as concat_dataset; a call of `open` to reopen.
 /// Threads: any.
 template <class Which, std::invocable<std::string const&> Open>
     requires(std::convertible_to<Which const&, std::string_view> ||
@@ -106,7 +103,7 @@ CUOTA_INLINE std::vector<std::string> names_in(std::string const& folder) {
     std::filesystem::directory_iterator at{folder, failed};
     for (; !failed && at != std::filesystem::directory_iterator{}; at.increment(failed)) {
         std::string name = at->path().filename().string();
-        // A broken link is not a directory; opening it reports the error.
+        // Broken links are reported when opened.
         std::error_code ignored;
         if (name.starts_with('.') || at->is_directory(ignored)) continue;
         names.push_back(std::move(name));

@@ -38,32 +38,28 @@ using unique_descriptor = unique_handle<descriptor_traits>;
 
 }  // namespace detail
 
-/// A regular file, open for reading. Copies share it; the last closes it.
-///
-/// Its size is that at opening; if the file shrinks, the read that misses bytes throws.
-/// Threads: any, concurrently; there is no shared file position.
-/// Example: file.read_exact(offset, bytes);  // all of them, or data_error
+/// A regular file, open for reading. Copies share it; the last closes it. If it shrinks, a read of missing bytes throws.
+/// Threads: any, concurrently.
+/// Example: file.read_exact(offset, bytes);
 class file {
 public:
-    /// Throws: data_error with the system's reason if it cannot be opened or is not a regular file.
+    /// Throws: data_error if it cannot be opened or is not a regular file.
     explicit file(std::string path);
 
-    /// Takes ownership of a descriptor, even if this throws; `name` is for messages.
-    /// Throws: data_error if it is not a regular file.
+    /// Takes ownership of a descriptor, even if this throws; `name` is for messages. Throws: as above.
     [[nodiscard]] static file adopt(int descriptor, std::string name);
 
     [[nodiscard]] std::uint64_t size() const noexcept { return state_->size; }  ///< bytes, when it was opened
     /// Returns the path, or adopt's argument.
     [[nodiscard]] std::string const& name() const noexcept { return state_->name; }
-    /// Returns the name without directories and extensions: "images" for "data/images.idx.gz".
+    /// Returns "images" for "data/images.idx.gz".
     [[nodiscard]] std::string stem() const;
 
     /// Fills `out` from `offset` on.
     /// Throws: data_error, at the first byte missing or unreadable; out may be partly written.
     void read_exact(std::uint64_t offset, std::span<std::byte> out) const;
 
-    /// Fills the parts in order from `offset` on, usually with one system call; modifies `parts`. At most 1024 parts.
-    /// Throws: as above.
+    /// Fills the parts in order, usually with one system call; modifies `parts`, at most 1024. Throws: as above.
     void read_exact(std::uint64_t offset, std::span<iovec> parts) const;
 
 private:
@@ -79,7 +75,7 @@ private:
 
     static std::uint64_t regular_size(int descriptor, std::string const& name);
 
-    // Returns the result of `read(descriptor, offset)`, retry_result after signals.
+    // Repeats `read(descriptor, offset)` after signals.
     template <class Read>
     [[nodiscard]] std::size_t got_or_throw(std::uint64_t offset, Read read) const {
         for (;;) {
@@ -135,7 +131,7 @@ CUOTA_INLINE void file::read_exact(std::uint64_t offset, std::span<std::byte> ou
     while (!out.empty()) {
         std::size_t const got = got_or_throw(offset, [&](int from, off_t at) {
             return ::pread(from, out.data(), out.size(),
-                           at);  // preadv would first copy the list
+                           at);  // preadv would copy the list
         });
         if (got == 0) throw ends_early(offset, out.size());
         offset += got;
@@ -164,7 +160,7 @@ CUOTA_INLINE file::file(detail::unique_descriptor descriptor, std::string name) 
 }
 
 CUOTA_INLINE detail::unique_descriptor file::open(std::string const& path) {
-    // Non-blocking: a pipe is rejected below instead of waited for.
+    // Non-blocking: pipes are rejected instead of waited for.
     constexpr int flags = O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK;
     for (;;) {
         if (int const descriptor = ::open(path.c_str(), flags); descriptor >= 0)

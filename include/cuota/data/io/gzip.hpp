@@ -28,7 +28,7 @@ namespace cuota::inline v0 {
 
 namespace detail {
 
-/// Creates an empty file in $TMPDIR or /tmp, already unlinked: deleted when its descriptor is closed.
+/// Creates an unlinked file in $TMPDIR or /tmp.
 inline unique_descriptor temporary_file() {
     char const* const folder = std::getenv("TMPDIR");
     std::string path = std::string{folder != nullptr && *folder != '\0' ? folder : "/tmp"} + "/cuota-XXXXXX";
@@ -38,7 +38,7 @@ inline unique_descriptor temporary_file() {
     return descriptor;
 }
 
-/// Decompresses a gzip file, member by member, into a temporary file.
+/// Decompresses into a temporary file.
 class gzip_reader {
 public:
     gzip_reader(file const& from, std::uint64_t limit) : from_{from}, limit_{limit}, to_{temporary_file()} {
@@ -60,7 +60,7 @@ public:
     }
 
 private:
-    /// Skips zero padding (of tapes and block devices), as gzip does. Throws: data_error for anything but a member.
+    /// Skips zero padding, as gzip does. Throws: data_error for anything but a member.
     [[nodiscard]] bool has_another_member() {
         while (stream_.avail_in != 0 || read_ != from_.size()) {
             if (stream_.avail_in == 0) refill();
@@ -131,12 +131,12 @@ private:
 
 }  // namespace detail
 
-/// Opens a file as it is or, if gzip, decompressed once into a temporary file in $TMPDIR or /tmp, which is deleted with its last owner. The
-/// result has the compressed file's name. Zero bytes after a member are skipped.
-/// Throws:  data_error, at the compressed offset, if the file is truncated, corrupt, followed by anything but a member or zeros, or exceeds
-///          `limit` bytes decompressed. The temporary file is deleted.
-/// Cost:    disk space for the decompressed bytes; 170 KiB of memory while decompressing.
-/// Threads: any. Example: cuota::idx_dataset images{cuota::open_maybe_gzip("train-images-idx3-ubyte.gz")};
+/// Opens a file as it is or, if gzip, decompressed into a temporary file in $TMPDIR or /tmp, deleted with its last owner. Its name is the
+/// compressed file's.
+/// Throws:  data_error, at the compressed offset, if the file is truncated, corrupt, followed by anything but members or zeros, or exceeds
+///          `limit` bytes decompressed.
+/// Cost:    disk space for the decompressed bytes; 170 KiB of memory.
+/// Threads: any. Example: cuota::idx_dataset images{cuota::open_maybe_gzip("images.gz")};
 [[nodiscard]] inline file open_maybe_gzip(std::string path,
                                           std::uint64_t limit = std::numeric_limits<std::uint64_t>::max()) {
     file plain{std::move(path)};

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// A batch of samples in device memory.
+/// A batch in device memory.
 #pragma once
 
 #include <cstddef>
@@ -26,33 +26,30 @@ class loader_engine;
 extern template class detail::intrusive_ptr<detail::loader_engine>;
 #endif
 
-/// Samples in device memory: owns a loader's slot until destroyed.
+/// Samples in device memory: owns a loader's slot until destroyed. Move-only; may outlive its loader.
 ///
-/// Access the data through `view`, which makes the stream wait for the copy. Destruction makes the slot's next copy wait for the streams
-/// that used the batch. The host does not block.
-/// Move-only; may outlive its loader.
-/// Units:   size() counts samples; views count elements.
+/// `view` makes a stream wait for the copy; after destruction, the slot's next copy waits for the streams that used the batch. The host
+/// does not block.
 /// Threads: one at a time.
-/// Cost:    one enqueued wait at a stream's first use; on destruction one event record per stream. The event is created when the stream
-///          first uses the slot.
-/// Throws:  as stated per function; usage_error after being moved from.
+/// Cost:    one enqueued wait at a stream's first use; on destruction one event record per stream.
+/// Throws:  usage_error after being moved from.
 /// Example: examples/first.cpp
 class batch {
 public:
-    /// Moves the slot. Using `other` afterwards throws usage_error.
+    /// Moves the slot.
     batch(batch&& other) noexcept
         : engine_{std::move(other.engine_)}, slot_{other.slot_}, index_{other.index_} {}
-    /// Releases the current slot, then moves as above.
+    /// Releases the current slot first.
     batch& operator=(batch&& other) noexcept;
     batch(batch const&) = delete;  // two owners would free the slot twice
     batch& operator=(batch const&) = delete;
     ~batch() { release(); }
 
-    /// Returns a field's elements of all samples, contiguously, for work enqueued on s after this call. A ragged field has all rows;
-    /// row_offsets partitions them. T must be the element type, or std::byte.
+    /// Returns a field's elements of all samples, contiguously, for work enqueued on s after this call. T is the element type, or
+    /// std::byte. row_offsets partitions a ragged field.
     /// Order:   s waits for the batch's copy, once. Access the view only on s, or declare other streams (used_on).
-    /// Throws:  usage_error for a wrong type or field, a moved-from batch, the legacy default stream (other streams do not wait for it), a
-    ///          captured stream, or a stream of a device whose kernels cannot access the batch; cuda_error.
+    /// Throws:  usage_error for a wrong type or field, the legacy default stream (other streams do not wait for it), a captured stream, or
+    ///          a stream of a device that cannot access the batch; cuda_error.
     template <class T>
     [[nodiscard]] batch_view<T> view(stream_ref s, std::size_t field = 0,
                                      source_location where = source_location::current()) const& {
@@ -64,27 +61,25 @@ public:
     template <class T>
     void view(stream_ref, std::size_t = 0) const&& = delete;  // the batch would be destroyed first
 
-    /// Returns the row offsets o of a ragged field, size() + 1 entries: sample i has rows [o[i], o[i + 1]). Order and throws: as view;
-    /// misuse if the field is not ragged.
+    /// Returns the row offsets o of a ragged field, size() + 1 entries: sample i has rows [o[i], o[i + 1]). Order, throws: as view.
     [[nodiscard]] batch_view<std::uint64_t> row_offsets(
         stream_ref s, std::size_t field = 0, source_location where = source_location::current()) const&;
     void row_offsets(stream_ref, std::size_t = 0) const&& = delete;
-    /// Returns the same offsets on the host, valid while the batch lives, for instance to size a launch by the longest sample.
+    /// Returns the offsets on the host, valid while the batch lives.
     [[nodiscard]] std::span<std::uint64_t const> row_offsets(
         std::size_t field = 0, source_location where = source_location::current()) const&;
     void row_offsets(std::size_t = 0) const&& = delete;
 
-    /// Declares that s uses the batch: s waits for the copy, and the slot's next copy waits for s. A stream of any device may be used, for
-    /// copies: kernel access is not checked. Throws: as view, except for that check.
+    /// Declares a use of the batch by s, of any device: s waits for the copy, and the slot's next copy for s. Throws: as view, without its
+    /// check of access.
     void used_on(stream_ref s, source_location where = source_location::current()) const;
 
     [[nodiscard]] std::size_t size() const { return samples().size(); }  ///< samples
-    /// Returns the batch's index since the epoch began or was resumed.
-    [[nodiscard]] std::uint64_t index() const noexcept { return index_; }
-    /// Returns the samples' dataset indices, in batch order.
-    [[nodiscard]] std::span<std::uint64_t const> samples() const;
-    /// Returns the delivered fields, of the dataset or the transform. Throws: usage_error after being moved from.
-    [[nodiscard]] std::span<field const> fields() const;
+    [[nodiscard]] std::uint64_t index() const noexcept {
+        return index_;
+    }                                                              ///< since the epoch began or was resumed
+    [[nodiscard]] std::span<std::uint64_t const> samples() const;  ///< dataset indices, in batch order
+    [[nodiscard]] std::span<field const> fields() const;           ///< of the dataset or the transform
 
 private:
     friend class epoch_range;

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Loads a dataset into device memory, batch by batch.
+/// Loads a dataset into device memory, by batches.
 #pragma once
 
 #include <cstddef>
@@ -27,15 +27,12 @@
 
 namespace cuota::inline v0 {
 
-/// One pass over a loader's dataset: a move-only, single-pass range of batches.
+/// One pass over a loader's dataset: a move-only, single-pass range of batches, in epoch order. It may be left early; batches read ahead
+/// are dropped.
 ///
-/// Leaving early is allowed: batches read ahead are dropped, and the loader is ready for another epoch.
-/// Order:   batches arrive in epoch order, whichever worker read them.
 /// Threads: one at a time; any thread may trigger the stop_signal.
 /// Throws:  as next. Cost: no allocations.
-/// Example:
-///     auto epoch = loader.epoch(0, stop);
-///     while (auto batch = epoch.next()) step(batch->view<float>(stream), stream);
+/// Example: examples/train.cpp
 class epoch_range {
 public:
     /// Input iterator, valid while its range lives.
@@ -44,9 +41,9 @@ public:
         using value_type = batch;                ///< operator* moves it out
         using difference_type = std::ptrdiff_t;  ///< required of input iterators
 
-        /// Moves the current batch out, once.
+        /// Moves the batch out, once.
         [[nodiscard]] batch operator*() const { return std::move(*range_->current_); }
-        /// Destroys the current batch unless moved out, and waits for the next. Throws: as next.
+        /// Waits for the next batch; destroys the current one unless moved out.
         iterator& operator++();
         void operator++(int) { ++*this; }  ///< same as pre-increment
         /// Returns true at the end of the epoch.
@@ -59,21 +56,20 @@ public:
         epoch_range* range_;
     };
 
-    /// Moves the epoch and its waiting batch. Using `other` afterwards throws usage_error.
+    /// Moves the epoch. Using `other` afterwards throws usage_error.
     epoch_range(epoch_range&& other) noexcept;
     epoch_range& operator=(epoch_range&&) = delete;  // epochs are started, not assigned
     ~epoch_range();
 
     /// Returns the next batch, or nullopt at the end of the epoch or after a stop request. Blocks the host until its copy is enqueued.
-    /// Throws: data_error or any other error of reading or copying this batch, in order, and again at each further call; usage_error if the
-    /// caller holds every device slot, or the loader was destroyed.
+    /// Throws: the error of reading or copying this batch, again at each further call; usage_error if the caller holds every device slot,
+    /// or the loader was destroyed.
     [[nodiscard]] std::optional<batch> next();
 
-    /// Blocks the host, for at most `most`, until `next` would return or throw immediately; returns whether it would. Throws: usage_error
-    /// after being moved from.
+    /// Blocks the host, for at most `most`, until `next` would return or throw immediately; returns whether it would.
     [[nodiscard]] bool wait_for(std::chrono::nanoseconds most);
 
-    /// Starts a range-based for loop. Throws: as next.
+    /// Starts a range-based for loop.
     [[nodiscard]] iterator begin();
     [[nodiscard]] std::default_sentinel_t end() const noexcept { return {}; }  ///< end sentinel
 
@@ -92,66 +88,59 @@ private:
 
 /// Streams a dataset to the current device in batches, through reused pinned slots.
 ///
-/// While one batch is computed on, the next is copied and later ones are read. All device and pinned memory is planned (`plan_loader`),
-/// charged and allocated on construction; nothing is allocated later. With a `reclaim_priority`, memory of a budget that is short is freed
-/// between epochs and reallocated when the next starts. A live batch keeps all memory; a read still in progress after an epoch was left
-/// keeps the pinned slots.
-/// Sample order is a pure function of seed and epoch, for any number of workers, on any machine.
+/// While one batch is computed on, the next is copied and later ones are read. All memory is planned (`plan_loader`), charged and allocated
+/// on construction. Between epochs it may be released (loader_options::reclaim_priority), unless a batch lives.
+/// Order:   copies run on the loader's own stream; `batch::view` orders a stream after them. The order of samples depends on sampler and
+///          epoch only.
+/// Cost:    per batch one gather, one copy, and the transform's kernels; no allocations.
+/// Threads: one thread at a time iterates; any thread may stop an epoch, reclaim, or call state and stats. Workers sleep while waiting for
+///          copies (host_wait::blocking). No capture in progress is invalidated. A foreign capture (docs/streams_and_leases.md) in which a
+///          batch was destroyed must end before its slot is refilled, or the epoch fails with usage_error.
+/// Throws:  on construction budget_exceeded (with the largest fitting batch), out_of_memory, cuda_error, or usage_error for invalid
+///          options. On failure, nothing is held.
 ///
-/// Units:   samples for counts, bytes for memory.
-/// Order:   copies run on the loader's own stream; `batch::view` orders a stream after the batch's copy.
-/// Cost:    per batch one gather by a worker, one copy, and the transform's kernels; no allocations.
-/// Threads: one thread at a time iterates. Worker threads read, and sleep while waiting for copies (host_wait::blocking). Any thread may
-///          trigger reclaim, stop an epoch, or call state and stats. No capture in progress is invalidated. Destroy a batch outside
-///          captures of the streams that used it: if it is destroyed in a foreign one (docs/streams_and_leases.md), the epoch fails with
-///          misuse when the slot is refilled.
-/// Throws:  on construction budget_exceeded (with the largest fitting batch) or out_of_memory; usage_error for invalid options; cuda_error.
-///          On failure, nothing is held.
-///
-/// The destructor stops and joins the workers, within at most one read, and reports errors, which `close` throws. Batches stay valid. In a
-/// forked child, every use throws usage_error and the destructor does nothing.
+/// The destructor joins the workers, within at most one read, and reports errors. Batches stay valid. In a forked child, every use throws
+/// usage_error and the destructor does nothing.
 /// Example: examples/train.cpp
 class batch_loader {
 public:
     using options = loader_options;  ///< the loader's options
 
-    /// Allocates the memory of `plan` and starts the workers; reads nothing yet. Keeps the dataset until destroyed.
+    /// Starts the workers. Keeps the dataset until destroyed.
     template <dataset S>
     batch_loader(S from, options const& how, source_location where = source_location::current())
         : batch_loader{detail::any_dataset{std::move(from)}, how, where} {}
-    /// Moves the loader; its epochs and batches stay valid. Using `other` afterwards throws usage_error.
+    /// Moves the loader. Using `other` afterwards throws usage_error.
     batch_loader(batch_loader&& other) noexcept = default;
-    /// Shuts the current loader down, then moves as above.
+    /// Shuts the current loader down first.
     batch_loader& operator=(batch_loader&& other) noexcept;
     ~batch_loader() { shut_down(); }
 
-    /// Starts an epoch. Any thread may end it by a stop request, which wakes `next`; no more batches are delivered.
-    /// Throws: usage_error while another epoch is running; as on construction, if memory released between epochs cannot be reallocated. The
-    /// loader is unchanged, and the call may be repeated.
+    /// Starts an epoch. A stop request, by any thread, wakes `next` and ends it.
+    /// Throws: usage_error while another epoch is running; as on construction, if released memory cannot be reallocated. The call may be
+    /// repeated.
     [[nodiscard]] epoch_range epoch(std::uint64_t number, stop_signal stop = {},
                                     source_location where = source_location::current()) &;
-    /// Resumes from a `state`, with the first undelivered batch, regardless of read-ahead. The number of workers and processes and the
-    /// batch size may differ.
-    /// Cost: nothing is read or drawn again. Throws: usage_error if the state has another order or number of samples.
+    /// Resumes from a `state`, with the first undelivered batch; nothing is read or drawn again. Workers, processes and batch size may
+    /// differ.
+    /// Throws: usage_error if the state has another order or number of samples.
     [[nodiscard]] epoch_range epoch(loader_state const& from, stop_signal stop = {},
                                     source_location where = source_location::current()) &;
     // The loader would be destroyed before its epoch.
     epoch_range epoch(std::uint64_t, stop_signal = {}, source_location = {}) && = delete;
     epoch_range epoch(loader_state const&, stop_signal = {}, source_location = {}) && = delete;
-    /// Returns the position in the current or last epoch, for epoch(state). Counts delivered batches only, not those read ahead. Resuming a
-    /// state from the end of an epoch yields no batches. Throws: errors of the sampler.
+    /// Returns the position after the delivered batches of the current or last epoch. Throws: errors of the sampler.
     [[nodiscard]] loader_state state(source_location where = source_location::current()) const;
-    /// Returns the time per stage of that epoch, and thus the bottleneck; stats_text formats it.
-    /// Threads: any. Throws: cuda_error if copies are timed (loader_options::time_copies).
+    /// Returns the time per stage of that epoch. Throws: cuda_error if copies are timed.
     [[nodiscard]] loader_stats stats(source_location where = source_location::current()) const;
 
-    /// Shuts down like the destructor, frees all memory, and throws the errors that the destructor would report.
-    /// Throws: usage_error while an epoch is running or a batch lives, in which case the loader continues; cuda_error.
+    /// Shuts down like the destructor, and frees all memory.
+    /// Throws: the destructor's errors; usage_error while an epoch is running or a batch lives, and the loader continues.
     void close(source_location where = source_location::current());
 
-    /// Returns the memory allocated on construction, in bytes.
+    /// Returns the allocated memory.
     [[nodiscard]] loader_plan const& plan(source_location where = source_location::current()) const;
-    /// Returns the dataset's number of samples.
+    /// Returns the number of samples.
     [[nodiscard]] std::uint64_t size(source_location where = source_location::current()) const;
     /// Returns the fields of a batch.
     [[nodiscard]] std::span<field const> fields(source_location where = source_location::current()) const;

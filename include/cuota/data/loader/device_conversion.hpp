@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Conversion of elements on the device, after a transfer in a smaller type.
+/// Conversion of elements on the device.
 #pragma once
 
 #include <cstddef>
@@ -24,22 +24,19 @@
 
 namespace cuota::inline v0 {
 
-/// Returns a transform that converts some fields of a batch and copies the others: bytes that become floats on the device need a quarter of
-/// the link's bandwidth.
+/// Returns a transform that converts some fields of a batch, after a transfer in a smaller type, and copies the others.
 ///
-///     cuota::batch_loader loader{images, {.batch_size = 256,
-///                                         .transform = cuota::converted_on_device(
-///                                             images.fields(), {{"images", cuota::element_type::f32, 1 / 255.0}})}};
+///     auto transform = cuota::converted_on_device(images.fields(), {{"images", cuota::element_type::f32, 1 / 255.0}});
 ///
 /// Results equal converted_dataset's, except that a GPU may round x * scale + offset once (FMA) instead of twice.
-/// Throws:  usage_error for a field that does not exist or is named twice, or a type other than f16, bf16, f32 or f64.
+/// Throws:  usage_error for an unknown or repeated field, or a type other than f16, bf16, f32 or f64.
 /// Cost:    one kernel or device copy per field and batch.
 [[nodiscard]] device_transform converted_on_device(std::span<field const> fields,
                                                    std::vector<conversion> const& wanted);
 
 namespace detail {
 
-/// Enqueues the conversion of `count` elements between non-overlapping device ranges. Throws: as for_each_index.
+/// Converts `count` elements between non-overlapping device ranges.
 void convert_on_device(stream_ref s, std::size_t count, std::byte const* from, element_type in, std::byte* to,
                        conversion const& by);
 
@@ -51,8 +48,7 @@ void convert_on_device(stream_ref s, std::size_t count, std::byte const* from, e
 
 namespace cuota::inline v0::detail {
 
-/// Converts a byte, the usual type of images. The generic convert_numbers, which branches on the types, reached only 0.72 (to half) and
-/// 0.84 (to float) of a copy's rate on an H100.
+/// Converts a byte. On an H100, convert_numbers reaches only 0.72 (to half) and 0.84 (to float) of a copy's rate.
 template <class To>
 struct convert_byte {
     float scale;
@@ -62,7 +58,7 @@ struct convert_byte {
     }
 };
 
-/// Converts any types in one kernel. The types are uniform over its threads; it branches on them once per pack, not per element.
+/// Converts any types in one kernel, branching on them once per pack.
 struct convert_numbers {
     static constexpr std::size_t pack = 4;  // 8 needs 64 registers, and is a sixth slower to float
 
@@ -80,7 +76,6 @@ struct convert_numbers {
     }
 
 private:
-    // Returns whether wide_enough is float.
     [[nodiscard]] CUOTA_KERNEL bool is_float() const {
         bool yes = false;
         with_element(

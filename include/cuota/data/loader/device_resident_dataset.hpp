@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// A device-resident dataset: data that fits the device is transferred once.
+/// Data that is transferred to the device once.
 #pragma once
 
 #include <cstddef>
@@ -34,7 +34,6 @@ struct alignas(16) sixteen_bytes {
     std::uint64_t halves[2];
 };
 
-/// Copies the i-th word of the requested rows.
 template <class Word>
 struct gather_row {
     Word const* from;
@@ -64,17 +63,17 @@ void gather_rows_of(std::size_t row_bytes, stream_ref s, std::byte const* from, 
 
 /// All samples of a dataset in device memory. Its loaders transfer 8 bytes per sample and gather on the device.
 ///
-///     cuota::device_resident_dataset const images{cuota::npy_dataset{"images.npy"}, {.batch_size = 256, .device_budget = budget}};
-///     cuota::batch_loader loader = images.loader({.batch_size = 256, .device_budget = budget, .seed = 1});
+///     cuota::device_resident_dataset const images{dataset, options};
+///     cuota::batch_loader loader = images.loader(options);
 ///
-/// Samples are read once, in the gather_context of epoch 0, so they do not vary between epochs. Batches, order and loader state equal those
-/// of a loader of the dataset itself. Copies share the memory, freed with the last copy or loader.
+/// Samples are read once, in the gather_context of epoch 0. Batches, order and loader state equal those of a loader of the dataset. Copies
+/// and loaders share the memory.
 /// Threads: any.
-/// Cost:    `bytes()` of device memory; on construction, one pass over the dataset, for which the host waits.
+/// Cost:    `bytes()` of device memory; construction waits for one pass over the dataset.
 class device_resident_dataset {
 public:
-    /// Reads the whole dataset in order, by a temporary loader with the memory and workers of these options. The samples, each field
-    /// aligned, are charged to `how.device_budget` if set.
+    /// Reads the dataset by a temporary loader with the memory and workers of these options. The samples are charged to `how.device_budget`
+    /// if set.
     /// Throws: budget_exceeded, out_of_memory, errors of reading. On failure, nothing is held.
     template <dataset S>
     device_resident_dataset(S from, loader_options const& how,
@@ -85,19 +84,18 @@ public:
         fill(reads);
     }
 
-    [[nodiscard]] std::uint64_t size() const noexcept;  ///< samples
-    /// Returns the fields of each sample.
-    [[nodiscard]] std::span<field const> fields() const noexcept;
-    [[nodiscard]] std::string const& name() const noexcept;  ///< the dataset's
-    [[nodiscard]] std::size_t bytes() const noexcept;        ///< in device memory
+    [[nodiscard]] std::uint64_t size() const noexcept;             ///< samples
+    [[nodiscard]] std::span<field const> fields() const noexcept;  ///< of each sample
+    [[nodiscard]] std::string const& name() const noexcept;        ///< the dataset's
+    [[nodiscard]] std::size_t bytes() const noexcept;              ///< in device memory
 
-    /// Returns a loader of these samples, on their device. A transform receives them as from the dataset.
+    /// Returns a loader of these samples; a transform receives them as from the dataset.
     /// Throws: as batch_loader; usage_error while another device is current.
     [[nodiscard]] batch_loader loader(loader_options how,
                                       source_location where = source_location::current()) const;
 
-    /// Returns the peak device bytes of a dataset's data and a loader of it, while reading or afterwards.
-    /// Throws: usage_error for invalid options or on overflow.
+    /// Returns the peak device bytes of a dataset's data and a loader of it, while reading or afterwards. Throws: usage_error for invalid
+    /// options or on overflow.
     template <dataset S>
     [[nodiscard]] static std::size_t bytes_for(S const& from, loader_options how) {
         std::string const name{from.name()};
@@ -119,7 +117,7 @@ private:
     [[nodiscard]] static slot_layout layout_of(std::span<field const> fields, std::uint64_t samples,
                                                std::string const& name);
 
-    // Returns options to read the whole dataset unchanged, in order, in batches no larger than saturates the link.
+    // Reads in order, in batches no larger than saturates the link.
     template <dataset S>
     [[nodiscard]] static loader_options to_read(S const& from, loader_options const& how,
                                                 std::size_t sample_bytes) {
@@ -129,13 +127,12 @@ private:
         return whole;
     }
     [[nodiscard]] static loader_options in_order(loader_options how);
-    // Returns the larger of the bytes while reading and afterwards, with a loader of the resident data.
     [[nodiscard]] static std::size_t bytes_with(std::size_t all, std::size_t reading,
                                                 std::span<field const> fields, std::uint64_t samples,
                                                 std::string const& name, loader_options how);
     [[nodiscard]] static std::size_t enough_at_once(std::size_t batch, std::size_t sample_bytes) noexcept;
 
-    // Returns a transform that gathers into the batch, or into the scratch of a subsequent transform.
+    // Returns a transform that gathers into the batch, or into the scratch of `then`.
     [[nodiscard]] static device_transform gathered(detail::light_shared_ptr<state const> from,
                                                    std::span<field const> fields, std::string const& name,
                                                    std::optional<device_transform> then);
@@ -146,17 +143,17 @@ private:
     detail::light_shared_ptr<state> state_;
 };
 
-/// A loader, and how much of its dataset is on the device.
+/// A loader, and its dataset's bytes on the device.
 struct cached_loader {
-    batch_loader loader;       ///< of the resident samples, or of the dataset
-    std::size_t cached_bytes;  ///< all samples; 0: streamed in every epoch
+    batch_loader loader;       ///< of the resident samples, or the dataset
+    std::size_t cached_bytes;  ///< all samples; 0: streamed
 };
 
 /// Returns a loader that keeps the data on the device if it now fits `how.device_budget` together with the loader's slots, and streams it
-/// otherwise. Reclaims nothing for that. Order and batches are the same in both cases.
-/// Throws:  as batch_loader; usage_error without `how.device_budget`, which limits the data.
-/// Threads: any. Cost: as device_resident_dataset, or as batch_loader.
-/// Example: auto [loader, cached] = cuota::cached_on_device(dataset, {.batch_size = 256, .device_budget = budget, .seed = 1});
+/// otherwise, in the same order and batches. Reclaims nothing for the data.
+/// Throws:  as batch_loader; usage_error without `how.device_budget`.
+/// Threads: any. Cost: as device_resident_dataset or batch_loader.
+/// Example: auto [loader, cached] = cuota::cached_on_device(dataset, options);
 template <dataset S>
 [[nodiscard]] cached_loader cached_on_device(S from, loader_options const& how,
                                              source_location where = source_location::current()) {
@@ -189,7 +186,7 @@ template <dataset S>
 
 namespace cuota::inline v0::detail {
 
-/// Returns a dataset of the sample indices, which loaders transfer instead of samples.
+/// Returns the sample indices as a dataset.
 [[nodiscard]] inline auto sample_numbers(std::string const& name, std::uint64_t size) {
     return callable_dataset{
         name,

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Transformation of batches on the device before delivery.
+/// Transforms batches on the device.
 #pragma once
 
 #include <cstddef>
@@ -20,8 +20,8 @@
 
 namespace cuota::inline v0 {
 
-/// A copied batch, and the memory for the transform's output. Valid on the host during one call of device_transform::run; the views are
-/// valid for work that the call enqueues on `stream`.
+/// A copied batch, and the memory for the output, during one call of device_transform::run. Views are valid for work that the call enqueues
+/// on `stream`.
 /// Threads: the thread of that call.
 class transform_context {
 public:
@@ -29,22 +29,20 @@ public:
     transform_context(stream_ref s, std::uint64_t epoch, detail::slot_contents const& in,
                       detail::slot_contents const& out, detail::slot_contents const& scratch) noexcept;
 
-    /// Returns the loader's copy stream. Work enqueued on it starts after the batch's arrival and completes before the batch is used.
+    /// Returns the loader's copy stream: work on it starts after the batch's arrival and completes before the batch is used.
     [[nodiscard]] stream_ref stream() const noexcept { return stream_; }
     [[nodiscard]] std::size_t size() const noexcept { return in_.samples->size(); }  ///< samples
-    /// Returns the samples' dataset indices, in batch order; with `epoch`, they can seed a random transform.
-    [[nodiscard]] std::span<std::uint64_t const> samples() const noexcept;
-    /// Returns the number passed to batch_loader::epoch.
-    [[nodiscard]] std::uint64_t epoch() const noexcept { return epoch_; }
+    [[nodiscard]] std::span<std::uint64_t const> samples()
+        const noexcept;  ///< dataset indices, in batch order
+    [[nodiscard]] std::uint64_t epoch() const noexcept { return epoch_; }  ///< passed to batch_loader::epoch
 
-    /// Returns a dataset field's elements of all samples, contiguously; all rows of a ragged field. T is the element type, or std::byte.
-    /// Throws: usage_error for another type, or a field that does not exist.
+    /// Returns a dataset field's elements as batch::view does. Throws: usage_error for a wrong type or field.
     template <class T>
     [[nodiscard]] device_span<T const> in(std::size_t field = 0,
                                           source_location where = source_location::current()) const {
         return in_.view<T const>(field, "a transform's input", where);
     }
-    /// Returns batch::row_offsets of a ragged dataset field. Throws: usage_error if it is not ragged.
+    /// Returns batch::row_offsets of a dataset field. Throws: usage_error if it is not ragged.
     [[nodiscard]] device_span<std::uint64_t const> row_offsets(
         std::size_t field = 0, source_location where = source_location::current()) const;
     /// Returns an output field, which must be written completely. Throws: as in.
@@ -61,8 +59,7 @@ public:
         return scratch_.view<T>(field, "a transform's scratch", where);
     }
 
-    /// Returns the job of a second transform, with the first `fields` scratch fields as input, written by the first transform.
-    /// Throws: usage_error if the scratch has fewer.
+    /// Returns the job of a second transform with the first `fields` scratch fields as input. Throws: usage_error if the scratch has fewer.
     [[nodiscard]] transform_context after(std::size_t fields) const;
 
 private:
@@ -73,21 +70,18 @@ private:
     detail::slot_contents scratch_;
 };
 
-/// Transformation of each batch on the device before delivery: crops, flips, normalization, widening of bytes. Kernels run on the loader's
-/// copy stream; the host does not block.
+/// Transformation of each batch on the device before delivery: crops, flips, normalization. The host does not block.
 ///
-/// `fields` describes the resulting batch, without ragged fields. `run` receives the copied batch and enqueues the work; its exception
-/// replaces the batch, in order. A transform for a particular dataset has that dataset's fields in `input_fields`; other loaders throw
-/// usage_error. Intermediate results between kernels are fields of `scratch`, per sample.
-/// Cost:    device memory for one more batch as copied, and its scratch; batches are transformed one after another on one stream.
-/// Threads: `run` is called for one batch at a time, by a worker or a thread that destroys a batch, with the loader's device current. Using
-///          the loader or its batches there throws usage_error.
+/// An exception of `run` replaces its batch, in order. Loaders of datasets without the `input_fields` throw usage_error.
+/// Cost:    device memory for one more batch as copied, and its scratch; batches are transformed one after another.
+/// Threads: a worker or a thread that destroys a batch calls `run`, for one batch at a time, with the loader's device current. Using the
+///          loader or its batches there throws usage_error.
 /// Example: converted_on_device returns one.
 struct device_transform {
-    std::vector<field> output_fields;                   ///< of the resulting batch
-    std::function<void(transform_context const&)> run;  ///< enqueues the work for one batch
-    std::vector<field> input_fields{};                  ///< required fields of the dataset; empty: any
-    std::vector<field> scratch{};                       ///< per sample, available while it runs
+    std::vector<field> output_fields;                   ///< of the resulting batch; none is ragged
+    std::function<void(transform_context const&)> run;  ///< enqueues one batch's work
+    std::vector<field> input_fields{};                  ///< the dataset's fields; empty: any
+    std::vector<field> scratch{};                       ///< per sample, between kernels
 };
 
 }  // namespace cuota::inline v0

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Options of a loader, and the exact memory it will hold.
+/// Options of a loader, and its memory.
 #pragma once
 
 #include <cstddef>
@@ -28,118 +28,105 @@
 
 namespace cuota::inline v0 {
 
-/// For loader_options::batch_size: the largest batch (at most all samples) for which the slots fit the budgets' available bytes on
-/// construction; see loader_plan::batch_size.
+/// Selects the largest batch, up to all samples, for which the slots fit the budgets' available bytes on construction.
 inline constexpr std::size_t automatic_batch = unlimited;
-/// For loader_options::max_rows: the largest number that fits in the same way.
+/// Selects the largest loader_options::max_rows likewise.
 inline constexpr std::size_t automatic_rows = unlimited;
 
-/// Options of a batch_loader. Required: `batch_size`, and `max_rows` for a dataset with ragged fields. Checked on construction and by
-/// plan_loader.
+/// Options of a batch_loader, checked on construction and by plan_loader. Required: `batch_size`, and `max_rows` for ragged fields.
 /// Example: examples/train.cpp
 struct loader_options {
-    std::size_t batch_size =
-        0;  ///< samples per batch (an upper limit if `max_rows` is set), or automatic_batch
-    /// Maximum rows (words, frames) of each ragged field in a batch, or automatic_rows. A batch has the most samples that satisfy both
-    /// limits; for a single sample beyond `max_rows`, sample_too_long_error is thrown in place of its batch.
+    std::size_t batch_size = 0;  ///< samples per batch (at most, with `max_rows`), or automatic_batch
+    /// Maximum rows of each ragged field in a batch, or automatic_rows. A batch has the most samples within both limits; a single longer
+    /// sample is refused by sample_too_long_error.
     std::size_t max_rows = 0;
-    std::optional<budget> device_budget{};  ///< charged for the device slots; nullopt: unlimited
-    std::optional<budget> pinned_budget{};  ///< charged for the pinned slots; nullopt: unlimited
-    std::optional<std::uint64_t> seed{};    ///< shorthand for a shuffle_sampler; nullopt: dataset order
-    std::optional<any_sampler> sampler{};   ///< selects the samples of an epoch and their order
-    last_batch_policy last_batch = last_batch_policy::partial;  ///< treatment of the remaining samples
-    cuota::shard shard{};          ///< this process among several; `batch_size` is per process
-    std::size_t workers = 1;       ///< reading threads; they do not affect the sample order
+    std::optional<budget> device_budget{};  ///< of the device slots; nullopt: unlimited
+    std::optional<budget> pinned_budget{};  ///< of the pinned slots; nullopt: unlimited
+    std::optional<std::uint64_t> seed{};    ///< of a shuffle_sampler; nullopt: dataset order
+    std::optional<any_sampler> sampler{};   ///< samples of an epoch and their order
+    last_batch_policy last_batch = last_batch_policy::partial;  ///< treatment of the remainder
+    cuota::shard shard{};                                       ///< this process; `batch_size` is per process
+    std::size_t workers = 1;                                    ///< reading threads
     std::size_t device_slots = 2;  ///< batches on the device; with 1, copies and compute alternate
     std::size_t host_slots = 0;    ///< pinned slots; 0: workers + 2
-    /// Memory of the pinned slots, not charged on its own. registered_memory is allocated faster; device_memory is for datasets that can
-    /// fill it (kvikio_dataset), with `pinned_budget` the device's budget.
+    /// Memory of the pinned slots, charged only to `pinned_budget`. registered_memory is allocated faster; device_memory is for datasets
+    /// that can fill it (kvikio_dataset).
     any_resource host_memory = default_pinned_resource();
-    /// If the driver cannot lock the memory: refuse, or use pageable memory, which is reported and shown in stats.
+    /// For memory that the driver cannot lock: refuse, or report it and use pageable memory.
     pin_failure_policy on_pin_failure = pin_failure_policy::refuse;
-    std::optional<device_transform> transform{};  ///< applied to each batch on the device; nullopt: none
+    std::optional<device_transform> transform{};  ///< of each batch on the device
     tag name = "loader slots";                    ///< for messages and accounts
-    bool time_copies = false;                     ///< for batch_loader::stats: two more events per copy
-    /// For debugging: overwrites each batch with 0xFF bytes (NaN as floats) after all work that used it, to expose stale views. Costs
-    /// device time, not link bandwidth.
+    bool time_copies = false;                     ///< two more events per copy
+    /// Overwrites each batch with 0xFF bytes (NaN as floats) after all work that used it, to expose stale views.
     bool poison = false;
-    bool progress = false;  ///< shows a line on standard error during an epoch if that is a terminal
-    /// Called by each worker, numbered from 0, before it reads; for instance to set CPU affinity. An exception replaces the worker's
-    /// batches.
+    bool progress = false;  ///< shows a progress_bar on standard error
+    /// Called by each worker, numbered from 0, before it reads. An exception replaces its batches.
     std::function<void(std::size_t worker)> worker_init{};
-    /// Reclaim order when a budget is short: higher first, as for `reclaimer`; pools default to 0.
-    /// If set, the loader frees its device or pinned slots, each as a whole, between epochs, and reallocates them when the next epoch
-    /// starts, which may be refused. If not, it keeps them until destroyed, and no epoch is refused.
+    /// Reclaim order, as for `reclaimer`: higher first; pools default to 0. If set, a short budget makes the loader free its device or
+    /// pinned slots between epochs; starting the next epoch reallocates them, and may be refused.
     std::optional<int> reclaim_priority{};
 };
 
-/// Memory of a loader, in bytes: exactly what it allocates on construction, and again at an epoch's start after releasing it
-/// (loader_options::reclaim_priority).
+/// Memory of a loader, in bytes: exactly what it allocates.
 struct loader_plan {
     std::size_t batch_size = 0;            ///< samples in a full batch
-    std::size_t max_rows = 0;              ///< maximum rows of each ragged field in a batch
-    std::optional<std::uint64_t> batches;  ///< per epoch; nullopt if their rows determine it
-    slot_layout host_slot;                 ///< a batch as read from the dataset and copied
-    slot_layout device_slot;               ///< a batch as delivered; equals host_slot without a transform
-    slot_layout scratch;                   ///< the transform's scratch for one batch
-    std::size_t host_slots = 0;            ///< slots of the ring on the host
-    std::size_t device_slots = 0;          ///< batches on the device at once
-    std::size_t staging_bytes = 0;         ///< device buffer for the transform's input and scratch
-    std::size_t device_bytes = 0;          ///< all device slots and staging_bytes
-    std::size_t pinned_bytes =
-        0;  ///< all host slots, rounded to the granularity of loader_options::host_memory
+    std::size_t max_rows = 0;              ///< maximum rows of a batch
+    std::optional<std::uint64_t> batches;  ///< per epoch; nullopt: determined by rows
+    slot_layout host_slot;                 ///< a batch as read
+    slot_layout device_slot;               ///< a batch as delivered
+    slot_layout scratch;                   ///< the transform's scratch
+    std::size_t host_slots = 0;            ///< slots of the ring
+    std::size_t device_slots = 0;          ///< batches on the device
+    std::size_t staging_bytes = 0;         ///< the transform's input and scratch
+    std::size_t device_bytes = 0;          ///< device slots and staging_bytes, rounded to granularity
+    std::size_t pinned_bytes = 0;          ///< host slots, rounded likewise
 };
 
 namespace detail {
 
 void check_transform(std::string const& name, std::span<field const> fields, device_transform const& wanted);
 
-// Throws: usage_error if both seed and sampler are set.
 [[nodiscard]] any_sampler sampler_of(std::string const& name, loader_options const& options);
 
 void check_rows(std::string const& name, std::span<field const> fields, std::size_t rows);
 
-/// Returns the largest number of samples that a batch can have; more would only hold memory.
 [[nodiscard]] std::size_t samples_in_batch(batch_partition const& deal, std::uint64_t positions,
                                            bool is_by_rows, loader_options const& options);
 
 [[nodiscard]] loader_plan plan_for(std::string const& name, std::uint64_t positions,
                                    std::span<field const> fields, loader_options const& options);
 
-/// Available bytes of the budgets; `both` limits the sum if they are the same budget.
+/// Available bytes; `both` limits the sum if the budgets are the same.
 struct loader_room {
     std::size_t device = unlimited;
     std::size_t pinned = unlimited;
     std::size_t both = unlimited;
 };
 
-/// Either loader_options::batch_size or ::max_rows.
 using batch_size_of = std::size_t loader_options::*;
 
-/// Returns the largest value of `size`, up to its value in options, that fits; 0 if none.
+/// Returns the largest `size` that fits, up to that in options; 0 if none.
 [[nodiscard]] std::size_t largest_fitting(std::string const& name, std::uint64_t positions,
                                           std::span<field const> fields, loader_options options,
                                           batch_size_of size, loader_room const& room);
 
-/// Returns the option that determines the batch size: rows or samples.
 [[nodiscard]] batch_size_of size_that_decides(loader_options const& options) noexcept;
 
-/// Replaces automatic_batch or automatic_rows by the largest number that fits, or by 1, which is then refused as usual. Throws: usage_error
-/// if there is no budget, or both are automatic.
+/// Replaces automatic sizes by the largest that fit, or by 1, which is refused later. Throws: usage_error without a budget, or if both
+/// sizes are automatic.
 [[nodiscard]] loader_options with_sizes(std::string const& name, std::uint64_t positions,
                                         std::span<field const> fields, loader_options options);
 
 }  // namespace detail
 
-/// Returns the memory that a loader of this dataset would allocate, in bytes. Allocates, charges and reads nothing.
+/// Returns the memory that a loader of this dataset would allocate. Allocates, charges and reads nothing.
 /// Throws:  usage_error for invalid options.
 /// Cost:    with automatic_batch or automatic_rows, a binary search over plans.
 /// Threads: any.
-/// Example:
-///     std::size_t const bytes = cuota::plan_loader(dataset, {.batch_size = 256, .device_budget = budget}).device_bytes;
+/// Example: cuota::plan_loader(dataset, {.batch_size = 256}).device_bytes
 template <dataset S>
 [[nodiscard]] loader_plan plan_loader(S const& from, loader_options const& options) {
-    std::string const& name = from.name();  // extends the lifetime of a value
+    std::string const& name = from.name();  // extends a value's lifetime
     std::uint64_t const positions = detail::sampler_of(name, options).size(from.size());
     std::span<field const> const fields = from.fields();
     return detail::plan_for(name, positions, fields, detail::with_sizes(name, positions, fields, options));

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Position of a loader, to be saved with a checkpoint.
+/// Position of a loader, to be saved.
 #pragma once
 
 #include <cstdint>
@@ -14,17 +14,15 @@
 namespace cuota::inline v0 {
 
 /// An epoch and a position: enough to resume with any number of workers and processes.
-/// Example:
-///     save(loader.state().text());                                              // with the weights
-///     auto epoch = loader.epoch(cuota::loader_state::parse(saved));             // of the next run
+/// Example: auto epoch = loader.epoch(cuota::loader_state::parse(saved));
 struct loader_state {
     std::uint64_t epoch = 0;     ///< epoch number
-    std::uint64_t position = 0;  ///< positions whose batches were delivered, over all processes
-    std::uint64_t order = 0;     ///< fingerprint of the sampler and the number of samples
+    std::uint64_t position = 0;  ///< positions delivered, over all processes
+    std::uint64_t order = 0;     ///< fingerprint of sampler and number of samples
 
     /// Returns one line, for `parse`.
     [[nodiscard]] std::string text() const;
-    /// Parses text(). Throws: usage_error if it is not a state.
+    /// Parses text(). Throws: usage_error for other text.
     [[nodiscard]] static loader_state parse(std::string_view text,
                                             source_location where = source_location::current());
 

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Time per stage of a loader, and its bottleneck.
+/// Time per stage of a loader.
 #pragma once
 
 #include <cstddef>
@@ -15,12 +15,12 @@
 
 namespace cuota::inline v0 {
 
-/// The stages of a batch, one of which is the bottleneck.
+/// The stages of a batch.
 enum class loader_stage {
     none,      ///< not enough measurements
     consumer,  ///< the program; batches are ready early
     reading,   ///< the dataset, in the workers
-    device,    ///< copying or computing; loader_options::time_copies distinguishes them
+    device,    ///< copying or computing, unless loader_options::time_copies
     transfer,  ///< copying to the device
     compute    ///< the program's work on the device
 };
@@ -37,46 +37,45 @@ enum class loader_stage {
     }
 }
 
-/// A read in progress. Example: loader.stats().longest_read
+/// A read in progress.
 struct loader_read {
-    std::size_t worker = 0;              ///< worker number, from 0
+    std::size_t worker = 0;              ///< from 0
     std::chrono::nanoseconds lasted{0};  ///< since it began
-    std::uint64_t first = 0;             ///< first sample of the batch
+    std::uint64_t first = 0;             ///< first sample
     std::uint64_t last = 0;              ///< last sample, in batch order
-    std::string dataset{};               ///< name of the dataset
+    std::string dataset{};               ///< its name
 };
 
-/// Statistics of the current or last epoch (batch_loader::stats); a snapshot.
+/// Snapshot of the current or last epoch.
 /// Example: std::puts(stats_text(loader.stats()).c_str());
 struct loader_stats {
     std::uint64_t epoch = 0;                       ///< epoch number
     std::uint64_t batches = 0;                     ///< delivered
-    std::optional<std::uint64_t> total_batches{};  ///< from the epoch's start on; nullopt: set by rows
-    double covered = 0;                   ///< fraction of samples delivered, over all processes; 0 to 1
-    std::uint64_t samples = 0;            ///< delivered
-    std::uint64_t bytes = 0;              ///< copied to the device, including undelivered batches
-    std::size_t workers = 0;              ///< reading threads
-    bool is_pinned = true;                ///< false: host slots are pageable (loader_options::on_pin_failure)
-    std::chrono::nanoseconds elapsed{0};  ///< from the start of the epoch to now or its end
+    std::optional<std::uint64_t> total_batches{};  ///< nullopt: set by rows
+    double covered = 0;                            ///< fraction of samples delivered, over all processes
+    std::uint64_t samples = 0;                     ///< delivered
+    std::uint64_t bytes = 0;                       ///< copied, delivered or not
+    std::size_t workers = 0;                       ///< reading threads
+    bool is_pinned = true;                         ///< false: pageable (loader_options::on_pin_failure)
+    std::chrono::nanoseconds elapsed{0};           ///< until now or the epoch's end
 
-    // Sums over all workers, including batches in progress.
+    // Sums over all workers.
     std::chrono::nanoseconds drawing{0};            ///< calls of the sampler
-    std::chrono::nanoseconds reading{0};            ///< calls of the dataset's gather
-    std::chrono::nanoseconds waiting_for_slots{0};  ///< until a pinned slot's last copy completed
+    std::chrono::nanoseconds reading{0};            ///< calls of gather
+    std::chrono::nanoseconds waiting_for_slots{0};  ///< for a pinned slot's last copy
 
-    std::optional<std::chrono::nanoseconds> copying{};  ///< link busy; requires loader_options::time_copies
-    std::chrono::nanoseconds waiting_for_batches{0};    ///< the program, in next() and wait_for(), until now
+    std::optional<std::chrono::nanoseconds> copying{};  ///< link busy; needs loader_options::time_copies
+    std::chrono::nanoseconds waiting_for_batches{0};    ///< the program, in next() and wait_for()
     std::optional<loader_read> longest_read{};          ///< of the reads in progress
 
-    /// Returns the bottleneck, measured on the host. A program that only enqueues work waits for batches whichever stage is slow; the
-    /// workers' times then decide.
+    /// Returns the bottleneck, measured on the host. If the program waits for batches, the workers' times decide.
     [[nodiscard]] loader_stage bottleneck() const noexcept;
 
     /// Returns part / elapsed, 0 to 1.
     [[nodiscard]] double share(std::chrono::nanoseconds part) const noexcept;
     /// Returns the same for a sum over all workers.
     [[nodiscard]] double worker_fraction(std::chrono::nanoseconds part) const noexcept;
-    /// Returns the average since the epoch began; initially 0.
+    /// Returns the epoch's average; initially 0.
     [[nodiscard]] double batches_per_second() const noexcept;
 };
 
@@ -90,8 +89,7 @@ namespace detail {
 
 }  // namespace detail
 
-/// Returns one line: progress, rate, share of time per stage, bottleneck, and a read that has lasted at least a second.
-/// Throws: std::bad_alloc.
+/// Returns one line: progress, rate, share of time per stage, bottleneck, and a read of at least a second. Throws: std::bad_alloc.
 [[nodiscard]] std::string stats_text(loader_stats const& s);
 
 }  // namespace cuota::inline v0

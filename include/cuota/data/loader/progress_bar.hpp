@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Progress of an epoch on a terminal line.
+/// Progress of an epoch on a terminal.
 #pragma once
 
 #include <cstddef>
@@ -20,24 +20,23 @@
 
 namespace cuota::inline v0 {
 
-/// Returns a bar, the batch count, rate, remaining time and bottleneck, in at most 79 columns.
-/// Throws: std::bad_alloc.
+/// Returns a bar, count, rate, remaining time and bottleneck, in at most 79 columns. Throws: std::bad_alloc.
 [[nodiscard]] std::string progress_text(loader_stats const& s);
 
-/// Shows progress_text on one line, updated ten times a second; writes nothing if the stream is not a terminal.
+/// Shows progress_text on one line, updated ten times a second; writes only to a terminal.
 /// Threads: one at a time. Write errors are ignored.
-/// Cost:    a clock query per call; ten times a second, a line of at most 79 columns.
-/// Example: loader_options{.progress = true} makes a loader show one; by hand: line.show([&] { return loader.stats(); });
+/// Cost:    a clock query per call; ten times a second, one line.
+/// Example: loader_options{.progress = true}, or line.show([&] { return loader.stats(); });
 class progress_bar {
 public:
-    /// Writes to a stream that must outlive this object.
+    /// Writes to a stream that must outlive this.
     explicit progress_bar(std::FILE* to) noexcept;
     /// Continues the line of `other`, which becomes quiet.
     progress_bar(progress_bar&& other) noexcept;
     progress_bar& operator=(progress_bar&&) = delete;
     ~progress_bar() { end(); }
 
-    /// Returns true if the stream is not a terminal, and in a forked child, because the parent continues the line.
+    /// Returns true if the stream is not a terminal, and in a forked child.
     [[nodiscard]] bool is_disabled() const noexcept { return to_ == nullptr || made_.is_of_parent(); }
     /// Updates the line if due; only then calls `facts`. Exceptions are reported.
     template <class Stats>
@@ -48,7 +47,7 @@ public:
         report_failure_of([&] { write(facts()); });
         next_ = now + std::chrono::milliseconds{100};
     }
-    /// Updates a shown line a last time and ends it.
+    /// Updates and ends a shown line.
     template <class Stats>
     void finish(Stats facts) noexcept {
         if (!is_shown_ || is_disabled()) return;
@@ -108,7 +107,7 @@ CUOTA_INLINE progress_bar::progress_bar(progress_bar&& other) noexcept
 
 CUOTA_INLINE void progress_bar::write(loader_stats const& facts) {
     std::string const text =
-        detail::message("\r{}\x1b[K", {progress_text(facts)});  // and clears the rest of the line
+        detail::message("\r{}\x1b[K", {progress_text(facts)});  // clears the rest of the line
     (void)std::fputs(text.c_str(), to_);
     (void)std::fflush(to_);
     is_shown_ = true;

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Partitions an epoch into batches limited by rows.
+/// Batches limited by rows, and their error.
 #pragma once
 
 #include <cstddef>
@@ -14,16 +14,16 @@
 
 namespace cuota::inline v0 {
 
-/// A sample has more rows than loader_options::max_rows. It is not truncated, and its batch is not delivered.
+/// A sample has more rows than loader_options::max_rows; its batch is not delivered.
 class CUOTA_PROCESS_TYPE sample_too_long_error : public std::runtime_error {
 public:
-    /// `dataset` and `field` are names; the sample has `rows` rows, a batch at most `most`.
+    /// `dataset` and `field` are names.
     sample_too_long_error(std::string const& dataset, std::string const& field, std::uint64_t sample,
                           std::uint64_t rows, std::size_t most);
 
     [[nodiscard]] std::uint64_t sample() const noexcept { return sample_; }  ///< index in the dataset
     [[nodiscard]] std::uint64_t rows() const noexcept { return rows_; }      ///< rows of the sample
-    [[nodiscard]] std::size_t most() const noexcept { return most_; }        ///< maximum rows of a batch
+    [[nodiscard]] std::size_t most() const noexcept { return most_; }        ///< limit of a batch
 
 private:
     std::uint64_t sample_, rows_;
@@ -38,16 +38,13 @@ struct loader_config;
 struct sample_list;
 
 /// Partitions an epoch by rows: each batch takes samples in epoch order until loader_options::batch_size or ::max_rows is reached. Its end
-/// depends only on its beginning, so a position suffices to resume. A step has one batch per process, consecutively. In a partial last
-/// step, later batches may be empty; last_batch_policy::drop discards it.
-///
-/// Threads: any; const. Calls the program's sampler and dataset.
+/// depends only on its beginning, so a position suffices to resume. A step has one batch per process, consecutively.
 class row_batcher {
 public:
     row_batcher(loader_config const& shape, any_dataset const& from) noexcept : shape_{shape}, from_{from} {}
 
-    /// Returns this process's batch of the step at a position before the end, with its samples in `mine`; `others` is scratch. Returns
-    /// nullopt if the remainder is dropped. Allocates nothing if both lists have capacity.
+    /// Returns this process's batch of the step at a position before the end, with its samples in `mine`, or nullopt if the remainder is
+    /// dropped. `others` is scratch. Allocates nothing within the lists' capacity.
     /// Throws: sample_too_long_error; errors of sampler and dataset.
     [[nodiscard]] std::optional<batch_slice> next(std::uint64_t epoch, std::uint64_t position,
                                                   sample_list& mine, sample_list& others) const;
@@ -116,7 +113,7 @@ CUOTA_INLINE std::optional<batch_slice> row_batcher::next(std::uint64_t epoch, s
 }
 
 CUOTA_INLINE bool row_batcher::fill(std::uint64_t epoch, std::uint64_t position, sample_list& list) const {
-    std::size_t const batch = shape_.options.batch_size;  // plan.batch is also limited by the epoch
+    std::size_t const batch = shape_.options.batch_size;  // plan.batch_size is also limited by the epoch
     list.clear();
     while (list.size() != batch) {
         std::uint64_t const at = position + list.size();

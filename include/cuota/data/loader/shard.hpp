@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Partitions the positions of an epoch into batches and processes.
+/// Partitions an epoch into batches and processes.
 #pragma once
 
 #include <cstddef>
@@ -13,16 +13,16 @@
 
 namespace cuota::inline v0 {
 
-/// Treatment of the remainder if the processes' batches do not divide the epoch evenly.
+/// Treatment of samples that do not fill the last batches.
 enum class last_batch_policy {
-    partial,  ///< a smaller batch, possibly empty for some processes
+    partial,  ///< a smaller batch, possibly empty
     drop,     ///< discarded
-    pad       ///< filled with samples from the epoch's beginning
+    pad       ///< filled from the epoch's beginning
 };
 
-/// This process among those that share an epoch; each receives one batch per step.
+/// This process among those that share an epoch.
 struct shard {
-    std::uint64_t rank = 0;        ///< rank < world
+    std::uint64_t rank = 0;        ///< rank < world_size
     std::uint64_t world_size = 1;  ///< number of processes
 };
 
@@ -34,28 +34,23 @@ struct batch_slice {
     friend bool operator==(batch_slice const&, batch_slice const&) = default;
 };
 
-/// Partitions an epoch into steps of world * batch consecutive positions, and each step into one batch per process, in rank order. So the
-/// epoch's order does not depend on world. Every process has the same number of batches; in a partial last step, sizes differ by at most 1
-/// and may be 0.
-/// Throws: usage_error if batch or world is 0, or rank >= world.
+/// Partitions an epoch into steps of world * batch consecutive positions, and these into one batch per process, in rank order, so that the
+/// order does not depend on world. In a partial last step, sizes differ by at most 1.
+/// Throws: usage_error if batch is 0, or rank >= world.
 class batch_partition {
 public:
     batch_partition(std::uint64_t positions, std::size_t batch, last_batch_policy last, shard part);
 
-    /// Returns the number of batches from position `from` (<= end) on, equal for all processes.
+    /// Returns the number of batches from `from` (<= end) on, equal for all processes.
     [[nodiscard]] std::uint64_t batches(std::uint64_t from = 0) const noexcept;
-    /// Returns where the last of these ends.
     [[nodiscard]] std::uint64_t end(std::uint64_t from = 0) const noexcept;
-    /// Returns this process's largest batch size.
     [[nodiscard]] std::uint64_t largest() const noexcept { return batches() == 0 ? 0 : part_of(all_at(0)); }
-    /// Returns the batch of the step at `position`, which must be before the end.
+    /// Returns the batch of the step at `position`, before the end.
     [[nodiscard]] batch_slice next(std::uint64_t position) const noexcept;
 
 private:
-    // Returns the size of a step, over all processes.
     [[nodiscard]] std::uint64_t all_at(std::uint64_t position) const noexcept;
     [[nodiscard]] std::uint64_t part_of(std::uint64_t all) const noexcept;
-    // Returns where rank's part of `all` positions begins; sizes differ by at most 1.
     [[nodiscard]] std::uint64_t cut(std::uint64_t all, std::uint64_t rank) const noexcept;
 
     std::uint64_t positions_;

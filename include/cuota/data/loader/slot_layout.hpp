@@ -23,20 +23,19 @@
 
 namespace cuota::inline v0 {
 
-/// Layout of a full batch, in bytes: row offsets of each ragged field, then each field with all samples contiguous; all parts aligned. A
-/// smaller batch is packed more closely.
+/// Layout of a full batch, in bytes: row offsets of each ragged field, then each field with all samples contiguous, all aligned. Smaller
+/// batches are packed more closely.
 struct slot_layout {
     std::size_t sample_bytes = 0;      ///< one sample's fields, plus 8 per ragged field
     std::size_t bytes = 0;             ///< a full batch, with alignment
-    std::vector<std::size_t> offsets;  ///< of each field in a full batch
+    std::vector<std::size_t> offsets;  ///< of each field
     std::size_t row_bytes = 0;         ///< one row of every ragged field
 
-    /// Returns the layout of `batch` samples with `rows` rows in each ragged field.
-    /// Throws: usage_error, naming the dataset, if it exceeds a std::size_t.
+    /// Returns the layout of `batch` samples with `rows` rows in each ragged field. Throws: usage_error, naming the dataset, on overflow.
     [[nodiscard]] static slot_layout of(std::span<field const> fields, std::size_t batch,
                                         std::string const& name, std::size_t rows = 0);
 
-    /// Throws: usage_error for nullopt, the result of an overflow.
+    /// Throws: usage_error for nullopt, an overflow.
     [[nodiscard]] static std::size_t or_too_large(std::optional<std::size_t> bytes, std::string const& name);
 
     friend bool operator==(slot_layout const&, slot_layout const&) = default;  ///< compares all members
@@ -44,21 +43,18 @@ struct slot_layout {
 
 namespace detail {
 
-/// Part of a batch, in bytes.
 struct slot_part {
-    std::size_t begin;  // offset within the batch
+    std::size_t begin;  // in the batch
     std::size_t size;
     [[nodiscard]] std::size_t end() const noexcept { return begin + size; }
 };
 
-/// Parts of a batch with these samples: slot_layout's order, actual sizes.
+/// Parts of an actual batch, in slot_layout's order.
 class slot_parts {
 public:
     slot_parts(std::span<field const> fields, sample_list const& samples) noexcept;
 
-    /// Returns the row offsets of the j-th ragged field.
     [[nodiscard]] slot_part row_offsets(std::size_t j) const noexcept;
-    /// Returns field k of all samples.
     [[nodiscard]] slot_part field_at(std::size_t k) const;
     [[nodiscard]] std::size_t used_bytes() const;
 
@@ -68,7 +64,7 @@ private:
 
     std::span<field const> fields_;
     sample_list const& samples_;
-    std::size_t ragged_;  // number of ragged fields
+    std::size_t ragged_;
 };
 
 /// A batch on the device, or some of its fields.
@@ -77,11 +73,10 @@ struct slot_contents {
     std::span<field const> fields;
     sample_list const* samples;
 
-    /// Returns `count` fields from `first` on, none of which may be ragged.
+    /// Returns `count` fields from `first` on; none may be ragged.
     [[nodiscard]] slot_contents only(std::size_t first, std::size_t count) const;
 
-    /// Returns a field's elements of all samples. T must be the element type, or std::byte.
-    /// Throws: usage_error if the field does not exist or has another type; `what` names the viewed object.
+    /// Returns a field's elements; T is the element type, or std::byte. Throws: usage_error, naming `what`, for a wrong type or field.
     template <class T>
     [[nodiscard]] device_span<T> view(std::size_t k, char const* what, source_location where) const {
         field const& f = field_at(k, what, where);
@@ -91,7 +86,6 @@ struct slot_contents {
         return span_of<T>(places().field_at(k), where);
     }
 
-    /// Returns the row offsets, one more than samples. Throws: usage_error if the field is not ragged.
     [[nodiscard]] device_span<std::uint64_t const> row_offsets(std::size_t k, char const* what,
                                                                source_location where) const;
     /// Returns k's index among ragged fields. Throws: usage_error if it is not ragged.
@@ -160,7 +154,7 @@ CUOTA_INLINE slot_part slot_parts::row_offsets(std::size_t j) const noexcept {
 
 CUOTA_INLINE slot_part slot_parts::field_at(std::size_t k) const {
     std::size_t at = row_offsets(ragged_).begin;
-    std::size_t j = 0;  // ragged fields so far
+    std::size_t j = 0;
     for (std::size_t i = 0; i != k; ++i) at += padded(bytes_of(i, j));
     return {at, bytes_of(k, j)};
 }

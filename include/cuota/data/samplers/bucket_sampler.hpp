@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Random order with samples of similar length as neighbors.
+/// Random order by similar lengths.
 #pragma once
 
 #include <array>
@@ -25,9 +25,9 @@ namespace detail {
 
 }  // namespace detail
 
-/// Returns the rows of each sample in a ragged field, for a bucket_sampler or to choose loader_options::max_rows.
+/// Returns the rows of each sample in a ragged field.
 /// Throws:  usage_error if the field is not ragged; errors of the dataset.
-/// Threads: any. Cost: one call of `row_counts` per 1024 samples; 8 bytes per sample.
+/// Threads: any. Cost: one call of `row_counts` per 1024 samples.
 template <dataset S>
     requires detail::has_row_counts<S>
 [[nodiscard]] std::vector<std::uint64_t> sample_lengths(S const& from, std::size_t field = 0) {
@@ -36,26 +36,25 @@ template <dataset S>
 }
 
 /// All samples, each once: shuffled, sorted by length within each `window` of samples, and split into buckets of `bucket` samples, which
-/// are shuffled anew in each epoch. A batch has samples of similar length, so little is padded; yet batches differ between epochs, and long
-/// samples occur early as often as late.
+/// are shuffled, anew in each epoch. A batch has samples of similar length, so little is padded.
 ///
-/// If `bucket` equals or divides loader_options::batch_size, and divides `window`, each batch consists of whole buckets. Large windows pad
-/// less and mix less; about 50 batches per window are usual.
+/// Batches consist of whole buckets if `bucket` divides loader_options::batch_size and `window`. Large windows pad less and mix less; about
+/// 50 batches per window are usual.
 /// Threads: any; the first to draw from a window sorts it, while others wait.
-/// Throws:  usage_error on construction if window or bucket is 0, or bucket > window.
+/// Throws:  usage_error on construction unless 0 < bucket <= window.
 /// Cost:    8 bytes per sample, shared by copies, and 40 per sample of a window; log(window) time per sample. Drawing does not allocate.
-/// Example: loader_options{.batch_size = 64, .max_rows = 8192, .sampler = cuota::bucket_sampler{1, sample_lengths(texts), 3200, 64}}
+/// Example: cuota::bucket_sampler{seed, sample_lengths(texts), 3200, 64}
 class bucket_sampler {
 public:
-    /// Takes one length per sample of the dataset, in any unit: sample_lengths.
+    /// Takes one length per sample, in any unit: sample_lengths.
     bucket_sampler(std::uint64_t seed, std::vector<std::uint64_t> lengths, std::uint64_t window,
                    std::uint64_t bucket);
 
-    /// Returns n. Throws: usage_error if n differs from the number of lengths.
+    /// Returns n. Throws: usage_error unless it is the number of lengths.
     [[nodiscard]] std::uint64_t size(std::uint64_t n) const;
-    /// Takes a lock, held while a window is sorted unless it is one of the last two. Throws: usage_error in a forked child.
+    /// Throws: usage_error in a forked child.
     void draw(std::uint64_t, std::uint64_t epoch, std::uint64_t first, std::span<std::uint64_t> out) const;
-    /// Returns a hash of seed, lengths, window and bucket.
+    /// Hashes all arguments.
     [[nodiscard]] std::uint64_t fingerprint() const noexcept;
 
 private:
@@ -113,7 +112,6 @@ private:
             return a.length != b.length ? a.length < b.length : a.position < b.position;
         }
     };
-    // A recent window's order.
     struct window_order {
         std::optional<std::uint64_t> epoch{};
         std::uint64_t number = 0;
@@ -197,7 +195,7 @@ CUOTA_INLINE void bucket_sampler::facts::order(std::uint64_t key, std::uint64_t 
     std::sort(sorted_.begin(), sorted_.end());
 
     std::uint64_t const all = end - begin;
-    std::uint64_t const whole = all / bucket;  // full buckets; a partial one comes last, with any lengths
+    std::uint64_t const whole = all / bucket;  // a partial bucket comes last, with any lengths
     std::uint64_t const rest = all % bucket;
     std::uint64_t const here = key + detail::mixed(number + 1);
     std::uint64_t const before_rest =

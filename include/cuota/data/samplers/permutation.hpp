@@ -13,13 +13,12 @@
 
 namespace cuota::inline v0 {
 
-/// Version of the algorithm, to be stored with saved states: another version is another order.
+/// Version of the algorithm, to be stored with saved states.
 inline constexpr std::uint32_t permutation_version = 1;
 
 namespace detail {
 
-/// A bijection in which every input bit changes about half of the output bits. The multipliers are the fractional parts of the square roots
-/// of 3 and 5.
+/// Mixes bits bijectively. The multipliers are the fractional parts of the square roots of 3 and 5.
 [[nodiscard]] constexpr std::uint64_t mixed(std::uint64_t x) noexcept {
     x ^= x >> 32;
     x *= 0xBB67AE8584CAA73B;
@@ -32,31 +31,30 @@ inline constexpr std::uint64_t golden = 0x9E3779B97F4A7C15;  // fractional part 
 
 }  // namespace detail
 
-/// Returns the key for an epoch; distinct for the epochs of a seed.
+/// Returns an epoch's key; distinct for the epochs of a seed.
 [[nodiscard]] constexpr std::uint64_t epoch_key(std::uint64_t seed, std::uint64_t epoch) noexcept {
     return detail::mixed(detail::mixed(seed + detail::golden) + epoch * detail::golden);
 }
 
-/// A random permutation of [0, n), determined by `key`: the same on every machine, compiler and standard library.
+/// A random permutation of [0, n), determined by `key`: the same on every machine.
 ///
-/// A Feistel network over the smallest power of two >= n. Results outside [0, n) pass through it again (cycle walking), which preserves the
-/// bijection.
-/// Threads: any; immutable.
+/// A Feistel network over the smallest power of two >= n; results outside [0, n) pass through it again (cycle walking).
+/// Threads: any.
 /// Cost:    224 bytes for any n; fewer than two passes per position on average.
-/// Example: std::uint64_t const third = cuota::keyed_permutation{1000, cuota::epoch_key(seed, epoch)}(2);
+/// Example: cuota::keyed_permutation{1000, cuota::epoch_key(seed, epoch)}(2)
 class keyed_permutation {
 public:
-    /// 2^63: the power of two >= n fits 64 bits.
+    /// The power of two >= n fits 64 bits.
     static constexpr std::uint64_t max_size = std::uint64_t{1} << 63;
 
     /// Throws: usage_error if n > 2^63.
     constexpr keyed_permutation(std::uint64_t n, std::uint64_t key) : n_{n} {
         if (n > max_size) refuse_size(n);
         int const bits = n < 2 ? 0 : static_cast<int>(std::bit_width(n - 1));
-        if (bits >= 10) rounds_ = 8;  // smaller domains need more rounds for an even shuffle
+        if (bits >= 10) rounds_ = 8;  // small domains need more rounds for an even shuffle
         low_bits_ = (bits + 1) / 2;
         high_mask_ = mask(bits / 2);
-        key = detail::mixed(key);  // so that rounds of adjacent keys are unrelated
+        key = detail::mixed(key);  // decorrelates the rounds of adjacent keys
         for (std::uint64_t& round : round_keys_) round = detail::mixed(key += detail::golden);
     }
 

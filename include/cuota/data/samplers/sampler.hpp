@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Samplers: the samples of an epoch and their order, as stateless functions.
+/// Samples of an epoch and their order.
 #pragma once
 
 #include <concepts>
@@ -25,9 +25,9 @@ namespace cuota::inline v0 {
 ///
 /// size(n): positions of an epoch over n samples. Throws: usage_error if n is not supported.
 /// draw(n, epoch, first, out): writes to out[i] the sample at position first + i < size(n).
-/// fingerprint(): equal for samplers that draw the same, rarely for others; saved with a position to detect another order.
-/// Threads: all are const; any number of threads may call them concurrently.
-/// Cost:    one draw per batch, by the worker that reads it; no state between calls.
+/// fingerprint(): equal for samplers that draw the same, rarely for others; saved to detect another order.
+/// Threads: any, concurrently; all functions are const.
+/// Cost:    one draw per batch, by a worker.
 /// Example: tests/data/samplers/sampler.cpp
 template <class S>
 concept sampler = std::copy_constructible<S> &&
@@ -39,7 +39,6 @@ concept sampler = std::copy_constructible<S> &&
 
 namespace detail {
 
-/// Hashes a sequence of numbers.
 [[nodiscard]] constexpr std::uint64_t fingerprint_of(std::initializer_list<std::uint64_t> numbers) noexcept {
     std::uint64_t sum = permutation_version;
     for (std::uint64_t const number : numbers) sum = mixed((sum ^ number) + golden);
@@ -49,20 +48,18 @@ namespace detail {
 }  // namespace detail
 
 /// All samples in dataset order: the default without seed and sampler.
-/// Threads, throws: as any sampler. Cost: none.
 class sequential_sampler {
 public:
     [[nodiscard]] std::uint64_t size(std::uint64_t n) const noexcept { return n; }  ///< n
-    /// Draws the same order in every epoch.
+    /// Draws the same in every epoch.
     void draw(std::uint64_t, std::uint64_t, std::uint64_t first, std::span<std::uint64_t> out) const noexcept;
-    /// Returns the same number for all instances.
+    /// Returns a constant.
     [[nodiscard]] std::uint64_t fingerprint() const noexcept { return detail::fingerprint_of({1}); }
 };
 
 /// All samples, each once, reshuffled in each epoch.
-/// Cost:    constant memory; see keyed_permutation.
-/// Threads, throws: as any sampler.
-/// Example: loader_options{.seed = 1}, which is short for .sampler = shuffle_sampler{1}
+/// Cost:    as keyed_permutation.
+/// Example: loader_options{.seed = 1}
 class shuffle_sampler {
 public:
     /// A seed yields the same orders on every machine.
@@ -70,23 +67,21 @@ public:
 
     /// Returns n. Throws: usage_error if n > 2^63.
     [[nodiscard]] std::uint64_t size(std::uint64_t n) const { return keyed_permutation{n, 0}.size(); }
-    /// Evaluates one permutation per sample; no allocations. Throws: usage_error for a position >= n, or n > 2^63.
+    /// Throws: usage_error for a position >= n, or n > 2^63.
     void draw(std::uint64_t n, std::uint64_t epoch, std::uint64_t first, std::span<std::uint64_t> out) const;
-    /// Returns a hash of the seed.
+    /// Hashes the seed.
     [[nodiscard]] std::uint64_t fingerprint() const noexcept { return detail::fingerprint_of({2, seed_}); }
 
 private:
     std::uint64_t seed_;
 };
 
-/// All samples, each once: blocks of consecutive samples are shuffled, and the samples within each block, anew in each epoch. Samples read
-/// together are neighbors in the dataset, which is then read about as fast as in order, above all from disks.
+/// All samples, each once: blocks of consecutive samples are shuffled, and the samples within each block, anew in each epoch. Disks are
+/// read about as fast as in order.
 ///
-/// The blocks' offset also varies per epoch, so every sample is equally often at every position, although the last block is shorter if
-/// `block` does not divide n.
+/// The blocks' offset also varies, so every sample is equally often at every position even if `block` does not divide n.
 /// Units:   a block is a number of samples. Cost: constant memory.
-/// Threads, throws: as any sampler.
-/// Example: loader_options{.sampler = cuota::block_shuffle_sampler{seed, 1024}}
+/// Example: cuota::block_shuffle_sampler{seed, 1024}
 class block_shuffle_sampler {
 public:
     /// Throws: usage_error if block is 0.
@@ -94,28 +89,28 @@ public:
 
     /// Returns n. Throws: usage_error if n > 2^63.
     [[nodiscard]] std::uint64_t size(std::uint64_t n) const { return keyed_permutation{n, 0}.size(); }
-    /// Evaluates one permutation per sample and one per block; no allocations. Throws: usage_error if n > 2^63.
+    /// Throws: usage_error if n > 2^63.
     void draw(std::uint64_t n, std::uint64_t epoch, std::uint64_t first, std::span<std::uint64_t> out) const;
-    /// Returns a hash of seed and block.
+    /// Hashes seed and block.
     [[nodiscard]] std::uint64_t fingerprint() const noexcept;
 
 private:
     std::uint64_t seed_, block_;
 };
 
-/// Listed samples, in list order or, with a seed, reshuffled in each epoch. Samples may be listed repeatedly.
-/// Threads, throws: as any sampler. Cost: 8 bytes per listed sample.
-/// Example: loader_options{.sampler = cuota::subset_sampler{the_hard_ones, seed}}
+/// Listed samples, possibly repeated, in list order or, with a seed, reshuffled in each epoch.
+/// Cost:    8 bytes per listed sample, shared by copies.
+/// Example: cuota::subset_sampler{the_hard_ones, seed}
 class subset_sampler {
 public:
-    /// Takes dataset indices, 8 bytes each, shared by copies. Without a seed, epochs have list order.
+    /// Takes dataset indices.
     explicit subset_sampler(std::vector<std::uint64_t> samples, std::optional<std::uint64_t> seed = {});
 
     /// Returns the list's length. Throws: usage_error if an index is >= n.
     [[nodiscard]] std::uint64_t size(std::uint64_t n) const;
-    /// Looks up each sample; with a seed, also evaluates a permutation. Requires first + out.size() <= size().
+    /// Requires first + out.size() <= size().
     void draw(std::uint64_t, std::uint64_t epoch, std::uint64_t first, std::span<std::uint64_t> out) const;
-    /// Returns a hash of the seed and all indices.
+    /// Hashes seed and list.
     [[nodiscard]] std::uint64_t fingerprint() const noexcept { return fingerprint_; }
 
 private:
@@ -125,12 +120,11 @@ private:
     std::uint64_t fingerprint_;
 };
 
-/// Holds any sampler; one indirect call per batch. Copies share it.
-/// Threads, throws: as the held sampler.
+/// Holds any sampler, shared by copies; one indirect call per batch.
 class any_sampler {
 public:
     any_sampler();  ///< holds a sequential_sampler
-    /// Holds a sampler, shared by copies.
+    /// Holds `from`.
     template <class S>
         requires(!std::same_as<S, any_sampler>)
     &&sampler<S> any_sampler(S from)

@@ -15,23 +15,22 @@
 
 namespace cuota::inline v0 {
 
-/// Draws samples with replacement, with probability proportional to weight: in an epoch, some occur repeatedly and some not at all.
+/// Draws samples with replacement, with probability proportional to weight; the same on every machine.
 ///
-/// One lookup per draw, for any weights; the same results on every machine.
 /// Threads: any. Throws: usage_error on construction if a weight is negative or not finite, or all are 0.
-/// Cost:    24 bytes per sample, shared by copies.
-/// Example: loader_options{.sampler = cuota::weighted_sampler{seed, weights, weights.size()}}
+/// Cost:    24 bytes per sample, shared by copies; one lookup per draw.
+/// Example: cuota::weighted_sampler{seed, weights, weights.size()}
 class weighted_sampler {
 public:
-    /// Takes one weight per sample of the dataset, and the positions of an epoch.
+    /// Takes one weight per sample, and the positions of an epoch.
     weighted_sampler(std::uint64_t seed, std::span<double const> weights, std::uint64_t draws);
 
-    /// Returns `draws`. Throws: usage_error if n differs from the number of weights.
+    /// Returns `draws`. Throws: usage_error unless n is the number of weights.
     [[nodiscard]] std::uint64_t size(std::uint64_t n) const;
-    /// Computes two hashes and one lookup per sample; no allocations.
+    /// Allocates nothing.
     void draw(std::uint64_t, std::uint64_t epoch, std::uint64_t first,
               std::span<std::uint64_t> out) const noexcept;
-    /// Returns a hash of seed, weights and draws.
+    /// Hashes all arguments.
     [[nodiscard]] std::uint64_t fingerprint() const noexcept;
 
 private:
@@ -42,19 +41,19 @@ private:
 /// Draws samples without replacement within an epoch, with probability proportional to weight among the remaining ones.
 ///
 /// Threads: any; the first to draw from an epoch computes its order, while others wait.
-/// Throws:  usage_error on construction if a weight is negative or not finite, or all are 0.
+/// Throws:  as weighted_sampler.
 /// Cost:    24 bytes per sample, shared by copies; draws * log(samples) time per epoch.
-/// Example: loader_options{.sampler = cuota::weighted_shuffle_sampler{seed, weights, 10'000}}
+/// Example: cuota::weighted_shuffle_sampler{seed, weights, 10'000}
 class weighted_shuffle_sampler {
 public:
-    /// Takes one weight per sample of the dataset, and the positions of an epoch.
+    /// Takes the same arguments.
     weighted_shuffle_sampler(std::uint64_t seed, std::span<double const> weights, std::uint64_t draws);
 
-    /// Returns `draws`. Throws: usage_error if n differs from the number of weights, or fewer than `draws` are positive.
+    /// Returns `draws`. Throws: usage_error unless n is the number of weights, and `draws` of them are positive.
     [[nodiscard]] std::uint64_t size(std::uint64_t n) const;
     /// Throws: std::bad_alloc; usage_error in a forked child.
     void draw(std::uint64_t, std::uint64_t epoch, std::uint64_t first, std::span<std::uint64_t> out) const;
-    /// Returns a hash of seed, weights and draws.
+    /// Hashes all arguments.
     [[nodiscard]] std::uint64_t fingerprint() const noexcept;
 
 private:
@@ -79,12 +78,11 @@ private:
 
 namespace cuota::inline v0::detail {
 
-/// Common state of both samplers.
 struct weighted_draws {
     weighted_draws(char const* sampler, std::uint64_t kind, std::uint64_t seed_,
                    std::span<double const> weights, std::uint64_t draws_);
     void check(std::uint64_t n) const;
-    char const* name;  // of the class, for messages
+    char const* name;  // for messages
     std::uint64_t seed, draws;
     integer_weights whole;
     std::uint64_t fingerprint;

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Implementation of arrow_dataset: Arrow columns as fields, and their values' locations.
+/// Arrow columns as fields.
 #pragma once
 
 #include <algorithm>
@@ -39,7 +39,7 @@ namespace cuota::inline v0::detail {
     return message("column \"{}\"", {as_name(name, 64)});
 }
 
-/// Origin of a table: errors are data_error for a file, otherwise misuse.
+/// Origin of a table: its errors are data_error for a file, otherwise usage_error.
 struct arrow_origin {
     std::string name;
     bool is_file;
@@ -61,7 +61,6 @@ struct arrow_origin {
     }
 };
 
-/// A column as a field, and its storage in Arrow.
 struct arrow_layout {
     field as{};
     std::size_t bytes = 0;          // per sample, or per row if ragged
@@ -122,7 +121,7 @@ struct arrow_layout {
     return layout;
 }
 
-/// Returns the named columns in order, or all; each of a type that a field can have.
+/// Returns the named columns in order, or all.
 [[nodiscard]] inline std::vector<int> chosen_columns(arrow_origin const& origin, arrow::Schema const& schema,
                                                      std::vector<std::string> const& names) {
     std::vector<int> result(names.empty() ? static_cast<std::size_t>(schema.num_fields()) : 0);
@@ -141,13 +140,13 @@ struct arrow_layout {
     return result;
 }
 
-/// Contiguous samples of a column: one chunk.
+/// One chunk of a column.
 struct arrow_piece {
-    std::uint64_t first = 0;  // index of the first sample
+    std::uint64_t first = 0;  // first sample's index
     std::uint64_t count = 0;
     std::byte const* values = nullptr;   // of row 0; null if empty
     std::size_t bit = 0;                 // index of row 0, if is_bits
-    std::byte const* offsets = nullptr;  // ragged: offsets of the samples' rows
+    std::byte const* offsets = nullptr;  // ragged: of the samples' rows
 };
 
 template <class Integer>
@@ -165,7 +164,6 @@ class arrow_chunks {
 public:
     arrow_chunks(arrow_origin const& origin, arrow_layout const& layout) : origin_{origin}, layout_{layout} {}
 
-    /// `first`: index of the chunk's first sample.
     [[nodiscard]] arrow_piece find(arrow::ArrayData const& chunk, arrow::DataType const& type,
                                    std::uint64_t first) const {
         auto const [begin, count] = range_of(chunk, type);
@@ -269,7 +267,7 @@ private:
         return std::nullopt;
     }
 
-    /// Checks that the buffer holds `elements` elements, and returns it; null for 0.
+    /// Returns a buffer that holds `elements` elements; null for 0.
     [[nodiscard]] std::byte const* buffer(arrow::ArrayData const& data, std::size_t k, std::size_t elements,
                                           std::size_t bits) const {
         if (elements == 0) return nullptr;
@@ -316,7 +314,6 @@ public:
             out[i] = row_at(*now, at + 1) - row_at(*now, at);
         }
     }
-    /// Returns the total rows of the samples.
     [[nodiscard]] std::uint64_t rows(std::span<std::uint64_t const> samples) const noexcept {
         if (!is_ragged_) return samples.size();
         std::uint64_t sum = 0;
@@ -347,7 +344,7 @@ private:
         if (sample - last->first < last->count) return last;
         return &*std::prev(std::ranges::upper_bound(pieces_, sample, {}, &arrow_piece::first));
     }
-    /// Returns the first row of a sample, relative to the piece.
+    /// Returns a sample's first row in the piece.
     [[nodiscard]] std::uint64_t row_at(arrow_piece const& in, std::uint64_t sample) const noexcept {
         if (!is_ragged_) return sample;
         return static_cast<std::uint64_t>(has_long_offsets_ ? loaded<std::int64_t>(in.offsets, sample)

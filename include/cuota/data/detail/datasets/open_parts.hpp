@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Datasets in files of which only some are open at a time, for more files than a process may have descriptors.
+/// Datasets in more files than a process may open at a time.
 #pragma once
 
 #include <cstddef>
@@ -22,21 +22,20 @@
 
 namespace cuota::inline v0::detail {
 
-/// Returns about half of the process's descriptor limit; may be unlimited.
+/// Returns half of the descriptor limit; may be unlimited.
 [[nodiscard]] std::size_t descriptors_to_use() noexcept;
 
-/// Opens parts on demand, and closes the least recently used if more than `most` are open. A part in use stays open, so one more per
-/// reading thread may be open.
+/// Opens parts on demand, and closes the least recently used beyond `most`, unless in use.
 /// Threads: any. Parts are opened and closed outside the lock.
 class open_parts {
 public:
     using open_call = light_shared_ptr<void const> (*)(void const* opener, std::string const& path);
 
-    /// `open(opener, path)` opens a part. most >= 1.
+    /// Requires most >= 1.
     open_parts(std::vector<std::string> paths, std::size_t most, light_shared_ptr<void const> opener,
                open_call open);
 
-    /// Returns a part, opened if necessary. Throws: exceptions of opening; usage_error in a forked child.
+    /// Throws: exceptions of opening; usage_error in a forked child.
     [[nodiscard]] light_shared_ptr<void const> part(std::size_t index);
     [[nodiscard]] std::string const& path(std::size_t index) const { return paths_[index]; }
 
@@ -59,7 +58,7 @@ private:
     std::uint64_t uses_ = 0;
 };
 
-/// One part as a dataset. Throws: data_error if the file's size or fields have changed since first opened.
+/// One part as a dataset. Throws: data_error if the file's size or fields have changed.
 template <dataset S>
 class part_dataset {
 public:
@@ -148,7 +147,7 @@ CUOTA_INLINE light_shared_ptr<void const> open_parts::part(std::size_t index) {
         }
     }
     light_shared_ptr<void const> mine = open_(opener_.get(), paths_[index]);
-    light_shared_ptr<void const> dropped;  // closes its file after unlocking
+    light_shared_ptr<void const> dropped;  // closes after unlocking
     region_lock const lock{guard_};
     if (entry* const known = find(index)) {  // another thread was faster
         dropped = mine;

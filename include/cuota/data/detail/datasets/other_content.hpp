@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Recognizes common files that are not the expected data: Git LFS pointers, HTML pages, archives.
+/// Recognizes files that are not the expected data.
 #pragma once
 
 #include <string>
@@ -12,14 +12,13 @@
 
 namespace cuota::inline v0::detail {
 
-/// Recognizes a file by its first bytes; returns its kind and the remedy, or an empty string. Throws: as file.
-/// Cost: a read of 512 bytes.
+/// Recognizes a file by its first 512 bytes; returns its kind and the remedy, or an empty string.
 [[nodiscard]] std::string other_content(file const& from);
 
-/// Throws data_error with other_content, if not empty. Called for a file that is not in the dataset's format.
+/// Throws data_error with other_content, if not empty.
 void refuse_other_content(file const& from);
 
-/// Returns parse(). If it throws a data_error and the file's kind is recognized, throws a data_error with that kind instead.
+/// Returns parse(). Replaces a data_error by one with the file's kind if recognized.
 template <class Parse>
 [[nodiscard]] auto parsed(file const& from, Parse const& parse) {
     try {

@@ -16,8 +16,7 @@
 
 namespace cuota::inline v0::detail {
 
-/// Coalesces pieces that are adjacent in a file into few reads: one for a run of samples, even if scattered to many fields. `read(offset,
-/// parts)` reads into several parts, or one span of bytes.
+/// Reads a run of samples at once, even if scattered to many fields. `read(offset, parts)` reads into several parts, or one span of bytes.
 template <class Read>
 class run_reader {
 public:

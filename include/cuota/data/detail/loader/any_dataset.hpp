@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Type-erased dataset, so that a loader is not a template.
+/// Type-erased dataset of a loader.
 #pragma once
 
 #include <concepts>
@@ -20,8 +20,8 @@
 
 namespace cuota::inline v0::detail {
 
-/// Holds any dataset; one indirect call per batch.
-/// Throws: usage_error for a ragged field in a dataset without row_counts().
+/// Calls a dataset indirectly, once per batch.
+/// Throws: usage_error for a ragged field without row_counts().
 class any_dataset {
 public:
     template <class S>

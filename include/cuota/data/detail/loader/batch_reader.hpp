@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// The part of a loader's worker outside all locks: draws a batch's samples and reads them into a slot.
+/// A worker's part outside all locks.
 #pragma once
 
 #include <cstddef>
@@ -22,14 +22,12 @@
 
 namespace cuota::inline v0::detail {
 
-/// State of one worker; allocates only on construction. Throws: errors of the program's sampler and dataset.
+/// Draws batches and reads them into slots, for one worker; allocates only on construction. Throws: errors of sampler and dataset.
 class batch_reader {
 public:
     batch_reader(loader_config const& shape, any_dataset const& from);
 
-    /// Draws the samples at known positions.
     void draw(std::uint64_t epoch, batch_slice const& at, worker_times& taken);
-    /// Draws the step at `position`, which ends according to its rows: row_batcher::next.
     [[nodiscard]] std::optional<batch_slice> draw_rows(std::uint64_t epoch, std::uint64_t position,
                                                        worker_times& taken);
 
@@ -41,9 +39,9 @@ public:
 private:
     loader_config const* shape_;
     any_dataset const* from_;
-    gather_context context_;  // for the samples drawn last
+    gather_context context_;
     sample_list samples_;
-    sample_list of_others_;  // the other processes' batches in the same step
+    sample_list of_others_;  // of the other processes in the same step
     std::vector<std::span<std::byte>> out_;
 };
 

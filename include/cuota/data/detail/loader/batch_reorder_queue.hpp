@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Reorder queue of a loader: the state and slot of each batch in flight.
+/// Reorder queue of a loader: docs/design/loader.md.
 #pragma once
 
 #include <cstddef>
@@ -18,26 +18,23 @@
 
 namespace cuota::inline v0::detail {
 
-/// Batches of an epoch in flight: claimed in order by workers, filled in any order, copied and delivered in order. Every claimed batch is
-/// filled once, with samples or a failure; no batch follows a failure. A claim from an ended epoch is recognized by its generation.
-///
+/// Batches in flight: claimed in order, filled in any order, copied and delivered in order. Every claimed batch is filled once, with
+/// samples or a failure; no batch follows a failure. A claim from an ended epoch is recognized by its generation.
 /// Threads: one at a time. Allocates only on construction.
 class batch_reorder_queue {
 public:
-    /// `places`: most batches claimed and not yet copied. `slots`: on the device. `room`: capacity of the sample lists.
+    /// `places`: for batches claimed and not copied. `room`: a list with capacity.
     batch_reorder_queue(std::size_t places, std::size_t slots, sample_list const& room);
 
     // --- epochs: open, then begun, then closed ---
 
     [[nodiscard]] bool is_open() const noexcept { return is_open_; }
-    /// Opens an epoch without work.
     void open() noexcept;
     /// Starts at `position`, up to `end`, which ends_here() may lower.
     void begin(std::uint64_t position, std::uint64_t end) noexcept;
     /// Invalidates all claims; frees filled and copied slots.
     void close() noexcept;
 
-    /// Returns the position after the delivered batches.
     [[nodiscard]] std::uint64_t position() const noexcept { return position_; }
     [[nodiscard]] std::uint64_t end() const noexcept { return end_; }
 
@@ -50,10 +47,9 @@ public:
 
     [[nodiscard]] std::uint64_t generation() const noexcept { return generation_; }
     [[nodiscard]] bool has_work() const noexcept { return is_open_ && !is_cut_ && claim_position_ != end_; }
-    /// Returns where the next step to claim begins; nullopt if that generation has none.
+    /// Returns the start of the next step to claim; nullopt if that generation has none.
     [[nodiscard]] std::optional<std::uint64_t> next_step(std::uint64_t generation) const noexcept;
     [[nodiscard]] claim claim_next(std::uint64_t step_end) noexcept;
-    /// Ends the epoch before the next step.
     void ends_here() noexcept { end_ = claim_position_; }
     /// Stores the result of a claimed batch, and swaps its samples with an unused list. Returns false, changing nothing, if the claim's
     /// epoch has ended.
@@ -62,14 +58,13 @@ public:
 
     // --- copies ---
 
-    /// A claimed batch: being filled, filled and waiting for its copy, or failed.
     struct pending {
         std::optional<staging_ring::staging_slot> filled{};
         sample_list samples{};
-        std::uint64_t end = 0;  // where its step ends
+        std::uint64_t end = 0;  // end of its step
         std::exception_ptr failure{};
     };
-    /// A copy to the slot that has been free longest, so that recent work need not be waited for.
+    /// A copy to the slot that has been free longest, because recent readers would delay it.
     struct copy_job {
         pending* from;
         std::uint32_t to;
@@ -79,7 +74,6 @@ public:
     [[nodiscard]] std::optional<copy_job> next_copy() noexcept;
     void copied() noexcept;
     [[nodiscard]] bool has_failed() const noexcept { return failure_ != nullptr; }
-    /// Replaces the next batch in order by this failure.
     void fail(std::exception_ptr why) noexcept { failure_ = std::move(why); }
 
     // --- the consumer ---
@@ -88,15 +82,14 @@ public:
     [[nodiscard]] bool has_ready() const noexcept { return !ready_.empty(); }
     /// Returns the failure that replaces the next delivery, or null.
     [[nodiscard]] std::exception_ptr failure_here() const noexcept;
-    /// Returns whether live batches occupy every slot.
     [[nodiscard]] bool all_slots_held() const noexcept { return ready_.empty() && free_slots_.empty(); }
 
-    /// Returns the number of live batches, including those of earlier epochs.
+    /// Counts live batches, of any epoch.
     [[nodiscard]] std::size_t held() const noexcept { return slots_ - free_slots_.size() - ready_.size(); }
 
     struct delivery {
         std::uint32_t slot;
-        std::uint64_t index;  // within the epoch
+        std::uint64_t index;  // in the epoch
     };
     [[nodiscard]] delivery deliver() noexcept;
     void give_back(std::uint32_t slot) noexcept { free_slots_.push_back(slot); }
@@ -107,20 +100,20 @@ private:
     std::size_t const slots_;
     bool is_open_ = false;
     std::uint64_t generation_ = 0;
-    std::uint64_t claimed_ = 0;         // batches claimed by workers
-    std::uint64_t copied_ = 0;          // batches whose copy has been enqueued
-    std::uint64_t delivered_ = 0;       // batches delivered to the consumer
-    std::uint64_t claim_position_ = 0;  // start of the next step to claim
+    std::uint64_t claimed_ = 0;
+    std::uint64_t copied_ = 0;
+    std::uint64_t delivered_ = 0;
+    std::uint64_t claim_position_ = 0;  // of the next step to claim
     std::uint64_t position_ = 0;        // end of the last delivered step
     std::uint64_t end_ = 0;             // of the epoch
-    bool is_cut_ = false;               // after a failure; no more batches are claimed
+    bool is_cut_ = false;               // after a failure
     dynamic_array<pending> pending_;
     std::vector<std::uint32_t> free_slots_;  // front: free longest
     struct arrived {
         std::uint32_t slot;
-        std::uint64_t end;  // where its step ends
+        std::uint64_t end;  // end of its step
     };
-    dynamic_array<arrived> ready_;  // copied and not yet delivered, in order
+    dynamic_array<arrived> ready_;  // not delivered, in order
     std::exception_ptr failure_;
 };
 
@@ -179,7 +172,7 @@ CUOTA_INLINE bool batch_reorder_queue::fill(claim const& mine,
                                             std::optional<staging_ring::staging_slot>& filled,
                                             sample_list& samples, std::exception_ptr failure) noexcept {
     if (mine.generation != generation_) return false;
-    if (failure) is_cut_ = true;  // later batches will not be delivered
+    if (failure) is_cut_ = true;
     pending& place = pending_of(mine.batch);
     place.filled = std::exchange(filled, std::nullopt);
     place.failure = std::move(failure);

@@ -28,26 +28,25 @@
 namespace cuota::inline v0::detail {
 
 /// Enqueues a loader's copies and transforms on its copy stream.
-/// Threads: one at a time for `copy`; `forget_times` not during a copy; any thread for the others, also during a copy.
+/// Threads: one at a time for `copy`, without `forget_times`; any thread for the others.
 class copy_stage {
 public:
     explicit copy_stage(loader_slots& memory);
 
     /// Copies a filled slot to a device slot and transforms it. Returns the bytes copied.
-    /// Throws: cuda_error and errors of the program's transform; the device slot may be reused afterwards.
+    /// Throws: cuda_error and errors of the transform; the device slot may be reused afterwards.
     std::size_t copy(staging_ring::staging_slot lease, sample_list const& samples, device_slot& to,
                      std::uint64_t epoch);
 
-    /// With loader_options::poison, overwrites an ended batch's slot, not yet reused, after all work that used it. Throws: cuda_error.
+    /// With loader_options::poison, overwrites an ended batch after all work that used it. Throws: cuda_error.
     void poison(device_slot& ended) const;
 
-    /// Returns the slot's contents as delivered.
     [[nodiscard]] slot_contents contents(device_slot const& of) const noexcept;
 
-    /// Returns true on the thread that is within the program's device_transform.
+    /// Returns true on the thread within the device_transform.
     [[nodiscard]] bool is_transforming_here() const noexcept;
 
-    /// Returns the copies' time if it is measured. Throws: cuda_error.
+    /// Throws: cuda_error.
     [[nodiscard]] std::optional<std::chrono::nanoseconds> busy() const;
     void forget_times() noexcept;
 
@@ -61,7 +60,7 @@ private:
         return use(*clock_);
     }
 
-    // The copy goes to a separate buffer and does not wait for the slot's readers; the transform must.
+    // Only the transform waits for the slot's readers; the copy goes to a separate buffer.
     void transform(sample_list const& samples, device_slot& to, std::uint64_t epoch);
 
     class transform_scope {

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Measures how long copies keep the link busy.
+/// Measures the time of copies.
 #pragma once
 
 #include <chrono>
@@ -17,16 +17,15 @@ namespace cuota::inline v0::detail {
 
 /// Times the copies of one stream by two events around each; waits enqueued before `begin` do not count. A copy not known to be complete
 /// when `room` later ones have begun is not counted.
-/// Threads: one at a time.
+/// Threads: one at a time. Throws: cuda_error.
 class copy_timer {
 public:
     explicit copy_timer(std::size_t room) : copies_(room) {}
 
-    /// Called before and after each copy. Throws: cuda_error.
     void begin(stream_ref s);
     void end(stream_ref s);
 
-    /// Returns the time of the copies completed since `forget`. Throws: cuda_error.
+    /// Returns the time of the copies completed since `forget`.
     [[nodiscard]] std::chrono::nanoseconds busy();
     void forget() noexcept;
 
@@ -54,7 +53,7 @@ namespace cuota::inline v0::detail {
 CUOTA_INLINE void copy_timer::begin(stream_ref s) {
     copy& here = copies_[next_];
     count(here);
-    here.is_counted = true;  // not counted before its end is marked
+    here.is_counted = true;  // until its end is marked
     mark(here.begin, s);
 }
 

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Device memory of a batch, and the work to complete before it is overwritten.
+/// Device memory of one batch.
 #pragma once
 
 #include <cstddef>
@@ -18,30 +18,27 @@
 
 namespace cuota::inline v0::detail {
 
-/// One slot of a loader's slab: filled by a copy or a transform, used by a batch on any number of streams, and refilled after that work.
-/// Threads: one at a time.
+/// One slot of a loader's slab, used by a batch on any number of streams.
+/// Threads: one at a time. Throws: cuda_error.
 class device_slot {
 public:
     std::byte* at = nullptr;
     sample_list samples{};
 
-    /// Makes the contents valid after this copy.
     void arrives_with(staging_ring::in_flight copy) noexcept;
-    /// Makes the contents valid after the work enqueued on s so far. Throws: cuda_error.
     void is_made_on(stream_ref s);
     void forget_arrival() noexcept { arriving_.reset(); }
 
-    /// Orders later work on s after the contents' arrival, and records its use of `bytes` bytes. Throws: cuda_error; unchanged on failure.
+    /// Orders later work on s after the contents' arrival, and records its use of `bytes` bytes. Unchanged on failure.
     void use(stream_ref s, std::size_t bytes);
 
-    /// Ends the batch: marks the streams that used it, or synchronizes them on failure.
+    /// Marks the streams that used the batch, or synchronizes them on failure.
     void end_uses() noexcept;
 
-    /// Orders later work on `copies` after all uses. Throws: cuda_error.
+    /// Orders later work on `copies` after all uses.
     void order_readers_before(stream const& copies);
 
-    /// Blocks the host until all uses have completed, and forgets them. Returns false if some cannot be waited for, which are reported and
-    /// kept.
+    /// Blocks the host until all uses have completed. Returns false if some cannot be waited for; these are reported and kept.
     [[nodiscard]] bool wait_for_readers() noexcept;
     void forget_readers() noexcept { readers_.clear(); }
 
@@ -50,23 +47,23 @@ private:
 
     struct reader {
         shared_stream stream;
-        std::optional<event> last{};  // recorded when this slot's batch was destroyed
+        std::optional<event> last{};  // recorded when the batch was destroyed
         bool is_pending = true;       // the copy stream does not wait for it yet
-        bool is_marked = false;       // false during a foreign capture: not recorded yet
+        bool is_marked = false;       // false: not recorded, in a foreign capture
     };
 
-    // Records a stream's event, created once; during a foreign capture, defers this until the slot is refilled.
+    // Records a stream's event, or defers this to the refill during a foreign capture.
     void remember(shared_stream const& s);
     // Returns false if the stream's earlier work has completed: a `capture` includes the stream, or it is another thread's default stream,
-    // for which the host synchronized the device. Throws: usage_error during a foreign capture; cuda_error.
+    // for which the host synchronized the device. Throws: usage_error during a foreign capture.
     static bool mark(reader& r);
     void mark_all();
 
     std::optional<staging_ring::in_flight> arriving_{};
-    std::optional<event> made_{};                    // recorded when the contents were computed
-    bool is_made_ = false;                           // computed by a transform, not only copied
-    dynamic_array<shared_stream> used_;              // by the current batch; the capacity is reused
-    dynamic_array<rt::access_annotation> borrowed_;  // by the current batch
+    std::optional<event> made_{};
+    bool is_made_ = false;
+    dynamic_array<shared_stream> used_;
+    dynamic_array<rt::access_annotation> borrowed_;
     dynamic_array<reader> readers_;
 };
 

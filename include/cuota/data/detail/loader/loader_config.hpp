@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Configuration of a batch_loader: the fields of its dataset, the sample order, and the plan.
+/// Configuration of a batch_loader: fields, sample order, and plan.
 #pragma once
 
 #include <algorithm>
@@ -18,11 +18,10 @@
 
 namespace cuota::inline v0::detail {
 
-/// Immutable configuration of a loader.
 struct loader_config {
     loader_config(any_dataset const& from, loader_options const& how);
 
-    /// Draws the samples at consecutive positions of an epoch; positions wrap around at its end.
+    /// Draws consecutive positions, which wrap around at the epoch's end.
     void draw(std::uint64_t epoch, std::uint64_t first, std::span<std::uint64_t> out) const;
 
     [[nodiscard]] sample_list list_with_room() const;
@@ -32,8 +31,8 @@ struct loader_config {
     std::vector<field> fields;     // of the dataset
     std::vector<field> delivered;  // of a batch
     any_sampler order;
-    std::uint64_t seed;       // for gather_context
-    std::uint64_t positions;  // of an epoch
+    std::uint64_t seed;  // for gather_context
+    std::uint64_t positions;
     loader_options options;
     loader_plan plan;
 };

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Implementation of batch_loader: workers fill pinned slots, one stream copies in order, batches own the result.
+/// Implementation of batch_loader: docs/design/loader.md.
 #pragma once
 
 #include <algorithm>
@@ -39,25 +39,20 @@
 
 namespace cuota::inline v0::detail {
 
-/// Threads, slots and batch order of one loader.
-///
-/// Workers claim batches in order, each holding a pinned slot before it claims. So the next batch in order always has a slot, and the queue
-/// cannot deadlock. The thread that makes progress possible (a worker that filled a slot, a thread that destroyed a batch) enqueues the
-/// possible copies, in order. It does so without the lock, because this calls the program's transform; a second thread leaves its copies to
-/// the first. No thread is dedicated to copying. A failure replaces its batch.
+/// Each worker acquires a pinned slot before it claims the next batch in order, so the queue cannot deadlock. Copies are enqueued without the
+/// lock, because this calls the program's transform.
 class loader_engine final : public ref_counted {
 public:
     loader_engine(any_dataset from, loader_options const& options, source_location where);
 
     ~loader_engine();
 
-    /// Stops and joins the workers, within at most one read. Batches stay valid. A running epoch delivers the copied batches, then throws
-    /// misuse.
+    /// Stops and joins the workers. A running epoch delivers the copied batches, then throws usage_error.
     void shut_down() noexcept;
 
     /// Throws: usage_error in a forked child, and within the loader's device_transform.
     void expect_usable(source_location where) const;
-    /// Runs end(engine) for a destroyed owner, except in a forked child, and drops its reference.
+    /// Runs end(engine), except in a forked child, and drops the reference.
     template <class End>
     static void let_go(intrusive_ptr<loader_engine>& of, End end) noexcept {
         if (!of) return;
@@ -65,40 +60,29 @@ public:
         of = {};
     }
 
-    /// Throws: usage_error while an epoch is running or a batch lives.
     void expect_unused(source_location where) const;
 
     // --- the consumer ---
 
-    /// Starts an epoch. First reallocates released memory, outside the lock, because that may reclaim from others.
-    /// Throws: usage_error while another epoch is running, or if position is out of range; as loader_slots::start_use. On failure, the
-    /// loader is unchanged.
+    /// Reallocates released memory outside the lock, because this may reclaim from others.
+    /// Throws: as batch_loader::epoch.
     void start_epoch(std::uint64_t epoch, std::uint64_t position, source_location where);
 
-    /// Ends the epoch. Batches being read are dropped afterwards; filled or copied slots become free. Waits for a copy that another thread
-    /// is enqueuing. Within the loader's device_transform, takes effect when that returns.
+    /// Ends the epoch after a copy that another thread is enqueuing, or after the device_transform that calls this. Frees filled and copied
+    /// slots.
     void end_epoch() noexcept;
 
-    /// Waits until `next` would not block; false on timeout.
     [[nodiscard]] bool wait_for(std::chrono::nanoseconds most, std::stop_token const& stop);
 
-    /// Returns the next batch, or nullopt at the end or after a stop request. Blocks the host until its copy is enqueued. Throws: the error
-    /// of its worker or copy; usage_error if the caller holds every device slot.
     [[nodiscard]] std::optional<batch_reorder_queue::delivery> next(std::stop_token const& stop);
 
-    /// Returns the position in the current or last epoch.
     [[nodiscard]] loader_state state() const;
-    /// Returns the fingerprint of the sampler and the number of samples.
     [[nodiscard]] std::uint64_t order_id() const;
-    /// Returns that epoch's statistics. Throws: cuda_error if copies are timed.
     [[nodiscard]] loader_stats stats() const;
 
-    /// Orders later work on s after the slot's copy. Throws: cuda_error.
     void use(std::uint32_t index, stream_ref s) { memory_->slot(index).use(s, plan().device_slot.bytes); }
-    /// Throws: usage_error if kernels on the stream's device cannot access the slot; cuda_error.
     void check_reach(std::uint32_t index, stream_ref s, source_location where) const;
 
-    /// Ends a batch; its slot is overwritten after the work of the streams that used it.
     void release(std::uint32_t index) noexcept;
 
     [[nodiscard]] device_slot const& slot(std::uint32_t index) const noexcept { return memory_->slot(index); }
@@ -130,22 +114,20 @@ private:
         batch_slice at;
     };
 
-    // Returns a generation with work; starts a brief use of the ring, until a batch is claimed or none remains.
+    // Returns a generation with work, and starts a brief use of the ring.
     [[nodiscard]] std::optional<std::uint64_t> wait_for_work(std::stop_token const& stop, std::size_t worker);
 
-    // Claims the next batch and extends the brief use until the batch is published. Returns nullopt if that generation has ended; a failure
-    // met in it concerns no other epoch.
+    // Claims the next batch and extends the brief use until it is published. Returns nullopt if that generation has ended.
     [[nodiscard]] std::optional<claim> next_claim(std::uint64_t generation, std::size_t worker,
                                                   batch_reader& reader, std::exception_ptr& failure,
                                                   worker_times& taken);
-    // Does the same where rows determine the end of a batch: draws its samples first. One worker at a time, not under the lock, because the
-    // program's sampler and dataset are called.
+    // Draws the samples first, because they determine the end of the batch.
     [[nodiscard]] std::optional<claim> claim_by_rows(std::uint64_t generation, std::size_t worker,
                                                      batch_reader& reader, std::exception_ptr& failure,
                                                      worker_times& taken);
     // Requires the lock.
     [[nodiscard]] claim claim_at(batch_slice const& at) noexcept;
-    // Returns an empty batch that only carries a failure; no batch follows it.
+    // Returns an empty batch for a failure.
     [[nodiscard]] batch_slice nowhere() const noexcept { return {line_.end(), 0, line_.end()}; }
 
     void publish(std::size_t worker, batch_reorder_queue::claim const& mine,
@@ -159,7 +141,6 @@ private:
         std::uint64_t epoch;
     };
     void copy_what_can_be() noexcept;
-    // Returns nullopt while another thread copies.
     [[nodiscard]] std::optional<copying> begin_copying() noexcept;
     // Stores a copy's result and returns the next; on nullopt, the thread has stopped copying.
     [[nodiscard]] std::optional<copying> copied(copying const& done, std::size_t bytes,
@@ -172,21 +153,20 @@ private:
     batch_partition const deal_{memory_->shape().positions, options().batch_size, options().last_batch,
                                 options().shard};
 
-    // Serializes claim_by_rows, which calls the program's sampler and dataset. No other function locks it, so calls from there into the
-    // loader cannot deadlock. Locked before guard_.
+    // Serializes claim_by_rows. No other function locks it, so sampler and dataset may call the loader. Locked before guard_.
     std::mutex dealing_;
     mutable std::mutex guard_;  // protects all members below
     std::condition_variable_any work_;
     std::condition_variable_any arrived_;
     batch_reorder_queue line_;
-    std::uint64_t begin_ = 0;  // start of the current or last epoch
+    std::uint64_t begin_ = 0;
     loader_times times_;
     bool is_copying_ = false;
     bool ends_after_copy_ = false;           // end_epoch() was called within the transform
-    copy_stage stage_;                       // not protected by guard_
-    std::atomic<std::uint64_t> copies_ = 0;  // enqueued in all epochs; waiters read it without the lock
+    copy_stage stage_;                       // without guard_
+    std::atomic<std::uint64_t> copies_ = 0;  // waiters read it without the lock
 
-    dynamic_array<std::jthread> workers_;  // last: they use all members above
+    dynamic_array<std::jthread> workers_;  // last: they use the others
 };
 
 }  // namespace cuota::inline v0::detail
@@ -329,7 +309,7 @@ CUOTA_INLINE std::optional<batch_reorder_queue::delivery> loader_engine::next(st
 }
 
 CUOTA_INLINE loader_state loader_engine::state() const {
-    std::uint64_t const order = order_id();  // before the lock: calls the program's sampler
+    std::uint64_t const order = order_id();  // before the lock: calls the sampler
     region_lock const lock{guard_};
     return {times_.epoch(), line_.position(), order};
 }
@@ -408,7 +388,7 @@ CUOTA_INLINE void loader_engine::work(std::stop_token stop, std::size_t number,
         } catch (...) { failure = std::current_exception(); }
         std::optional<claim> const mine =
             lease || failure ? next_claim(*epoch, number, reader, failure, taken) : std::nullopt;
-        if (!mine) {  // all are claimed, or the epoch or loader has ended
+        if (!mine) {
             lease.reset();
             memory_->uses_of_ring().drop_brief();
             if (failure && failure != broken) report_failure_of([&] { std::rethrow_exception(failure); });
@@ -416,7 +396,7 @@ CUOTA_INLINE void loader_engine::work(std::stop_token stop, std::size_t number,
         }
         try {
             if (!failure) {
-                device_scope const here{memory_->where()};  // for the program's dataset and sampler
+                device_scope const here{memory_->where()};  // for dataset and sampler
                 if (!is_by_rows()) reader.draw(mine->epoch, mine->at, taken);
                 {
                     std::lock_guard const lock{guard_};
@@ -463,8 +443,7 @@ CUOTA_INLINE auto loader_engine::claim_by_rows(std::uint64_t generation, std::si
         position = line_.next_step(generation);
         epoch = times_.epoch();
         times_.goes_on(worker, worker_stage::drawing);
-        // The sampler and the dataset's lengths are functions of the program, which may charge: a brief use would make them wait for
-        // itself.
+        // The sampler and row_counts may charge; with a brief use, they would wait for themselves.
         if (position) memory_->uses_of_ring().keep_brief();
     }
     if (!position) return std::nullopt;
@@ -496,7 +475,7 @@ CUOTA_INLINE void loader_engine::publish(std::size_t worker, batch_reorder_queue
         region_lock const lock{guard_};
         times_.goes_on(worker, worker_stage::idle);
         if (line_.fill(mine, lease, samples, std::move(failure))) times_.filled(taken);
-        lease.reset();  // no longer needed
+        lease.reset();  // before the ring may be freed
         memory_->uses_of_ring().drop();
     }
     copy_what_can_be();

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Ownership of a batch_loader's slots, and their registration with budgets.
+/// A batch_loader's memory, registered with budgets.
 #pragma once
 
 #include <cstddef>
@@ -19,7 +19,7 @@
 
 namespace cuota::inline v0::detail {
 
-/// One part of a loader's memory, registered with its budget as a named, reclaimable holder.
+/// One part of a loader's memory, a reclaimable holder of its budget.
 class loader_holder final : public reclaimable_holder {
 public:
     loader_holder(intrusive_ptr<loader_slots> slots, loader_part which, budget account);
@@ -40,14 +40,14 @@ private:
     budget account_;
 };
 
-/// Owns a loader's memory, registered with its budgets; frees it on destruction.
-/// Throws: on construction budget_exceeded (with the largest fitting batch), out_of_memory, cuda_error. On failure, nothing is held.
+/// Owns a loader's memory.
+/// Throws: as batch_loader's constructor.
 class loader_memory {
 public:
     loader_memory(loader_config shape, source_location where);
-    /// Constructs; if an automatic batch size no longer fits because other threads allocated, retries with one that fits.
+    /// Constructs; if an automatic batch size no longer fits, retries with one that does.
     [[nodiscard]] static loader_memory of(any_dataset const& from, loader_options how, source_location where);
-    loader_memory(loader_memory const&) = delete;  // one loader's; pointers to its slots exist
+    loader_memory(loader_memory const&) = delete;  // pointers to its slots exist
     loader_memory& operator=(loader_memory const&) = delete;
     ~loader_memory();
 

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Slots of a batch_loader: a pinned ring and a device slab, which can be freed and reallocated.
+/// Slots of a batch_loader: a pinned ring and a device slab.
 #pragma once
 
 #include <array>
@@ -27,11 +27,10 @@
 
 namespace cuota::inline v0::detail {
 
-/// The parts of a loader's memory, each charged to its own budget and freed as a whole.
 enum class loader_part { pinned_ring, device_slab };
 
-/// Both parts of a loader's slots, with use counts. A running epoch and a live batch use both; a reading worker uses the ring. Any thread
-/// short of memory may free an unused part.
+/// A pinned ring and a device slab, charged and freed separately. A running epoch and a live batch use both; a reading worker uses the
+/// ring.
 class loader_slots final : public ref_counted {
 public:
     loader_slots(loader_config shape, source_location where);
@@ -41,12 +40,12 @@ public:
     [[nodiscard]] loader_plan const& plan() const noexcept { return shape_.plan; }
     [[nodiscard]] device where() const noexcept { return device_; }
 
-    // --- use: the first starts with all memory allocated, which stays while any use lasts ---
+    // --- use ---
 
     /// Starts a use of both parts: waits while another thread frees one, and allocates the missing ones.
-    /// Throws: budget_exceeded, out_of_memory, cuda_error. On failure, no use is started and the memory held is unchanged.
+    /// Throws: budget_exceeded, out_of_memory, cuda_error; on failure, nothing has changed.
     void start_use(source_location where);
-    /// Adds a use; requires an existing one.
+    /// Requires an existing use.
     void add_use() noexcept;
     void drop_use() noexcept;
     [[nodiscard]] usage_gate& uses_of_ring() noexcept { return at(loader_part::pinned_ring).uses; }
@@ -54,27 +53,24 @@ public:
     /// Valid only during a use.
     [[nodiscard]] staging_ring& ring() noexcept { return *ring_; }
     [[nodiscard]] device_slot& slot(std::uint32_t index) noexcept { return slots_[index]; }
-    /// Returns the buffer, behind the slots, for a batch to be transformed.
+    /// Returns the transform's input buffer, behind the slots.
     [[nodiscard]] std::byte* arrival() const noexcept;
     [[nodiscard]] stream const& copies() const noexcept { return *copies_; }
-    /// May be called by any thread at any time.
+    /// Threads: any.
     [[nodiscard]] bool is_pinned() const noexcept { return is_pinned_; }
 
     // --- releasing ---
 
-    /// Returns the bytes that give_back would free now.
     [[nodiscard]] std::size_t idle_bytes(loader_part which) const noexcept;
 
     /// Frees an unused part after device work that may use it, and returns its bytes. If waiting fails, reports the error and keeps the
     /// part.
     std::size_t give_back(loader_part which) noexcept;
 
-    /// Frees everything permanently, after device work. No uses may follow.
+    /// Frees everything after device work. No uses may follow.
     void end() noexcept;
 
-    /// Appends the part's charged bytes: in use under the loader's name, or idle.
     void allocation_groups(loader_part which, std::vector<allocation_group>& into) const;
-    /// Reports the part's charged bytes to the observer.
     void tell(loader_part which, budget_observer& o) const noexcept;
     [[nodiscard]] std::string title() const;
 
@@ -84,7 +80,7 @@ private:
         std::size_t bytes;
         std::size_t slots;
         std::size_t granularity;
-        std::atomic<bool> is_held = false;  // charged; written when a use starts or the part is freed
+        std::atomic<bool> is_held = false;  // charged
         usage_gate uses{};
     };
 
@@ -95,7 +91,7 @@ private:
 
     void claim() noexcept;
 
-    // --- allocating: by the thread that starts the first use ---
+    // --- allocating, by the thread that starts the first use ---
 
     // Charges all missing parts before allocating any, so that a refusal costs no allocation.
     void take_missing(source_location where);
@@ -109,12 +105,12 @@ private:
 
     void charge_to(budget const& account, loader_part which, label const& who);
 
-    // Returns the most samples or rows per batch for which the whole loader fits, with `room` bytes for the refused part.
+    // Returns the largest batch with which the whole loader fits, given `room` bytes for the refused part.
     [[nodiscard]] std::size_t fitting_size(loader_part refused, std::size_t room) const;
 
     void allocate(loader_part which, source_location where);
 
-    // --- freeing: with exclusive access to the part; another thread may be freeing the other ---
+    // --- freeing, with exclusive access to the part ---
 
     // Returns false, after reporting, if some work cannot be waited for.
     [[nodiscard]] bool wait_for_work(loader_part which) noexcept;
@@ -131,7 +127,7 @@ private:
     device const device_;
     std::optional<stream> copies_;
     std::optional<staging_ring> ring_;
-    std::atomic<bool> is_pinned_ = true;  // current or last ring
+    std::atomic<bool> is_pinned_ = true;
     std::byte* slab_ = nullptr;
     dynamic_array<device_slot> slots_;
 
@@ -211,7 +207,7 @@ CUOTA_INLINE void loader_slots::end() noexcept {
 
 CUOTA_INLINE void loader_slots::allocation_groups(loader_part which,
                                                   std::vector<allocation_group>& into) const {
-    bool const is_idle = idle_bytes(which) != 0;  // called first, since it may wait
+    bool const is_idle = idle_bytes(which) != 0;  // first: may wait
     part const& p = at(which);
     if (!p.is_held || p.bytes == 0) return;
     tag const name = is_idle ? tag::named("idle " + title()) : shape_.options.name;
@@ -333,7 +329,7 @@ CUOTA_INLINE void loader_slots::allocate(loader_part which, source_location wher
     if (which == loader_part::pinned_ring) {
         ring_.emplace(plan().host_slots, plan().host_slot.bytes, shape_.options.host_memory, who,
                       shape_.options.on_pin_failure,
-                      staging_writer::device);  // a dataset that can fill device memory
+                      staging_writer::device);  // for a dataset that can fill device memory
         is_pinned_ = ring_->is_pinned();
         return;
     }

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Accumulates the times of an epoch.
+/// Times of an epoch.
 #pragma once
 
 #include <chrono>
@@ -29,24 +29,21 @@ private:
     std::chrono::steady_clock::time_point const begin_ = std::chrono::steady_clock::now();
 };
 
-/// Worker time of one batch.
 struct worker_times {
     std::chrono::nanoseconds waiting{0};
     std::chrono::nanoseconds drawing{0};
     std::chrono::nanoseconds reading{0};
 };
 
-/// Activity of a worker.
 enum class worker_stage { idle, waiting, drawing, reading };
 
-/// Times of the current or last epoch, including stages in progress. Threads: one at a time.
+/// Includes stages in progress. Threads: one at a time.
 class loader_times {
 public:
-    /// Throws: std::bad_alloc.
     void have_workers(std::size_t count) { workers_.resize(count); }
 
     void begin(std::uint64_t epoch) noexcept;
-    /// Stops the time; later calls have no effect.
+    /// Stops the time once.
     void end() noexcept;
 
     void filled(worker_times const& taken) noexcept;
@@ -54,13 +51,11 @@ public:
     /// Records that a worker begins a stage; filled() adds its earlier stages.
     void goes_on(std::size_t worker, worker_stage stage,
                  std::span<std::uint64_t const> samples = {}) noexcept;
-    /// Records that the program begins to wait, until waits_no_more().
     void waits() noexcept { waits_since_ = std::chrono::steady_clock::now(); }
     void waits_no_more() noexcept;
     void delivered(std::size_t samples) noexcept;
 
     [[nodiscard]] std::uint64_t epoch() const noexcept { return sum_.epoch; }
-    /// Throws: std::bad_alloc.
     [[nodiscard]] loader_stats now() const;
 
 private:
@@ -68,7 +63,7 @@ private:
     struct worker {
         worker_stage stage = worker_stage::idle;
         instant since{};
-        std::uint64_t first = 0, last = 0;  // samples being read
+        std::uint64_t first = 0, last = 0;
     };
 
     loader_stats sum_;

@@ -14,22 +14,19 @@
 
 namespace cuota::inline v0::detail {
 
-/// The samples of a batch, in order, with row offsets of ragged fields.
 struct sample_list {
     /// Returns a list with this capacity; copies have it, too, until cleared.
     [[nodiscard]] static sample_list with_room(std::size_t samples, std::size_t ragged_fields);
 
-    /// Removes all samples; keeps the capacity.
+    /// Keeps the capacity.
     void clear() noexcept;
     void shorten(std::size_t n) noexcept;
 
     [[nodiscard]] std::size_t size() const noexcept { return numbers.size(); }
-    /// Returns the total rows of the j-th ragged field.
     [[nodiscard]] std::size_t rows(std::size_t j) const noexcept;
 
-    std::vector<std::uint64_t> numbers;  // sample indices in the dataset
-    std::vector<std::vector<std::uint64_t>>
-        row_offsets{};  // per ragged field size() + 1 offsets: sample i has the rows [o[i], o[i + 1])
+    std::vector<std::uint64_t> numbers;                     // dataset indices
+    std::vector<std::vector<std::uint64_t>> row_offsets{};  // per ragged field: batch::row_offsets
 };
 
 }  // namespace cuota::inline v0::detail

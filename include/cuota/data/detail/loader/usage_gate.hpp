@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Use count of a loader's memory, which may be freed while unused.
+/// Use count of memory that may be freed.
 #pragma once
 
 #include <condition_variable>
@@ -16,33 +16,31 @@ namespace cuota::inline v0::detail {
 
 /// Counts the uses of memory, and allows one thread at a time to free it while unused.
 ///
-/// Release has two steps: the memory is freed, then its bytes are refunded. The refund may call an alert of the program, which may start a
-/// use; so a thread that is itself reclaiming waits for the first step only.
-/// Tests show that two features are needed. Without brief uses, a request would be refused although the memory is idle, if a worker looked
-/// for a batch at that moment. Without the refunding step, an epoch that starts between free and refund would be charged on top of the
-/// bytes about to be refunded, and refused.
+/// The memory is freed, then its bytes are refunded. The refund may call an alert of the program that starts a use, so a thread that is
+/// itself reclaiming waits for the first step only.
+/// Without brief uses, a request would be refused while a worker looks for a batch; without the refunding step, an epoch that starts before
+/// the refund would be charged in addition to the freed bytes.
 /// Threads: any.
 class usage_gate {
 public:
-    /// Starts a use, possibly the first; waits for a release by another thread. Ended by drop.
+    /// Starts a use until `drop`, possibly the first; waits for a release by another thread.
     void start() noexcept;
-    /// Adds a use; requires an existing one. Ended by drop.
+    /// Requires an existing use.
     void add() noexcept;
     void drop() noexcept;
 
-    /// Starts a brief use, which calls no function of the program, so that try_give waits for it. Requires an existing use. Ended by
-    /// drop_brief, or made ordinary by keep_brief, which requires another use.
+    /// Starts a brief use, for which try_give waits: it calls no function of the program. Requires an existing use, as does keep_brief,
+    /// which makes it ordinary.
     void add_brief() noexcept;
     void drop_brief() noexcept;
     void keep_brief() noexcept;
-    /// Makes an ordinary use brief.
     void make_brief() noexcept;
 
-    /// Returns whether try_give would succeed. Waits for a release by another thread.
+    /// Waits for a release by another thread.
     [[nodiscard]] bool is_idle() const noexcept;
 
     /// Waits for brief uses to end; returns false if other uses exist. After true, the caller has exclusive access until `freed`, and no
-    /// other thread releases the memory until `refunded`. Must not be called by a thread that is releasing it already.
+    /// other thread releases the memory until `refunded`. The releasing thread must not call it again.
     [[nodiscard]] bool try_give() noexcept;
     /// Allows uses again.
     void freed() noexcept { go_on_to(refunding); }

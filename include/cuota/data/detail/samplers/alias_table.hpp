@@ -22,23 +22,22 @@ namespace cuota::inline v0::detail {
     return a1 * b1 + (mid >> 32) + (more >> 32);
 }
 
-/// Integer weights with a sum of at most 2^62, so that derived results are the same on every machine.
-/// Throws: usage_error if a weight is negative or not finite, or all are 0.
+/// Weights as integers with a sum of at most 2^62: the same on every machine.
+/// Throws: as weighted_sampler.
 struct integer_weights {
-    /// `sampler` is a name for messages.
     explicit integer_weights(std::span<double const> weights, char const* sampler = "weighted_sampler");
 
     std::vector<std::uint64_t> values;
     std::uint64_t sum = 0;
 };
 
-/// Walker's alias table, constructed by Vose's algorithm in integers. Each column of equal height has one sample below `own` and `other`
+/// Walker's alias table, constructed by Vose's algorithm in integers. Each column of equal height has its own sample below, and another
 /// above. A sample's parts add up to exactly its weight times the number of columns.
 /// Cost: 16 bytes per sample; during construction about 24 more.
 class alias_table {
 public:
     struct column {
-        std::uint64_t own;    // height of the column's own sample
+        std::uint64_t own;    // height of the own sample
         std::uint64_t other;  // the sample above
     };
 
@@ -89,8 +88,8 @@ CUOTA_INLINE integer_weights::integer_weights(std::span<double const> weights, c
     values.reserve(weights.size());
     for (double const weight : weights) {
         double const share = std::ldexp(weight, -exponent) / mantissa;
-        auto const whole = static_cast<std::uint64_t>(share * 0x1p61);  // leaves room for rounding up
-        values.push_back(whole == 0 && weight > 0 ? 1 : whole);         // positive weights remain positive
+        auto const whole = static_cast<std::uint64_t>(share * 0x1p61);  // rounding up fits
+        values.push_back(whole == 0 && weight > 0 ? 1 : whole);         // remains positive
         sum += values.back();
     }
 }
