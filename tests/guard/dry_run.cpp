@@ -21,11 +21,11 @@
 
 using namespace cuota::literals;
 using cuota::any_resource;
+using cuota::batch_fit;
 using cuota::budget;
 using cuota::device_buffer;
 using cuota::dry_run;
 using cuota::dry_run_memory;
-using cuota::batch_fit;
 using cuota::no_init;
 using cuota::unlimited;
 using cuota::usage_report;

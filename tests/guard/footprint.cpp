@@ -19,10 +19,10 @@
 #include "support/thrown.hpp"
 
 using namespace cuota::literals;
+using cuota::batch_fit;
 using cuota::budget;
 using cuota::copies;
 using cuota::footprint;
-using cuota::batch_fit;
 using cuota::unlimited;
 
 // A number does not convert to copies implicitly, nor a granularity to a plan.

@@ -107,9 +107,9 @@ TEST_CASE("an exception of a cache is reported, and the cache counts as empty", 
     reclaimer const odd{b, "odd", [](std::size_t wanted) { return wanted; },
                         [](std::size_t) -> std::size_t { throw 1; }, 1};
     REQUIRE_THROWS_AS(b.charge(50), cuota::budget_exceeded);
-    REQUIRE(errors.take() ==
-            std::vector<std::string>{"reclaimer odd: reclaim() threw an exception that is not a std::exception",
-                                     "reclaimer broken: reclaim() threw: no"});
+    REQUIRE(errors.take() == std::vector<std::string>{
+                                 "reclaimer odd: reclaim() threw an exception that is not a std::exception",
+                                 "reclaimer broken: reclaim() threw: no"});
     b.refund(60);
 }
 

@@ -412,7 +412,8 @@ TEST_CASE("options that make no batches by rows are refused", "[data][ragged]") 
         return std::string{
             thrown<cuota::usage_error>([&] { (void)cuota::plan_loader(texts.classed(), how); }).what()};
     };
-    CHECK(has(why({.batch_size = 4}), "loader of words + class: field words u32[*] is ragged; set `max_rows`"));
+    CHECK(
+        has(why({.batch_size = 4}), "loader of words + class: field words u32[*] is ragged; set `max_rows`"));
     CHECK(has(why({.batch_size = 4, .max_rows = cuota::automatic_rows}),
               "an automatic batch size requires a budget"));
     CHECK(has(why({.batch_size = cuota::automatic_batch, .max_rows = cuota::automatic_rows}),

@@ -52,10 +52,10 @@ struct batch_trial {
 
 /// Result of find_batch_size. Units: samples.
 struct batch_search_result {
-    std::size_t batch = 0;                       ///< size to use: it was tried and fitted
-    std::size_t largest_fitted = 0;              ///< above `batch` only with a margin
-    std::size_t smallest_refused = 0;            ///< 0: none was refused
-    std::vector<batch_trial> trials{};           ///< in order; each size once
+    std::size_t batch = 0;               ///< size to use: it was tried and fitted
+    std::size_t largest_fitted = 0;      ///< above `batch` only with a margin
+    std::size_t smallest_refused = 0;    ///< 0: none was refused
+    std::vector<batch_trial> trials{};   ///< in order; each size once
     std::optional<batch_fit> planned{};  ///< by the plan, on this rank
 
     [[nodiscard]] std::size_t attempts() const noexcept { return trials.size(); }  ///< number of runs
