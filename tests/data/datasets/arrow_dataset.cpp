@@ -479,12 +479,12 @@ TEST_CASE("arrow_dataset gathers without allocating", "[data][arrow_dataset]") {
     for (std::string& m : memory) out.push_back(std::as_writable_bytes(std::span{m}));
     indices row_counts(samples.size());
     support::heap_watch const watch;
-    from.row_counts(3, samples, lengths);
+    from.row_counts(3, samples, row_counts);
     from.gather(samples, out);
     std::size_t const allocations = watch.allocations();
     CHECK(allocations == 0);
     CHECK(memory == read(from, samples));
-    CHECK(lengths[0] == 7);
+    CHECK(row_counts[0] == 7);
 }
 
 TEST_CASE("arrow_dataset keeps the table, shared by copies", "[data][arrow_dataset]") {

@@ -372,8 +372,8 @@ TEST_CASE("a search that cannot be is refused by its own numbers", "[training][f
                        "empty batch range: no multiple of 8 in [9, 15] (find_batch_size.cpp:"));
     CHECK(support::has(why({.largest = 1, .margin = 1}), "margin = 1 is out of range [0, 1)"));
     CHECK(support::has(why({.largest = 1, .margin = -0.1}), "margin = -0.1 is out of range"));
-    CHECK(support::has(why({.largest = 1, .plan = &plan}), "require an account"));
-    CHECK(support::has(why({.largest = 1, .keep_free = 1}), "plan and keep_free require an account"));
+    CHECK(support::has(why({.largest = 1, .plan = &plan}), "require a budget"));
+    CHECK(support::has(why({.largest = 1, .keep_free = 1}), "plan and keep_free require a budget"));
     CHECK(find_batch_size(step, {.largest = cuota::unlimited, .margin = 1e-17}).batch < cuota::unlimited);
 }
 

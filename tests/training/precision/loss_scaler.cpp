@@ -203,15 +203,15 @@ TEST_CASE("options that make no sense are refused by their number", "[training][
     CHECK(has(refused_options({.backoff = 0}), "backoff = 0 is"));
     CHECK(has(refused_options({.backoff = nan}), "backoff = nan"));
     CHECK(has(refused_options({.interval = 0}), "interval must be at least 1 step"));
-    CHECK(has(refused_options({.min_scale = 0}), "floor = 0 must be"));
+    CHECK(has(refused_options({.min_scale = 0}), "min_scale = 0 must be"));
     CHECK(has(refused_options({.min_scale = 1e-40f}), "e-41 must be a positive normal number"));
-    CHECK(has(refused_options({.min_scale = nan}), "floor = nan must be"));
-    CHECK(has(refused_options({.max_scale = infinite}), "ceiling = inf"));
+    CHECK(has(refused_options({.min_scale = nan}), "min_scale = nan must be"));
+    CHECK(has(refused_options({.max_scale = infinite}), "max_scale = inf"));
     CHECK(has(refused_options({.initial_scale = 1, .min_scale = 2, .max_scale = 1}),
-              "ceiling = 1 must be finite and at least floor = 2"));
-    CHECK(has(refused_options({.initial_scale = 0.5f}), "initial = 0.5 is outside [1, 1.67772e+07]"));
-    CHECK(has(refused_options({.initial_scale = 1e9f}), "initial = 1e+09 is outside"));
-    CHECK(has(refused_options({.initial_scale = nan}), "initial = nan is outside"));
+              "max_scale = 1 must be finite and at least min_scale = 2"));
+    CHECK(has(refused_options({.initial_scale = 0.5f}), "initial_scale = 0.5 is outside [1, 1.67772e+07]"));
+    CHECK(has(refused_options({.initial_scale = 1e9f}), "initial_scale = 1e+09 is outside"));
+    CHECK(has(refused_options({.initial_scale = nan}), "initial_scale = nan is outside"));
 }
 
 TEST_CASE("a saved state goes on where it was", "[training][loss_scaler]") {

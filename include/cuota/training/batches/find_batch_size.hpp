@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Search for the largest batch that fits by running the step.
+/// Search for the largest batch that fits.
 #pragma once
 
 #include <algorithm>
@@ -25,49 +25,47 @@
 
 namespace cuota::inline v0 {
 
-/// Options of find_batch_size. Units: samples, where not stated otherwise.
+/// Options of find_batch_size. Units: samples.
 struct batch_search_options {
     std::size_t smallest = 1;     ///< inclusive
-    std::size_t largest = 0;      ///< inclusive; required: at most the number of samples
+    std::size_t largest = 0;      ///< inclusive; required
     std::size_t multiple_of = 1;  ///< only multiples are tried
-    /// Budget from which the step allocates. After every try, its bytes in use must not exceed those before.
+    /// Budget from which the step allocates.
     std::optional<cuota::budget> budget{};
-    /// Planned memory of the step, taken as an upper bound: its largest batch is tried first, and no larger one. If it is exact, that is
-    /// the only try. May be null.
+    /// Planned memory of the step, an upper bound: its largest batch is tried first. May be null.
     footprint const* plan = nullptr;
-    /// Bytes of the budget that are reserved during the search, and so stay free with the returned size.
+    /// Bytes of the budget that stay free with the returned size.
     std::size_t keep_free = 0;
-    /// In [0, 1): fraction by which the returned size, which is tried too, is below the largest that fitted.
+    /// Fraction in [0, 1) by which the returned size is below the largest that fitted.
     double margin = 0;
-    /// All ranks try the same sizes; a size must fit on every rank. May be null.
+    /// Ranks that try the same sizes. May be null.
     rank_consensus* ranks = nullptr;
 };
 
 /// A size that was run.
 struct batch_trial {
     std::size_t batch = 0;  ///< samples
-    /// False if it was refused on some rank, or would leave less than keep_free bytes.
-    bool fitted = false;
+    bool fitted = false;    ///< on every rank
 };
 
 /// Result of find_batch_size. Units: samples.
 struct batch_search_result {
-    std::size_t batch = 0;               ///< size to use: it was tried and fitted
+    std::size_t batch = 0;               ///< size to use, which was run
     std::size_t largest_fitted = 0;      ///< above `batch` only with a margin
-    std::size_t smallest_refused = 0;    ///< 0: none was refused
-    std::vector<batch_trial> trials{};   ///< in order; each size once
-    std::optional<batch_fit> planned{};  ///< by the plan, on this rank
+    std::size_t smallest_refused = 0;    ///< 0: none
+    std::vector<batch_trial> trials{};   ///< in order
+    std::optional<batch_fit> planned{};  ///< on this rank
 
     [[nodiscard]] std::size_t attempts() const noexcept { return trials.size(); }  ///< number of runs
-    /// Returns false if a size was refused although a larger one fitted: a still larger one may fit, or one that fitted may fail.
+    /// Returns false if a size was refused although a larger one fitted.
     [[nodiscard]] bool is_monotone() const noexcept;
-    /// Returns "a batch of 448 fits (448 was planned), 449 was refused: 2 tries", for example.
+    /// Returns "a batch of 448 fits, 449 was refused: 2 tries", for example.
     [[nodiscard]] std::string text() const;
 };
 
 namespace detail {
 
-/// Sizes least, least + step, ..., most by number, from 1. Precondition: `least` and `most` are multiples of `step`.
+/// Sizes least, least + step, ..., most, numbered from 1; `least` and `most` are multiples of `step`.
 struct batch_sizes {
     std::size_t least;
     std::size_t most;
@@ -108,9 +106,9 @@ private:
         if (o.smallest == 0 || o.multiple_of == 0) fail("smallest and multiple_of must be at least 1");
         if (!(o.margin >= 0 && o.margin < 1))
             fail("margin = " + real_text(o.margin) + " is out of range [0, 1)");
-        if (!o.budget && (o.plan || o.keep_free != 0)) fail("plan and keep_free require an account");
+        if (!o.budget && (o.plan || o.keep_free != 0)) fail("plan and keep_free require a budget");
     }
-    // Common to all ranks. The names contain step and margin, so that a rank with other options is detected.
+    // The names contain step and margin, so that a rank with other options is detected.
     [[nodiscard]] batch_sizes range() const {
         check_options();
         std::size_t const step = options_.multiple_of;
@@ -128,7 +126,7 @@ private:
                            options_.ranks ? " on all ranks" : ""});
     }
 
-    // Reserves keep_free and evaluates the plan. A refusal on one rank is thrown on all before any try.
+    // A refusal on one rank is thrown on all before any try.
     void prepare() {
         std::size_t most = sizes_.most;
         auto const ready = run_agreed(
@@ -150,7 +148,7 @@ private:
             sizes_.most = options_.ranks->min(most, "batch search: largest", where_);
         }
     }
-    // Largest size that the plan allows. Throws: budget_exceeded if that is below the smallest.
+    // Throws: budget_exceeded if the plan allows less than the smallest size.
     [[nodiscard]] std::size_t planned() {
         footprint const& plan = *options_.plan;
         std::size_t const room = room_with_caches();
@@ -161,7 +159,7 @@ private:
         }
         return sizes_.at(sizes_.number_of(found_.planned->batch));
     }
-    // room() plus reclaimable caches: memory that a pool caches from earlier tries is available to the next one.
+    // Counts caches, which are available to the next try.
     [[nodiscard]] std::size_t room_with_caches() const {
         budget const& b = *options_.budget;
         std::size_t const own = saturating_add(b.available(), cached_in(holders_of(b)));
@@ -188,7 +186,7 @@ private:
         }
         return fitting;
     }
-    // Size to use. If all smaller sizes are refused although a larger one fitted, the smallest that fitted.
+    // If all smaller sizes are refused, returns the smallest that fitted.
     [[nodiscard]] std::size_t with_margin(std::size_t batch) {
         auto const less = static_cast<std::size_t>(std::ceil(static_cast<double>(batch) * options_.margin));
         for (std::size_t number = sizes_.number_of(batch - std::min(less, batch)); number != 0; number /= 2)
@@ -199,7 +197,6 @@ private:
         return smallest;
     }
 
-    // Runs no size twice.
     [[nodiscard]] bool fits(std::size_t number) {
         std::size_t const batch = sizes_.at(number);
         for (batch_trial const& t : found_.trials)
@@ -238,25 +235,22 @@ private:
 
 }  // namespace detail
 
-/// Runs `attempt(batch)` for several sizes and returns the largest that fitted, reduced by the margin. Returns only a size that was run and
-/// fitted with `keep_free` bytes to spare, and runs no size twice.
+/// Runs `attempt(batch)` for several sizes, each once, and returns the largest that fitted with `keep_free` bytes to spare, reduced by the
+/// margin.
 ///
 ///     batch_search_result const found = find_batch_size([&](std::size_t batch) { train_step(batch, stream, pool); },
 ///                                                {.largest = samples, .budget = budget, .plan = &plan});
 ///
-/// `attempt` runs one complete step of that size, with backward and the optimizer, and frees all memory that it allocated. If a step
-/// creates lasting objects, such as optimizer state, run a small one first: with a budget, more bytes in use after a try than before are
-/// misuse that names them and their holders (idle memory of a pool is not in use).
-/// A try is refused if it throws out_of_memory; other exceptions propagate. If steps of one size differ in memory, a size that fitted may
-/// be refused later: use a margin and with_retry.
-/// With `ranks`, every rank calls this function and tries the same sizes; one is refused if any rank refuses it. If a step fails otherwise
-/// on one rank, its exception propagates there, and the others throw rank_lost_error that names it. A step that communicates must first
-/// agree with the other ranks (all_or_none), or a refusal leaves them waiting.
-/// Throws:  the refusal of the smallest size, or of its plan before any try; on a rank that was not refused itself, an out_of_memory that
-///          names one that was. misuse; rank_lost_error; exceptions of a try.
+/// `attempt` runs one complete step, with backward and the optimizer, and frees all memory that it allocated: with a budget, more bytes in
+/// use after a try than before are misuse. If a step creates lasting objects, such as optimizer state, run a small one first.
+/// A try is refused if it throws out_of_memory. If equal steps differ in memory, use a margin and with_retry.
+/// With `ranks`, every rank calls this function; a size is refused if any rank refuses it. If a try fails otherwise on one rank, the others
+/// throw rank_lost_error. A step that communicates must first agree with the other ranks (all_or_none).
+/// Throws:  the refusal of the smallest size or its plan, or an out_of_memory that names a refused rank; usage_error; rank_lost_error;
+///          other exceptions of a try.
 /// Cost:    1 try if the plan is exact. Otherwise, with n = bit_width(largest / multiple_of), at most n + 1 tries with a plan and 2 n
-///          without; a margin adds one, or up to n if smaller sizes are refused although a larger one fitted.
-/// Threads: runs the step on the calling thread.
+///          without; a margin adds one, or up to n if smaller sizes are refused.
+/// Threads: the calling thread.
 /// Example: examples/deep_plan.hpp
 template <std::invocable<std::size_t> Try>
 [[nodiscard]] batch_search_result find_batch_size(Try&& attempt, batch_search_options const& options,

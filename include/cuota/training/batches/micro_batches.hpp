@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Division of a batch into parts that fit, with weights by which their gradients add up to the batch's.
+/// Division of a batch into weighted parts.
 #pragma once
 
 #include <compare>
@@ -15,21 +15,20 @@ namespace cuota::inline v0 {
 
 /// A part of a batch: samples [first, first + count) of `batch_size`. Units: samples.
 ///
-/// The weight is count / of, exact as a ratio of integers; weights of all parts sum to exactly 1. Multiply a loss that is the mean over the
-/// part by it before backward: accumulated gradients are those of the mean over the whole batch. Divide a loss that is a sum over samples
-/// by `batch_size`, or leave it as it is.
+/// Multiply a loss that is the mean over the part by weight() before backward: accumulated gradients are those of the mean over the whole
+/// batch. Divide a loss that is a sum over samples by `batch_size` instead.
 struct micro_batch {
-    std::size_t first = 0;       ///< index of its first sample in the batch
+    std::size_t first = 0;       ///< its first sample
     std::size_t count = 0;       ///< samples
-    std::size_t batch_size = 0;  ///< samples of the whole batch
+    std::size_t batch_size = 0;  ///< of the whole batch
 
     /// Returns the index after its last sample.
     [[nodiscard]] constexpr std::size_t end() const noexcept { return first + count; }
-    /// Returns true for the part before which gradients are set to zero.
+    /// Returns true for the first part.
     [[nodiscard]] constexpr bool is_first() const noexcept { return first == 0; }
-    /// Returns true for the part after which the optimizer steps, ragged or not.
+    /// Returns true for the last part.
     [[nodiscard]] constexpr bool is_last() const noexcept { return end() == batch_size; }
-    /// Returns count / of, rounded once.
+    /// Returns count / batch_size.
     template <class T = double>
     [[nodiscard]] constexpr T weight() const noexcept {
         return static_cast<T>(static_cast<double>(count) / static_cast<double>(batch_size));
@@ -38,8 +37,7 @@ struct micro_batch {
     friend constexpr bool operator==(micro_batch const&, micro_batch const&) noexcept = default;
 };
 
-/// The parts of one batch of n samples, `micro` in each, in order. The last part may be smaller; it is never dropped, and has the weight of
-/// its own count.
+/// The parts of one batch of n samples, `micro` in each, in order. The last may be smaller.
 ///
 ///     for (micro_batch part : micro_batches{batch.size(), 32}) {
 ///         if (part.is_first()) zero_gradients();
@@ -47,13 +45,12 @@ struct micro_batch {
 ///         if (part.is_last()) optimizer_step();
 ///     }
 ///
-/// Each batch is divided alone: an accumulation window never spans two batches or the end of an epoch.
-/// A constexpr random-access range of values, without allocation. Iterators may outlive it. 0 samples have no parts.
-/// Threads: any; a value.
+/// A constexpr random-access range. Iterators may outlive it.
+/// Threads: any.
 /// Example: examples/train_deep.hpp
 class micro_batches {
 public:
-    /// Random-access iterator that computes its values in constant time. May outlive its range.
+    /// Random-access iterator over computed values.
     class iterator {
     public:
         using iterator_concept = std::random_access_iterator_tag;  ///< for C++20
@@ -83,13 +80,13 @@ public:
         }
         constexpr iterator& operator++() noexcept { return *this += 1; }  ///< advances by one
         constexpr iterator& operator--() noexcept { return *this -= 1; }  ///< moves back by one
-        /// Advances by one; returns the old position.
+        /// Returns the old position.
         constexpr iterator operator++(int) noexcept {
             iterator const before = *this;
             ++*this;
             return before;
         }
-        /// Moves back by one; returns the old position.
+        /// Returns the old position.
         constexpr iterator operator--(int) noexcept {
             iterator const before = *this;
             --*this;
@@ -111,11 +108,11 @@ public:
         [[nodiscard]] friend constexpr difference_type operator-(iterator a, iterator b) noexcept {
             return static_cast<difference_type>(a.index_ - b.index_);
         }
-        /// Compares positions. Precondition: both are of one range.
+        /// Compares positions of one range.
         [[nodiscard]] friend constexpr bool operator==(iterator a, iterator b) noexcept {
             return a.index_ == b.index_;
         }
-        /// Orders positions. Precondition: both are of one range.
+        /// Orders positions of one range.
         [[nodiscard]] friend constexpr std::strong_ordering operator<=>(iterator a, iterator b) noexcept {
             return a.index_ <=> b.index_;
         }
@@ -129,7 +126,7 @@ public:
         std::size_t index_ = 0;
     };
 
-    /// n samples, `micro` per part; if `micro` exceeds n, one part. Throws: usage_error if `micro` is 0.
+    /// Divides n samples into parts of `micro`. Throws: usage_error if `micro` is 0.
     constexpr explicit micro_batches(std::size_t n, std::size_t micro,
                                      source_location where = source_location::current())
         : n_{n}, micro_{micro} {
@@ -142,9 +139,8 @@ public:
     [[nodiscard]] constexpr std::size_t size() const noexcept {
         return n_ / micro_ + (n_ % micro_ == 0 ? 0 : 1);  // n + micro - 1 could overflow
     }
-    [[nodiscard]] constexpr bool empty() const noexcept { return n_ == 0; }  ///< true for 0 samples
-    /// Returns the batch's number of samples.
-    [[nodiscard]] constexpr std::size_t samples() const noexcept { return n_; }
+    [[nodiscard]] constexpr bool empty() const noexcept { return n_ == 0; }      ///< true for 0 samples
+    [[nodiscard]] constexpr std::size_t samples() const noexcept { return n_; }  ///< of the batch
     /// Returns part i. Throws: usage_error if i >= size().
     [[nodiscard]] constexpr micro_batch operator[](std::size_t i) const {
         if (i >= size())
@@ -152,8 +148,7 @@ public:
                                       {detail::as_count(i), detail::as_count(size())});
         return part(n_, micro_, i);
     }
-    /// Returns the position of the first part.
-    [[nodiscard]] constexpr iterator begin() const noexcept { return {n_, micro_, 0}; }
+    [[nodiscard]] constexpr iterator begin() const noexcept { return {n_, micro_, 0}; }  ///< first part
     /// Returns the position after the last part.
     [[nodiscard]] constexpr iterator end() const noexcept { return {n_, micro_, size()}; }
 

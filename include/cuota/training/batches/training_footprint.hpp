@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Footprint of training a network on a device: weights, gradients, optimizer state, activations.
+/// Footprint of training a network.
 #pragma once
 
 #include <algorithm>
@@ -16,47 +16,45 @@
 
 namespace cuota::inline v0 {
 
-/// The optimizer, by the number of values that it stores per weight.
+/// Optimizer, by the values that it stores per weight.
 enum class optimizer_kind {
-    none,          ///< no optimizer here: gradients are computed for use elsewhere
+    none,          ///< gradients are used elsewhere
     sgd,           ///< no values
     sgd_momentum,  ///< one value
-    adam,          ///< two: first and second moment
-    adamw          ///< two, as adam
+    adam,          ///< two values
+    adamw          ///< two values
 };
 
 /// Storage of the optimizer state.
 enum class state_storage {
     floats,    ///< float; double for f64 weights
-    quantized  ///< a byte each, and a float per block (Dettmers et al., ICLR 2022)
+    quantized  ///< a byte each, and a float per block
 };
 
 /// One layer of a network.
 struct training_layer {
-    tag name{};                   ///< for the names of lines; empty: the number
-    std::size_t parameters = 0;   ///< number of weights
-    std::size_t activations = 0;  ///< numbers kept per sample until its backward run, such as its input
-    element_type type = element_type::f32;  ///< of weights, gradients, activations: f16, bf16, f32 or f64
-    bool is_frozen = false;                 ///< weights do not change: no gradient, no optimizer state
+    tag name{};                             ///< for names of lines
+    std::size_t parameters = 0;             ///< number of weights
+    std::size_t activations = 0;            ///< numbers kept per sample until its backward run
+    element_type type = element_type::f32;  ///< f16, bf16, f32 or f64
+    bool is_frozen = false;                 ///< no gradient, no optimizer state
 };
 
 /// Options of training_footprint.
 struct training_options {
     optimizer_kind optimizer = optimizer_kind::adam;  ///< determines the optimizer state
-    state_storage state = state_storage::floats;      ///< storage of that state
+    state_storage state = state_storage::floats;      ///< its storage
     std::size_t quantized_block = 256;                ///< numbers per scale
-    bool master_weights = true;                       ///< the optimizer keeps float copies of 16-bit weights
+    bool master_weights = true;                       ///< float copies of 16-bit weights
     bool float_gradients = false;                     ///< gradients of 16-bit weights are floats
-    std::size_t workspace_bytes = 0;                  ///< of libraries, such as cuBLAS or convolutions
-    /// Bytes of the CUDA context, as budget::record_baseline measures them, if the plan is compared with the whole device; 0 for a device's
-    /// budget, which excludes them from its limit, and for one that is charged only for planned allocations.
+    std::size_t workspace_bytes = 0;                  ///< of libraries, such as cuBLAS
+    /// Bytes of the CUDA context (budget::record_baseline), if the plan is compared with the whole device; 0 for a budget.
     std::size_t context_bytes = 0;
-    std::size_t granularity = device_memory::granularity();  ///< granularity of the resource for all of it
+    std::size_t granularity = device_memory::granularity();  ///< granularity of the resource
 };
 
 namespace detail {
 
-/// Adds the parts of one layer after another.
 class training_parts {
 public:
     training_parts(training_options const& how, source_location where);
@@ -80,21 +78,19 @@ private:
 
 }  // namespace detail
 
-/// Returns the memory of a network in training as a footprint, with a line for each layer and use ("conv1 gradients"):
+/// Returns the footprint of a network in training, with a line for each layer and use ("conv1 gradients"):
 ///
 ///     footprint const plan = training_footprint({{"conv", 9'408, 150'528}, {"fc", 513'000, 512}},
 ///                                               {.optimizer = optimizer_kind::adamw});
 ///     std::size_t const batch = plan.largest_batch(budget).batch;
 ///     plan.check(budget, 256);                                // throws budget_exceeded
 ///
-/// A line is one allocation, or several of equal size. Layers are in the order of the forward run: those before the first trainable one are
-/// never run backward and keep no activations. The caller adds temporary values of a step (gradients of activations, outputs within frozen
-/// layers) and buffers that are not trained.
-///
-/// Units:   counts of numbers; bytes where stated. A sum that overflows is `unlimited`, as in any footprint.
+/// Layers are in forward order; those before the first trainable one keep no activations. The caller adds temporary values of a step
+/// (gradients of activations, outputs within frozen layers) and buffers that are not trained.
+/// Units:   counts of numbers; bytes where stated.
 /// Threads: any.
 /// Throws:  usage_error for integer weights, a block of 0, or a granularity that is not a power of two; std::bad_alloc.
-/// Cost:    up to seven names per layer are kept until the program exits.
+/// Cost:    up to six names per layer are kept until the program exits.
 [[nodiscard]] footprint training_footprint(std::vector<training_layer> const& layers,
                                            training_options const& how = {},
                                            source_location where = source_location::current());

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Runs a batch in smaller parts when it is refused memory, with the same result.
+/// Retries a batch in smaller parts.
 #pragma once
 
 #include <algorithm>
@@ -21,31 +21,30 @@
 
 namespace cuota::inline v0 {
 
-/// The point from which with_retry continues after a refusal.
+/// Point from which with_retry continues.
 enum class retry_from {
-    start,      ///< restarts the batch: the refused part may already have changed gradients
-    same_part,  ///< splits the refused part; for steps that allocate all memory before they change anything
+    start,      ///< restarts the batch
+    same_part,  ///< splits the refused part
 };
 
 /// Options of with_retry. Units: samples.
 struct retry_options {
     std::size_t largest = 0;              ///< first size of a part; 0: the whole batch
-    std::size_t smallest = 1;             ///< smallest size of a part: if it is refused, the batch is
-    retry_from from = retry_from::start;  ///< where to continue after a refusal
-    /// Sets gradients, and all else to which a step adds, to zero. Called before the first part and at each restart of the batch. Required
-    /// for retry_from::start.
+    std::size_t smallest = 1;             ///< smallest size of a part
+    retry_from from = retry_from::start;  ///< point of continuation
+    /// Sets all that a step adds to, such as gradients, to zero, at each start of the batch. Required for retry_from::start.
     std::function<void()> on_start{};
-    /// Budget from which the step allocates: after a refusal, its bytes in use must not exceed those before the batch.
+    /// Budget from which the step allocates: more bytes in use after a refusal than before the batch are misuse.
     std::optional<cuota::budget> budget{};
-    /// All ranks use the same size of parts; their batches may differ. May be null.
+    /// Ranks that use the same size of parts. May be null.
     rank_consensus* ranks = nullptr;
 };
 
-/// Result of with_retry. Units: samples, where not stated otherwise.
+/// Result of with_retry.
 struct retry_result {
-    std::size_t part = 0;      ///< final size of a part: may be `largest` of the next batch
-    std::size_t parts = 0;     ///< number of parts run, without those before a restart
-    std::size_t refusals = 0;  ///< number of refusals on any rank
+    std::size_t part = 0;      ///< final size of a part; may be the next `largest`
+    std::size_t parts = 0;     ///< parts run since the last restart
+    std::size_t refusals = 0;  ///< refusals on any rank
 };
 
 namespace detail {
@@ -133,24 +132,21 @@ private:
 
 }  // namespace detail
 
-/// Runs `step` over a batch of n samples, in one part if that fits. If a part is refused memory (out_of_memory), it is unwound, and the
-/// batch restarts in parts of half the size, so the result is that of the whole batch, whatever the refused part had done.
+/// Runs `step` over a batch of n samples, in one part if that fits. If a part is refused memory (out_of_memory), the batch restarts in
+/// parts of half the size: the result is that of the whole batch.
 ///
 ///     retry_result const how = with_retry(batch.size(), [&](micro_batch part) { backward(part, stream, pool); },
 ///                                    {.on_start = [&] { zero_gradients(stream); }});
-///     optimizer_step(stream);  // once, after all of the batch
+///     optimizer_step(stream);  // once
 ///
-/// `step` is called as step(micro_batch), with the weight, or as step(first, count). It adds to gradients and frees all memory that it
-/// allocated. It must not change weights, which a repeated part would read.
-/// With retry_from::same_part, completed parts stay and only the refused part is split. This is correct only for a step that allocates all
-/// its memory before it adds to anything; otherwise the refused part's contributions count twice.
-/// Nothing is stored between batches: start the next one with the same options, or with `part` as `largest`.
+/// `step` is called as step(micro_batch) or step(first, count). It adds to gradients, frees all memory that it allocated, and must not
+/// change weights.
+/// With retry_from::same_part, only the refused part is split: correct only if a step allocates all its memory before it adds to anything.
 /// With `ranks`, every rank calls this function; if one is refused, all restart with smaller parts. For other failures, and for steps that
 /// communicate, see find_batch_size.
-/// Throws:  the refusal of a smallest part, as an out_of_memory also on ranks that were not refused; rank_lost_error; other exceptions of
-///          the step; misuse. Gradients may then contain a part of the batch; nothing that the step allocated is held.
+/// Throws:  as find_batch_size, for a smallest part. On failure, gradients may contain a part of the batch.
 /// Cost:    at most log2(n) refusals; with ranks, one all-gather per part.
-/// Threads: runs the step on the calling thread.
+/// Threads: the calling thread.
 template <class Step>
     requires detail::retryable_step<std::remove_reference_t<Step>> retry_result
     with_retry(std::size_t n, Step&& step, retry_options const& options,

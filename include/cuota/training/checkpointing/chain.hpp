@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// A network as a chain of stages with sizes and times, and schedules that run, drop, offload and fetch them.
+/// Chains of stages, and their schedules.
 #pragma once
 
 #include <cstddef>
@@ -16,37 +16,36 @@
 
 namespace cuota::inline v0 {
 
-/// One stage of a chain: a layer, or several that always run together. Units: bytes; times in any common unit.
+/// One stage of a chain: one or several layers. Units: bytes; times in any common unit.
 struct chain_stage {
     std::size_t output_bytes = 0;      ///< input of the next stage
     std::size_t saved_bytes = 0;       ///< kept by a saving forward run, besides input and output
     std::size_t forward_scratch = 0;   ///< only during forward
     std::size_t backward_scratch = 0;  ///< only during backward, besides the gradients
-    double forward_time = 1;           ///< of one forward run
-    double backward_time = 1;          ///< of one backward run
-    /// Bytes of the output's gradient, if they differ from output_bytes because it is stored in another type.
+    double forward_time = 1;           ///< of a run
+    double backward_time = 1;          ///< of a run
+    /// Bytes of the output's gradient, if not output_bytes.
     std::optional<std::size_t> gradient_bytes{};
 
-    /// Returns the bytes of the output's gradient.
+    /// Returns the gradient's bytes.
     [[nodiscard]] std::size_t gradient() const noexcept { return gradient_bytes.value_or(output_bytes); }
 };
 
 /// Stages that run forward in order, then backward; the last one computes the loss.
 ///
-/// The *record* of a stage is the memory kept of its forward run: its output and, after a saving run, its saved bytes. The input of the
-/// first stage belongs to the caller and is not counted. The output of the last stage has no gradient.
+/// The *record* of a stage is its output and, after a saving forward run, its saved bytes. The chain's input is not counted. The last
+/// output has no gradient.
 struct chain {
-    std::vector<chain_stage> stages;   ///< in the order of the forward run
-    double offload_time_per_byte = 0;  ///< from the device to the host, in the chain's unit of time
-    double fetch_time_per_byte = 0;    ///< from the host to the device
+    std::vector<chain_stage> stages;   ///< in forward order
+    double offload_time_per_byte = 0;  ///< to the host, in the chain's unit of time
+    double fetch_time_per_byte = 0;    ///< to the device
 
-    /// Returns the chain with every size rounded up to a multiple of `granularity`, for separate allocations from a resource of this
-    /// granularity. Overflowing sizes become `unlimited`. Throws: usage_error if `granularity` is not a power of two.
+    /// Returns the chain with sizes rounded up to a resource's granularity; `unlimited` on overflow. Throws: usage_error if it is not a
+    /// power of two.
     [[nodiscard]] chain rounded_to(std::size_t granularity,
                                    source_location where = source_location::current()) const;
 
-    /// Throws usage_error that names the stage and the number for: no stages; a time that is negative, NaN or above 1e100; a sum of all
-    /// sizes, gradients of outputs included, that overflows std::size_t.
+    /// Throws usage_error for no stages, a time outside [0, 1e100], or a sum of all sizes that overflows.
     void check(source_location where = source_location::current()) const;
 };
 
@@ -57,18 +56,18 @@ enum class chain_op_kind {
     backward,        ///< runs backward and frees the record
     drop,            ///< frees the record
     offload,         ///< moves the record to the host
-    fetch,           ///< moves the record back to the device
+    fetch,           ///< moves the record back
 };
 
 /// One operation of a schedule.
 struct chain_op {
-    chain_op_kind kind = chain_op_kind::forward;  ///< the kind of operation
-    std::size_t stage = 0;                        ///< number of the stage, from 0
+    chain_op_kind kind = chain_op_kind::forward;  ///< kind of operation
+    std::size_t stage = 0;                        ///< from 0
 
     [[nodiscard]] friend bool operator==(chain_op, chain_op) noexcept = default;  ///< memberwise
 };
 
-/// A training step as a list of operations. `simulate` states and checks the rules for a valid one.
+/// A training step as a list of operations, by the rules of `simulate`.
 using chain_schedule = std::vector<chain_op>;
 
 namespace detail {
@@ -77,7 +76,7 @@ namespace detail {
 
 void check_time(double time, std::string const& whose, source_location where);
 
-/// Returns the largest number of bytes that a stage can hold at once; std::nullopt on overflow.
+/// Returns the bytes that a stage can hold at once; std::nullopt on overflow.
 [[nodiscard]] std::optional<std::size_t> most_of(chain_stage const& s) noexcept;
 
 }  // namespace detail
@@ -89,7 +88,7 @@ void check_time(double time, std::string const& whose, source_location where);
 namespace cuota::inline v0::detail {
 
 CUOTA_INLINE void check_time(double time, std::string const& whose, source_location where) {
-    if (time >= 0 && time <= 1e100) return;  // keeps sums finite, whatever the number of recomputations
+    if (time >= 0 && time <= 1e100) return;  // keeps sums finite
     throw_usage_error(where, "chain: {} = {} is out of range [0, 1e100]", {whose, time});
 }
 

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Fastest checkpointing schedule of a chain within a memory limit (Rotor).
+/// Fastest checkpointing schedule within a memory limit (Rotor).
 #pragma once
 
 #include <algorithm>
@@ -24,18 +24,18 @@ namespace cuota::inline v0 {
 
 namespace detail {
 
-/// Reconstructs the optimal schedule from the tables; if `times` is null, a schedule of least memory.
+/// Reconstructs the optimal schedule from the tables; if `times` is null, one of least memory.
 class chain_planner {
 public:
     chain_planner(chain_sizes const& sizes, least_table const& least, time_table const* times) noexcept
         : sizes_{sizes}, least_{least}, times_{times} {}
 
-    /// Precondition: `memory_limit` >= the chain's minimum. Throws: only std::bad_alloc.
+    /// Precondition: `memory_limit` >= the chain's minimum.
     [[nodiscard]] chain_schedule plan(std::size_t memory_limit);
 
 private:
-    // Best known time of [first, last] within `bytes`; infinite if they do not fit. Takes exact bytes: those lost to rounding in a range
-    // are available again to its subranges.
+    // Best known time of [first, last] within `bytes`, or infinity. Takes exact bytes, so that those lost to rounding are available to
+    // subranges.
     [[nodiscard]] double time(std::size_t first, std::size_t last, std::size_t bytes) const noexcept;
     [[nodiscard]] double time(std::size_t first, std::size_t last, std::size_t bytes,
                               chain_choice const& choice) const noexcept;
@@ -50,27 +50,24 @@ private:
 
 }  // namespace detail
 
-/// Returns the smallest `memory_limit` for which chain_plan finds a plan: exact, for any number of slots. Units: bytes.
-/// Throws:  usage_error for an invalid chain (chain::check).
+/// Returns the smallest `memory_limit` for which chain_plan finds a plan with any number of slots.
+/// Throws:  as chain::check.
 /// Cost:    O(stages^3): about 0.1 ms for 50 stages.
 /// Threads: any.
 [[nodiscard]] std::size_t min_chain_bytes(chain const& c, source_location where = source_location::current());
 
-/// Returns the fastest schedule of a chain that never holds more than `memory_limit` bytes: each stage keeps its record, its output alone,
-/// or nothing, and missing values are recomputed (Beaumont, Eyraud-Dubois, Herrmann, Joly and Shilova, "Optimal checkpointing for
-/// heterogeneous chains", 2019; their Rotor).
+/// Returns the fastest schedule that never holds more than `memory_limit` bytes: each stage keeps its record, its output or nothing, and
+/// missing values are recomputed (Rotor: Beaumont et al., "Optimal checkpointing for heterogeneous chains", 2019).
 ///
-/// Without rounding, it is optimal among *memory-persistent* schedules: a value kept after a use is kept until the backward run that needs
-/// it. Others can be faster or smaller; finding the best of all is NP-hard. Sizes are rounded up to multiples of memory_limit / slots, so a
-/// plan never exceeds the limit; slots = memory_limit rounds nothing, fewer slots sometimes give a slightly slower plan. For any rounding,
-/// a plan is found within min_chain_bytes, and it is no slower than sqrt_plan or store_all_plan where these fit. `simulate` verifies every
-/// plan before it is returned. For a resource with a granularity, plan for c.rounded_to(granularity).
+/// Sizes are rounded up to multiples of memory_limit / slots. Without rounding (slots = memory_limit), the plan is optimal among
+/// *memory-persistent* schedules: a value kept after a use is kept until the backward run that needs it. With any rounding, a plan is found
+/// within min_chain_bytes, no slower than sqrt_plan or store_all_plan where these fit. For a resource with a granularity, plan for
+/// c.rounded_to(granularity).
 ///
-/// Throws:  out_of_memory if memory_limit < min_chain_bytes: `requested` is that minimum, and the cause names the stage; usage_error for an
-///          invalid chain, for slots = 0, or for more slots than a table can have.
-/// Cost:    for L stages, L^3/6 * slots additions and L^2/2 * slots * 8 bytes of host memory; about 40 ms and 20 MB for 100 stages and 500
-///          slots. Merge many small layers into one stage.
-/// Threads: any. Host only.
+/// Throws:  out_of_memory if memory_limit < min_chain_bytes: `requested` is that minimum; usage_error for an invalid chain, no slots, or
+///          too many.
+/// Cost:    for L stages, L^3/6 * slots additions and L^2/2 * slots * 8 bytes of host memory: 40 ms and 20 MB for 100 stages and 500 slots.
+/// Threads: any.
 /// Example: examples/deep_plan.hpp
 [[nodiscard]] chain_schedule chain_plan(chain const& c, std::size_t memory_limit, std::size_t slots = 500,
                                         source_location where = source_location::current());

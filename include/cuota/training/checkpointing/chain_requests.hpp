@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// All allocation requests of a chain's step, computed in advance, so that one slab can serve them in place of a pool.
+/// Allocation requests of a chain's step.
 #pragma once
 
 #include <cstddef>
@@ -35,18 +35,18 @@ private:
 
 }  // namespace detail
 
-/// Returns the requests of one step of `checkpointed` under `schedule`, in order, with their lifetimes, for `step_plan::expect`: the step's
-/// memory is then one slab from the first step on, charged before anything runs.
+/// Returns the requests of one step of `checkpointed` under `schedule`, for `step_plan::expect`: the step's memory is one slab from the
+/// first step on.
 ///
 ///     step_plan memory{budgeted{budget}};
 ///     memory.expect(chain_requests(sizes, schedule));
-///     memory.prepare();                                       // throws budget_exceeded; else every step fits
+///     memory.prepare();                                       // throws budget_exceeded
 ///     checkpointed net{stages, schedule, stream, memory.resource()};
 ///     auto const step = memory.begin();
 ///     net.run(input, seed);
 ///
-/// `sizes`: exact sizes of the stages: `chain_of(stages, 1)`. A size of 0 makes no request.
-/// Throws:  usage_error, as `simulate`, for an invalid schedule.
+/// `sizes`: `chain_of(stages, 1)`.
+/// Throws:  as `simulate`.
 /// Threads: any.
 [[nodiscard]] std::vector<lifetime> chain_requests(chain const& sizes, chain_schedule const& schedule,
                                                    source_location where = source_location::current());

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Simulation of a schedule of a chain: its validity, memory and time. All plans are verified by it.
+/// Simulation of a schedule of a chain.
 #pragma once
 
 #include <algorithm>
@@ -18,26 +18,25 @@ namespace cuota::inline v0 {
 
 /// Memory and time of a schedule. Units: bytes; times in the chain's unit.
 struct chain_cost {
-    std::size_t peak = 0;             ///< largest total on the device, including an op's own allocations
+    std::size_t peak = 0;             ///< largest total on the device
     std::size_t peak_op = 0;          ///< first op that reaches it
     std::size_t host_peak = 0;        ///< largest total on the host
-    std::size_t offloaded_bytes = 0;  ///< copied to the host, and copied back
-    double time = 0;                  ///< until the last op has finished, with copies beside computation
-    double compute_time = 0;          ///< of all forward and backward runs
-    std::size_t forward_runs = 0;     ///< forward runs, saving or not
-    std::size_t recomputed = 0;       ///< of these, beyond the first of each stage
+    std::size_t offloaded_bytes = 0;  ///< copied to the host, and back
+    double time = 0;                  ///< until the last op has finished
+    double compute_time = 0;          ///< of all runs
+    std::size_t forward_runs = 0;     ///< saving or not
+    std::size_t recomputed = 0;       ///< beyond the first run of each stage
     double recomputed_time = 0;       ///< time of these
 };
 
 /// Returns "S0", for example: F forward, S saving forward, B backward, D drop, O offload, I fetch.
 [[nodiscard]] std::string op_text(chain_op op);
 
-/// Returns "F0 S1 B1 D0 S0 B0", for example, as op_text.
+/// Returns "F0 S1 B1", for example.
 [[nodiscard]] std::string schedule_text(chain_schedule const& schedule);
 
 namespace detail {
 
-/// State of a chain during the simulation of a schedule.
 class chain_simulator {
 public:
     chain_simulator(chain const& c, source_location where);
@@ -58,7 +57,7 @@ private:
 
     [[noreturn]] void refuse(std::string const& why) const;
     [[nodiscard]] static std::string lies_text(state const& s);
-    // Returns the state of a stage with its record on the device; otherwise refuses the op.
+    // Refuses the op unless the stage's record is on the device.
     state& on_device(std::size_t stage);
 
     void allocate(std::size_t bytes);
@@ -94,20 +93,18 @@ private:
 
 }  // namespace detail
 
-/// Simulates a schedule of a chain: checks its rules and returns its memory and time. Independent of the planners, which it verifies.
+/// Checks the rules of a schedule and returns its memory and time.
 ///
-/// Memory:  forward allocates its output, its scratch and, if saving, the saved bytes; backward its scratch and the gradient of its input,
-///          and then frees the record, the scratch and the gradient of its output. A record counts until it is offloaded, and again from
-///          its fetch on.
-/// Time:    three timelines: compute, copies to the host, copies from the host. An op waits for its timeline and its inputs; a fetch also
-///          for the start of all preceding forward and backward runs.
-/// Throws:  usage_error for an invalid chain (chain::check), and for an op that breaks a rule, with its number, the op and the reason.
-///          Forward: the record of the previous stage is on the device, and the stage has none. Backward: each stage once, from the last to
-///          the first; its own saving record and the previous record are on the device. Drop, offload: the record is on the device. Fetch:
-///            it
-///          is on the host. After the last op nothing is held.
+/// Memory:  forward allocates its output, its scratch and, if saving, the saved bytes; backward its scratch and its input's gradient, and
+///          afterwards frees the record and its output's gradient. Scratch is freed after each run. Offloaded records do not count until
+///          their fetch.
+/// Time:    three timelines: compute, copies to the host, copies back. An op waits for its timeline and its inputs; a fetch also for the
+///          start of all preceding runs.
+/// Throws:  usage_error for an invalid chain (chain::check) and for a broken rule. Forward: the previous record is on the device, and the
+///          stage has none. Backward: each stage once, from the last to the first; its own saving record and the previous one are on the
+///          device. Drop, offload: the record is on the device. Fetch: it is on the host. After the last op nothing is held.
 /// Cost:    linear in stages and ops.
-/// Threads: any. Host only.
+/// Threads: any.
 /// Example: examples/deep_plan.hpp
 [[nodiscard]] chain_cost simulate(chain const& c, chain_schedule const& schedule,
                                   source_location where = source_location::current());

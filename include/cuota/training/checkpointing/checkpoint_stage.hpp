@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// A stage of a chain: sizes of its values, and the two functions that an executor runs.
+/// A stage of a chain, as executors run it.
 #pragma once
 
 #include <cstddef>
@@ -22,60 +22,53 @@
 
 namespace cuota::inline v0 {
 
-/// Context of one call of a stage's function: memory that the executor holds for it, the stream to enqueue on, and the stage's random seed.
-/// Valid only for the call and the kernels that it enqueues.
+/// Context of one call of a stage's function: its values, stream and seed. Valid only for the call and the kernels that it enqueues.
 ///
-/// Each span has bytes / sizeof(T) elements. Forward has `input`, `output`, `scratch`, and `saved` if is_saving(). Backward has `input`,
-/// `result`, `saved`, `scratch`, `output_gradient` (except in the last stage) and `input_gradient` (except in the first).
+/// Forward has `input`, `output`, `scratch`, and `saved` if is_saving(). Backward has `input`, `result`, `saved`, `scratch`,
+/// `output_gradient` (except in the last stage) and `input_gradient` (except in the first).
 /// Throws:  usage_error if a value's bytes are not a multiple of sizeof(T).
 /// Threads: one at a time.
-/// Cost:    none; does not access the device.
 /// Example: examples/deep_network.hpp
 class stage_context {
 public:
-    /// Memory of one call's values; null with 0 bytes for values that the call does not have.
+    /// Memory of one call's values.
     struct values {
         /// Device memory of one value.
         struct range {
             std::byte* at = nullptr;  ///< device address
             std::size_t bytes = 0;    ///< size
         };
-        range input{};            ///< output of the previous stage, or the chain's input
-        range output{};           ///< written by forward, read by backward
-        range saved{};            ///< additional values, written by a saving forward run
-        range scratch{};          ///< temporary, for this call
-        range output_gradient{};  ///< read by backward; empty for the last stage
-        range input_gradient{};   ///< written by backward; empty for the first stage
+        range input{};            ///< previous output, or the chain's input
+        range output{};           ///< written by forward
+        range saved{};            ///< written by a saving forward run
+        range scratch{};          ///< temporary
+        range output_gradient{};  ///< read by backward
+        range input_gradient{};   ///< written by backward
     };
     /// Identity of a call.
     struct call {
         tag name{};                     ///< of the stage
-        std::size_t stage = 0;          ///< number of the stage in the chain, from 0
-        std::size_t micro_batch = 0;    ///< micro-batch of a pipeline, from 0
-        std::uint64_t seed = 0;         ///< of the stage in this step, also when it is recomputed
+        std::size_t stage = 0;          ///< in the chain, from 0
+        std::size_t micro_batch = 0;    ///< of a pipeline, from 0
+        std::uint64_t seed = 0;         ///< of the stage in this step
         bool is_backward = false;       ///< a call of `backward`
-        bool is_saving = false;         ///< `saved` exists: a saving forward run, or backward
-        bool is_recomputation = false;  ///< the stage already ran forward in this step
+        bool is_saving = false;         ///< `saved` exists
+        bool is_recomputation = false;  ///< a repeated forward run
     };
 
-    /// Constructed by executors, or by a stage that runs another one on its own values.
+    /// Constructed by executors and wrapping stages.
     stage_context(stream_ref s, call const& which, values const& memory) noexcept
         : stream_{s}, call_{which}, values_{memory} {}
 
-    [[nodiscard]] stream_ref stream() const noexcept { return stream_; }  ///< to enqueue all work on
-    /// Returns the identity of the call, for stages that wrap another one.
-    [[nodiscard]] call const& which() const noexcept { return call_; }
-    [[nodiscard]] values const& memory() const noexcept { return values_; }  ///< memory of its values
-    /// Returns the stage's number in the chain, from 0.
-    [[nodiscard]] std::size_t stage() const noexcept { return call_.stage; }
-    /// Returns the pipeline's micro-batch, from 0.
-    [[nodiscard]] std::size_t micro_batch() const noexcept { return call_.micro_batch; }
-    /// Returns the seed for the stage's random numbers, such as dropout's: different for each stage, part and step, and the same when the
-    /// stage is recomputed for backward.
+    [[nodiscard]] stream_ref stream() const noexcept { return stream_; }      ///< to enqueue all work on
+    [[nodiscard]] call const& which() const noexcept { return call_; }        ///< identity of the call
+    [[nodiscard]] values const& memory() const noexcept { return values_; }   ///< of its values
+    [[nodiscard]] std::size_t stage() const noexcept { return call_.stage; }  ///< in the chain, from 0
+    [[nodiscard]] std::size_t micro_batch() const noexcept { return call_.micro_batch; }  ///< from 0
+    /// Returns the seed for random numbers, such as dropout's: different for each stage, micro-batch and step, the same in a recomputation.
     [[nodiscard]] std::uint64_t seed() const noexcept { return call_.seed; }
-    /// Returns true if forward must write `saved`.
-    [[nodiscard]] bool is_saving() const noexcept { return call_.is_saving; }
-    /// Returns true if this stage already ran forward in this step: counters and logs should skip the run.
+    [[nodiscard]] bool is_saving() const noexcept { return call_.is_saving; }  ///< forward must write `saved`
+    /// Returns true if this stage already ran forward in this step.
     [[nodiscard]] bool is_recomputation() const noexcept { return call_.is_recomputation; }
 
     /// Returns the previous stage's output, or the chain's input.
@@ -96,22 +89,22 @@ public:
             refuse("result", "available in the backward run only; forward writes `output`");
         return span_of<T const>("result", values_.output);
     }
-    /// Returns the values that a saving forward writes and backward reads; empty if forward does not save.
+    /// Returns the values saved for backward.
     template <class T>
     [[nodiscard]] device_span<T> saved() const {
         return span_of<T>("saved", values_.saved);
     }
-    /// Returns the call's temporary memory, with indeterminate contents.
+    /// Returns temporary memory with indeterminate contents.
     template <class T>
     [[nodiscard]] device_span<T> scratch() const {
         return span_of<T>("scratch", values_.scratch);
     }
-    /// Backward: returns the gradient of `result`; empty for the last stage, which computes its own.
+    /// Backward: returns the gradient of `result`.
     template <class T>
     [[nodiscard]] device_span<T const> output_gradient() const {
         return span_of<T const>("output_gradient", values_.output_gradient);
     }
-    /// Backward: returns the gradient of `input` to write; empty for the first stage.
+    /// Backward: returns the gradient of `input` to write.
     template <class T>
     [[nodiscard]] device_span<T> input_gradient() const {
         return span_of<T>("input_gradient", values_.input_gradient);
@@ -132,30 +125,28 @@ private:
     values values_;
 };
 
-/// A stage of a chain: sizes in bytes, and the two functions that an executor calls as its schedule requires.
+/// A stage of a chain: sizes in bytes, and two functions.
 ///
-/// `forward` enqueues work on `run.stream()` that writes all of `output`, and all of `saved` if `run.is_saving()`: the same bits for the
-/// same input and seed. `backward` enqueues work that writes all of `input_gradient`, if not empty, and adds to the gradients of
-/// parameters, which the stage owns. The last stage is the loss. Neither may keep memory of `run`. Both run on the thread that runs the
-/// chain.
-/// Example: examples/deep_network.hpp
+/// Both enqueue work on the context's stream, on the thread that runs the chain. `forward` writes all of `output`, and of `saved` if
+/// is_saving(): the same bits for the same input and seed. `backward` writes all of `input_gradient`, if not empty, and adds to the
+/// gradients of parameters, which the stage owns. The last stage is the loss.
 struct checkpoint_stage {
-    tag name{};                        ///< for messages and accounts
-    std::size_t output_bytes = 0;      ///< of the next stage's input
-    std::size_t saved_bytes = 0;       ///< kept from a saving forward to backward, besides input and output
-    std::size_t forward_scratch = 0;   ///< only during forward
-    std::size_t backward_scratch = 0;  ///< only during backward
-    std::function<void(stage_context const&)> forward{};   ///< see above; required
-    std::function<void(stage_context const&)> backward{};  ///< see above; required
+    tag name{};                                            ///< for messages and accounts
+    std::size_t output_bytes = 0;                          ///< input of the next stage
+    std::size_t saved_bytes = 0;                           ///< kept from a saving forward run to backward
+    std::size_t forward_scratch = 0;                       ///< only during forward
+    std::size_t backward_scratch = 0;                      ///< only during backward
+    std::function<void(stage_context const&)> forward{};   ///< required
+    std::function<void(stage_context const&)> backward{};  ///< required
     /// Bytes of the output's gradient; by default output_bytes.
     std::optional<std::size_t> gradient_bytes{};
 
-    /// Returns the bytes of the output's gradient.
+    /// Returns the gradient's bytes.
     [[nodiscard]] std::size_t gradient() const noexcept { return gradient_bytes.value_or(output_bytes); }
 };
 
-/// Returns the sizes of `stages` as a chain for planning, rounded up to `granularity`, the granularity of their resource. Times are 1;
-/// `measure_stages` measures real ones. Throws: usage_error if `granularity` is not a power of two.
+/// Returns the sizes of `stages` as a chain with times of 1, rounded up to their resource's granularity. Throws: usage_error if
+/// `granularity` is not a power of two.
 [[nodiscard]] chain chain_of(std::vector<checkpoint_stage> const& stages, std::size_t granularity);
 
 namespace detail {

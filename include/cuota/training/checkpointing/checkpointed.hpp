@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Executor of a chain of stages by a schedule that keeps, recomputes or offloads values.
+/// Executor of a chain of stages by a schedule.
 #pragma once
 
 #include <cstddef>
@@ -20,36 +20,33 @@
 
 namespace cuota::inline v0 {
 
-/// Runs a chain of stages step by step by a schedule (plan), in exactly the memory that the plan predicts.
+/// Runs a chain of stages by a schedule (plan), in exactly the memory that it predicts.
 ///
 ///     auto const plan = chain_plan(chain_of(stages, pool.granularity()), room);
 ///     checkpointed net{stages, plan, stream, pool.resource()};
 ///     for (auto const& batch : loader.epoch(0)) net.run(batch.view<float>(stream), step++);
 ///
-/// Recomputed stages get the same seed, so outputs and gradients equal those of a run that keeps everything, bit for bit.
-/// Memory:  each value is allocated from `memory` just before its stage runs, and freed in stream order when the plan drops it; at most
-///          peak() at once. Offloaded records use host_bytes() of `host` from construction on. Budgets of both resources apply.
-/// Order:   a step is enqueued on the stream of construction, host copies on two streams of its own. The host never waits.
-/// Threads: one at a time. Neither copyable nor movable.
-/// Units:   bytes, rounded up to each resource's granularity.
-/// Cost:    per run, some allocations and two calls for each stage and recomputation, no synchronization.
+/// Outputs and gradients equal those of a run that keeps everything, bit for bit.
+/// Memory:  each value is allocated from `memory` just before its stage runs; at most peak() at once. Offloaded records use host_bytes() of
+///          `host` from construction on.
+/// Order:   of the stream of construction; host copies run on two streams of its own. The host never waits.
+/// Threads: one at a time.
+/// Units:   bytes in each resource's granularity.
+/// Cost:    for each op of the plan, some allocations and a call.
 /// Throws:  see each function; on failure, nothing stays allocated.
 /// Example: examples/train_deep.hpp
 /// Follows Chen et al. 2016 (checkpointing), Beaumont et al. 2024 (plans), Rhu et al. 2016 (offloading).
 class checkpointed {
 public:
-    /// Throws: usage_error if `simulate` rejects `plan` for these stages, or a stage lacks a function; exceptions of `host` for the memory
-    ///         of offloaded records; cuda_error. On failure, nothing stays allocated.
+    /// Throws: usage_error if `simulate` rejects `plan`, or a stage lacks a function; exceptions of `host`; cuda_error.
     checkpointed(std::vector<checkpoint_stage> stages, chain_schedule plan, stream_ref on,
                  any_resource memory, any_resource host = pinned_memory{},
                  source_location where = source_location::current());
     checkpointed(checkpointed const&) = delete;  // a step in progress refers to its host blocks
     checkpointed& operator=(checkpointed const&) = delete;
 
-    /// Runs one step: all stages forward and backward. `input` is the first stage's and must not change before the stream has finished the
-    /// step. Each stage's seed is derived from `seed`, the step's.
-    /// Throws: exceptions of `memory` if a value does not fit, and of stages; cuda_error. On failure, the step's memory is freed in stream
-    ///         order; gradients to which stages have already added are not restored (see `with_retry`).
+    /// Runs one step. `input`: unchanged until the stream has finished the step. Seeds of stages are derived from `seed`, the step's.
+    /// Throws: exceptions of `memory` and of stages; cuda_error. On failure, gradients may contain a part of the step.
     template <class T>
     void run(device_span<T const> input, std::uint64_t seed,
              source_location where = source_location::current()) {
@@ -61,8 +58,7 @@ public:
         run(device_span<T const>{input}, seed, where);
     }
 
-    /// Returns the peak of a step in bytes of `memory`, in its granularity, by `simulate`.
-    [[nodiscard]] std::size_t peak() const noexcept { return expected_.peak; }
+    [[nodiscard]] std::size_t peak() const noexcept { return expected_.peak; }  ///< of a step
     /// Returns the bytes of `host` held until destruction.
     [[nodiscard]] std::size_t host_bytes() const noexcept { return store_.bytes(); }
     [[nodiscard]] chain_schedule const& plan() const noexcept { return plan_; }  ///< as passed in

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Stages that store their outputs in 8 bits per number between forward and backward.
+/// Stages that store their outputs in 8 bits per number.
 #pragma once
 
 #include <cstddef>
@@ -21,7 +21,7 @@ namespace cuota::inline v0 {
 
 namespace detail {
 
-/// Layout of `count` quantized floats in one block: the codes, then, aligned, the scale of each block of codes.
+/// Layout of `count` quantized floats: the codes, then, aligned, their scales.
 struct coded_floats {
     static constexpr std::size_t block = 256;
 
@@ -30,14 +30,14 @@ struct coded_floats {
     [[nodiscard]] std::size_t blocks() const noexcept { return (count + block - 1) / block; }
     [[nodiscard]] std::size_t steps_at() const noexcept { return round_up(count, alignof(float)); }
     [[nodiscard]] std::size_t bytes() const noexcept { return steps_at() + blocks() * sizeof(float); }
-    /// Returns the bytes as floats, rounded up so that another value can follow.
+    /// Returns the bytes as floats, rounded up for the next value.
     [[nodiscard]] std::size_t decoded_bytes() const noexcept;
 
     void encode(stream_ref s, float const* from, std::byte* to) const;
     void decode(stream_ref s, std::byte const* from, float* to) const;
 };
 
-/// One stage on decoded values. An input or output with count 0 is passed through: the chain's input, the last output.
+/// One stage on decoded values. An input or output with count 0 is passed through.
 class compressed_stage {
 public:
     compressed_stage(checkpoint_stage inside, coded_floats input, coded_floats output)
@@ -59,13 +59,12 @@ private:
 
 }  // namespace detail
 
-/// Wraps stages to store their outputs as 8-bit codes (see `quantized`): 1.016 bytes per number in place of 4. Inputs are decoded in
-/// scratch, outputs are encoded, gradients stay floats. The last stage's output is not compressed.
+/// Wraps stages to store their outputs, except the last, as 8-bit codes (see `quantized`): 1.016 bytes per number in place of 4. Gradients
+/// stay floats.
 ///
-/// Works with any plan and executor. The next stage's forward run uses the decoded numbers, too, so gradients match the forward run, and
-/// are the same under every plan, bit for bit. They differ from those of uncompressed stages: each output changes by up to absmax / 254 of
-/// its block (exact bound: quantized).
-/// Memory: a stage's scratch grows by its input and output as floats, so compression saves memory only in longer chains.
+/// Each output changes by up to absmax / 254 of its block. Forward runs use the decoded numbers, too, so gradients are the same under every
+/// plan, bit for bit.
+/// Memory: a stage's scratch grows by its input and output as floats, so only longer chains save memory.
 /// Throws: usage_error if an output's bytes are not a multiple of sizeof(float).
 /// Follows Chakrabarti and Moseley, "Backprop with approximate activations for memory-efficient network training", 2019.
 [[nodiscard]] std::vector<checkpoint_stage> compressed_stages(

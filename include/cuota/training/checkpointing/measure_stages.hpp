@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Measurement of the times of a chain's stages.
+/// Measurement of a chain's stages.
 #pragma once
 
 #include <algorithm>
@@ -27,13 +27,13 @@ namespace detail {
 [[nodiscard]] double seconds_between(timed_event const& from, timed_event const& to);
 [[nodiscard]] double median_of(std::vector<double>& values);
 
-/// Returns the time of each op of a schedule on the device. Units: seconds.
+/// Returns the device time of each op of a schedule, in seconds.
 [[nodiscard]] std::vector<double> times_of(std::vector<checkpoint_stage> const& stages,
                                            chain_schedule const& plan, stage_context::values::range input,
                                            stream_ref on, any_resource const& memory, std::uint64_t seed,
                                            source_location where);
 
-/// Seconds per byte of a copy of `bytes` bytes in each direction, the faster of two; 0 if `bytes` is 0.
+/// Seconds per byte of a copy in each direction, the faster of two.
 struct link_times {
     double to_host = 0;
     double to_device = 0;
@@ -43,16 +43,14 @@ struct link_times {
 
 }  // namespace detail
 
-/// Returns the chain of these stages with measured times, in seconds by the device's clock: medians over `steps` steps that keep all
-/// values, after one warm-up step; and the time per byte of copies to and from the host.
+/// Returns the chain of these stages with measured times in seconds: medians over `steps` steps that keep all values, after a warm-up step,
+/// and times per byte of copies to and from the host.
 ///
-/// Runs the stages, so parameter gradients are accumulated `steps` + 1 times: clear them afterwards. Uses the memory of store_all_plan, and
-/// the largest output's size in `host`; so measure with a part of the batch that fits. Times need no scaling, as they are only compared
-/// with each other.
+/// Runs `steps` + 1 steps: clear the parameters' gradients afterwards. Uses the memory of store_all_plan, and the largest output's size in
+/// `host`: measure with a part of the batch that fits.
 /// Order:   waits on the host in every step.
 /// Throws:  exceptions of memory, stages and device; usage_error for no steps or no stages. On failure, nothing stays allocated.
-/// Threads: runs the stages on the calling thread.
-/// Cost:    `steps` + 1 steps.
+/// Threads: the calling thread.
 /// Example: examples/train_deep.hpp
 template <class T>
 [[nodiscard]] chain measure_stages(std::vector<checkpoint_stage> const& stages, device_span<T const> input,

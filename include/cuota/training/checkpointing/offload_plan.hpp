@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Schedule of a chain within a memory limit that offloads records to the host and recomputes nothing.
+/// Schedule that offloads records in place of recomputation.
 #pragma once
 
 #include <algorithm>
@@ -23,14 +23,14 @@ namespace cuota::inline v0 {
 
 namespace detail {
 
-/// Chooses the records to offload and the times of their fetches. Precondition: chain::check has passed.
+/// Precondition: chain::check has passed.
 class offload_planner {
 public:
     using stage_set = std::vector<bool>;
 
     offload_planner(chain const& c, std::size_t room) : chain_{c}, room_{room}, away_(c.stages.size()) {}
 
-    /// Returns all records that can be offloaded. The records of the last two stages stay.
+    /// Returns all records that can be offloaded.
     [[nodiscard]] stage_set all() const { return first(candidates()); }
 
     /// Returns the peak if the records in `away` are offloaded and fetched as late as possible.
@@ -39,7 +39,7 @@ public:
     /// Returns the schedule that offloads `away`, with each fetch as early as the room allows. Precondition: least(away) <= room.
     [[nodiscard]] chain_schedule schedule(stage_set const& away) const;
 
-    /// Returns the best schedule that the search of offload_plan finds. Precondition: least(all()) <= room.
+    /// Precondition: least(all()) <= room.
     [[nodiscard]] chain_schedule plan();
 
 private:
@@ -48,7 +48,7 @@ private:
         std::size_t backward;
     };
 
-    // A record is offloaded after the next stage has read it; the last but one would be fetched at once.
+    // The last record but one would be fetched at once.
     [[nodiscard]] std::size_t candidates() const noexcept;
     [[nodiscard]] stage_set first(std::size_t count) const;
     [[nodiscard]] std::size_t record(std::size_t i) const noexcept;
@@ -59,7 +59,7 @@ private:
     // Fetches the record before the backward run of k, if it fits in all runs until that of the next stage, which counts it already.
     bool come_back(std::vector<run_need>& held, std::size_t stage, std::size_t k) const;
 
-    // Keeps records on the device while they fit, the largest first, of equal ones the last.
+    // Keeps records on the device while they fit, the largest first.
     [[nodiscard]] stage_set thinned() const;
 
     bool consider(stage_set const& away);
@@ -75,28 +75,22 @@ private:
 
 }  // namespace detail
 
-/// Returns the smallest room for which offload_plan finds a plan: the maximum over stages of the records of the stage and the previous one,
-/// with gradients and scratch. Units: bytes.
-/// Throws:  usage_error for an invalid chain (chain::check).
+/// Returns the smallest `room` for which offload_plan finds a plan.
+/// Throws:  as chain::check.
 /// Cost:    linear in the stages.
 /// Threads: any.
 [[nodiscard]] std::size_t min_offload_bytes(chain const& c,
                                             source_location where = source_location::current());
 
 /// Returns a schedule that runs every stage once and never holds more than `room` bytes on the device. Some records are offloaded as soon
-/// as the next stage has read them, and fetched for backward; none if everything fits.
+/// as the next stage has read them, and fetched in the order of use, as early as the room allows.
 ///
-/// Records are fetched in the order of use, as early as the room allows, so that copies overlap with computation. The set to offload
-/// minimizes simulated time, then bytes sent, by local search: it starts with the best of the first n stages for every n and of all but the
-/// largest records that can stay, and adds, removes or exchanges one stage until nothing improves. It is a local optimum, not proven best.
+/// Minimizes simulated time, then bytes sent, by local search. Faster than a chain_plan if the link keeps up: simulate both with measured
+/// times. The host holds simulate's host_peak.
 ///
-/// Faster than a chain_plan if the link keeps up; to decide, simulate both with measured times. The host holds the offloaded bytes:
-/// simulate's host_peak. For a resource with a granularity, plan for c.rounded_to(granularity).
-///
-/// Throws:  out_of_memory if room < min_offload_bytes: `asked` is that minimum, and the cause names the stage; usage_error for an invalid
-///          chain.
+/// Throws:  out_of_memory if room < min_offload_bytes: `requested` is that minimum; usage_error for an invalid chain.
 /// Cost:    for L stages, some rounds of L^2/4 simulations; 20 to 100 ms for 100 stages.
-/// Threads: any. Host only.
+/// Threads: any.
 /// Example: examples/deep_plan.hpp
 [[nodiscard]] chain_schedule offload_plan(chain const& c, std::size_t room,
                                           source_location where = source_location::current());

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Schedule with the fewest forward runs for equal stages and a fixed number of kept outputs: revolve, in closed form.
+/// Schedule for equal stages: revolve.
 #pragma once
 
 #include <algorithm>
@@ -32,13 +32,13 @@ __extension__ typedef unsigned __int128 wide_count;  // NOLINT(modernize-use-usi
     return static_cast<std::size_t>(product);
 }
 
-/// Returns the largest number of stages that `slots` slots allow with at most `rounds` non-saving forward runs of each.
+/// Returns the largest number of stages for `slots` slots and at most `rounds` non-saving forward runs of each.
 [[nodiscard]] constexpr std::size_t revolve_reach(std::size_t slots, std::size_t rounds) noexcept {
     std::size_t const n = slots > unlimited - rounds ? unlimited : slots + rounds;
     return choose(n, slots);
 }
 
-/// Returns the fewest rounds that reach `stages`. Binary search, as one slot needs almost one round per stage.
+/// Returns the fewest rounds that reach `stages`: almost one per stage with one slot.
 [[nodiscard]] constexpr std::size_t revolve_rounds(std::size_t stages, std::size_t slots) noexcept {
     if (stages == 1) return 0;
     if (slots >= stages - 1) return 1;
@@ -52,14 +52,13 @@ __extension__ typedef unsigned __int128 wide_count;  // NOLINT(modernize-use-usi
     return low;
 }
 
-// Schedules [first, last), with the input of `first` in one of the slots.
+// Schedules [first, last), with the input of `first` in a slot.
 void add_revolve(chain_schedule& to, std::size_t first, std::size_t last, std::size_t slots);
 
 }  // namespace detail
 
-/// Returns the smallest number of recomputed forward runs for `stages` stages in `slots` slots: with r the smallest number for which
-/// C(slots + r, slots) >= stages, r stages - C(slots + r, r - 1) (Griewank and Walther, "Algorithm 799: revolve", 2000). Equals
-/// `recomputed` of simulate for revolve_plan. `unlimited` on overflow.
+/// Returns the smallest number of recomputed forward runs: r stages - C(slots + r, r - 1), with r the smallest number for which C(slots +
+/// r, slots) >= stages (Griewank and Walther, "Algorithm 799: revolve", 2000). `unlimited` on overflow.
 /// Throws:  usage_error if `stages` or `slots` is 0.
 /// Threads: any.
 /// Cost:    O(log(stages) slots).
@@ -68,13 +67,11 @@ void add_revolve(chain_schedule& to, std::size_t first, std::size_t last, std::s
 
 /// Returns the schedule with the fewest forward runs for equal stages: revolve.
 ///
-/// A *slot* holds an output that is kept while stages other than its reader run. The first slot holds the chain's input, the caller's, so
-/// at most `slots` - 1 outputs are kept, plus the input, the record and (in backward) the two gradients of the running stage. With one slot
-/// every stage is recomputed from the input. Saved bytes are kept for one stage at a time, so even with a slot per stage all but the last
-/// run twice; with memory for several stages' saved bytes, a chain_plan recomputes less.
+/// A *slot* holds an output that is kept while stages other than its reader run; the first slot holds the chain's input. Saved bytes are
+/// kept for one stage at a time; with memory for more, a chain_plan recomputes less.
 ///
-/// Throws:  usage_error if `stages` or `slots` is 0.
-/// Cost:    linear in its ops: stages + revolve_forwards(stages, slots) forward runs.
+/// Throws:  as revolve_forwards.
+/// Cost:    linear in its ops.
 /// Threads: any.
 /// Example: auto const run = cuota::simulate(sizes, cuota::revolve_plan(sizes.stages.size(), 4));
 [[nodiscard]] chain_schedule revolve_plan(std::size_t stages, std::size_t slots,
@@ -108,7 +105,7 @@ CUOTA_INLINE std::size_t revolve_forwards(std::size_t stages, std::size_t slots,
     if (stages == 0) detail::throw_usage_error(where, "chain: no stages");
     if (slots == 0)
         detail::throw_usage_error(where,
-                                  "uniform plan: at least one slot is required, for the input of the chain");
+                                  "chain: at least one slot is required, for the input of the chain");
     std::size_t const rounds = detail::revolve_rounds(stages, slots);
     if (rounds == 0) return 0;
     std::size_t const n = slots > unlimited - rounds ? unlimited : slots + rounds;

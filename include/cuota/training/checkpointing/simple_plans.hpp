@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Schedules without a search: keep all records, or only the outputs of about sqrt(L) segments.
+/// Schedules without a search.
 #pragma once
 
 #include <cstddef>
@@ -22,26 +22,24 @@ void add_saved_run(chain_schedule& to, std::size_t first, std::size_t last);
 /// Appends forward runs of stages [first, last), keeping only the last output.
 void add_dropping_run(chain_schedule& to, std::size_t first, std::size_t last);
 
-/// Returns the schedule that runs all but the last of `segments` segments forward for their last outputs alone, then each segment, from the
-/// last to the first, saving and backward.
+/// Returns the schedule of sqrt_plan with `segments` segments.
 [[nodiscard]] chain_schedule segment_plan(std::size_t stages, std::size_t segments);
 
 }  // namespace detail
 
-/// Returns the schedule that keeps the records of all stages: nothing is recomputed, and no schedule needs more memory.
-/// Throws:  usage_error for an invalid chain (chain::check).
+/// Returns the schedule that keeps the records of all stages and recomputes nothing.
+/// Throws:  as chain::check.
 /// Threads: any.
 /// Cost:    linear in the stages.
 [[nodiscard]] chain_schedule store_all_plan(chain const& c,
                                             source_location where = source_location::current());
 
-/// Divides the chain into segments of equal length, keeps the last output of each, and recomputes each segment but the last before its
-/// backward run: about sqrt(L) segments need about 2 sqrt(L) records of equal stages, for one more forward run (Chen, Xu, Zhang and
-/// Guestrin, "Training deep nets with sublinear memory cost", 2016).
+/// Returns the schedule that keeps the last outputs of equal segments and recomputes each segment but the last before its backward run:
+/// sqrt(L) segments need about 2 sqrt(L) records of equal stages, for one more forward run (Chen et al., "Training deep nets with sublinear
+/// memory cost", 2016).
 ///
-/// Chooses the number of segments with the smallest simulated peak, then time. Takes no memory limit; `simulate` returns its peak. A
-/// chain_plan within that peak is never slower.
-/// Throws:  usage_error for an invalid chain.
+/// Chooses the number of segments with the smallest simulated peak, then time.
+/// Throws:  as chain::check.
 /// Cost:    O(stages^2).
 /// Threads: any.
 [[nodiscard]] chain_schedule sqrt_plan(chain const& c, source_location where = source_location::current());

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Mapping of the elements of gradients to buckets.
+/// Mapping of gradients to buckets.
 #pragma once
 
 #include <algorithm>
@@ -24,11 +24,10 @@ struct bucket_piece {
     friend bool operator==(bucket_piece const&, bucket_piece const&) = default;
 };
 
-/// Consecutive gradients, divided into buckets of equal capacity; the last may be shorter. A gradient may be in several buckets, and a
-/// bucket may contain several gradients. Depends on the counts alone, so it is the same on every rank.
+/// Gradients, divided into buckets of equal capacity; the last may be shorter, and a gradient may be in several. Equal counts give the same
+/// layout on every rank.
 class bucket_layout {
 public:
-    /// Throws: usage_error if `capacity` is 0.
     bucket_layout(std::vector<std::size_t> counts, std::size_t capacity, source_location where);
 
     [[nodiscard]] std::size_t size() const noexcept { return pieces_.size(); }  ///< number of buckets

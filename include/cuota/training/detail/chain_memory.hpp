@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Internals of `checkpointed` and `pipeline`: blocks that are freed in the order of the stream that used them last.
+/// Internals of `checkpointed` and `pipeline`: blocks freed in stream order.
 #pragma once
 
 #include <cstddef>
@@ -17,8 +17,7 @@
 
 namespace cuota::inline v0::detail {
 
-/// Move-only block of a resource, freed in the order of the stream that it belongs to, at first `home`. 0 bytes allocate nothing. Throws:
-/// exceptions of the resource; on failure, nothing is allocated.
+/// Move-only block of a resource, freed in the order of its stream, at first `home`. 0 bytes allocate nothing.
 class chain_block {
 public:
     chain_block(stream_ref home, any_resource const& memory, std::size_t bytes, label const& who);
@@ -26,7 +25,7 @@ public:
     chain_block& operator=(chain_block&&) = delete;
     ~chain_block();
 
-    /// Frees the block in the order of s, which must be ordered after all earlier uses.
+    /// Precondition: s is ordered after all earlier uses.
     void set_owner(stream_ref s) noexcept { home_ = shared_stream{s}; }
 
     [[nodiscard]] void* at() const noexcept { return at_; }
@@ -48,10 +47,9 @@ struct chain_record {
     void set_owner(stream_ref s) noexcept;
 };
 
-/// Returns an empty range if `block` is empty.
 [[nodiscard]] stage_context::values::range range_of(std::optional<chain_block> const& block) noexcept;
 
-/// Annotates the accesses of a stage's call for the simulator's race check, while it exists.
+/// Annotates the accesses of a stage's call for the simulator's race check.
 class access_annotations {
 public:
     access_annotations(stream_ref s, stage_context::values const& v, bool is_backward) noexcept;
@@ -62,7 +60,7 @@ private:
     rt::access_annotation told_[6];
 };
 
-/// Records the current point of s in `e`, which is created once.
+/// Records the current point of s in `e`.
 void mark(std::optional<event>& e, stream_ref s);
 
 }  // namespace cuota::inline v0::detail

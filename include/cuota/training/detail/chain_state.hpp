@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Internals of `checkpointed`: a chain within a step, and the execution of one op at a time.
+/// Internals of `checkpointed`: a chain within a step.
 #pragma once
 
 #include <cstddef>
@@ -22,14 +22,13 @@
 
 namespace cuota::inline v0::detail {
 
-/// Offloaded records in host memory: one block for each stage that the schedule offloads, allocated once, and one stream per direction.
+/// Offloaded records in host memory: one block per offloaded stage, and one stream per direction.
 ///
 /// Order: a record is copied out after the work enqueued on the chain's stream so far, and back after that copy. A host block is
 ///        overwritten only after its record was read.
 class record_store {
 public:
-    /// Its streams are on the device of `on`. Throws: exceptions of `host`; usage_error unless `host` is pinned memory, which asynchronous
-    /// copies need; cuda_error.
+    /// Its streams are on the device of `on`. Throws: usage_error unless `host` is pinned memory, which asynchronous copies need.
     record_store(std::vector<checkpoint_stage> const& stages, chain_schedule const& plan, stream_ref on,
                  any_resource host, source_location where);
     record_store(record_store const&) = delete;
@@ -43,10 +42,8 @@ public:
     /// Copies the record back. Use it only after `arrived`.
     [[nodiscard]] chain_record fetch(std::size_t stage, checkpoint_stage const& s, any_resource const& memory,
                                      label const& who);
-    /// Returns the event to wait for before a fetched record is used.
     [[nodiscard]] event const& arrived(std::size_t stage) const noexcept { return *places_[stage].read; }
 
-    /// Waits on the host for all copies, for instance of a failed step.
     void drain() noexcept;
 
 private:
@@ -80,14 +77,13 @@ private:
     std::optional<stream> coming_;
 };
 
-/// A chain within a step. The destructor frees all blocks in the order of the streams that used them. Precondition: the schedule is valid.
+/// A chain within a step. Precondition: the schedule is valid.
 class chain_state {
 public:
     chain_state(std::vector<checkpoint_stage> const& stages, stage_context::values::range input,
                 stream_ref on, any_resource const& memory, record_store& store, std::uint64_t seed,
                 source_location where);
 
-    /// Executes one op. Throws: exceptions of the resource and of the stages; cuda_error.
     void perform(chain_op const& op);
 
 private:
@@ -104,7 +100,7 @@ private:
     void offload(std::size_t i);
     void fetch(std::size_t i);
 
-    /// Returns the record of a stage, for work on the chain's stream.
+    /// Returns the record of a stage; the chain's stream waits for it if it was fetched.
     [[nodiscard]] chain_record const& present(std::size_t i);
     [[nodiscard]] stage_context::values::range input_of(std::size_t i);
     [[nodiscard]] chain_block block(std::size_t of_stage, std::size_t bytes);

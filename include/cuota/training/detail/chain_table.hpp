@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Internals of chain_plan: least memory of every subrange of a chain, and its least time by memory.
+/// Internals of chain_plan: least memory and time of every subrange.
 #pragma once
 
 #include <algorithm>
@@ -18,9 +18,9 @@
 
 namespace cuota::inline v0::detail {
 
-/// A first decision for stages [first, last], with the input of `first` present and counted elsewhere. If saving: `first` runs forward, its
-/// record stays until its backward run, and the rest is [first + 1, last]. Otherwise: stages [first, next - 1] run forward, only the last
-/// output is kept for [next, last], and afterwards [first, next - 1] starts anew.
+/// A first decision for stages [first, last]; the input of `first` is counted elsewhere. If saving: `first` runs forward, its record stays
+/// until its backward run, and the rest is [next, last]. Otherwise: stages [first, next - 1] run forward, only the last output is kept for
+/// [next, last], and afterwards [first, next - 1] starts anew.
 struct chain_choice {
     bool is_saving;
     std::size_t next;
@@ -29,17 +29,16 @@ struct chain_choice {
     double time;       // of its own runs
 };
 
-/// Sizes of a chain in its memory model. Precondition: chain::check has passed, so no sum overflows.
+/// Sizes of a chain. Precondition: chain::check has passed, so no sum overflows.
 class chain_sizes {
 public:
     explicit chain_sizes(chain const& c);
 
     [[nodiscard]] std::size_t stages() const noexcept { return stages_.size(); }
     [[nodiscard]] double time_alone(std::size_t i) const noexcept;
-    /// Returns the bytes of a saving forward run of stage i followed by its backward run.
     [[nodiscard]] std::size_t need_alone(std::size_t i) const noexcept;
 
-    /// Calls visit(chain_choice) for each first decision of [first, last]. Precondition: first < last.
+    /// Precondition: first < last.
     template <class Visit>
     void for_each_choice(std::size_t first, std::size_t last, Visit&& visit) const {
         visit(chain_choice{
@@ -65,7 +64,7 @@ private:
     std::vector<double> forward_sums_;
 };
 
-/// Index of the subranges [first, last], a triangular matrix; cells with equal `first` are adjacent.
+/// Triangular matrix of the subranges [first, last]; cells with equal `first` are adjacent.
 class chain_cells {
 public:
     explicit chain_cells(std::size_t stages) noexcept : stages_{stages} {}
@@ -82,8 +81,7 @@ private:
     std::size_t stages_;
 };
 
-/// Minimum memory of every subrange, and the time of that schedule. Units: bytes, exact.
-/// Cost: O(stages^3) time, O(stages^2) memory.
+/// Minimum memory of every subrange, in exact bytes, and its time.
 class least_table {
 public:
     struct cell {
@@ -103,20 +101,18 @@ private:
 };
 
 /// faster[i] = min(faster[i], time + rest[i] + again[i]). None of the arrays increases with i, so a block is skipped if its best new value
-/// is no better than its worst old one. Blocks have a fixed length, so that compilers vectorize them.
+/// is no better than its worst old one. Blocks have a fixed length for vectorization.
 void take_faster(double* __restrict faster, double const* __restrict rest, double const* __restrict again,
                  double time, std::size_t count) noexcept;
 
-/// Rotor's table: the least time of every subrange of the chain in 0 .. `slots` slots of memory.
-///
-/// A slot is room / slots bytes, possibly a fraction. Sizes are rounded up to whole slots, so a schedule that fits by the table fits in
-/// bytes. With slots = room nothing is rounded.
+/// Rotor's table: the least time of every subrange in 0 .. `slots` slots of room / slots bytes. Sizes are rounded up to whole slots, so a
+/// schedule that fits by the table fits in bytes.
 class time_table {
 public:
     time_table(chain_sizes const& sizes, least_table const& least, std::size_t room, std::size_t slots,
                source_location where);
 
-    /// Returns the least time of [first, last] within `bytes`; infinity if it is not known to fit.
+    /// Returns the least known time of [first, last] within `bytes`, or infinity.
     [[nodiscard]] double operator()(std::size_t first, std::size_t last, std::size_t bytes) const noexcept;
 
 private:
@@ -128,7 +124,6 @@ private:
     [[nodiscard]] std::size_t slots_for(std::size_t bytes) const noexcept;
     [[nodiscard]] double* row(std::size_t cell) const noexcept { return &rows_[cell * (slots_ + 1)]; }
 
-    // Initializes the row with the schedule of least memory.
     void begin_row(std::size_t first, std::size_t last, least_table::cell const& least) noexcept;
     void add_choice(std::size_t first, std::size_t last, chain_choice const& choice) noexcept;
 

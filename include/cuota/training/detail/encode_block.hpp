@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Quantization of one block of numbers by the threads of a warp.
+/// Quantization of a block by a warp.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +18,6 @@ namespace cuota::inline v0::detail {
 template <std::size_t Block>
 struct block_in_registers {
     static constexpr std::size_t pack = 4;
-    /// True if a block consists of whole packs for every thread and is small.
     static constexpr bool fits = Block % (pack * 32) == 0 && Block <= 1024;
     static constexpr std::size_t packs = fits ? Block / (pack * warp::threads) : 1;  ///< per thread
 
@@ -28,7 +27,6 @@ struct block_in_registers {
     [[nodiscard]] CUOTA_KERNEL static std::size_t offset(std::size_t p, warp const& all) {
         return (p * warp::threads + all.lane()) * pack;
     }
-    /// Returns true if p is aligned for packs.
     template <class T>
     [[nodiscard]] CUOTA_KERNEL static bool is_aligned(T const* p) {
         return reinterpret_cast<std::uintptr_t>(p) % alignof(element_pack<T, pack, true>) == 0;
@@ -37,14 +35,12 @@ struct block_in_registers {
     [[nodiscard]] CUOTA_KERNEL static element_pack<T, pack, true> load(T const* p) {
         return *pack_at<element_pack<T, pack, true> const>(p);
     }
-    /// Returns the block's largest finite magnitude.
     [[nodiscard]] CUOTA_KERNEL float largest(warp const& all) const {
         float most = 0;
         for (std::size_t p = 0; p != packs; ++p)
             for (std::size_t i = 0; i != pack; ++i) most = finite_max(most, magnitude(at[p][i]));
         return all.largest(most);
     }
-    /// Writes the block's codes to `codes`.
     template <class Code>
     CUOTA_KERNEL void encode(typename Code::code::encoder const& by, typename Code::type* codes,
                              warp const& all) const {
@@ -56,8 +52,7 @@ struct block_in_registers {
     }
 };
 
-/// Computes codes and scale of block b of `count` numbers number(from[i]). A whole, aligned block that fits in registers is read once, any
-/// other twice.
+/// Computes codes and scale of block b of `count` numbers number(from[i]). Reads a whole, aligned block that fits in registers once.
 template <class Code, std::size_t Block, class T, class Number>
 CUOTA_KERNEL void encode_block(std::size_t b, warp const& all, std::size_t count, T const* from,
                                typename Code::type* codes, float* scales, Number number) {

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Block quantization: floats as 8-bit multiples of a scale that a block of elements shares.
+/// Block quantization: floats as 8-bit multiples of a shared scale.
 #pragma once
 
 #include <cstddef>
@@ -29,21 +29,20 @@ namespace cuota::inline v0::detail {
 ///
 /// Let M = most / Codes. For every normal `most`, scale / 2 <= M / 2 exactly:
 ///  * scale is M truncated to kept_bits bits. With the bits of a code these are the 24 of a float, so code * scale is exact. The last bit
-///    of scale is at least 2^-149, as M >= 2^-134. Codes * cut is exact, too: comparing it with `most` decides exactly whether the
-///    approximate quotient, too large by less than one unit, has to be decremented.
+///    of scale is at least 2^-149, as M >= 2^-134. Codes * cut is exact, too: comparing it with `most` decides whether the approximate
+///    quotient, too large by less than one unit, has to be decremented.
 ///  * most <= (Codes + 1/2) * scale, as truncation loses less than a part in 2^15: no magnitude is over half a scale above the last code.
-///  * A magnitude is a whole multiple of the scale, by an approximate quotient, and a remainder. The remainder is exact: its last bit is
-///    that of the magnitude or of the scale, and it is no larger than either. At scale / 2 or more the code is incremented, so the
-///    quotient's error does not matter.
-/// For a denormal `most` no code can do that: up to 253 * 2^-149 there are 507 signed numbers, each of which would need an exact code, and
-/// only 255 codes. There, scale is a whole number of smallest denormals, rounded up, so that scale / 2 <= M / 2 + 2^-150.
-/// No sum is rounded, so contraction to fused multiply-add gives the same codes, on the host and on a GPU.
+///  * A magnitude is a whole multiple of the scale, by an approximate quotient, and a remainder, which is exact: its last bit is that of
+///    the magnitude or of the scale, and it is no larger than either. At scale / 2 or more the code is incremented, so the quotient's error
+///    does not matter.
+/// For a denormal `most`, scale is a whole number of smallest denormals, rounded up: scale / 2 <= M / 2 + 2^-150.
+/// No sum is rounded, so contraction to fused multiply-add does not change codes.
 template <unsigned Codes>
 struct block_code {
     static_assert(Codes == 127 || Codes == 254, "other numbers of codes need other scales");
     static constexpr int kept_bits = Codes < 128 ? 17 : 16;
 
-    /// Returns the scale. Precondition: `most` is finite and >= 0. The scale of 0 is 0.
+    /// Precondition: `most` is finite and >= 0.
     [[nodiscard]] CUOTA_HOST_DEVICE static constexpr float scale(float most) noexcept {
         std::uint32_t const bits = __builtin_bit_cast(std::uint32_t, most);
         if (bits < 0x0080'0000u) return __builtin_bit_cast(float, (bits + Codes - 1) / Codes);
@@ -56,7 +55,6 @@ struct block_code {
         float const part = __builtin_bit_cast(float, is_over ? cut - unit : cut);
         return is_small ? part * 0x1p-64f : part;
     }
-    /// Computes codes for one scale.
     class encoder {
     public:
         CUOTA_HOST_DEVICE constexpr explicit encoder(float scale) noexcept
@@ -83,7 +81,7 @@ struct block_code {
     }
 };
 
-/// Sign and 127 magnitudes. Non-finite values share a code of their own and become NaN; -0 becomes 0.
+/// Sign and 127 magnitudes. Non-finite values become NaN; -0 becomes 0.
 struct signed_code {
     using type = std::int8_t;
     using code = block_code<127>;
@@ -102,7 +100,7 @@ struct signed_code {
     }
 };
 
-/// 254 magnitudes for values >= 0 that are used as divisors: a nonzero value never becomes 0, but at least code 1.
+/// 254 magnitudes for divisors >= 0: a nonzero value becomes at least code 1.
 struct divisor_code {
     using type = std::uint8_t;
     using code = block_code<254>;
@@ -121,7 +119,7 @@ struct divisor_code {
     }
 };
 
-/// Returns the bytes of `count` codes and their blocks' scales, as two allocations; `unlimited` on overflow.
+/// Returns the bytes of codes and scales, as two allocations; `unlimited` on overflow.
 [[nodiscard]] constexpr std::size_t coded_bytes(std::size_t count, std::size_t block,
                                                 std::size_t granularity) noexcept {
     std::size_t const blocks = count / block + (count % block != 0 ? 1 : 0);

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Optimal partition of a sequence of layers into consecutive runs, at most one per device.
+/// Optimal partition of layers into consecutive runs.
 #pragma once
 
 #include <algorithm>
@@ -27,9 +27,8 @@ inline constexpr Cost no_way = std::numeric_limits<Cost>::has_infinity ? std::nu
 /// [first, last] on `device` if `after` later devices have layers, or no_way. It must not decrease with `last`.
 /// Join: combines the costs of two devices; associative, and no less than either.
 ///
-/// Minimizes the cost, then the number of devices in use; of several solutions it returns the one in which the first device has the most
-/// layers, then the second, and so on.
-/// Cost: at most D^2 L^2 / 2 time, D^2 L numbers of memory.
+/// Among several solutions, returns that of place_layers.
+/// Cost: as place_layers; D^2 L numbers of memory.
 template <class Cost, class Costs, class Join>
 class partition_search {
 public:
@@ -47,7 +46,6 @@ public:
             if (at(0, 0, used) < at(0, 0, used_)) used_ = used;
     }
 
-    /// Returns the least cost, or no_way.
     [[nodiscard]] Cost least() const noexcept { return at(0, 0, used_); }
 
     /// Precondition: least() is not no_way.

@@ -16,7 +16,7 @@
 
 namespace cuota::inline v0::detail {
 
-/// Returns a refusal with the peak, and the stage at it, of `least`, the schedule with the least memory. `what` names the class of plans.
+/// Returns a refusal with the peak of `least`, the schedule with the least memory. `what` names the class of plans.
 [[nodiscard]] out_of_memory plan_refusal(chain const& c, chain_schedule const& least, std::size_t room,
                                          char const* what, tag name, source_location where);
 

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Memory of a budget in use, without caches, and the check that a step has freed its own.
+/// Check that a step has freed its memory.
 #pragma once
 
 #include <cstddef>
@@ -16,32 +16,26 @@
 
 namespace cuota::inline v0::detail {
 
-/// Returns the holders of a budget and its descendants, and one entry for bytes charged without a tag.
+/// Returns the holders of a budget and its descendants, and one entry for untagged bytes.
 [[nodiscard]] std::vector<allocation_group> holders_of(budget const& b);
 
-/// Returns the idle bytes in pools and caches.
 [[nodiscard]] std::size_t cached_in(std::vector<allocation_group> const& all) noexcept;
 
 /// Returns the largest charge that fits after caches have released their memory.
 [[nodiscard]] std::size_t most_with_caches(budget const& b);
 
-/// Bytes of a budget in use at construction; idle memory of pools is not in use.
-///
-/// No other thread may allocate from the budget in between: that would be attributed to the step.
-/// Throws: std::bad_alloc.
-/// Cost:   a list of all holders at construction and at each check.
+/// Bytes of a budget in use at construction, without idle memory. Allocations of other threads until a check are attributed to the step.
 class step_leak_check {
 public:
     explicit step_leak_check(budget b) : budget_{std::move(b)}, before_{in_use()} {}
 
-    /// Throws usage_error that names bytes and holders if more is in use than at construction. `after` names the operation.
+    /// Throws usage_error if more is in use than at construction. `after` names the operation.
     void check(std::string const& after, source_location where) const;
 
 private:
     [[nodiscard]] std::vector<allocation_group> in_use() const;
     [[nodiscard]] static std::size_t sum_of(std::vector<allocation_group> const& all) noexcept;
     [[nodiscard]] std::size_t before(allocation_group const& now) const noexcept;
-    // Holders that have grown, largest growth first.
     [[nodiscard]] std::string grown_text(std::vector<allocation_group> now) const;
 
     budget budget_;

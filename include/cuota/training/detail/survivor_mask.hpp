@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Bit mask of the kept numbers, and the index of each in compressed storage.
+/// Bit mask of kept numbers, with the index of each.
 #pragma once
 
 #include <bit>
@@ -16,7 +16,7 @@
 
 namespace cuota::inline v0::detail {
 
-// Words of 32 bits. The number of ones before each group of 32 words is stored, so that each thread finds its element's index alone.
+// The number of ones before each group of words is stored, so that each thread finds its element's index alone.
 using mask_word = std::uint32_t;
 using rank_number = std::uint64_t;
 inline constexpr std::size_t word_bits = 32;
@@ -38,7 +38,6 @@ inline constexpr std::size_t run_groups = 1024;
     return (words[i / word_bits] >> (i % word_bits) & 1u) != 0;
 }
 
-/// Keeps numbers of a magnitude above a threshold, and NaNs.
 template <class T>
 struct above_threshold {
     T const* dense;
@@ -121,7 +120,6 @@ struct add_runs {
     CUOTA_KERNEL void operator()(std::size_t g) const { groups[g] += runs[g / run_groups]; }
 };
 
-/// Returns the number of survivors before element i.
 [[nodiscard]] CUOTA_KERNEL inline std::size_t rank_of(mask_word const* words,
                                                       rank_number const* before_groups, std::size_t i) {
     std::size_t const own = i / word_bits;
@@ -152,7 +150,7 @@ struct scatter_survivor {
     }
 };
 
-/// Computes the number of survivors before each group of words; returns the total. Waits for the home stream.
+/// Returns the number of survivors, and computes those before each group. Waits for the home stream.
 [[nodiscard]] std::size_t count_survivors(device_buffer<mask_word> const& mask,
                                           device_buffer<rank_number>& ranks, resource_ref const& memory,
                                           source_location where);

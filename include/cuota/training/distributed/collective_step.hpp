@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Consensus of ranks for a step: on its resources, and on the share of each rank.
+/// Consensus of ranks on a step's resources and shares.
 #pragma once
 
 #include <concepts>
@@ -21,17 +21,16 @@
 
 namespace cuota::inline v0 {
 
-/// Runs `work` on every rank and returns its result if it succeeded on all of them. A refusal (out_of_memory) on one rank is a refusal on
-/// all: the others' results are destroyed, and each rank throws. So no rank enters a collective operation, such as a sum over ranks, in
-/// which another cannot take part.
+/// Runs `work` on every rank and returns its result if it succeeded on all. If one rank is refused memory (out_of_memory), all ranks throw
+/// and destroy their results, so that none enters a collective operation alone.
 ///
 ///     batch const b = *all_or_none(ranks, "the next batch", [&] { return epoch.next(); });
 ///
-/// `what` names the work and is the same on all ranks.
-/// Threads: as the rank_consensus.
-/// Throws:  this rank's own refusal; if only others were refused, an out_of_memory that names one; any other exception of `work`, and on
-///          the other ranks rank_lost_error that names this one; exceptions of the rank_consensus.
-/// Cost:    one name.
+/// `what`: name of the work, the same on all ranks.
+/// Threads: as `ranks`.
+/// Throws:  this rank's refusal, or an out_of_memory that names a refused rank; other exceptions of `work`, and rank_lost_error on the
+///          other ranks; exceptions of the rank_consensus.
+/// Cost:    one all-gather.
 template <std::invocable Work>
 std::invoke_result_t<Work&> all_or_none(rank_consensus& ranks, std::string_view what, Work work,
                                         source_location where = source_location::current()) {
@@ -53,14 +52,11 @@ std::invoke_result_t<Work&> all_or_none(rank_consensus& ranks, std::string_view 
     }
 }
 
-/// Returns this rank's share of a batch distributed over the ranks in rank order; `count` is its number of samples, which may differ
-/// between ranks and may be 0.
-///
-/// Its weight is exact, as a micro_batch's: means over the ranks' samples times the weights sum to the mean over the whole batch, and so do
-/// the gradients. Divide a loss that is a sum over samples by `batch_size` instead.
+/// Returns this rank's share of a batch that is distributed in rank order. `count`: its number of samples, which may be 0. Its weight makes
+/// the ranks' gradients sum to those of the whole batch (see micro_batch).
 /// Throws:  usage_error if no rank has a sample; exceptions of the rank_consensus.
-/// Cost:    one name.
-/// Threads: as the rank_consensus.
+/// Cost:    one all-gather.
+/// Threads: as `ranks`.
 /// Example: see gradient_buckets.
 [[nodiscard]] micro_batch local_share(rank_consensus& ranks, std::size_t count,
                                       source_location where = source_location::current());

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Gradients summed over ranks, bucket by bucket, during the backward run.
+/// Gradients summed over ranks during the backward run.
 #pragma once
 
 #include <algorithm>
@@ -31,17 +31,15 @@
 
 namespace cuota::inline v0 {
 
-/// Backend that sums floats over ranks (all-reduce), such as mpi_all_reduce and nccl_all_reduce.
+/// All-reduce backend for floats, such as mpi_all_reduce and nccl_all_reduce.
 ///
-/// on_device        true for device memory, in the order of a stream; false for host memory
-/// start(elements, scratch, owner, s)  starts an in-place sum of `elements` over all ranks and returns its number, from 0.
-///          All ranks start the same sums in the same order. The memory belongs to the backend until the sum has finished; the
-///          backend keeps `owner` until then, or forever if a rank is lost. On the device, the sum is ordered after the work
-///          enqueued on s so far; call start again only when the previous sum has finished.
-/// test(number)     makes progress; returns true if that sum has finished. On the device: if work enqueued on s from now on
-///          is ordered after it.
-/// check()          throws if a rank is lost or a sum is late; on the device, also one that is enqueued and does not finish
-/// scratch(count)   floats that a sum of `count` elements needs as `scratch`
+/// on_device        true for device memory, false for host memory
+/// start(elements, scratch, owner, s)  starts an in-place sum over all ranks and returns its number, from 0. All ranks start the
+///          same sums in the same order. The backend keeps `owner` until the sum has finished, or forever if a rank is lost. On the
+///          device, the sum is ordered after earlier work on s; call start again only when the previous sum has finished.
+/// test(number)     makes progress; returns true if that sum has finished, or on the device, if later work on s is ordered after it
+/// check()          throws if a rank is lost or a sum is late
+/// scratch(count)   floats that such a sum needs as `scratch`
 ///
 /// After any of these throws, the backend must not be used again.
 template <class B>
@@ -58,10 +56,9 @@ concept all_reduce_backend = std::movable<B> &&
 
 /// Options of gradient_buckets.
 struct bucket_options {
-    std::size_t bytes = std::size_t{4} << 20U;  ///< of a bucket: small ones fill early, large ones sum faster
-    std::size_t slots = 2;                      ///< buckets in flight at once
-    /// Resource of the slots: pinned memory for a host backend, device memory for a device backend; with a budget
-    /// budgeted<pinned_memory>{budget}.
+    std::size_t bytes = std::size_t{4} << 20U;  ///< small ones fill early, large ones sum faster
+    std::size_t slots = 2;                      ///< buckets in flight
+    /// Resource of the slots: pinned memory, or device memory for a device backend.
     any_resource memory = pinned_memory{};
     tag name = "gradient buckets";  ///< for messages and accounts
 };
@@ -72,35 +69,33 @@ namespace cuota::inline v0::inline CUOTA_VIEWS {
 
 /// Replaces the gradients of a step by their sums over all ranks.
 ///
-/// Gradients are packed into buckets in the order of their declaration, ideally that of the backward run. A full bucket is copied on a
-/// stream of this object, summed, and copied back, while the backward run continues. Memory is fixed for a network of any size: `slots`
-/// buckets, charged at construction.
+/// Gradients are packed into buckets in declaration order, ideally that of the backward run. A full bucket is copied on a stream of this
+/// object, summed and copied back while the backward run continues. Memory: `slots` buckets.
 ///
 ///     gradient_buckets sums{mpi_all_reduce{group}, {out.size(), in.size()}, {.memory = budgeted<pinned_memory>{pinned}}};
 ///     micro_batch const part = local_share(ranks, batch.size());
 ///     sums.reduce(ranks, [&] {
-///         out_layer.backward(part.weight<float>());  // of the mean over this rank's samples
+///         out_layer.backward(part.weight<float>());
 ///         sums.ready(0, out);
 ///         in_layer.backward();
 ///         sums.ready(1, in);
 ///     });
-///     optimizer_step(stream);                        // needs no wait: the gradients are leased until the sums are complete
+///     optimizer_step(stream);                        // needs no wait
 ///
-/// The sums do not depend on the order in which gradients become ready, nor on the timing of ranks; whether all ranks get the same bits
-/// depends on the backend (with mpi_all_reduce they do).
-/// If the backward run is refused memory on one rank, that rank contributes zeros for the remaining buckets, so that no rank waits in a
-/// sum; then the ranks agree, and all throw. The gradients are invalid afterwards; start the next step anew.
-/// Threads: one at a time, as for the backend and the rank_consensus.
+/// The sums do not depend on timing; the backend decides whether all ranks get the same bits.
+/// If the backward run fails on one rank, that rank contributes zeros to the remaining buckets; afterwards all ranks throw, and the
+/// gradients are invalid.
+/// Threads: one at a time.
 /// Cost:    one all-gather per step, besides the sums; per gradient a copy to a slot and back.
-/// Throws:  see each function. After a failure of the backend, and in a forked child, every use is usage_error.
+/// Throws:  see each function; usage_error in a forked child.
 /// Example: examples/train_ranks.cpp
 template <all_reduce_backend Backend>
 class gradient_buckets {
     using staging = std::conditional_t<Backend::on_device, device_buffer<float>, pinned_buffer<float>>;
 
 public:
-    /// `counts`: the elements of each gradient, in order, the same on every rank. Throws: usage_error if a bucket is smaller than one
-    /// element or `slots` is 0; budget_exceeded, out_of_memory, cuda_error, on this rank alone: construct it within all_or_none.
+    /// `counts`: elements of each gradient, the same on every rank. Throws: usage_error for a bucket smaller than one element or no slots;
+    /// out_of_memory, cuda_error on this rank alone: construct it within all_or_none.
     gradient_buckets(Backend backend, std::vector<std::size_t> counts, bucket_options options = {},
                      source_location where = source_location::current())
         : backend_{std::move(backend)},
@@ -116,10 +111,9 @@ public:
     }
     gradient_buckets(gradient_buckets const&) = delete;
     gradient_buckets& operator=(gradient_buckets const&) = delete;
-    ~gradient_buckets() { rt::drain(comm_); }  // waits for copies to and from the slots
+    ~gradient_buckets() { rt::drain(comm_); }  // waits for copies
 
-    /// Returns the number of buckets in a step; the last may be partly filled.
-    [[nodiscard]] std::size_t buckets() const noexcept { return layout_.size(); }
+    [[nodiscard]] std::size_t buckets() const noexcept { return layout_.size(); }  ///< in a step
     /// Returns the bytes of all slots.
     [[nodiscard]] std::size_t bytes() const noexcept {
         std::size_t sum = 0;
@@ -128,8 +122,7 @@ public:
     }
 
     /// Runs `backward`, which calls `ready` once for each gradient. On return, all gradients are sums, in the order of their home streams.
-    /// Throws: exceptions of `backward`; a refusal on all ranks, as all_or_none; usage_error if a gradient was left out or the backend
-    ///         failed before; rank_lost_error; exceptions of the backend.
+    /// Throws: as all_or_none; usage_error if a gradient was left out or the backend failed before; exceptions of the backend.
     template <std::invocable Backward>
     void reduce(rank_consensus& ranks, Backward backward,
                 source_location where = source_location::current()) {
@@ -156,9 +149,8 @@ public:
         }
     }
 
-    /// Within reduce: declares that all work that writes this gradient is enqueued on its home stream. The buffer is leased until reduce
-    /// returns. Throws: usage_error if the index is out of range, the gradient already ready, or its count different; exceptions of the
-    /// backend.
+    /// Within reduce: declares that all work that writes this gradient is enqueued on its home stream. Leases the buffer until reduce
+    /// returns. Throws: usage_error for an invalid or repeated index or another count; exceptions of the backend.
     void ready(std::size_t gradient, device_buffer<float>& of,
                source_location where = source_location::current()) {
         if (!is_in_step_)
@@ -178,8 +170,7 @@ public:
         given_[gradient].emplace(of.write(comm_, where));
         progress();
     }
-    /// Advances buckets in flight without waiting, as ready does, for backward runs with long pauses between gradients. Throws: exceptions
-    /// of the backend.
+    /// Advances buckets without waiting, as `ready` does, in long pauses between gradients. Throws: exceptions of the backend.
     void progress() {
         if (detail::process_number::is_cuda_of_parent()) detail::throw_forked();
         while (go_on()) {}
@@ -240,13 +231,11 @@ private:
         for (auto& lease : given_) lease.reset();
         is_in_step_ = false;
     }
-    // The other ranks sum the remaining buckets with zeros from this rank; the rank_consensus then reports the failure.
-    // In a forked child, where the rank belongs to the parent, nothing is summed.
+    // The other ranks sum zeros from this rank. In a forked child, the rank belongs to the parent.
     void contribute_zeros() noexcept {
         if (is_broken_ || detail::process_number::is_cuda_of_parent()) return;
         gives_nothing_ = true;
-        // If the event of a copy failed, the copy may still run, on memory that zeros or the backend write. On the device, stream order
-        // suffices, and the stream may contain a sum that never finishes.
+        // A copy without a recorded event may still run. On the device, stream order suffices, and a sum may never finish.
         if constexpr (!Backend::on_device) rt::drain(comm_);
         try {
             finish();
@@ -269,7 +258,6 @@ private:
         }
     }
 
-    // A backend that has thrown must not be used again.
     template <class Call>
     auto on_backend(Call call) {
         try {
@@ -280,7 +268,6 @@ private:
         }
     }
 
-    /// Advances without waiting; returns true if anything advanced.
     bool go_on() {
         bool has_moved = false;
         bool may_begin = true;  // in the order of buckets, on all ranks
@@ -324,7 +311,7 @@ private:
         else if (f.at == stage::summing && on_backend([&] { return backend_.test(f.number); })) put_back(f);
         else if (f.at == stage::returning && is_past(f)) f.at = stage::over;
     }
-    // A failed device runs no more copies; on others, contribute_zeros has waited for all copies.
+    // A failed device runs no more copies; otherwise contribute_zeros has waited for them.
     [[nodiscard]] bool is_past(in_flight_bucket const& f) const {
         auto const& mark = slots_[f.slot].mark;
         if (!mark) return true;
@@ -381,7 +368,7 @@ private:
     detail::bucket_layout layout_;
     std::vector<slot> slots_{};
     std::vector<std::size_t> free_{};
-    std::deque<in_flight_bucket> flights_{};  // buckets in flight, in order
+    std::deque<in_flight_bucket> flights_{};  // in order
     std::vector<std::optional<lease<float>>> given_;
     std::size_t next_ = 0;  // to launch next
     bool is_in_step_ = false;

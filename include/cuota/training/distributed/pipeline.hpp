@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Executor of a chain that is partitioned over several devices, by micro-batch.
+/// Executor of a chain over several devices.
 #pragma once
 
 #include <cstddef>
@@ -20,38 +20,35 @@
 
 namespace cuota::inline v0 {
 
-/// Runs a chain partitioned over devices, in pipeline_1f1b (1F1B). One host thread enqueues for all.
+/// Runs a chain partitioned over devices, in the order of pipeline_1f1b.
 ///
 ///     auto const where = place_layers(layers, rooms, {.micro_batches = 8});
 ///     pipeline net{stages, where.boundaries(), 8, {{stream0, pool0.resource()}, {stream1, pool1.resource()}}};
 ///     net.run(parts_of_the_batch, step);                      // then the optimizer, on each device's own stream
 ///
-/// A device's stages run on its stream with that device current. They accumulate parameter gradients in the order of micro-batches, so
-/// results equal those of one device, bit for bit. The consuming device copies values of other devices, in its stream.
-/// Memory:  each value is allocated from its device's `memory` just before it is written, and freed in the order of a stream of that device
-///          after its last use; at most peaks() at once. Device d of D keeps records of min(M, D - d) of M micro-batches.
-/// Order:   a step runs on each device in the order of its stream. Work on other devices' gradients must wait for their streams. The host
-///          never waits.
-/// Threads: one at a time. Neither copyable nor movable.
-/// Units:   bytes, rounded up to the granularity of each device's memory.
-/// Cost:    per step, some allocations and two calls for each stage and micro-batch, one copy in each direction per cut.
+/// A device's stages run on its stream with that device current, in the order of micro-batches: results equal those of one device, bit for
+/// bit.
+/// Memory:  at most peaks() of each device's `memory`; a value is held from its write to its last use.
+/// Order:   of each device's stream; work elsewhere must wait for it. The host never waits.
+/// Threads: one at a time.
+/// Units:   bytes in the granularity of each device's memory.
+/// Cost:    per stage and micro-batch, some allocations and two calls; per cut and micro-batch, two copies.
 /// Throws:  see each function; on failure, nothing stays allocated.
 /// Follows Huang et al. 2019 (GPipe) and Narayanan et al. 2019 (PipeDream's order).
 class pipeline {
 public:
-    /// `first`: the first stage of each device, as placement::boundaries returns it. Throws: usage_error for invalid cuts, another number
-    /// of devices, a stage that lacks a function, or no micro-batches; cuda_error. On failure, nothing stays allocated.
+    /// `first`: as placement::boundaries returns it. Throws: usage_error for invalid cuts, another number of devices, a stage that lacks a
+    /// function, or no micro-batches; cuda_error.
     pipeline(std::vector<checkpoint_stage> stages, std::vector<std::size_t> const& first,
              std::size_t micro_batches, std::vector<pipeline_device> const& devices,
              source_location where = source_location::current());
     pipeline(pipeline const&) = delete;  // two copies would enqueue on the same streams
     pipeline& operator=(pipeline const&) = delete;
 
-    /// Runs one step. `inputs`: the first stage's, one per micro-batch, on the first device; they must not change before its stream has
-    /// finished the step. Seeds of stages and micro-batches are derived from `seed`, the step's.
-    /// Throws: usage_error for another number of inputs; exceptions of a device's memory and of stages; cuda_error. On failure, the host
-    ///         waits for all streams, and the step's memory is freed; gradients to which stages have already added are not restored (see
-    ///         `with_retry`).
+    /// Runs one step. `inputs`: one per micro-batch, on the first device, unchanged until its stream has finished the step. Seeds are
+    /// derived from `seed`, the step's.
+    /// Throws: usage_error for another number of inputs; exceptions of memory and stages; cuda_error. On failure, waits for all streams;
+    ///         gradients may contain a part of the step.
     template <class T>
     void run(std::vector<device_span<T>> const& inputs, std::uint64_t seed,
              source_location where = source_location::current()) {
@@ -62,10 +59,8 @@ public:
         run(ranges, seed, where);
     }
 
-    /// Returns the largest number of bytes that each device holds at once in a step, as pipeline_peaks.
-    [[nodiscard]] std::vector<std::size_t> const& peaks() const noexcept { return peaks_; }
-    /// Returns the acts of a step, for all devices.
-    [[nodiscard]] pipeline_schedule const& order() const noexcept { return order_; }
+    [[nodiscard]] std::vector<std::size_t> const& peaks() const noexcept { return peaks_; }  ///< by device
+    [[nodiscard]] pipeline_schedule const& order() const noexcept { return order_; }  ///< acts of a step
 
 private:
     void run(std::vector<stage_context::values::range> const& inputs, std::uint64_t seed,
@@ -75,7 +70,6 @@ private:
                                                                std::vector<std::size_t> const& first,
                                                                std::vector<pipeline_device> const& devices,
                                                                source_location where);
-    // Returns the chain with the granularity of each device.
     [[nodiscard]] static std::vector<chain> chains(std::vector<checkpoint_stage> const& stages,
                                                    std::vector<pipeline_device> const& devices);
     [[nodiscard]] static detail::pipeline_device_state lane(std::vector<std::size_t> const& first,

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Order in which the devices of a pipeline run micro-batches forward and backward (1F1B).
+/// Pipeline schedule (1F1B).
 #pragma once
 
 #include <algorithm>
@@ -15,8 +15,8 @@ namespace cuota::inline v0 {
 
 /// One device's run of its stages for one micro-batch.
 struct pipeline_op {
-    std::size_t device = 0;       ///< number of the device, from 0
-    std::size_t micro_batch = 0;  ///< micro-batch, from 0
+    std::size_t device = 0;       ///< from 0
+    std::size_t micro_batch = 0;  ///< from 0
     bool is_backward = false;     ///< false: forward
 
     [[nodiscard]] friend bool operator==(pipeline_op, pipeline_op) noexcept = default;  ///< memberwise
@@ -25,8 +25,7 @@ struct pipeline_op {
 /// Acts of all devices. Each device runs its own in this order; every act follows those that it depends on.
 using pipeline_schedule = std::vector<pipeline_op>;
 
-/// Returns the largest number of micro-batches that a device keeps between forward and backward: one for itself and one for each later
-/// device, min(micro_batches, devices - device).
+/// Returns the largest number of micro-batches that a device keeps between forward and backward.
 [[nodiscard]] constexpr std::size_t max_in_flight(std::size_t devices, std::size_t micro_batches,
                                                   std::size_t device) noexcept {
     return device < devices ? std::min(micro_batches, devices - device) : 0;
@@ -34,16 +33,14 @@ using pipeline_schedule = std::vector<pipeline_op>;
 
 namespace detail {
 
-/// Progress of each device, and its next act under 1F1B.
+/// Progress of each device under 1F1B.
 class pipeline_progress {
 public:
     pipeline_progress(std::size_t devices, std::size_t micro_batches)
         : micro_batches_{micro_batches}, forwards_(devices), backwards_(devices) {}
 
     [[nodiscard]] bool is_over(std::size_t d) const noexcept { return backwards_[d] == micro_batches_; }
-    /// Returns forward until the limit of micro-batches is reached, then backward and forward alternately.
     [[nodiscard]] pipeline_op next(std::size_t d) const noexcept;
-    /// Returns true if the acts of neighboring devices that `act` depends on are done.
     [[nodiscard]] bool is_ready(pipeline_op act) const noexcept;
     void done(pipeline_op act) noexcept { ++(act.is_backward ? backwards_ : forwards_)[act.device]; }
 
@@ -55,12 +52,11 @@ private:
 
 }  // namespace detail
 
-/// Returns the 1F1B schedule (one forward, one backward): every device runs forward until it keeps `max_in_flight` micro-batches, then one
-/// backward and one forward alternately, then the remaining backward runs. Each device processes micro-batches in order, so gradients are
-/// summed as in a loop over them. Takes as long as GPipe's order, but keeps min(M, D - d) micro-batches in place of M. Follows Narayanan et
-/// al. (PipeDream, SOSP 2019), without its stale weights.
+/// Returns the 1F1B schedule: every device runs forward until it keeps `max_in_flight` micro-batches, then backward and forward
+/// alternately, then the remaining backward runs, in the order of micro-batches. Takes as long as GPipe's order, with less memory. Follows
+/// Narayanan et al. (PipeDream, SOSP 2019), without its stale weights.
 /// Throws:  usage_error for no devices or no micro-batches.
-/// Cost:    O((M + D) D).
+/// Cost:    O((M + D) D) for M micro-batches on D devices.
 /// Threads: any.
 [[nodiscard]] pipeline_schedule pipeline_1f1b(std::size_t devices, std::size_t micro_batches,
                                               source_location where = source_location::current());

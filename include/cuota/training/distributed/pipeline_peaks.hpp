@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Memory peaks of the devices of a pipeline, computed in advance.
+/// Memory peaks of a pipeline's devices.
 #pragma once
 
 #include <algorithm>
@@ -21,7 +21,7 @@ namespace detail {
 /// Throws usage_error unless `first` starts with 0, increases strictly, and stays below `stages`.
 void check_cuts(std::vector<std::size_t> const& first, std::size_t stages, source_location where);
 
-/// Bytes held by each device during a schedule. `of[d]` is the chain with the granularity of device d.
+/// Bytes held by each device. `of[d]`: the chain in the granularity of device d.
 class pipeline_account {
 public:
     pipeline_account(std::vector<chain> const& of, std::vector<std::size_t> const& first);
@@ -32,9 +32,8 @@ public:
 private:
     [[nodiscard]] bool is_last(std::size_t d) const noexcept { return d + 1 == first_.size(); }
     [[nodiscard]] std::size_t end(std::size_t d) const noexcept;
-    // Gradient of the stage's output.
     [[nodiscard]] std::size_t gradient(std::size_t d, std::size_t stage) const noexcept;
-    // Copy of the input of a device's first stage. The chain's input is the caller's.
+    // Copy of the first stage's input; 0 on the first device.
     [[nodiscard]] std::size_t input(std::size_t d) const noexcept;
     void take(std::size_t d, std::size_t bytes) noexcept;
     void give(std::size_t d, std::size_t bytes) noexcept { held_[d] -= bytes; }
@@ -48,22 +47,20 @@ private:
     std::vector<std::size_t> peaks_;
 };
 
-// `of`: the chain with each device's granularity.
 [[nodiscard]] std::vector<std::size_t> pipeline_peaks(std::vector<chain> const& of,
                                                       std::vector<std::size_t> const& first,
                                                       std::size_t micro_batches, source_location where);
 
 }  // namespace detail
 
-/// Returns each device's peak while a pipeline runs a step in pipeline_1f1b: records (output and saved bytes) of all micro-batches in
-/// flight, scratch and gradients of the running stage, copies of values from neighboring devices, and gradients that the previous device
-/// has not fetched yet. `pipeline` allocates exactly that.
+/// Returns each device's exact peak in a step of `pipeline`: records of micro-batches in flight, scratch and gradients of the running
+/// stage, copies from neighboring devices, and gradients that the previous device has not fetched. Parameters and their gradients are not
+/// counted.
 ///
-/// `c`: with sizes rounded to the devices' granularity (chain_of, rounded_to). `first`: the first stage of each device, as
-/// placement::boundaries returns it. Parameters and their gradients belong to the stages and are not counted.
+/// `c`: sizes rounded to the devices' granularity (chain_of). `first`: as placement::boundaries returns it.
 /// Units:   bytes, by device.
 /// Throws:  usage_error for invalid cuts or counts, and for sizes that overflow.
-/// Cost:    O((M + D) D + M L).
+/// Cost:    O((M + D) D + M L) for M micro-batches, D devices and L stages.
 /// Threads: any.
 [[nodiscard]] std::vector<std::size_t> pipeline_peaks(chain const& c, std::vector<std::size_t> const& first,
                                                       std::size_t micro_batches,
@@ -133,7 +130,7 @@ CUOTA_INLINE void pipeline_account::backward(std::size_t d) {
         bool const has_gradient = i + 1 != of_[d].stages.size();
         give(d, s.backward_scratch + s.output_bytes + s.saved_bytes + (has_gradient ? s.gradient() : 0));
     }
-    give(d, input(d));  // its gradient is kept until the previous device fetches it
+    give(d, input(d));  // kept until the previous device fetches it
 }
 
 CUOTA_INLINE std::vector<std::size_t> pipeline_peaks(std::vector<chain> const& of,

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Internals of `pipeline`: execution of one act at a time in a step on several devices.
+/// Internals of `pipeline`: a step, one act at a time.
 #pragma once
 
 #include <cstddef>
@@ -23,39 +23,37 @@ namespace cuota::inline v0 {
 
 /// A device of a pipeline.
 struct pipeline_device {
-    stream_ref on;        ///< stream of that device, for its work
+    stream_ref on;        ///< stream of its work
     any_resource memory;  ///< resource of its values
 };
 
 namespace detail {
 
-/// Permanent state of one device of a pipeline.
+/// State of one device between steps.
 struct pipeline_device_state {
     std::size_t first;  ///< of its stages
     std::size_t end;
     shared_stream stream_of_stages;
     any_resource memory;
-    stream releases;  ///< on the same device: blocks that other devices have read are freed in its order
-    std::optional<event> fetched;                    ///< event after its last copy of a gradient
+    stream releases;                                 ///< frees blocks that other devices have read
+    std::optional<event> fetched;                    ///< after its last copy of a gradient
     std::vector<std::optional<event>> forward_done;  ///< by micro-batch
     std::vector<std::optional<event>> backward_done;
 
     [[nodiscard]] stream_ref on() const noexcept { return stream_of_stages; }
 };
 
-/// State of a step. On destruction, frees all blocks, each in the order of a stream of its own device. After a failure, wait for all
-/// streams first: a peer's copy may run for which no event was recorded.
+/// State of a step. The destructor frees all blocks in stream order. After a failure, wait for all streams first: a peer's copy may run
+/// without a recorded event.
 class pipeline_step {
 public:
     pipeline_step(std::vector<checkpoint_stage> const& stages, std::vector<pipeline_device_state>& lanes,
                   std::vector<stage_context::values::range> const& inputs, std::uint64_t seed,
                   source_location where);
 
-    /// Executes one act. Throws: exceptions of the resources and of the stages; cuda_error.
     void perform(pipeline_op act);
 
 private:
-    // Blocks of one micro-batch on one device.
     struct held {
         std::optional<chain_block> input{};   // a copy; empty on the first device
         std::vector<chain_record> records{};  // from the device's first stage on
@@ -69,8 +67,8 @@ private:
     void backward(std::size_t d, std::size_t part);
     void backward_stage(pipeline_device_state& lane, held& mine, std::size_t i, std::size_t part);
 
-    // Copies the gradient of the device's last output from the next device. That device's block is freed in the order of its `releases`
-    // stream, so that its stages need not wait for the copy.
+    // Copies the last output's gradient from the next device and frees its source in the order of `releases`, so that stages there need not
+    // wait.
     void fetch_gradient(std::size_t d, std::size_t part);
     static void fetch(pipeline_device_state& lane, chain_block const& to, chain_block const& from,
                       event const& is_there);

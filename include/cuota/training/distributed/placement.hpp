@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Assignment of layers to the devices of a pipeline, within memory limits and balanced by time or memory.
+/// Assignment of layers to the devices of a pipeline.
 #pragma once
 
 #include <algorithm>
@@ -22,23 +22,23 @@ namespace cuota::inline v0 {
 
 /// One layer, or several that must stay together.
 struct placed_layer {
-    tag name{};                         ///< for messages and text()
+    tag name{};                         ///< for messages
     std::size_t bytes = 0;              ///< fixed: weights, gradients, optimizer state
-    std::size_t micro_batch_bytes = 0;  ///< kept per micro-batch between forward and backward
-    double time = 1;                    ///< forward and backward of a micro-batch at speed 1, in any unit
+    std::size_t micro_batch_bytes = 0;  ///< between forward and backward
+    double time = 1;                    ///< of a micro-batch at speed 1, in any unit
 };
 
 /// A device of the pipeline.
 struct placement_device {
-    tag name{};                            ///< for messages and text()
-    std::size_t memory_limit = unlimited;  ///< memory limit in bytes
+    tag name{};                            ///< for messages
+    std::size_t memory_limit = unlimited;  ///< in bytes
     double speed = 1;                      ///< divisor of times
 
-    /// Returns a device with the name of a budget and its available bytes as memory_limit. Throws: std::bad_alloc.
+    /// Returns a device with the name of a budget and its available bytes.
     [[nodiscard]] static placement_device of(budget const& b, double speed = 1);
 };
 
-/// Quantity to minimize on the device where it is largest.
+/// Quantity to minimize.
 enum class placement_balance {
     time,   ///< time()
     memory  ///< bytes()
@@ -46,56 +46,47 @@ enum class placement_balance {
 
 /// Options of place_layers.
 struct placement_options {
-    /// Minimizes the time of the slowest device or the memory of the fullest.
+    /// Quantity to minimize.
     placement_balance balance = placement_balance::time;
-    /// Micro-batches per step. A device keeps at most one for itself and one for each later device in use, as in pipeline_1f1b.
+    /// Micro-batches per step. A device keeps at most max_in_flight of them.
     std::size_t micro_batches = 1;
 };
 
-/// Layers on devices, in pipeline order. Every layer is on exactly one device.
+/// Layers on devices, in pipeline order.
 struct placement {
     /// One device's layers: [first, first + count).
     struct assignment {
         placement_device on{};  ///< as passed to place_layers
-        std::size_t first = 0;  ///< number of its first layer
-        std::size_t count = 0;  ///< number of layers; 0: the device is not used
+        std::size_t first = 0;  ///< its first layer
+        std::size_t count = 0;  ///< 0: the device is not used
         std::size_t live = 0;   ///< micro-batches kept at once
         std::size_t bytes = 0;  ///< including those micro-batches
         double time = 0;        ///< of one micro-batch
     };
-    std::vector<assignment> assignments{};  ///< of every device, in order
+    std::vector<assignment> assignments{};  ///< by device
 
-    /// Returns the time of the slowest device for one micro-batch.
-    [[nodiscard]] double time() const noexcept;
-    /// Returns the bytes of the fullest device.
-    [[nodiscard]] std::size_t bytes() const noexcept;
-    /// Returns the number of layers.
-    [[nodiscard]] std::size_t layers() const noexcept;
-    /// Returns the number of devices that have a layer.
-    [[nodiscard]] std::size_t devices_in_use() const noexcept;
-    /// Returns the first layer of each device in use, as pipeline expects it.
-    [[nodiscard]] std::vector<std::size_t> boundaries() const;
+    [[nodiscard]] double time() const noexcept;         ///< of the slowest device, for one micro-batch
+    [[nodiscard]] std::size_t bytes() const noexcept;   ///< of the fullest device
+    [[nodiscard]] std::size_t layers() const noexcept;  ///< number of layers
+    [[nodiscard]] std::size_t devices_in_use() const noexcept;  ///< number of devices that have a layer
+    [[nodiscard]] std::vector<std::size_t> boundaries() const;  ///< first layer of each device in use
     /// Returns the number of a layer's device. Throws: usage_error if the layer does not exist.
     [[nodiscard]] std::size_t device_of(std::size_t layer,
                                         source_location where = source_location::current()) const;
-    /// Returns one line per device: its layers, its bytes and memory limit, its time.
+    /// Returns the totals, and one line per device.
     [[nodiscard]] std::string text() const;
 };
 
-/// No placement satisfies the memory limits of all devices. facts() describes the one with the smallest total shortfall: the layers of its
-/// device with the largest shortfall.
+/// No placement satisfies all memory limits. facts() describes the one with the smallest total shortfall, by its device with the largest.
 class CUOTA_PROCESS_TYPE placement_error final : public out_of_memory {
 public:
     /// Throws: std::bad_alloc.
     placement_error(refusal facts, std::size_t missing, std::size_t device, std::size_t device_shortfall);
 
-    /// Returns the smallest total shortfall: with fewer additional bytes, on whichever devices, no placement fits. `unlimited` if it
-    /// exceeds std::size_t.
+    /// Returns the smallest total shortfall in bytes; `unlimited` on overflow.
     [[nodiscard]] std::size_t shortfall() const noexcept { return missing_; }
-    /// Returns the device with the largest shortfall in that placement.
-    [[nodiscard]] std::size_t device() const noexcept { return device_; }
-    /// Returns its shortfall in bytes.
-    [[nodiscard]] std::size_t device_shortfall() const noexcept { return missing_there_; }
+    [[nodiscard]] std::size_t device() const noexcept { return device_; }  ///< with the largest shortfall
+    [[nodiscard]] std::size_t device_shortfall() const noexcept { return missing_there_; }  ///< in bytes
 
 private:
     std::size_t missing_;
@@ -119,7 +110,6 @@ struct layer_run {
 
 [[nodiscard]] std::string layers_text(std::size_t first, std::size_t count);
 
-/// State of one call of place_layers.
 class layer_partition {
 public:
     layer_partition(std::vector<placed_layer> const& layers, std::vector<placement_device> const& devices,
@@ -155,7 +145,6 @@ private:
 
     [[nodiscard]] placement placed(layer_cuts const& cuts) const;
 
-    // Throws placement_error for the placement with the smallest total shortfall.
     [[noreturn]] void refuse_for_room() const;
     [[nodiscard]] static std::size_t lacks(std::size_t bytes, std::size_t memory_limit) noexcept;
     [[nodiscard]] static std::size_t lacks(placement::assignment const& s) noexcept;
@@ -172,16 +161,14 @@ private:
 
 }  // namespace detail
 
-/// Assigns each device of a pipeline a run of consecutive layers within its memory_limit, so that the slowest device is as fast as possible
-/// (or the fullest as empty). Exact: dynamic programming over all cuts, as PipeDream's (Narayanan et al., SOSP 2019) without replicas. A
-/// device may get no layers.
-///
-/// Returns the optimal placement with the fewest devices in use, and of several the one in which the first device has the most layers, then
-/// the second, and so on. A higher limit never makes the result worse.
+/// Assigns each device a run of consecutive layers, possibly none, within its memory_limit, so that the slowest device is as fast as
+/// possible (or the fullest as empty). Exact: dynamic programming, as PipeDream's (Narayanan et al., SOSP 2019) without replicas. Among
+/// several optimal placements, returns the one with the fewest devices in use, then the most layers on the first device, on the second, and
+/// so on.
 /// Units:   bytes; times in the unit of the layers.
 /// Threads: any.
-/// Throws:  placement_error (an out_of_memory) with the smallest shortfall if no placement fits; usage_error for a negative or NaN time,
-///          a speed that is not above 0, no devices, or 0 micro-batches; std::bad_alloc.
+/// Throws:  placement_error (an out_of_memory) if no placement fits; usage_error for an invalid time or speed, no devices, or no
+///          micro-batches; std::bad_alloc.
 /// Cost:    at most D^2 L^2 / 2 steps for L layers on D devices.
 /// Example:
 ///     using cuota::placement_device;

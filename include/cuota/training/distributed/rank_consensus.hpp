@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Collective decisions of ranks before a step, so that a refusal on one rank does not block the others.
+/// Collective decisions of ranks before a step.
 #pragma once
 
 #include <algorithm>
@@ -27,10 +27,10 @@
 
 namespace cuota::inline v0 {
 
-/// A rank no longer takes part: it left, failed, or missed the deadline. The message names the rank.
+/// A rank no longer takes part: it left, failed, or missed the deadline.
 class CUOTA_PROCESS_TYPE rank_lost_error : public std::runtime_error {
 public:
-    /// `why`: the reason, as far as it is known.
+    /// `why`: the reason, if known.
     rank_lost_error(std::size_t rank, std::size_t ranks, std::string const& why);
 
     [[nodiscard]] std::size_t rank() const noexcept { return rank_; }  ///< from 0
@@ -39,30 +39,29 @@ private:
     std::size_t rank_;
 };
 
-/// Transport of a rank_consensus: an all-gather that detects lost ranks; provided by thread_group for threads of a process and mpi_group
-/// for processes. A plain collective works, without that detection: MPI_Allgather waits forever for a lost rank, and ncclAllGather can be
-/// aborted but does not report which rank is missing, so no rank_lost_error can name it.
+/// Transport of a rank_consensus: an all-gather that detects lost ranks, as of thread_group and mpi_group. Plain collectives do not:
+/// MPI_Allgather waits forever for a lost rank, and an aborted ncclAllGather does not report it.
 struct rank_transport {
     std::size_t rank = 0;   ///< this rank, from 0
     std::size_t ranks = 1;  ///< number of ranks
-    /// All-gather: fills `all` with the words of every rank in rank order, mine.size() * ranks elements. Blocks until every rank has made
-    /// this call as often as this one. Throws: rank_lost_error if a rank is lost or late.
+    /// Fills `all` with every rank's words in rank order. Blocks until every rank has made this call as often as this one. Throws:
+    /// rank_lost_error if a rank is lost or late.
     std::function<void(std::span<std::uint64_t const> mine, std::span<std::uint64_t> all)> all_gather{};
-    /// Announces that this rank will make no further call, for the reason `why`: all_gather on other ranks throws from now on. May be
-    /// empty: the others then rely on their transport's deadline. Must not throw.
+    /// Announces that this rank makes no further call, because of `why`: all_gather on other ranks throws from now on. May be empty: the
+    /// others rely on the deadline. Must not throw.
     std::function<void(std::string const& why)> leave{};
 };
 
 namespace detail {
 
-/// Contribution of one rank to a round: round number, name and value.
+/// Contribution of one rank to a round.
 struct round_vote {
     static constexpr std::size_t words = 6;
     static constexpr std::size_t letters = 24;
 
     std::uint64_t round = 0;
     std::uint64_t hash = 0;             // of the whole name
-    std::array<char, letters> asked{};  // its first characters, for messages
+    std::array<char, letters> asked{};  // first characters, for messages
     std::uint64_t value = 0;
 
     [[nodiscard]] static round_vote of(std::uint64_t round, std::string_view name,
@@ -72,48 +71,45 @@ struct round_vote {
 };
 static_assert(sizeof(round_vote) == round_vote::words * sizeof(std::uint64_t));
 
-/// Returns the first rank with another vote than the majority, or all.size(). In a tie, the lowest rank's group is the majority.
+/// Returns the first rank outside the majority, or all.size(). In a tie, the lowest rank's group is the majority.
 [[nodiscard]] std::size_t out_of_step(std::span<round_vote const> all) noexcept;
 
 }  // namespace detail
 
-/// One rank's handle for collective decisions (all-gather, min, max, all-of), round by round.
+/// One rank's handle for collective decisions, round by round.
 ///
-/// Every rank must make the same calls in the same order, whether its own step succeeded, was refused memory or failed. A rank that
-/// skips a round, for instance by handling a refusal alone, leaves the others waiting.
+/// Every rank must make the same calls in the same order, even if its step failed. A rank that skips a round leaves the others waiting.
 ///
-///     rank_consensus ranks = group.join(rank);                       // thread_group, or a rank_transport of one's own
-///     std::size_t const batch = ranks.min(what_fits_here, "batch size");  // the same number on every rank
+///     rank_consensus ranks = group.join(rank);                            // of a thread_group
+///     std::size_t const batch = ranks.min(what_fits_here, "batch size");  // on every rank
 ///
-/// The destructor leaves the group: ranks that wait for this one, or ask later, throw rank_lost_error. In a forked child it does not leave,
-/// because the rank belongs to the parent. Move-only. Never touches the device.
+/// The destructor leaves the group, except in a forked child: ranks that wait for this one, now or later, throw rank_lost_error. Move-only.
+/// Host only.
 /// Threads: one at a time.
-/// Throws:  rank_lost_error; usage_error that names the rank with another call or round (on all ranks in the same round, so that they stay
-///          in step), and in a forked child; exceptions of the transport.
+/// Throws:  rank_lost_error; usage_error on all ranks if one makes another call, and in a forked child; exceptions of the transport.
 /// Cost:    one gather of 48 bytes per rank for each call.
 /// Example: examples/train_ranks.cpp
 class rank_consensus {
 public:
-    /// A group of one rank, which agrees at once.
+    /// A group of one rank.
     rank_consensus() : rank_consensus{rank_transport{}} {}
-    /// Throws: usage_error if transport.rank >= transport.ranks, or if transport.ranks > 1 and transport.all_gather is empty.
+    /// Throws: usage_error if the rank is out of range, or several ranks have no all_gather.
     explicit rank_consensus(rank_transport transport, source_location where = source_location::current());
     /// Moves membership; a later call of `other` throws usage_error.
     rank_consensus(rank_consensus&& other) noexcept;
-    /// Leaves its own group, then moves as above.
+    /// Leaves its group, then moves as above.
     rank_consensus& operator=(rank_consensus&& other) noexcept;
     ~rank_consensus() { end(); }
 
     [[nodiscard]] std::size_t rank() const noexcept { return transport_.rank; }    ///< this rank, from 0
     [[nodiscard]] std::size_t ranks() const noexcept { return transport_.ranks; }  ///< number of ranks
-    /// Returns the number of completed rounds.
-    [[nodiscard]] std::uint64_t rounds() const noexcept { return round_; }
+    [[nodiscard]] std::uint64_t rounds() const noexcept { return round_; }         ///< completed rounds
 
-    /// All-gather: returns every rank's value in rank order. `name` identifies the call.
+    /// Returns every rank's value in rank order. `name` identifies the call.
     [[nodiscard]] std::vector<std::uint64_t> all_gather(std::uint64_t value, std::string_view name,
                                                         source_location where = source_location::current());
 
-    /// Returns all ranks' values reduced by `reduce(so_far, next)` in rank order: the same on every rank for any operation.
+    /// Returns all ranks' values reduced by `reduce(so_far, next)` in rank order.
     template <std::invocable<std::uint64_t, std::uint64_t> Reduce>
     std::uint64_t all_reduce(std::uint64_t value, Reduce reduce, std::string_view name,
                              source_location where = source_location::current()) {
@@ -122,16 +118,16 @@ public:
         for (std::size_t i = 1; i != all.size(); ++i) agreed = reduce(agreed, all[i]);
         return agreed;
     }
-    /// Returns the minimum of all ranks' values. Throws: as all_gather.
+    /// Returns the minimum.
     std::uint64_t min(std::uint64_t value, std::string_view name,
                       source_location where = source_location::current());
-    /// Returns the maximum of all ranks' values. Throws: as all_gather.
+    /// Returns the maximum.
     std::uint64_t max(std::uint64_t value, std::string_view name,
                       source_location where = source_location::current());
     /// Returns true if `here` is true on every rank.
     bool all_of(bool here, std::string_view name, source_location where = source_location::current());
 
-    /// Leaves the group and gives the other ranks the reason. Later calls of this object throw usage_error.
+    /// Leaves the group and gives the other ranks the reason. Later calls throw usage_error.
     void leave(std::string const& why) noexcept;
 
 private:
@@ -150,19 +146,17 @@ private:
 
 namespace detail {
 
-/// Result of one rank's work, worst first: the group's result is the minimum.
+/// Result of one rank's work; the group's result is the minimum.
 enum class outcome { failed, refused, went_well, is_done };
 
-/// Group result, and this rank's own refusal.
 struct group_result {
     outcome agreed = outcome::went_well;
-    std::exception_ptr refusal{};  // of this rank; null if only other ranks were refused
+    std::exception_ptr refusal{};  // of this rank, or null
     std::size_t rank = 0;          // first rank with the group's result
 };
 
-/// Runs `work`, which returns its outcome, and agrees with the other ranks on the worst one, after `work` was unwound and its memory freed.
-/// A refusal (out_of_memory) is an outcome. Any other exception is rethrown once the other ranks are notified; they throw rank_lost_error.
-/// `ranks` may be null.
+/// Runs `work` and agrees with the other ranks on the worst outcome, once `work` was unwound. A refusal (out_of_memory) is an outcome. Any
+/// other exception is rethrown, and the other ranks throw rank_lost_error. `ranks` may be null.
 template <std::invocable Work>
 [[nodiscard]] group_result run_agreed(rank_consensus* ranks, std::string_view name, Work&& work,
                                       source_location where) {
@@ -190,7 +184,7 @@ template <std::invocable Work>
     return found;
 }
 
-/// Rethrows this rank's own refusal, or throws one that names the refused rank.
+/// Rethrows this rank's refusal, or throws one that names the refused rank.
 [[noreturn]] void throw_refusal(group_result const& refused, std::string const& what, source_location where);
 
 }  // namespace detail
@@ -340,7 +334,7 @@ CUOTA_INLINE void rank_consensus::end() noexcept {
     try {
         leave(std::uncaught_exceptions() > unwinding_ ? "its rank_consensus was destroyed by an exception"
                                                       : "its rank_consensus was destroyed");
-    } catch (...) { has_left_ = true; }  // no host memory for the reason: the others notice by their deadline
+    } catch (...) { has_left_ = true; }  // no host memory: the others notice by their deadline
 }
 
 }  // namespace cuota::inline v0

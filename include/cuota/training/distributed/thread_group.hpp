@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Agreement, with a deadline, between ranks that are threads of one process, for instance one per GPU.
+/// Agreement of ranks that are threads.
 #pragma once
 
 #include <algorithm>
@@ -32,7 +32,6 @@ public:
 
     rendezvous(std::size_t ranks, std::chrono::nanoseconds deadline) : deadline_{deadline}, seats_(ranks) {}
 
-    /// Throws: usage_error if the rank is not in the group or has already joined.
     void join(std::size_t rank, source_location where);
 
     void all_gather(std::size_t rank, std::span<std::uint64_t const> mine, std::span<std::uint64_t> all);
@@ -60,9 +59,9 @@ private:
     std::condition_variable changed_;
     std::chrono::nanoseconds const deadline_;
     std::vector<participant> seats_;
-    std::vector<std::uint64_t> heard_;  // words of the last complete round
+    std::vector<std::uint64_t> heard_;  // of the last complete round
     std::uint64_t round_ = 0;
-    std::optional<rank_failure> gone_;  // the first rank that was lost
+    std::optional<rank_failure> gone_;  // the first lost rank
 };
 
 }  // namespace detail
@@ -74,28 +73,25 @@ private:
 ///     rank_consensus ranks = group.join(rank);
 ///     std::size_t const batch = find_batch_size(step, {.largest = 600, .ranks = &ranks}).batch;
 ///
-/// Waiting ranks throw rank_lost_error when a rank leaves (its rank_consensus is destroyed, by an exception or not), or does not arrive
-/// within the deadline, counted from the arrival of the waiting rank. That error names the first lost rank on all ranks, in this and every
-/// later round: a group does not recover. A rank that arrives too late gets its own number.
-/// The deadline must exceed the largest delay between ranks, such as the longest step including its first run, with a good margin.
-/// Copies share one group, which lives as long as one of its rank_consensus objects.
+/// Waiting ranks throw rank_lost_error when a rank leaves (its rank_consensus is destroyed) or does not arrive within the deadline after
+/// the waiting rank. On all ranks, and in every later round, the error names the first lost rank. Choose a deadline well above the longest
+/// step.
 /// Threads: any.
 /// Cost:    for each call, a lock, and a wake-up of all waiting ranks.
-/// Throws:  see each function; rank_lost_error from the rank_consensus objects.
 class thread_group {
 public:
     /// Throws: usage_error if `ranks` is 0 or `deadline` is not positive.
     explicit thread_group(std::size_t ranks, std::chrono::nanoseconds deadline = std::chrono::minutes{10},
                           source_location where = source_location::current());
-    /// Copies share the group; a move is a copy, so a moved-from handle stays valid.
+    /// Shares the group; a move is a copy.
     thread_group(thread_group const&) noexcept = default;
-    thread_group& operator=(thread_group const&) noexcept = default;  ///< shares the group of other
+    thread_group& operator=(thread_group const&) noexcept = default;  ///< likewise
     ~thread_group() = default;
 
     [[nodiscard]] std::size_t ranks() const noexcept { return ranks_; }  ///< in the group
 
-    /// Returns the rank_consensus of a rank, for its thread. Throws: usage_error if the rank is not in the group or has already joined, and
-    /// in a forked child.
+    /// Returns the rank_consensus of a rank, for its thread. Throws: usage_error if the rank is out of range or has already joined, and in
+    /// a forked child.
     [[nodiscard]] rank_consensus join(std::size_t rank,
                                       source_location where = source_location::current()) const;
 
@@ -129,7 +125,7 @@ CUOTA_INLINE void rendezvous::all_gather(std::size_t rank, std::span<std::uint64
     std::uint64_t const round = round_;
     if (std::ranges::all_of(seats_, &participant::has_come)) end_round();
     else wait_for(lock, round);
-    // The next round cannot complete without this rank, so heard_ stays valid until this rank's next call.
+    // The next round needs this rank, so heard_ stays valid until its next call.
     if (round_ == round) throw_if_gone();
     std::ranges::copy(heard_, all.begin());
 }
@@ -163,7 +159,7 @@ CUOTA_INLINE void rendezvous::give_up(std::size_t rank, std::string const& why) 
     changed_.notify_all();
     try {
         gone_->why = why + ", after " + count_text(round_) + (round_ == 1 ? " round" : " rounds");
-    } catch (...) {}  // no host memory for the reason: the rank is still named
+    } catch (...) {}  // no host memory: the rank is still named
 }
 
 CUOTA_INLINE void rendezvous::throw_if_gone() const {

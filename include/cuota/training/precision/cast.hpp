@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Conversion between floating-point types on the device.
+/// Conversion between floating-point types.
 #pragma once
 
 #include <concepts>
@@ -35,10 +35,9 @@ struct cast_number {
     }
 };
 
-/// Throws: usage_error if the counts differ.
 void check_counts(char const* what, std::size_t a, std::size_t b, source_location where);
 
-/// Throws: usage_error if the blocks overlap: threads would read elements that others have written.
+/// The blocks must not overlap: threads would read elements that others have written.
 void check_disjoint(char const* what, void const* a, std::size_t a_bytes, void const* b, std::size_t b_bytes,
                     source_location where);
 
@@ -48,13 +47,12 @@ void check_disjoint(char const* what, void const* a, std::size_t a_bytes, void c
 
 namespace cuota::inline v0::inline CUOTA_VIEWS {
 
-/// Converts each element of `from` into `to`, rounding to nearest, ties to even. Too large values become infinite; NaN stays NaN. Exact
-/// from 16 bits to float; rounded once between half and bfloat16.
-/// Order:  on s. Returns before the work has finished.
+/// Converts each element of `from` into `to`, rounding to nearest, ties to even. Too large values become infinite; NaN stays NaN.
+/// Order:  on s.
 /// Throws: usage_error if counts differ or the memory overlaps; cuda_error. On failure, nothing is enqueued.
 /// Cost:   one kernel.
 /// Example:
-///     cuota::cast(s, weights, halves);  // device_buffers of float and half, of one count
+///     cuota::cast(s, weights, halves);
 template <storage_float From, storage_float To>
 void cast(stream_ref s, device_span<From const> from, device_span<To> to,
           source_location where = source_location::current()) {
@@ -69,8 +67,7 @@ void cast(stream_ref s, device_span<From> from, device_span<To> to,
           source_location where = source_location::current()) {
     cast(s, device_span<From const>{from}, to, where);
 }
-/// Overload for buffers, with a lease of each on s. Throws: also usage_error for a conflicting lease elsewhere.
-/// Cost: one kernel.
+/// Overload for buffers, with a lease of each on s. Throws: also usage_error for a conflicting lease.
 template <storage_float From, storage_float To>
 void cast(stream_ref s, device_buffer<From> const& from, device_buffer<To>& to,
           source_location where = source_location::current()) {

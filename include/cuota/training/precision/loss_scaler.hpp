@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Dynamic loss scaling, which keeps small gradients from underflowing in 16 bits.
+/// Dynamic loss scaling for 16-bit gradients.
 #pragma once
 
 #include <algorithm>
@@ -17,9 +17,9 @@
 
 namespace cuota::inline v0 {
 
-/// Options of loss_scaler. The scale stays within [floor, ceiling].
+/// Options of loss_scaler. The scale stays within [min_scale, max_scale].
 struct loss_scaler_options {
-    float initial_scale = 0x1p16f;  ///< the first scale
+    float initial_scale = 0x1p16f;  ///< first scale
     double growth = 2.0;            ///< above 1: factor of an increase
     double backoff = 0.5;           ///< between 0 and 1: factor of a decrease
     std::uint64_t interval = 2000;  ///< good steps in a row before an increase
@@ -27,14 +27,14 @@ struct loss_scaler_options {
     float max_scale = 0x1p24f;      ///< finite
 };
 
-/// State of a loss_scaler between two steps, to be saved with a checkpoint.
+/// State of a loss_scaler between steps, for a checkpoint.
 struct loss_scaler_state {
     float scale = 0;               ///< a power of two if the options are
-    std::uint64_t good_steps = 0;  ///< in a row, since the scale last changed or would have
+    std::uint64_t good_steps = 0;  ///< as loss_scaler::good_steps
 
     /// Returns one line, for `parse`.
     [[nodiscard]] std::string text() const;
-    /// Throws: usage_error if `text` is not the output of text() for a finite scale above 0.
+    /// Throws: usage_error if `text` is not the text() of a valid state.
     [[nodiscard]] static loss_scaler_state parse(std::string_view text,
                                                  source_location where = source_location::current());
 
@@ -49,53 +49,50 @@ enum class scaling_phase {
     decided,   ///< `step` has decided: `update()`
 };
 
-/// Scale of a loss, as torch.amp.GradScaler: halved when a gradient was not finite, in a step that is skipped; doubled after 2000 good
-/// steps in a row (dynamic loss scaling: Micikevicius et al., Mixed Precision Training, 2018).
+/// Dynamic scale of a loss, as torch.amp.GradScaler: halved, and the step skipped, when a gradient was not finite; doubled after 2000 good
+/// steps in a row (Micikevicius et al., Mixed Precision Training, 2018).
 ///
 ///     cuota::loss_scaler scaler;
 ///     ... backward of scaler.scale() * loss ...
-///     double const inverse = scaler.unscale();                              // once a step
-///     for (auto& g : gradients) check.unscale(s, g.write(s), inverse);      // a non_finite_check
+///     double const inverse = scaler.unscale();
+///     for (auto& g : gradients) check.unscale(s, g.write(s), inverse);  // a non_finite_check
 ///     if (scaler.update(check.found(s))) ... the optimizer's step ...
 ///
-/// Unlike torch's, it has a floor, so that repeated overflow does not drive the scale to 0, and a finite ceiling. Factors are applied in
-/// double, and the scale is rounded to float. Several optimizers share one decision. A value in host memory.
+/// Several optimizers share one decision.
 /// Threads: as an int.
 /// Throws:  usage_error for calls in the wrong phase; the state is unchanged.
 /// Example: examples/train_deep.hpp
 class loss_scaler {
 public:
-    using options = loss_scaler_options;   ///< the name that other classes use
+    using options = loss_scaler_options;   ///< as in other classes
     using state_type = loss_scaler_state;  ///< the result of state()
 
     loss_scaler() = default;  ///< with default options
-    /// Throws: usage_error that quotes the value of an invalid option.
+    /// Throws: usage_error for an invalid option.
     explicit loss_scaler(options const& o, source_location where = source_location::current());
 
-    /// Returns the factor for the loss.
-    [[nodiscard]] float scale() const noexcept { return scale_; }
+    [[nodiscard]] float scale() const noexcept { return scale_; }  ///< factor for the loss
     /// Returns 1 / scale().
     [[nodiscard]] double inverse() const noexcept { return 1.0 / static_cast<double>(scale_); }
     /// Returns the good steps in a row since the scale last changed or, but for its limits, would have.
     [[nodiscard]] std::uint64_t good_steps() const noexcept { return good_steps_; }
     [[nodiscard]] scaling_phase phase() const noexcept { return phase_; }  ///< valid next calls
-    /// Returns true if another overflow cannot lower the scale; repeated overflow then has another cause.
+    /// Returns true if another overflow cannot lower the scale.
     [[nodiscard]] bool is_at_min_scale() const noexcept { return scale_ <= options_.min_scale; }
 
-    /// Returns the inverse, for this step's gradients. Throws: usage_error if called twice in a step, or after `step`.
+    /// Returns the inverse for gradients, once per step.
     double unscale(source_location where = source_location::current());
 
-    /// Returns true if the optimizer should step. Call `update` next. Throws: usage_error if already decided.
+    /// Returns true if the optimizer should step. Call `update` next.
     [[nodiscard]] bool step(bool found_non_finite, source_location where = source_location::current());
-    /// Computes the scale of the next step. Throws: usage_error without a `step`.
+    /// Computes the next step's scale.
     void update(source_location where = source_location::current());
-    /// step() and update(): returns true if the optimizer should step. Throws: usage_error after `step`.
+    /// Calls `step` and `update`; returns the result of `step`.
     bool update(bool found_non_finite, source_location where = source_location::current());
 
-    /// Returns the state to save. Throws: usage_error within a step.
+    /// Returns the state to save, between steps.
     [[nodiscard]] loss_scaler_state state(source_location where = source_location::current()) const;
-    /// Continues from a saved state, at the beginning of a step. Throws: usage_error if these options cannot produce it; the state is
-    /// unchanged.
+    /// Continues from a saved state. Throws: usage_error if these options cannot produce it.
     void restore(loss_scaler_state const& from, source_location where = source_location::current());
 
 private:
@@ -142,7 +139,7 @@ CUOTA_INLINE loss_scaler_state loss_scaler_state::parse(std::string_view text, s
     loss_scaler_state state;
     bool const is_state = take("cuota-loss-scaler-state 1 scale ") && number(state.scale) &&
                           take(" good-steps ") && number(state.good_steps);
-    // Only exact output of text() is accepted: a state edited by hand is not that of a run.
+    // Accepts only exact output of text().
     if (!is_state || !is_finite(state.scale) || state.scale <= 0 || state.text() != text)
         detail::throw_usage_error(where, "loss_scaler_state: cannot parse \"{}\"",
                                   {std::string{text.substr(0, 80)}});
@@ -224,13 +221,13 @@ CUOTA_INLINE void loss_scaler::check_options(source_location where) const {
         refuse("backoff = " + number(o.backoff) + " is out of range (0, 1)", where);
     if (o.interval == 0) refuse("interval must be at least 1 step", where);
     if (!(o.min_scale >= 0x1p-126f))  // its inverse is a float, too
-        refuse("floor = " + number(o.min_scale) + " must be a positive normal number", where);
+        refuse("min_scale = " + number(o.min_scale) + " must be a positive normal number", where);
     if (!(is_finite(o.max_scale) && o.max_scale >= o.min_scale))
-        refuse("ceiling = " + number(o.max_scale) +
-                   " must be finite and at least floor = " + number(o.min_scale),
+        refuse("max_scale = " + number(o.max_scale) +
+                   " must be finite and at least min_scale = " + number(o.min_scale),
                where);
     if (!(o.initial_scale >= o.min_scale && o.initial_scale <= o.max_scale))
-        refuse("initial = " + number(o.initial_scale) + " is outside [" + number(o.min_scale) + ", " +
+        refuse("initial_scale = " + number(o.initial_scale) + " is outside [" + number(o.min_scale) + ", " +
                    number(o.max_scale) + ']',
                where);
 }

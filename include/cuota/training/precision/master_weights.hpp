@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Weights as floats for the optimizer, and in 16 bits for forward and backward.
+/// Weights as floats and in 16 bits.
 #pragma once
 
 #include <cstddef>
@@ -24,7 +24,7 @@ namespace cuota::inline v0::inline CUOTA_VIEWS {
 ///     ... the optimizer's step, with w.write(s) ...
 ///     w.refresh(s);
 ///
-/// Move-only. Refuses access to a working copy that is older than the masters.
+/// Move-only.
 /// Order:   of the stream arguments.
 /// Threads: as device_buffer.
 /// Throws:  as device_buffer. On failure, nothing is changed or stays allocated.
@@ -32,11 +32,11 @@ namespace cuota::inline v0::inline CUOTA_VIEWS {
 template <storage_half Half>
 class master_weights {
 public:
-    /// Allocates `count` weights, all zero.
+    /// Allocates `count` zeros.
     master_weights(element_count count, stream_ref home, resource_ref const& memory, tag name = {},
                    source_location where = source_location::current())
         : masters_{count, home, memory, name, where}, working_{count, home, memory, name, where} {}
-    /// Copies host weights into both copies. Waits for the copy, as device_buffer.
+    /// Copies host weights into both copies, and waits.
     master_weights(std::span<float const> host, stream_ref home, resource_ref const& memory, tag name = {},
                    source_location where = source_location::current())
         : masters_{host.size(), home, memory, no_init, name, where}, working_{host.size(), home, memory,
@@ -45,7 +45,7 @@ public:
         refresh(home, where);
     }
 
-    /// Returns the bytes of `count` weights: two allocations, rounded up to `granularity`; `unlimited` on overflow.
+    /// Returns the bytes of `count` weights as two allocations in `granularity`; `unlimited` on overflow.
     [[nodiscard]] static constexpr std::size_t bytes(std::size_t count,
                                                      std::size_t granularity = 1) noexcept {
         auto const masters = checked_mul(count, sizeof(float));
@@ -59,18 +59,18 @@ public:
     [[nodiscard]] std::size_t bytes() const noexcept { return masters_.bytes() + working_.bytes(); }
     [[nodiscard]] stream_ref home() const noexcept { return masters_.home(); }  ///< stream of both copies
 
-    /// Returns the masters, for work on s that updates them. Call `refresh` afterwards.
+    /// Leases the masters for an update. Call `refresh` afterwards.
     [[nodiscard]] lease<float> write(stream_ref s, source_location where = source_location::current()) {
         lease<float> all = masters_.write(s, where);
         written_ = where;
         return all;
     }
-    /// Returns the masters, for work on s that reads them.
+    /// Leases the masters for reading.
     [[nodiscard]] lease<float const> read(stream_ref s,
                                           source_location where = source_location::current()) const {
         return masters_.read(s, where);
     }
-    /// Returns the working copy, for work on s that reads it. Throws: usage_error if the masters were written since the last refresh.
+    /// Leases the working copy for reading. Throws: usage_error if the masters were written since the last refresh.
     [[nodiscard]] lease<Half const> low_precision(stream_ref s,
                                                   source_location where = source_location::current()) const {
         if (written_)
@@ -84,7 +84,7 @@ public:
     /// Returns false between `write` and `refresh`.
     [[nodiscard]] bool is_in_sync() const noexcept { return !written_; }
 
-    /// Rounds the masters to nearest into the working copy, in order of s. Throws: usage_error, cuda_error.
+    /// Rounds the masters to nearest into the working copy.
     void refresh(stream_ref s, source_location where = source_location::current()) {
         cast(s, masters_, working_, where);
         written_.reset();

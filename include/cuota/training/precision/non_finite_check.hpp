@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Detection of infinite and NaN gradients on the device, read by the host once per step.
+/// Detection of infinite and NaN gradients.
 #pragma once
 
 #include <atomic>
@@ -17,7 +17,7 @@ namespace cuota::inline v0::detail {
 
 using raised_flag = unsigned;
 
-/// Raises the flag. Threads: any number, of any kernels; none clears it.
+/// Threads: any number, of any kernels; none clears it.
 CUOTA_KERNEL inline void raise(raised_flag& flag) {
 #if defined(__CUDA_ARCH__)
     atomicOr(&flag, 1u);
@@ -26,7 +26,7 @@ CUOTA_KERNEL inline void raise(raised_flag& flag) {
 #endif
 }
 
-/// Accumulates per thread, so that a warp raises the flag once and not for every number.
+/// Accumulates per thread, so that a warp raises the flag once.
 template <class T>
 struct find_non_finite {
     raised_flag* flag;
@@ -38,7 +38,7 @@ struct find_non_finite {
     }
 };
 
-/// Checks the stored value: a gradient that overflows only by the multiplication counts, too.
+/// Checks the stored value, which may overflow by the multiplication.
 template <class T>
 struct unscale_number {
     find_non_finite<T> look;
@@ -57,21 +57,21 @@ struct unscale_number {
 
 namespace cuota::inline v0::inline CUOTA_VIEWS {
 
-/// Flag in device memory that kernels raise for infinite or NaN elements, and the host reads once per step.
+/// Flag in device memory that kernels raise for infinite or NaN elements.
 ///
 ///     cuota::non_finite_check check{s, pool};
 ///     for (auto& g : gradients) check.unscale(s, g.write(s), inverse);
 ///     bool const found = check.found(s);    // waits
 ///     check.reset(s);
 ///
-/// Accepts any number of spans on any streams; the flag stays raised until `reset`. Move-only.
+/// The flag stays raised until `reset`. Move-only.
 /// Order:   of the stream argument; calls on several streams run in the order of the calls.
 /// Threads: one at a time.
 /// Throws:  as device_scalar; usage_error if moved from. On failure, nothing is changed.
-/// Cost:    4 bytes of the resource; one kernel per span, which reads each element once.
+/// Cost:    4 bytes; one kernel per span.
 class non_finite_check {
 public:
-    /// Allocates 4 bytes, with the flag not raised.
+    /// Allocates the flag, not raised.
     non_finite_check(stream_ref home, resource_ref const& memory, tag name = {},
                      source_location where = source_location::current())
         : flag_{home, memory, name, where} {}
@@ -84,8 +84,8 @@ public:
     void check(stream_ref s, device_span<bfloat16 const> at,
                source_location where = source_location::current());
 
-    /// Multiplies gradients by the inverse of their scale and checks them, in one kernel. The product is computed in double, then rounded
-    /// to float and to the stored type. Throws: also usage_error if `inverse` is not finite and above 0.
+    /// Multiplies gradients by the inverse of their scale, in double, and checks the stored results. Throws: also usage_error if `inverse`
+    /// is not finite and above 0.
     void unscale(stream_ref s, device_span<float> gradients, double inverse,
                  source_location where = source_location::current());
     /// Overload for half.
@@ -95,9 +95,9 @@ public:
     void unscale(stream_ref s, device_span<bfloat16> gradients, double inverse,
                  source_location where = source_location::current());
 
-    /// Returns true if any element checked since the last reset, in order of s, was not finite. Waits for s and a copy of 4 bytes.
+    /// Returns true if any element checked since the last reset was not finite. Waits for s.
     [[nodiscard]] bool found(stream_ref s, source_location where = source_location::current()) const;
-    /// Clears the flag, in order of s.
+    /// Clears the flag.
     void reset(stream_ref s, source_location where = source_location::current());
 
 private:

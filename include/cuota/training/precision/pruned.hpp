@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Compressed storage of pruned numbers: one bit for each, and the kept numbers in order.
+/// Compressed storage of pruned numbers.
 #pragma once
 
 #include <cstddef>
@@ -18,20 +18,18 @@
 
 namespace cuota::inline v0::inline CUOTA_VIEWS {
 
-/// Stores `size()` numbers of which `nonzeros()` are kept and the others are zero: one bit per number, the survivors in order, and 8 bytes
-/// per 1024 numbers, by which each survivor is found in constant time.
+/// Stores `size()` numbers of which `nonzeros()` are kept and the others are zero: one bit per number, the survivors in order, and an index
+/// of 8 bytes per 1024 numbers.
 ///
 ///     auto const kept = cuota::pruned<float>::pack(s, weights.read(s), 1e-3f, pool, "weights");
 ///     kept.unpack(s, weights.write(s));
 ///
-/// To pack again, assign: both objects exist for that moment, and the old one stays if the new one is refused.
-/// Survivors are copied bitwise, including NaN and -0. All bytes of other numbers are zero after `unpack`.
+/// Survivors are copied bitwise; all bytes of other numbers are zero after `unpack`.
 /// Smaller than the dense array if less than 96 % of floats survive, or 93 % of 16-bit numbers. Move-only.
 /// Order:   of the stream arguments; the stream of `pack` is the home stream.
 /// Threads: as device_buffer.
-/// Throws:  as device_buffer. On failure, nothing stays allocated, and earlier packed numbers are unchanged.
-/// Cost:    `pack`: six kernels, scratch of 8 bytes per million numbers, and one copy of 8 bytes for which the host waits (the number of
-///          survivors, to allocate their memory). `unpack`: one kernel.
+/// Throws:  as device_buffer. On failure, nothing stays allocated.
+/// Cost:    `pack`: six kernels, scratch of 8 bytes per million numbers, and a wait for the number of survivors; `unpack`: one kernel.
 template <class T>
 class pruned {
     static_assert(std::is_trivially_copyable_v<T>, "device memory is copied byte by byte");
@@ -39,7 +37,7 @@ class pruned {
 public:
     using value_type = T;  ///< of an unpacked number
 
-    /// Keeps numbers of a magnitude above `threshold`, and NaNs. Waits for s. Throws: usage_error if `threshold` is negative or NaN.
+    /// Keeps numbers of a magnitude above `threshold`, and NaNs. Throws: usage_error if `threshold` is negative or NaN.
     [[nodiscard]] static pruned pack(
         stream_ref s, device_span<T const> dense, float threshold, resource_ref const& memory, tag name = {},
         source_location where = source_location::current()) requires storage_float<T> {
@@ -47,7 +45,7 @@ public:
             detail::throw_usage_error(where, "pruned: threshold = {} must not be negative", {threshold});
         return packed_by(detail::above_threshold<T>{dense.data(), threshold}, s, dense, memory, name, where);
     }
-    /// Keeps numbers with a nonzero byte in `keep`. Waits for s. Throws: usage_error if counts differ.
+    /// Keeps numbers with a nonzero byte in `keep`. Throws: usage_error if counts differ.
     [[nodiscard]] static pruned pack(stream_ref s, device_span<T const> dense,
                                      device_span<unsigned char const> keep, resource_ref const& memory,
                                      tag name = {}, source_location where = source_location::current()) {
@@ -55,7 +53,7 @@ public:
         return packed_by(detail::kept_by_mask{keep.data()}, s, dense, memory, name, where);
     }
 
-    /// Returns the bytes of `survivors` of `count` numbers: three allocations, rounded up to `granularity`; `unlimited` on overflow.
+    /// Returns the bytes of `survivors` of `count` numbers as three allocations in `granularity`; `unlimited` on overflow.
     [[nodiscard]] static constexpr std::size_t bytes(std::size_t count, std::size_t survivors,
                                                      std::size_t granularity = 1) noexcept {
         std::size_t const words = detail::parts_of(count, detail::word_bits) * sizeof(detail::mask_word);
@@ -66,20 +64,19 @@ public:
         return checked_add(*sum, round_up(*kept, granularity)).value_or(unlimited);
     }
     [[nodiscard]] std::size_t size() const noexcept { return count_; }  ///< numbers, including zeros
-    /// Returns the number of numbers that are kept.
-    [[nodiscard]] std::size_t nonzeros() const noexcept { return packed_.size(); }
-    /// Returns the bytes on the device, in three buffers.
+    [[nodiscard]] std::size_t nonzeros() const noexcept { return packed_.size(); }  ///< number of survivors
+    /// Returns the bytes on the device.
     [[nodiscard]] std::size_t bytes() const noexcept {
         return words_.bytes() + ranks_.bytes() + packed_.bytes();
     }
     [[nodiscard]] stream_ref home() const noexcept { return words_.home(); }  ///< the stream of pack
-    /// Returns the survivors in order, for work on s that reads them.
+    /// Leases the survivors, in order, for reading.
     [[nodiscard]] lease<T const> packed(stream_ref s,
                                         source_location where = source_location::current()) const {
         return packed_.read(s, where);
     }
 
-    /// Writes all numbers, with zeros for those that were not kept. Throws: usage_error if counts differ.
+    /// Writes all numbers. Throws: usage_error if counts differ.
     void unpack(stream_ref s, device_span<T> to, source_location where = source_location::current()) const {
         detail::check_counts("pruned::unpack", size(), to.size(), where);
         auto const words = words_.read(s, where);
@@ -97,7 +94,7 @@ public:
           words_{std::move(other.words_)},
           ranks_{std::move(other.ranks_)},
           packed_{std::move(other.packed_)} {}
-    /// Frees its own memory in order of its home stream and its uses, then moves as above.
+    /// Frees its own memory, then moves as above.
     pruned& operator=(pruned&& other) noexcept {
         if (this == &other) return *this;
         count_ = std::exchange(other.count_, 0);

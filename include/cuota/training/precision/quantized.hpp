@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Numbers stored in 8 bits each, with a scale for every block.
+/// Numbers in 8 bits each.
 #pragma once
 
 #include <cstddef>
@@ -24,7 +24,7 @@ struct as_float {
     [[nodiscard]] CUOTA_KERNEL float operator()(T x) const { return static_cast<float>(x); }
 };
 
-// One warp per block, one kernel: a launch that fails leaves the codes unchanged.
+// One kernel: a launch that fails leaves the codes unchanged.
 template <class T, std::size_t Block>
 struct store_block {
     T const* from;
@@ -48,42 +48,40 @@ struct load_number {
 
 namespace cuota::inline v0::inline CUOTA_VIEWS {
 
-/// Stores `size()` numbers in device memory as signed 8-bit multiples of a scale, one scale per `Block` numbers: activations between
-/// forward and backward, or optimizer state (Dettmers et al., 8-bit Optimizers via Block-wise Quantization, 2022, but with equidistant
-/// levels).
+/// Stores `size()` numbers as signed 8-bit multiples of a scale, one per `Block` numbers (Dettmers et al., 8-bit Optimizers via Block-wise
+/// Quantization, 2022, but with equidistant levels).
 ///
 ///     cuota::quantized<float> kept{n, s, pool, "activations"};
 ///     kept.store(s, x.read(s));    // x can be freed now
 ///     kept.load(s, again.write(s));
 ///
 /// Move-only.
-/// Error:   |x - x'| <= absmax / 127 / 2, with absmax over the block's finite numbers: exactly, in real numbers, for x' loaded as float and
-///          absmax >= 2^-126; below that, plus at most 2^-150, for lack of representable floats. Loaded as half or bfloat16, x' is rounded
-///          to nearest once more. Proof: block_code. Each infinite or NaN number becomes NaN, without effect on others; -0 becomes 0. Not
-///          valid in programs that flush denormals (-ffast-math, --use_fast_math).
+/// Error:   |x - x'| <= absmax / 127 / 2, with absmax over the block's finite numbers, for x' loaded as float; plus at most 2^-150 if
+///          absmax < 2^-126. Loaded as half or bfloat16, x' is rounded once more. Proof: block_code. Infinite and NaN numbers become NaN,
+///          without effect on others; -0 becomes 0. Not valid if denormals are flushed (-ffast-math, --use_fast_math).
 /// Order:   of the stream arguments.
 /// Threads: as device_buffer.
 /// Throws:  as device_buffer; usage_error if counts differ. On failure, nothing is changed or stays allocated.
-/// Cost:    1 byte per number and 4 per block: a quarter of floats, plus 1.6 %. A store uses 32 threads per block. It reads numbers once if
-///          Block is 128, 256, 512 or 1024 and they are aligned to 4 elements, otherwise twice.
+/// Cost:    1 byte per number and 4 per block. A store reads numbers once if Block is a multiple of 128 up to 1024 and they are aligned to
+///          4 elements, otherwise twice.
 template <storage_float T, std::size_t Block = 256>
 class quantized {
     static_assert(Block != 0, "a block has at least one number");
 
 public:
-    using value_type = T;  ///< of a number as it is stored and loaded
+    using value_type = T;  ///< of a number
 
     /// Allocates `count` zeros.
     quantized(element_count count, stream_ref home, resource_ref const& memory, tag name = {},
               source_location where = source_location::current())
         : codes_{count, home, memory, name, where}, scales_{blocks(count), home, memory, name, where} {}
 
-    /// Returns the bytes of `count` numbers: two allocations, rounded up to `granularity`; `unlimited` on overflow.
+    /// Returns the bytes of `count` numbers as two allocations in `granularity`; `unlimited` on overflow.
     [[nodiscard]] static constexpr std::size_t bytes(std::size_t count,
                                                      std::size_t granularity = 1) noexcept {
         return detail::coded_bytes(count, Block, granularity);
     }
-    /// Returns the number of blocks of `count` numbers; the last may be shorter.
+    /// Returns the number of blocks of `count` numbers.
     [[nodiscard]] static constexpr std::size_t blocks(std::size_t count) noexcept {
         return count / Block + (count % Block != 0 ? 1 : 0);
     }

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// AdamW with its two moments in 8 bits each.
+/// AdamW with 8-bit moments.
 #pragma once
 
 #include <cmath>
@@ -24,9 +24,9 @@ namespace cuota::inline v0 {
 
 /// Parameters of AdamW (Loshchilov and Hutter, Decoupled Weight Decay Regularization, 2019). The defaults are torch's.
 struct adamw_options {
-    double learning_rate = 1e-3;  ///< factor of a step; 0 or above
+    double learning_rate = 1e-3;  ///< 0 or above
     double beta1 = 0.9;           ///< of the mean of gradients, in [0, 1)
-    double beta2 = 0.999;         ///< of the mean of their squares, in [0, 1)
+    double beta2 = 0.999;         ///< of the mean of squares, in [0, 1)
     double epsilon = 1e-8;        ///< above 0: added to the root
     double weight_decay = 0.01;   ///< decoupled, times the learning rate; 0 or above
 };
@@ -35,7 +35,7 @@ namespace detail {
 
 void check_adamw(adamw_options const& o, source_location where);
 
-/// Returns a * b + c, rounded once, on the host and on a GPU.
+/// Returns a * b + c, rounded once.
 [[nodiscard]] CUOTA_HOST_DEVICE inline float fused(float a, float b, float c) noexcept {
 #if defined(__CUDA_ARCH__)
     return __fmaf_rn(a, b, c);
@@ -52,14 +52,14 @@ struct adamw_step {
     [[nodiscard]] static adamw_step of(adamw_options const& o, std::uint64_t step) noexcept;
 };
 
-/// Adam's m, and the root of its v. Products that are added are fused explicitly, so that all compilers give the same result.
+/// Adam's m, and the root of its v. Added products are fused explicitly, so that all compilers give the same result.
 struct adam_moments {
     float first;
     float root;
 
     [[nodiscard]] CUOTA_HOST_DEVICE adam_moments after(float gradient, adamw_step const& by) const noexcept {
         float const m = fused(by.beta1, first, by.rest1 * gradient);
-        // Squares of floats may overflow or underflow: both are scaled near 1 by a power of two, and back.
+        // Scaled by a power of two, because squares of floats may overflow or underflow.
         std::uint32_t const r = __builtin_bit_cast(std::uint32_t, root);
         std::uint32_t const g = __builtin_bit_cast(std::uint32_t, magnitude(gradient));
         std::uint32_t const exponent = (r > g ? r : g) >> 23;
@@ -77,7 +77,6 @@ struct adam_moments {
     }
 };
 
-/// Kernel view of all moments.
 template <bool is_writable>
 struct moment_codes {
     template <class T>
@@ -92,7 +91,7 @@ struct moment_codes {
     }
 };
 
-// One warp per block. Decodes moments with their stored scales; reads them once if the block is whole, aligned and fits in registers.
+// Reads moments once if the block is whole, aligned and fits in registers.
 template <std::size_t Block>
 struct adamw_block {
     float* parameters;
@@ -220,24 +219,22 @@ inline constexpr unsigned least_resident<each_by_warp<adamw_block<Block>>> = 4;
 
 namespace cuota::inline v0::inline CUOTA_VIEWS {
 
-/// Adam's moments m and v of `size()` parameters, and AdamW's step, which updates them in place: 2 bytes per parameter and 8 per block, in
-/// place of 8 per parameter as floats (Dettmers et al., 8-bit Optimizers via Block-wise Quantization, 2022, but with equidistant levels).
+/// Adam's moments m and v of `size()` parameters in 8 bits each (see `quantized`), and AdamW's step: 2 bytes per parameter and 8 per block.
 ///
 ///     cuota::quantized_moments<> adam{n, s, pool, "adam"};
 ///     adam.step(s, parameters.write(s), gradients.read(s), {.learning_rate = 3e-4});
 ///
-/// Stores m with the error of `quantized`, and r = sqrt(v), unsigned: |r - r'| <= max / 254 / 2 with the block's maximum, but a nonzero r
-/// below half the scale becomes the scale, not 0. A v that is small compared with others in its block thus makes the update smaller, and
-/// never divides by epsilon alone; codes of r span a factor of 2^16 in v. Parameters are updated with the moments before these are rounded.
-/// Every step rounds anew: a change of a moment by less than half the scale is lost, so averages follow slow changes in jumps.
-/// A non-finite gradient makes its own parameter and moments NaN, as in AdamW; check before (non_finite_check). Computation is in float, as
-/// in torch, and adds a few parts in 2^24 to a moment's error. An epsilon below 2^-126 is raised to that.
+/// Stores m with the error of `quantized`, and r = sqrt(v) with |r - r'| <= max / 254 / 2 over the block, but a nonzero r below half the
+/// scale becomes the scale, so that no update divides by epsilon alone. Parameters are updated with the moments before these are rounded.
+/// In each step, a change of a moment by less than half the scale is lost.
+/// A non-finite gradient makes its own parameter and moments NaN; check before (non_finite_check). An epsilon below 2^-126 is raised to
+/// that.
 /// Move-only.
 /// Order:   of the stream arguments.
 /// Threads: as device_buffer; one step at a time.
 /// Throws:  as device_buffer; usage_error if counts differ or options are invalid. On failure, nothing is changed or stays allocated.
-/// Cost:    one kernel per step with 32 threads per block: 16 bytes of memory traffic per parameter if Block is 128, 256, 512 or 1024 and
-///          parameters and gradients are aligned to 16 bytes; otherwise moments and gradients are read twice.
+/// Cost:    one kernel per step: 16 bytes of memory traffic per parameter if Block is a multiple of 128 up to 1024 and parameters and
+///          gradients are aligned to 16 bytes; otherwise moments and gradients are read twice.
 template <std::size_t Block = 256>
 class quantized_moments {
     static_assert(Block != 0, "a block has at least one number");
@@ -251,7 +248,7 @@ public:
           root_{count, home, memory, name, where},
           root_scales_{blocks(count), home, memory, name, where} {}
 
-    /// Returns the bytes of the moments of `count` parameters: four allocations, rounded up to `granularity`; `unlimited` on overflow.
+    /// Returns the bytes for `count` parameters as four allocations in `granularity`; `unlimited` on overflow.
     [[nodiscard]] static constexpr std::size_t bytes(std::size_t count,
                                                      std::size_t granularity = 1) noexcept {
         return checked_mul(2, detail::coded_bytes(count, Block, granularity)).value_or(unlimited);
@@ -262,10 +259,9 @@ public:
         return first_.bytes() + first_scales_.bytes() + root_.bytes() + root_scales_.bytes();
     }
     [[nodiscard]] stream_ref home() const noexcept { return first_.home(); }  ///< stream of all buffers
-    /// Returns the number of enqueued steps.
-    [[nodiscard]] std::uint64_t steps() const noexcept { return steps_; }
+    [[nodiscard]] std::uint64_t steps() const noexcept { return steps_; }     ///< enqueued steps
 
-    /// Enqueues one step of AdamW, which updates parameters and moments.
+    /// Enqueues one step of AdamW.
     void step(stream_ref s, device_span<float> parameters, device_span<float const> gradients,
               adamw_options const& by = {}, source_location where = source_location::current()) {
         detail::check_counts("quantized_moments::step", parameters.size(), size(), where);
