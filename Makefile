@@ -15,7 +15,10 @@ endif
 # nvcc all that make gpu compiles for one architecture, by its front ends, and two programs to the end.
 SHORT ?=
 pointers = null,alignment,object-size,vptr,pointer-overflow
-configure_dev = -DCUOTA_TEST_BROWSER=$(if $(filter browser,$(MAKECMDGOALS)),ON,OFF)
+# Where `packaging/setup optional` has put Arrow, KvikIO and a further CCCL, their tests run, too.
+optional = $(wildcard $(CURDIR)/build/optional)
+configure_dev = -DCUOTA_TEST_BROWSER=$(if $(filter browser,$(MAKECMDGOALS)),ON,OFF) $(if $(optional),-DCUOTA_PYARROW_ROOT=$(optional)/pyarrow \
+    -DCUOTA_KVIKIO_ROOT=$(optional) -DCUOTA_CCCL_MORE=$(optional)/nvidia/cu13/include/cccl)
 configure_cuda = -DCMAKE_CUDA_ARCHITECTURES='80-real;90-real;90-virtual'
 configure_asan = -DCUOTA_BUILD_EXAMPLES=$(if $(SHORT),OFF,ON) -DCUOTA_SANITIZE_LESS=$(if $(SHORT),$(pointers))
 left_out = $(if $(SHORT),echo 'SKIPPED: in the short form of make $@: $(1)')
