@@ -13,6 +13,7 @@
 #include <vector>
 
 #include <cuota/guard/budgeted.hpp>
+#include <cuota/guard/reclaimer.hpp>
 #include <cuota/pool/scoped_pool.hpp>
 #include <cuota/resource/async_memory.hpp>
 #include <cuota/resource/managed_memory.hpp>
@@ -291,4 +292,35 @@ TEST_CASE("guarded memory is usable while it is looked at, and a block may be fr
     memory.deallocate(a, q, 2000);
     CHECK_NOTHROW(memory.close());
     CHECK(cuota::simulator::race_reports().empty());
+}
+
+TEST_CASE("a cache that is asked for pinned memory may use the guarded memory that needs it",
+          "[guard][guarded]") {
+    support::machine const machine;
+    cuota::budget budget{"b", 64_MiB};
+    guarded memory{cuota::budgeted{budget, cuota::device_memory{}}};
+    cuota::stream const s;
+    int calls = 0;
+    cuota::reclaimer const cache{budget, "cache", [](std::size_t wanted) { return wanted; },
+                                 [&](std::size_t wanted) {
+                                     ++calls;
+                                     void* const p = memory.allocate(s, 100);
+                                     memory.deallocate(s, p, 100);
+                                     return wanted;
+                                 }};
+    std::vector<void*> blocks;
+
+    SECTION("in an allocation") {
+        cuota::simulator::fail_call("cudaHostAlloc", 1, cudaErrorMemoryAllocation);
+        blocks.push_back(memory.allocate(s, 1000));
+        CHECK(calls == 1);
+    }
+    SECTION("in a check of more blocks than there are spare records") {
+        for (int i = 0; i != 64; ++i) blocks.push_back(memory.allocate(s, 1000));
+        cuota::simulator::fail_call("cudaHostAlloc", 1, cudaErrorMemoryAllocation);
+        CHECK_NOTHROW(memory.verify(s));
+        CHECK(calls == 1);
+    }
+    for (void* const p : blocks) memory.deallocate(s, p, 1000);
+    CHECK_NOTHROW(memory.close());
 }

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <dlfcn.h>
 #include <vector>
 
 #include <cuda.h>
@@ -83,27 +84,15 @@ CUresult cuCtxCreate_v4(CUcontext*, CUctxCreateParams*, unsigned, CUdevice) {
 }
 CUresult cuCtxDestroy(CUcontext) { return CUDA_ERROR_NOT_SUPPORTED; }
 
+// Takes the place of the simulator's function of this name in the whole program; adds the attribute that only KvikIO queries.
 CUresult cuPointerGetAttribute(void* value, CUpointer_attribute which, CUdeviceptr pointer) {
-    cudaPointerAttributes known{};
-    cudaError_t const error = cudaPointerGetAttributes(&known, address(pointer));
-    if (error != cudaSuccess) return as_driver(error);
-    if (known.type == cudaMemoryTypeUnregistered) return CUDA_ERROR_INVALID_VALUE;
-    bool const is_host = known.type == cudaMemoryTypeHost;
-    switch (which) {
-        case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
-            *static_cast<unsigned*>(value) = is_host ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;
-            return CUDA_SUCCESS;
-        case CU_POINTER_ATTRIBUTE_CONTEXT:
-            *static_cast<CUcontext*>(value) = context_of(known.device);
-            return CUDA_SUCCESS;
-        case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
-            *static_cast<int*>(value) = known.device;
-            return CUDA_SUCCESS;
-        case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
-            *static_cast<void**>(value) = known.devicePointer;
-            return CUDA_SUCCESS;
-        default: return CUDA_ERROR_NOT_SUPPORTED;
-    }
+    static auto const of_simulator =
+        reinterpret_cast<decltype(&cuPointerGetAttribute)>(dlsym(RTLD_NEXT, "cuPointerGetAttribute"));
+    if (which != CU_POINTER_ATTRIBUTE_CONTEXT) return of_simulator(value, which, pointer);
+    int device = 0;
+    CUresult const found = of_simulator(&device, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, pointer);
+    if (found == CUDA_SUCCESS) *static_cast<CUcontext*>(value) = context_of(device);
+    return found;
 }
 // For memory that CUDA did not allocate, all attributes are zero and the call succeeds.
 CUresult cuPointerGetAttributes(unsigned count, CUpointer_attribute* which, void** values,

@@ -152,7 +152,7 @@ public:
     /// Copies the elements to the host, if needed, and frees the device memory in the order of its uses.
     void evict_to_host(stream_ref copies, source_location where = source_location::current()) {
         if (!device_) return;
-        device_->check_not_borrowed("be offloaded", where);
+        device_->check_not_borrowed("be evicted to the host", where);
         if (is_device_valid_) bring_to_host(copies, where);
         device_.reset();
         is_device_valid_ = false;

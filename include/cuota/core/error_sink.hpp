@@ -80,6 +80,7 @@ bool report_failure_of(Step&& step) noexcept {
 
 #include <cstdio>
 
+#include <cuota/core/detail/never_destroyed.hpp>
 #include <cuota/core/detail/smart_pointers.hpp>
 #include <cuota/core/error.hpp>
 
@@ -98,8 +99,8 @@ CUOTA_PROCESS_STATE sink_slot& the_sink() noexcept;
 }
 
 CUOTA_INLINE sink_slot& the_sink() noexcept {
-    static sink_slot& slot = *new sink_slot;  // never destroyed: static objects may report errors during exit
-    return slot;
+    static never_destroyed<sink_slot> slot;  // static objects may report errors during exit
+    return slot.value;
 }
 
 CUOTA_INLINE void kept_error::rethrow() const {

@@ -15,8 +15,9 @@ namespace cuota::inline v0 {
 
 /// The largest batch that fits: of a plan by footprint::largest_batch, of code by largest_batch_that_fits. Units: samples and bytes.
 struct batch_fit {
-    std::size_t batch = 0;       ///< 0: none fits; `unlimited`: any batch of the plan fits
-    std::size_t bytes = 0;       ///< for `batch`: planned, or the peak of its run; the plan's fixed part if `batch` is 0
+    std::size_t batch = 0;  ///< 0: none fits; `unlimited`: any batch of the plan fits
+    std::size_t bytes =
+        0;  ///< for `batch`: planned, or the peak of its run; the plan's fixed part if `batch` is 0
     std::size_t next = 0;        ///< the next larger size, which does not fit; 0: none, or none was run
     std::size_t next_bytes = 0;  ///< for `next`; `unlimited`: overflows, or refused during its run
     std::size_t available = 0;   ///< available in the budget
@@ -66,8 +67,8 @@ CUOTA_INLINE std::string batch_fit::text() const {
         detail::message("a batch of {} fits: {}", {detail::as_count(batch), of_available(bytes)});
     if (next == 0) return text;
     return text + (was_refused ? detail::message(", and {} was refused", {detail::as_count(next)})
-                               : detail::message(", and {} would take {}", {detail::as_count(next),
-                                                                            detail::planned_text(next_bytes)}));
+                               : detail::message(", and {} would take {}",
+                                                 {detail::as_count(next), detail::planned_text(next_bytes)}));
 }
 
 }  // namespace cuota::inline v0

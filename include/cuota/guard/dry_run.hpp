@@ -114,10 +114,10 @@ template <resource Upstream, std::invocable<measured<Upstream>&> Run>
 /// Cost:    two dry runs, and one per halving of the range.
 /// Example: tests/guard/dry_run.cpp
 template <std::invocable<std::size_t, measured<dry_run_memory>&> Run>
-[[nodiscard]] batch_fit largest_batch_that_fits(
-    budget const& b, std::size_t smallest, std::size_t largest, Run&& run,
-    std::size_t granularity = device_memory::granularity(),
-    source_location where = source_location::current()) {
+[[nodiscard]] batch_fit largest_batch_that_fits(budget const& b, std::size_t smallest, std::size_t largest,
+                                                Run&& run,
+                                                std::size_t granularity = device_memory::granularity(),
+                                                source_location where = source_location::current()) {
     if (smallest == 0 || smallest > largest)
         detail::throw_usage_error(where,
                                   "largest_batch_that_fits: batch range [{}, {}] is empty or begins at 0",

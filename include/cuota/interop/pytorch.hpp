@@ -17,6 +17,7 @@
 #include <string_view>
 #include <utility>
 
+#include <cuota/core/detail/never_destroyed.hpp>
 #include <cuota/core/detail/process.hpp>
 #include <cuota/core/detail/smart_pointers.hpp>
 #include <cuota/core/detail/threads/locked_region.hpp>
@@ -219,12 +220,12 @@ private:
 
     // Process locks: a child may use its parent's configuration, if the parent has used no CUDA. What they guard is replaced by one store.
     CUOTA_PROCESS_STATE [[nodiscard]] static detail::process_lock& guard() noexcept {
-        static auto& one = *new detail::process_lock;
-        return one;
+        static detail::never_destroyed<detail::process_lock> one;
+        return one.value;
     }
     CUOTA_PROCESS_STATE [[nodiscard]] static detail::process_lock& opening() noexcept {
-        static auto& one = *new detail::process_lock;
-        return one;
+        static detail::never_destroyed<detail::process_lock> one;
+        return one.value;
     }
 
     void remember(std::exception_ptr failure) noexcept {

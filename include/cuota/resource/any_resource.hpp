@@ -173,6 +173,7 @@ static_assert(sizeof(any_resource) <= 16);
 
 #include <cstring>
 
+#include <cuota/core/detail/threads/locked_region.hpp>
 #include <cuota/resource/pinned_memory.hpp>
 
 namespace cuota::inline v0 {
@@ -197,19 +198,23 @@ CUOTA_INLINE any_resource& any_resource::operator=(any_resource const& other) no
 
 CUOTA_INLINE void* any_resource::allocate(stream_ref s, std::size_t bytes, std::size_t alignment,
                                           label const& who) {
+    detail::expect_no_region("a resource");
     return calls_->allocate(at(), s, bytes, alignment, who);
 }
 
 CUOTA_INLINE void any_resource::deallocate(stream_ref s, void* p, std::size_t bytes,
                                            std::size_t alignment) noexcept {
+    detail::expect_no_region("a resource");
     calls_->deallocate(at(), s, p, bytes, alignment);
 }
 
 CUOTA_INLINE void* any_resource::allocate_sync(std::size_t bytes, std::size_t alignment, label const& who) {
+    detail::expect_no_region("a resource");
     return calls_->allocate_sync(at(), bytes, alignment, who);
 }
 
 CUOTA_INLINE void any_resource::deallocate_sync(void* p, std::size_t bytes, std::size_t alignment) noexcept {
+    detail::expect_no_region("a resource");
     calls_->deallocate_sync(at(), p, bytes, alignment);
 }
 
@@ -223,6 +228,7 @@ CUOTA_INLINE any_resource::any_resource(unowned, any_resource const& kept) noexc
 
 CUOTA_INLINE void* any_resource::allocate_retaining(stream_ref s, std::size_t bytes, std::size_t alignment,
                                                     label const& who) {
+    detail::expect_no_region("a resource");
     return calls_->allocate_retaining(at(), s, bytes, alignment, who);
 }
 

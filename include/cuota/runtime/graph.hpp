@@ -140,6 +140,7 @@ template <std::invocable F>
 #include <optional>
 #include <string>
 
+#include <cuota/core/detail/threads/locked_region.hpp>
 #include <cuota/core/error_sink.hpp>
 #include <cuota/runtime/detail/capture_scope.hpp>
 #include <cuota/runtime/event.hpp>
@@ -309,6 +310,7 @@ CUOTA_INLINE dynamic_array<captured_stream> capture_session::described(std::span
 }
 
 CUOTA_INLINE void capture_session::check_and_wait() const {
+    expect_no_region("cudaStreamSynchronize");
     rt::relaxed_capture_mode const beside;
     for (shared_stream const& s : streams_) {
         if (stream_ref{s}.is_capturing())

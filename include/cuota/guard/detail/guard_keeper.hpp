@@ -129,7 +129,11 @@ private:
         live_check& operator=(live_check const&) = delete;
         ~live_check() {
             for (guard_bytes* const f : records_) of_.recycle(*f);
+            for (guard_bytes* const f : reserved_) of_.recycle(*f);
         }
+        // Allocates for `count` blocks; add() requires this, since it runs under a lock.
+        void reserve(std::size_t count);
+        [[nodiscard]] std::size_t reserved() const noexcept { return reserved_.size(); }
         [[nodiscard]] std::vector<guard_bytes*> const& records() const noexcept { return records_; }
         // Enqueues the check at once only if the block is of another device than s.
         void add(guard_bytes& f, stream_ref s, device on);
@@ -139,10 +143,14 @@ private:
 
     private:
         guard_keeper& of_;
+        std::vector<guard_bytes*> reserved_;
         std::vector<guard_bytes*> records_;
         std::vector<probe> here_;  // not yet enqueued
     };
 
+    // Enqueues the check of one block or of all, or only counts them if more are live than are reserved.
+    [[nodiscard]] bool enqueue_check(live_check& check, std::size_t& count, stream_ref s,
+                                     void const* p) const;
     /// Returns the damage of freed blocks with a finished check; if `waits`, of all.
     [[nodiscard]] std::vector<guard_violation> collect(bool waits);
     // Removes the first freed block; unless `waits`, only if it was checked.
@@ -153,6 +161,7 @@ private:
 
     [[nodiscard]] std::size_t per_page() const noexcept;
     [[nodiscard]] std::size_t page_bytes() const;
+    [[nodiscard]] guard_bytes* try_take_free() noexcept;
     [[nodiscard]] guard_bytes& take_free();
     void add_page();
     void recycle(guard_bytes& f) noexcept;
@@ -291,9 +300,16 @@ CUOTA_INLINE void guard_keeper::report_known() noexcept {
     report_failure_of([this] { throw_if_any(collect(false), {}); });
 }
 
+CUOTA_INLINE void guard_keeper::live_check::reserve(std::size_t count) {
+    reserved_.reserve(count);
+    records_.reserve(count);
+    here_.reserve(count);
+    while (reserved_.size() < count) reserved_.push_back(&of_.take_free());
+}
+
 CUOTA_INLINE void guard_keeper::live_check::add(guard_bytes& f, stream_ref s, device on) {
-    if (records_.size() == records_.capacity()) records_.reserve(2 * records_.size() + 1);
-    guard_bytes& mine = of_.take_free();
+    guard_bytes& mine = *reserved_.back();
+    reserved_.pop_back();
     records_.push_back(&mine);
     mine.at = f.at;
     mine.bytes = f.bytes;
@@ -322,6 +338,23 @@ CUOTA_INLINE void guard_keeper::live_check::drain(stream_ref s) const noexcept {
     for (guard_bytes const* const f : records_) drain_home(*f);
 }
 
+CUOTA_INLINE bool guard_keeper::enqueue_check(live_check& check, std::size_t& count, stream_ref s,
+                                              void const* p) const {
+    bool is_enqueued = false;
+    live_.at_rest([&] {
+        count = 0;
+        live_.for_each([&](live_record const& r) { count += !p || r.at == p; });
+        if (count > check.reserved()) return;
+        device const on = s.device();
+        live_.for_each([&](live_record const& r) {
+            if (!p || r.at == p) check.add(*static_cast<guard_bytes*>(r.extra), s, on);
+        });
+        check.enqueue_rest(s);
+        is_enqueued = true;
+    });
+    return is_enqueued;
+}
+
 CUOTA_INLINE void guard_keeper::verify(stream_ref s, void const* p, source_location where) {
     std::vector<guard_violation> found = collect(true);
     live_check check{*this};
@@ -332,13 +365,7 @@ CUOTA_INLINE void guard_keeper::verify(stream_ref s, void const* p, source_locat
                 "{}: verify: cannot check guard bytes during a stream capture; verify before or after it",
                 {live_.title()});
         try {
-            live_.at_rest([&] {
-                device const on = s.device();
-                live_.for_each([&](live_record const& r) {
-                    if (!p || r.at == p) check.add(*static_cast<guard_bytes*>(r.extra), s, on);
-                });
-                check.enqueue_rest(s);
-            });
+            for (std::size_t count = 0; !enqueue_check(check, count, s, p);) check.reserve(count);
             s.synchronize();
         } catch (...) {
             check.drain(s);
@@ -441,25 +468,33 @@ CUOTA_INLINE std::size_t guard_keeper::page_bytes() const {
     return bytes_of(2 * per_page(), {wanted_.name, {}, "bytes", wanted_.redzone_bytes});
 }
 
-CUOTA_INLINE guard_bytes& guard_keeper::take_free() {
+CUOTA_INLINE guard_bytes* guard_keeper::try_take_free() noexcept {
     region_lock const lock{guard_};
-    if (!free_) add_page();
-    return *std::exchange(free_, free_->next);
+    return free_ ? std::exchange(free_, free_->next) : nullptr;
 }
 
+CUOTA_INLINE guard_bytes& guard_keeper::take_free() {
+    for (;; add_page())
+        if (guard_bytes* const f = try_take_free()) return *f;
+}
+
+// Allocates without the lock: if the driver refuses, holders are called.
 CUOTA_INLINE void guard_keeper::add_page() {
     std::size_t const count = per_page();
-    guards_.reserve(guards_.size() + 1);
-    pages_.reserve(pages_.size() + 1);
     auto more = light_unique_array<guard_bytes>::make(count);
-    auto* const page =
-        static_cast<unsigned char*>(pinned_memory{}.allocate_sync(page_bytes(), 256, {"redzones", {}}));
-    pages_.push_back(page);
-    for (std::size_t i = 0; i != count; ++i) {
-        more[i].seen = page + 2 * wanted_.redzone_bytes * i;
-        more[i].next = std::exchange(free_, &more[i]);
+    void* const page = pinned_memory{}.allocate_sync(page_bytes(), 256, {"redzones", {}});
+    for (std::size_t i = 0; i != count; ++i)
+        more[i].seen = static_cast<unsigned char*>(page) + 2 * wanted_.redzone_bytes * i;
+    try {
+        region_lock const lock{guard_};
+        guards_.reserve(guards_.size() + 1);
+        pages_.push_back(page);
+        for (std::size_t i = 0; i != count; ++i) more[i].next = std::exchange(free_, &more[i]);
+        guards_.push_back(std::move(more));
+    } catch (...) {
+        pinned_memory{}.deallocate_sync(page, page_bytes());
+        throw;
     }
-    guards_.push_back(std::move(more));
 }
 
 CUOTA_INLINE void guard_keeper::recycle(guard_bytes& f) noexcept {

@@ -38,12 +38,12 @@ namespace detail {
 
 /// Returns the tool's handle of a tag's text; null if host memory is exhausted.
 CUOTA_PROCESS_STATE [[nodiscard]] inline nvtxStringHandle_t nvtx_string(tag name) noexcept {
-    static auto& guard = *new detail::process_lock;
-    // Tags live as long as the program.
-    static auto& known = *new std::map<std::string_view, nvtxStringHandle_t>;
+    static never_destroyed<process_lock> guard;
+    static never_destroyed<std::map<std::string_view, nvtxStringHandle_t>>
+        known;  // tags live as long as the program
     try {
-        std::lock_guard const lock{guard};
-        auto const [found, is_new] = known.try_emplace(name.text());
+        std::lock_guard const lock{guard.value};
+        auto const [found, is_new] = known.value.try_emplace(name.text());
         if (is_new) found->second = nvtxDomainRegisterStringA(nvtx_domain(), name.text());
         return found->second;
     } catch (...) { return nullptr; }

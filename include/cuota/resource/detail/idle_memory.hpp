@@ -13,6 +13,7 @@
 #include <cuota/core/config.hpp>
 #include <cuota/core/detail/dynamic_array.hpp>
 #include <cuota/core/detail/smart_pointers.hpp>
+#include <cuota/core/detail/threads/locked_region.hpp>
 #include <cuota/core/refusal.hpp>
 #include <cuota/runtime/device.hpp>
 
@@ -144,9 +145,11 @@ private:
     std::vector<reclaimer_info> told_{};
 };
 
-/// Returns call(), repeated after each successful measure while it returns null.
+/// Returns call(), repeated after each successful measure while it returns null. Requires that this thread holds no lock of the library,
+/// because holders may be functions of the program.
 template <class Call>
 [[nodiscard]] void* call_with_relief(driver_relief& relief, std::size_t bytes, Call call) {
+    expect_no_region("an allocation by the driver");
     void* p = call();
     while (!p && relief.relieve(bytes)) p = call();
     return p;

@@ -104,8 +104,7 @@ namespace cuota::inline v0 {
 CUOTA_INLINE std::size_t revolve_forwards(std::size_t stages, std::size_t slots, source_location where) {
     if (stages == 0) detail::throw_usage_error(where, "chain: no stages");
     if (slots == 0)
-        detail::throw_usage_error(where,
-                                  "chain: at least one slot is required, for the input of the chain");
+        detail::throw_usage_error(where, "chain: at least one slot is required, for the input of the chain");
     std::size_t const rounds = detail::revolve_rounds(stages, slots);
     if (rounds == 0) return 0;
     std::size_t const n = slots > unlimited - rounds ? unlimited : slots + rounds;
