@@ -211,11 +211,11 @@ TEST_CASE("a limit that moves crosses too", "[guard][budget_alert]") {
     notes seen;
     budget_alert const w{b, {0.8}, 0.1, seen.callback(), with_falling()};
     b.charge(50);
-    cuota::budget_access::node(b).set_limit(60);
+    cuota::detail::budget_access::node(b).set_limit(60);
     REQUIRE(seen.take() == "+0@50");
-    cuota::budget_access::node(b).set_limit(100);
+    cuota::detail::budget_access::node(b).set_limit(100);
     REQUIRE(seen.take() == "-0@50");
-    cuota::budget_access::node(b).set_limit(0);
+    cuota::detail::budget_access::node(b).set_limit(0);
     REQUIRE(seen.take() == "+0@50");
     b.refund(50);
     REQUIRE(seen.take() == "-0@0");
@@ -357,7 +357,7 @@ TEST_CASE("what threads hold ready is called in when an alert begins, and they m
           "[guard][budget_alert]") {
     budget root{"root", 100};
     budget b{"b", unlimited, root};
-    cuota::detail::ledger& node = cuota::budget_access::node(b);
+    cuota::detail::ledger& node = cuota::detail::budget_access::node(b);
     on_another_thread([&] {
         b.charge(90);
         b.refund(90);
@@ -634,7 +634,7 @@ TEST_CASE("a callback may end another's watch before its turn", "[guard][budget_
 
 TEST_CASE("a watch's end waits for the call that is under way in another thread", "[guard][budget_alert]") {
     budget b{"b", 100};
-    cuota::detail::ledger& node = cuota::budget_access::node(b);
+    cuota::detail::ledger& node = cuota::detail::budget_access::node(b);
     std::atomic<bool> is_in = false;
     std::atomic<bool> has_returned = false;
     std::optional<budget_alert> w;

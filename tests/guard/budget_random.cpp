@@ -134,7 +134,7 @@ public:
     [[nodiscard]] std::size_t cached() const { return cached_; }
 
 private:
-    [[nodiscard]] cuota::detail::ledger& node() const { return cuota::budget_access::node(budget_); }
+    [[nodiscard]] cuota::detail::ledger& node() const { return cuota::detail::budget_access::node(budget_); }
 
     budget budget_;
     naive& model_;
@@ -212,7 +212,7 @@ private:
     [[nodiscard]] std::size_t below(std::size_t n) { return random_() % n; }
     [[nodiscard]] node& pick() { return nodes_[below(nodes_.size())]; }
     [[nodiscard]] static cuota::detail::ledger& account(node const& n) {
-        return cuota::budget_access::node(n.real);
+        return cuota::detail::budget_access::node(n.real);
     }
     [[nodiscard]] std::size_t cached_at(node const& n) const {
         std::size_t sum = 0;

@@ -78,7 +78,7 @@ TEST_CASE("a body that device code lays out in another way is refused, or works"
         is_refused = true;
         INFO(refused.what());
         CHECK(std::string_view{refused.what()}.find(
-                  "copy: cannot launch a kernel whose body has 24 bytes in host code") !=
+                  "copy: cannot launch a kernel with a body of 24 bytes in host code") !=
               std::string_view::npos);
     }
     cuota::rt::copy_to_host(host, at, sizeof host, s);

@@ -194,7 +194,7 @@ namespace cuota::inline v0::detail {
     if (!other) return;
     throw_usage_error(
         where,
-        "{} in memory of device {} cannot be used on a stream of device {}, whose kernels cannot "
+        "{} in memory of device {} cannot be used on a stream of device {}: its kernels cannot "
         "access that memory; add device {} to the pool's `peers`, or copy on a stream of device {}",
         {what, other->ordinal(), user.ordinal(), user.ordinal(), other->ordinal()});
 }

@@ -20,6 +20,7 @@ namespace cuota::inline v0 {
 class reservation;
 
 namespace detail {
+struct budget_access;
 class ledger;
 class prepayment;
 }  // namespace detail
@@ -106,17 +107,19 @@ public:
 
 private:
     friend class reservation;
-    friend struct budget_access;
+    friend struct detail::budget_access;
     explicit budget(detail::intrusive_ptr<detail::ledger> node) noexcept : node_{std::move(node)} {}
 
     detail::intrusive_ptr<detail::ledger> node_;
 };
 
+namespace detail {
 /// Gives library classes access to a budget's account.
 struct budget_access {
     /// Valid as long as a copy of the budget exists.
-    [[nodiscard]] static detail::ledger& node(budget const& b) noexcept { return *b.node_; }
+    [[nodiscard]] static ledger& node(budget const& b) noexcept { return *b.node_; }
 };
+}  // namespace detail
 
 /// Bytes of a budget that are charged in advance, to be spent through `as_budget()`. Move-only.
 ///

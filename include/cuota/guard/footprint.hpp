@@ -351,7 +351,7 @@ CUOTA_INLINE void footprint::check(budget const& b, std::size_t batch, source_lo
     std::size_t const cost = bytes(batch);
     if (fits_in(b.available(), cost)) return;
     std::size_t const requested = sum([&](part const& p) { return p.requested(batch); });
-    refusal r = detail::facts_of(budget_access::node(b), cost,
+    refusal r = detail::facts_of(detail::budget_access::node(b), cost,
                                  {requested, smallest_granularity(), label{"plan", where}, std::nullopt});
     r.reclaimers.reset();                                 // no holder was asked
     if (cost != unlimited && r.shortfall() == 0) return;  // memory was released meanwhile

@@ -198,7 +198,7 @@ CUOTA_INLINE reclaimer::reclaimer(budget const& account, tag name,
                                   std::function<std::size_t(std::size_t)> reclaim, int priority,
                                   source_location where)
     : cache_{detail::intrusive_ptr<detail::registered_cache>::make(
-          detail::intrusive_ptr<detail::ledger>::of(budget_access::node(account)), label{name, where},
+          detail::intrusive_ptr<detail::ledger>::of(detail::budget_access::node(account)), label{name, where},
           priority, std::move(reclaimable), std::move(reclaim))} {}
 
 CUOTA_INLINE reclaimer& reclaimer::operator=(reclaimer&& other) noexcept {

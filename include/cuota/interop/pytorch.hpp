@@ -218,7 +218,7 @@ private:
         return made;
     }
 
-    // Process locks: a child may use its parent's configuration, if the parent has used no CUDA. What they guard is replaced by one store.
+    // Process locks: a child may use its parent's configuration, if the parent has used no CUDA. The guarded value is replaced by one store.
     CUOTA_PROCESS_STATE [[nodiscard]] static detail::process_lock& guard() noexcept {
         static detail::never_destroyed<detail::process_lock> one;
         return one.value;

@@ -27,6 +27,7 @@
 namespace cuota::inline v0 {
 
 namespace detail {
+struct pool_access;
 class mapped_range;
 struct pool_on_pages;  // makes a pool on other pages; not defined in the library
 }
@@ -153,7 +154,7 @@ public:
 
 private:
     friend struct detail::pool_on_pages;
-    friend struct pool_access;
+    friend struct detail::pool_access;
     scoped_pool(budget const& account, any_resource source, std::optional<device> on, options wanted,
                 source_location where, detail::light_unique_ptr<detail::mapped_range> pages);
 
@@ -169,11 +170,13 @@ private:
     std::size_t const release_threshold_;
 };
 
+namespace detail {
 /// Access to a pool's internals.
 struct pool_access {
     /// Returns the state, alive as long as the pool and its allocations.
-    [[nodiscard]] static detail::pool_state& state(scoped_pool const& pool) noexcept { return *pool.state_; }
+    [[nodiscard]] static pool_state& state(scoped_pool const& pool) noexcept { return *pool.state_; }
 };
+}  // namespace detail
 
 }  // namespace cuota::inline v0
 

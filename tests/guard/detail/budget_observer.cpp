@@ -48,12 +48,12 @@ using lines = std::vector<std::string>;
 
 cuota::detail::intrusive_ptr<listener> listen_to(cuota::budget const& b) {
     auto const made = cuota::detail::intrusive_ptr<listener>::make();
-    cuota::budget_access::node(b).join(
+    cuota::detail::budget_access::node(b).join(
         cuota::detail::intrusive_ptr<cuota::detail::budget_observer>::of(*made));
     return made;
 }
 void leave(cuota::budget const& b, cuota::detail::intrusive_ptr<listener> const& l) {
-    cuota::budget_access::node(b).leave(*l);
+    cuota::detail::budget_access::node(b).leave(*l);
 }
 
 }  // namespace
@@ -127,7 +127,7 @@ TEST_CASE("ledger_node names all below it, parents first, until they end", "[gua
     cuota::budget left{"left", 50, root};
     auto const names = [](cuota::budget const& b) {
         std::string all;
-        cuota::budget_access::node(b).look_down(
+        cuota::detail::budget_access::node(b).look_down(
             [&](cuota::detail::ledger_node const& node, cuota::budget_info facts) {
                 all += facts.name + ':' + std::to_string(facts.held) + ' ';
                 REQUIRE(node.name() == facts.name);
@@ -144,5 +144,5 @@ TEST_CASE("ledger_node names all below it, parents first, until they end", "[gua
     REQUIRE(names(root) == "root:7 left:7 ");
     left.refund(7);
     cuota::budget const other{"other", 1};
-    REQUIRE(cuota::budget_access::node(other).id() != cuota::budget_access::node(root).id());
+    REQUIRE(cuota::detail::budget_access::node(other).id() != cuota::detail::budget_access::node(root).id());
 }

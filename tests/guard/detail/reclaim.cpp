@@ -30,10 +30,10 @@ class cache final : public cuota::detail::reclaimable_holder {
 public:
     cache(budget b, std::size_t bytes) : budget_{std::move(b)}, cached_{bytes} {
         budget_.charge(bytes);
-        cuota::budget_access::node(budget_).join(*this);
+        cuota::detail::budget_access::node(budget_).join(*this);
     }
     ~cache() {
-        cuota::budget_access::node(budget_).leave(*this);
+        cuota::detail::budget_access::node(budget_).leave(*this);
         budget_.refund(cached_);
     }
 
@@ -410,7 +410,7 @@ TEST_CASE("a refusal names who holds what, the largest first", "[guard][pressure
     charged const some{model, 70};
 
     auto const refused = support::thrown<cuota::budget_exceeded>([&] {
-        cuota::detail::charge(cuota::budget_access::node(model), 512,
+        cuota::detail::charge(cuota::detail::budget_access::node(model), 512,
                               {500, 64, {"activations", {"a.cpp", 9}}, std::nullopt});
     });
     cuota::refusal const& facts = refused.info();

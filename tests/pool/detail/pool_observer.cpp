@@ -110,7 +110,7 @@ private:
 
 // Observes a pool; the test reads the diary.
 struct observed {
-    explicit observed(cuota::scoped_pool& of) : pool{cuota::pool_access::state(of).blocks()} {
+    explicit observed(cuota::scoped_pool& of) : pool{cuota::detail::pool_access::state(of).blocks()} {
         pool.observe(cuota::detail::intrusive_ptr<cuota::detail::pool_observer>::of(*told));
     }
     diary* operator->() const noexcept { return told.get(); }
@@ -128,7 +128,7 @@ TEST_CASE("pool_observer is told of blocks, segments and steps, in the order in 
     auto const kept = cuota::detail::intrusive_ptr<diary>::make();
     {
         cuota::scoped_pool pool{budget};
-        cuota::detail::block_pool& blocks = cuota::pool_access::state(pool).blocks();
+        cuota::detail::block_pool& blocks = cuota::detail::pool_access::state(pool).blocks();
         blocks.observe(cuota::detail::intrusive_ptr<cuota::detail::pool_observer>::of(*kept));
         void* const p = pool.allocate(stream, 1000, 256, "x");
         REQUIRE(kept->all == "sa");
@@ -162,7 +162,7 @@ TEST_CASE("pool_observer is told by a pool's end of what it still had", "[pool][
         auto const kept = cuota::detail::intrusive_ptr<diary>::make();
         {
             cuota::scoped_pool pool{budget, {.growth = growth}};
-            cuota::pool_access::state(pool).blocks().observe(
+            cuota::detail::pool_access::state(pool).blocks().observe(
                 cuota::detail::intrusive_ptr<cuota::detail::pool_observer>::of(*kept));
             (void)pool.allocate(stream, 1000);
         }
@@ -218,7 +218,7 @@ TEST_CASE("pool_observer: a closed pool refuses as before, and tells of what com
             cuota::scoped_pool pool{budget};
             late.emplace(pool.resource());
             if (is_observed)
-                cuota::pool_access::state(pool).blocks().observe(
+                cuota::detail::pool_access::state(pool).blocks().observe(
                     cuota::detail::intrusive_ptr<cuota::detail::pool_observer>::of(*kept));
             p = late->allocate(stream, 5000);
         }

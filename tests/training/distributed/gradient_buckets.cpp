@@ -191,6 +191,7 @@ TEST_CASE("a rank that does not come to a sum is named when the deadline is over
         } catch (cuota::rank_lost_error const&) {
             (void)support::thrown<cuota::usage_error>(
                 [&] { sums.reduce(mine, [] {}); });  // the link has failed permanently
+            (void)support::thrown<cuota::usage_error>([&] { sums.progress(); });
             throw;
         }
     });

@@ -243,7 +243,8 @@ CUOTA_INLINE data_error npy_header::unknown_descr(std::string_view kind) const {
         case 'c':
         case 'F':
         case 'D':
-            return refuse("complex numbers are not supported: save a.view() of the floats, twice as many");
+            return refuse("complex numbers are not supported: save a.view() of the floats, which doubles the "
+                          "last dimension");
         case 'V': return refuse("raw bytes ('V') are not supported: save a.view('u1')");
         case 'f':
         case 'g': return refuse("floats of more than 64 bits are not supported: save a.astype('f8')");

@@ -149,7 +149,7 @@ namespace cuota::inline v0 {
 CUOTA_INLINE memory_snapshot snapshot_of(budget const& root, snapshot_detail wanted) {
     detail::snapshot_taker taker{wanted};
     taker.add(
-        budget_access::node(root), [](auto const&) {}, [](auto const&, std::size_t) {});
+        detail::budget_access::node(root), [](auto const&) {}, [](auto const&, std::size_t) {});
     return std::move(taker).take();
 }
 

@@ -196,7 +196,7 @@ CUOTA_INLINE void refuse_other_layout(void const* kernel, kernel_info& facts, st
     if (on_device != bytes)
         throw_usage_error(
             where,
-            "{}: cannot launch a kernel whose body has {} bytes in host code and {} in device code; "
+            "{}: cannot launch a kernel with a body of {} bytes in host code and {} in device code; "
             "do not use [[no_unique_address]] in it, nor in its members",
             {name, bytes, on_device});
     facts.has_one_layout.store(true, std::memory_order_relaxed);

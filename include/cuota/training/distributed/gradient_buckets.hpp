@@ -127,7 +127,7 @@ public:
     void reduce(rank_consensus& ranks, Backward backward,
                 source_location where = source_location::current()) {
         constexpr auto what = "the gradients of a step";
-        if (is_broken_) detail::throw_usage_error(where, "gradient_buckets: used after its backend failed");
+        check_usable(where);
         if (detail::process_number::is_cuda_of_parent()) detail::throw_forked();
         std::exception_ptr why;
         auto const run_here = [&] {
@@ -168,10 +168,12 @@ public:
                 {detail::as_count(gradient), detail::as_count(of.size()),
                  detail::as_count(layout_.count(gradient))});
         given_[gradient].emplace(of.write(comm_, where));
-        progress();
+        progress(where);
     }
-    /// Advances buckets without waiting, as `ready` does, in long pauses between gradients. Throws: exceptions of the backend.
-    void progress() {
+    /// Advances buckets without waiting, as `ready` does, in long pauses between gradients. Throws: exceptions of the backend; usage_error
+    /// after one.
+    void progress(source_location where = source_location::current()) {
+        check_usable(where);
         if (detail::process_number::is_cuda_of_parent()) detail::throw_forked();
         while (go_on()) {}
     }
@@ -256,6 +258,10 @@ private:
             if (is_done()) return;
             on_backend([this] { backend_.check(); });
         }
+    }
+
+    void check_usable(source_location where) const {
+        if (is_broken_) detail::throw_usage_error(where, "gradient_buckets: used after its backend failed");
     }
 
     template <class Call>

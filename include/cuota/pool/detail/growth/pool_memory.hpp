@@ -168,7 +168,7 @@ CUOTA_INLINE void pool_memory::refuse_other_devices(stream_ref s, label const& w
     std::string const named = std::to_string(other.ordinal());
     throw_usage_error(
         who.where,
-        "{} of device {}: cannot allocate on a stream of device {}, whose kernels cannot access the "
+        "{} of device {}: cannot allocate on a stream of device {}: its kernels cannot access the "
         "memory; add device{{}} to the pool's `peers`",
         {blocks_.title(), device_->ordinal(), named, named});
 }

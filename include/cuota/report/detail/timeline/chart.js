@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-// ---- The chart. Labels are put where none is yet, or left out.
+// ---- The chart. A label that would overlap another is left out.
 
-let labels = [];    // boxes of those that are drawn
+let labels = [];    // boxes of the drawn labels
 let columns = null;
 
 function placeLabel(context, text, x, y, options = {}) {
@@ -56,7 +56,7 @@ function clipped(context, draw) {
   context.restore();
 }
 
-// All bands of all columns, each on the ones below it.
+// Draws all bands of all columns, stacked.
 function drawStack(context, sums, width, alpha) {
   const groups = model.bands.length;
   let below = new Float64Array(width);
@@ -72,7 +72,7 @@ function drawStack(context, sums, width, alpha) {
   context.globalAlpha = 1;
 }
 
-// Calls `point` at each corner of the stairs that the values make, from the left or from the right.
+// Calls `point` at each corner of the step curve of the values, from the left or from the right.
 function eachCorner(values, isBackward, point) {
   const width = values.length;
   const at = (x) => area.left + x / width * area.width;
@@ -103,7 +103,7 @@ function strokeSteps(context, values, stroke, width) {
   context.stroke();
 }
 
-// A thin line between two bands, where it is level: the risers of many short lives would cover the bands themselves.
+// Draws a thin line between two bands where it is level; vertical lines of many short lives would cover the bands.
 function strokeLevels(context, values, stroke) {
   context.beginPath();
   let last = null;
@@ -158,7 +158,7 @@ function strokeLine(context, x0, y0, x1, y1, dash = []) {
   context.setLineDash([]);
 }
 
-// A limit far above what was used is said at the top edge: drawn to scale it would press all else to the ground.
+// A limit far above the used memory is written at the top edge: drawn to scale, it would flatten the chart.
 function drawLimits(context) {
   const right = area.left + area.width - 4;
   const beyond = model.limits.filter((limit) => limit.bytes > model.top);

@@ -5,7 +5,7 @@
 
 let isDue = false;
 
-// However many events come, the chart is drawn once a frame.
+// Draws the chart at most once per frame, however many events occur.
 function drawSoon() {
   if (isDue) return;
   isDue = true;
@@ -66,7 +66,7 @@ function zoom(factor, around = (state.view.from + state.view.to) / 2) {
   setView(around - (around - from) * factor, around + (to - around) * factor);
 }
 
-// Into the middle, unless it is seen well already.
+// Moves a time to the middle of the view unless it is clearly visible.
 function goTo(t) {
   const span = state.view.to - state.view.from;
   if (t < state.view.from + span * 0.02 || t > state.view.to - span * 0.02) setView(t - span / 2, t + span / 2);
@@ -105,7 +105,7 @@ function showTip(tip, lines, x, y) {
 
 const hideTip = (tip) => { tip.hidden = true; };
 
-// The band that a point of the chart lies in, as it is drawn there: at the moment of the most in that pixel.
+// Returns the band at a point of the chart, as drawn: at the peak within that pixel.
 function bandAt(column, y) {
   let below = 0;
   for (let b = 0; b < model.bands.length; ++b) {
@@ -171,7 +171,7 @@ function listenToPlot() {
   plot.addEventListener("keydown", onKey);
 }
 
-// Sideways, or with Shift, it pans; up and down it zooms where the pointer is.
+// The wheel pans sideways or with Shift, and otherwise zooms at the pointer.
 function onWheel(event) {
   event.preventDefault();
   const pixels = event.deltaMode === 1 ? 16 : 1;

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-// ---- Tables. Text is only ever set as text: names from the program are no markup.
+// ---- Tables. Names from the program are set as text, never as markup.
 
 function element(name, properties = {}, ...children) {
   const made = Object.assign(document.createElement(name), properties);
@@ -56,7 +56,7 @@ function placesLine(tag) {
 
 let sitesOfTags = null;
 
-// The places of a tag, those with the most bytes in all first.
+// Returns a tag's call sites, by total bytes, largest first.
 function placesOf(tag) {
   if (sitesOfTags === null) sitesOfTags = collectSites();
   return (sitesOfTags.get(tag) ?? []).map((i) => data.sites[i]).filter((site) => site.line !== 0);

@@ -1,11 +1,11 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-// ---- What was live: exact at any time, and for each column of pixels the most and the least in it.
+// ---- Live bytes: exact at any time, and the maximum and minimum of each column of pixels.
 
 const every = 1024;  // changes between two checkpoints
 
-// `groupOf` gives each life one of `groups` sums, or -1 for none.
+// `groupOf` maps each life to one of `groups` sums, or to -1.
 function makeHistory(changes, size, groups, groupOf) {
   const history = {changes, groups, size, groupOf, checkpoints: [new Float64Array(groups)]};
   const sums = new Float64Array(groups);
@@ -35,7 +35,7 @@ function sumsAfter(history, count) {
 const sumsAt = (history, t) => sumsAfter(history, changesUntil(history.changes, t));
 const total = (sums) => sums.reduce((a, b) => a + b, 0);
 
-// The most of each group and of all together, with the time of it; and how many bytes of each came and went.
+// Returns the peak of each group and of the total, with its time, and the bytes of each that were allocated and freed.
 function peaksOf(history) {
   const {changes, groups} = history;
   const peaks = {most: new Float64Array(groups), churn: new Float64Array(groups), total: 0, at: whole.from};
@@ -59,8 +59,8 @@ function peaksOf(history) {
   return peaks;
 }
 
-// For each of `width` columns of a view: the sums at the moment of the most in it, and at that of the least. What is
-// shorter than a pixel is seen all the same.
+// Returns, for each of `width` columns of a view, the sums at its maximum and at its minimum, so that changes shorter
+// than a pixel stay visible.
 function columnsOf(history, view, width) {
   const {changes, groups} = history;
   const columns = {width, most: new Float64Array(groups * width), least: new Float64Array(groups * width),

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-// ---- The map: rows drawn to one scale, or each over the whole width.
+// ---- The map: rows drawn to one scale, or each over the full width.
 
 const mapLooks = {label: 18, bar: 24, gap: 12, mostRows: 200};
 let mapRows = [];
@@ -32,7 +32,7 @@ const rowHeight = () => mapLooks.label + mapLooks.bar + mapLooks.gap;
 function mapSummary(rows) {
   const held = rows.filter((row) => !row.isLoose);
   const sum = (fact) => held.reduce((all, row) => all + fact(row), 0);
-  if (rows.length === 0) return "Nothing was held then.";
+  if (rows.length === 0) return "No memory was held at this time.";
   if (held.length === 0) return "Blocks only: this memory does not come in segments.";
   const free = sum((row) => row.gaps.reduce((all, g) => all + g.bytes, 0));
   const gaps = sum((row) => row.gaps.length);
@@ -91,7 +91,7 @@ function labelBlock(context, tag, x, y, width) {
   context.fillText(fitted, x + 5, y + mapLooks.bar / 2 + 0.5);
 }
 
-// Whether dark letters are read better on it: by its luminance, as WCAG has it.
+// Returns whether dark text is more readable on this color, by its luminance (WCAG).
 function isLight(hex) {
   const [r, g, b] = [1, 3, 5].map((i) => (parseInt(hex.slice(i, i + 2), 16) / 255) ** 2.2);
   return 0.2126 * r + 0.7152 * g + 0.0722 * b > 0.2;
@@ -114,7 +114,7 @@ function hatch(context) {
   return context.createPattern(tile, "repeat");
 }
 
-// What is at a point of the map: {row, block} or {row, gap}; null outside.
+// Returns {row, block} or {row, gap} at a point of the map; null outside.
 function hitMap(x, y) {
   const isIn = ({box}) => box && y >= box.y && y <= box.y + box.height && x >= box.x && x <= box.x + box.width;
   const row = mapRows.find(isIn);

@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-// ---- The segments at one moment, each as a row of blocks and of gaps between them.
+// ---- The segments at one time, each a row of blocks and gaps.
 
-// A block is live from its begin to its end; then work may still use it until it is known not to.
+// A block is live until it is freed; afterwards, pending work may use it until its completion is known.
 function useAt(i, t) {
   if (t < blocks.from[i]) return null;
   if (t < blocks.until[i]) return "live";
@@ -32,7 +32,7 @@ function rowsAt(t) {
   return rows.concat([...loose.values()]).map(withGaps);
 }
 
-// Pages side by side are one row, and so are segments that a block lies across.
+// Adjacent pages form one row, as do segments that one block spans.
 function segmentRows(there, live) {
   const rows = [];
   for (const i of there) {
@@ -46,7 +46,7 @@ function segmentRows(there, live) {
   return rows;
 }
 
-// The index of the last of those, in order of address, that begin before `offset` of a region; -1 for none.
+// Returns the index of the last entry, in order of address, that begins before `offset` of a region; -1 if none does.
 function lastBefore(count, regionAt, offsetAt, region, offset) {
   let low = 0;
   let high = count;
@@ -68,7 +68,7 @@ function rowOf(rows, region, offset) {
   return row && row.region === region && offset < row.offset + row.bytes ? row : null;
 }
 
-// Memory that is no pool's, or of a pool that did not say what it took: block by block, side by side.
+// Memory outside of pools, or of a pool without recorded segments: blocks side by side.
 function looseRow(loose, i) {
   const source = blocks.source[i];
   if (!loose.has(source)) loose.set(source, {source, region: -1, offset: 0, bytes: 0, blocks: [], isLoose: true});

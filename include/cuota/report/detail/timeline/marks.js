@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-// ---- Marks: steps above the chart, and what else happened, on a lane of its own.
+// ---- Marks: steps above the chart, and other events in a row of their own.
 
 const laneOfSteps = 10;
 const laneOfMarks = 29;
@@ -27,7 +27,7 @@ function drawSteps(context) {
   }
 }
 
-// Stripes of two greys; where they would be too narrow to be told apart, one grey.
+// Draws stripes of two greys, or one grey if they would be too narrow to distinguish.
 function drawStep(context, step, between) {
   const right = area.left + area.width;
   const x0 = clamp(xOf(step.from), area.left, right);
@@ -40,9 +40,9 @@ function drawStep(context, step, between) {
 }
 
 function drawMarks(context) {
-  const taken = new Set();  // one of a kind for each pixel
-  const lines = {};         // where the last line of a kind was drawn: side by side they would cover the chart
-  const rank = {reclaimed: 0, marker: 1, refused: 2};  // what matters most lies on top
+  const taken = new Set();  // at most one mark of a kind per pixel
+  const lines = {};         // position of the last line of each kind: adjacent lines would cover the chart
+  const rank = {reclaimed: 0, marker: 1, refused: 2};  // the most important is drawn last
   for (const mark of drawnMarks().sort((a, b) => rank[a.kind] - rank[b.kind])) {
     const x = xOf(mark.at);
     const key = `${mark.kind} ${Math.round(x)}`;
@@ -84,7 +84,7 @@ function drawShape(context, shape, x, y) {
   context.fill();
 }
 
-// Those that a pointer at x stands on.
+// Returns the marks at pointer position x.
 function marksNear(x, y) {
   const reach = y < area.top ? 7 : 3;
   return drawnMarks().filter((m) => isInView(m.at) && Math.abs(xOf(m.at) - x) <= reach);

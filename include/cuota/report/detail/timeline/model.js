@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-// ---- The recording: columns of numbers, one entry for each life.
+// ---- The recording: columns of numbers, one entry per life (allocation).
 
 const data = JSON.parse(byId("cuota-data").textContent);
 const blocks = livesOf(data.blocks);
@@ -13,13 +13,13 @@ const whole = wholeTime();
 function livesOf(columns) {
   const lives = {count: columns.from.length};
   for (const [name, numbers] of Object.entries(columns)) lives[name] = Float64Array.from(numbers);
-  lives.from = lives.from.map((t) => (t < 0 ? -Infinity : t));    // there before the first event
-  lives.until = lives.until.map((t) => (t < 0 ? Infinity : t));   // there after the last
+  lives.from = lives.from.map((t) => (t < 0 ? -Infinity : t));    // live before the first event
+  lives.until = lives.until.map((t) => (t < 0 ? Infinity : t));   // live after the last
   lives.source = Uint16Array.from(columns.region, (r) => data.regions[r].source);
   return lives;
 }
 
-// A little more than from the first event to the last: what was there before and after is seen, too.
+// The shown range extends slightly beyond the first and last event, to show memory that was live before and after.
 function wholeTime() {
   const span = Math.max(data.to - data.from, 1000);
   return {from: data.from - span * 0.01, to: data.from + span * 1.01};
@@ -29,8 +29,8 @@ const sourceName = (i) => shownText(data.sources[i]?.name || data.sources[i]?.ki
 const siteOf = (i) => data.sites[i] ?? data.sites[0];
 const tagName = (tag) => shownText(data.tags[tag]) || "untagged";
 
-// The begins are in order already; the ends are put in order here, and both merged. At one instant ends come first: a
-// life is from its begin on, until just before its end.
+// The begins are sorted; this sorts the ends and merges both. At equal times, ends come first: a life includes its
+// begin and excludes its end.
 function changesOf(lives, isPicked) {
   const picked = [];
   for (let i = 0; i < lives.count; ++i) if (isPicked(lives.source[i]) && lives.from[i] < lives.until[i]) picked.push(i);
@@ -53,7 +53,7 @@ function addChange(changes, times, life, sign) {
   changes.sign[changes.count++] = sign;
 }
 
-// The number of changes up to `t`, those at `t` among them.
+// Returns the number of changes up to and including `t`.
 function changesUntil(changes, t) {
   let low = 0;
   let high = changes.count;

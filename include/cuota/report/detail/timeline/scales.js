@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-// ---- What is shown: the pools picked, their tags as bands, their limits.
+// ---- Contents of the chart: the selected pools, their tags as bands, their limits.
 
-// Neighbours differ in lightness as well as in hue, so that they are told apart without seeing colors.
+// Neighbors differ in lightness as well as in hue, so that they can be distinguished without color vision.
 const bandColors = ["#3f7fd6", "#f2b54a", "#1d9a86", "#f08b6e", "#8a5fc4", "#9fd0f5", "#c04a7f", "#bcd66e",
   "#56708f", "#f5cbb0"];
 const otherColor = "#a3abb6";
@@ -28,8 +28,8 @@ function pickPools(indices) {
   makeBands();
 }
 
-// Those with the highest peaks have a band of their own. Those that change least lie at the bottom, so that what
-// changes is seen against a level ground.
+// The tags with the highest peaks have a band of their own. Those that change least are at the bottom, so that
+// changes appear above a level base.
 function makeBands() {
   const {most, churn} = model.tagPeaks;
   const large = model.tags.slice(0, model.tags.length > bandColors.length + 1 ? bandColors.length : bandColors.length + 1);
@@ -61,7 +61,7 @@ function rankTags() {
   return data.tags.map((_, tag) => tag).filter((tag) => most[tag] > 0).sort((a, b) => most[b] - most[a]);
 }
 
-// The picked pools and the budgets that they are charged to, up to the root.
+// Returns the selected pools and the budgets that they are charged to, up to the root.
 function relatedSources() {
   const related = new Set(state.picked);
   for (const i of state.picked)
@@ -84,7 +84,7 @@ function limitsOf() {
   return found.sort((a, b) => a.bytes - b.bytes);
 }
 
-// A step lasts until its end, or the next begin, or the end of the recording.
+// A step lasts until its end, the next begin or the end of the recording.
 function stepsOf(marks) {
   const steps = [];
   const open = new Map();
@@ -105,7 +105,7 @@ function stepsOf(marks) {
   return steps;
 }
 
-// ---- Where things are drawn.
+// ---- Layout.
 
 const area = {left: 66, right: 12, top: 40, bottom: 28, width: 0, height: 0};
 
@@ -113,7 +113,7 @@ const xOf = (t) => area.left + (t - state.view.from) / (state.view.to - state.vi
 const timeOf = (x) => state.view.from + (x - area.left) / area.width * (state.view.to - state.view.from);
 const yOf = (bytes) => area.top + area.height * (1 - bytes / model.top);
 
-// As large as the element that it is in, and empty.
+// Resizes the canvas to its element and clears it.
 function fitCanvas(canvas) {
   const scale = Math.min(window.devicePixelRatio || 1, 2);
   const {width, height} = canvas.parentElement.getBoundingClientRect();
@@ -125,7 +125,7 @@ function fitCanvas(canvas) {
   return {context, width, height, scale};
 }
 
-let palette = {};  // of the theme, as they are asked for
+let palette = {};  // colors of the theme, filled on demand
 
 function color(name) {
   if (!(name in palette)) palette[name] = getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
@@ -134,7 +134,7 @@ function color(name) {
 
 const fontOf = (context, size, weight = 400) => { context.font = `${weight} ${size}px system-ui, "DejaVu Sans", sans-serif`; };
 
-// Ticks of powers of two, four to nine of them.
+// Returns four to nine ticks at powers of two.
 function byteTicks(top) {
   const step = 2 ** Math.max(0, Math.ceil(Math.log2(top / Math.max(3, Math.min(9, area.height / 46)))));
   const ticks = [];
@@ -142,7 +142,7 @@ function byteTicks(top) {
   return ticks;
 }
 
-// Ticks of 1, 2 or 5 times a power of ten, as many as their labels have room.
+// Returns ticks at 1, 2 or 5 times a power of ten, limited by the width of their labels.
 function timeTicks(view, most) {
   const wanted = (view.to - view.from) / Math.max(most, 1);
   const power = 10 ** Math.floor(Math.log10(Math.max(wanted, 1)));

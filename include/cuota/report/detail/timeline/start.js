@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-// ---- The start, and what tests may ask.
+// ---- Start, and functions for tests.
 
 function listenToMap() {
   const canvas = byId("map-canvas");
@@ -62,7 +62,7 @@ function followSystemTheme() {
   dark.addEventListener("change", () => setTheme(dark.matches ? "dark" : "light"));
 }
 
-// Paper is white.
+// Printed pages use the light theme.
 function listenToPrinter() {
   let before = null;
   window.addEventListener("beforeprint", () => {
@@ -92,7 +92,7 @@ function makeFilter() {
 }
 
 function factsAt(t) {
-  const tags = Object.create(null);  // a tag may be called __proto__
+  const tags = Object.create(null);  // a tag may be named __proto__
   for (const [tag, bytes] of largestAt(t)) tags[data.tags[tag]] = bytes;
   return {at: t, total: total(sumsAt(model.byTag, t)), reserved: sumsAt(model.reserved, t)[0], tags};
 }
@@ -105,9 +105,9 @@ const factsOfRow = (row) => ({source: data.sources[row.source]?.name, bytes: row
 const bandsAt = (t) => [...sumsAt(model.shown, t)].map((bytes, b) => ({bytes, name: model.bands[b].name,
   color: model.bands[b].color}));
 
-// What is shown, for tests: at(t) and peak() give the bytes of the picked pools then, bands(t) those of the areas from
-// the lowest up, map(t) their segments, labels() the boxes of all text in the chart; select(t) opens the map, null closes it;
-// filter([source]) picks pools, null all.
+// The shown contents, for tests: at(t) and peak() return the bytes of the selected pools, bands(t) those of the areas from
+// the lowest up, map(t) their segments, labels() the boxes of all text in the chart; select(t) opens the map, null closes
+// it; filter([source]) selects pools, null all.
 window.cuotaTimeline = Object.freeze({
   data,
   at: factsAt,

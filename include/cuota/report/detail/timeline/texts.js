@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-// ---- Words: what the chart shows, for those who read, or listen.
+// ---- A description of the chart in text, also for screen readers.
 
 function makeFigures() {
   const refusals = model.marks.filter((m) => m.kind === "refused");

@@ -11,9 +11,9 @@
 namespace cuota::inline v0::detail {
 
 inline constexpr std::string_view timeline_chart = R"js(
-// ---- The chart. Labels are put where none is yet, or left out.
+// ---- The chart. A label that would overlap another is left out.
 
-let labels = [];    // boxes of those that are drawn
+let labels = [];    // boxes of the drawn labels
 let columns = null;
 
 function placeLabel(context, text, x, y, options = {}) {
@@ -66,7 +66,7 @@ function clipped(context, draw) {
   context.restore();
 }
 
-// All bands of all columns, each on the ones below it.
+// Draws all bands of all columns, stacked.
 function drawStack(context, sums, width, alpha) {
   const groups = model.bands.length;
   let below = new Float64Array(width);
@@ -82,7 +82,7 @@ function drawStack(context, sums, width, alpha) {
   context.globalAlpha = 1;
 }
 
-// Calls `point` at each corner of the stairs that the values make, from the left or from the right.
+// Calls `point` at each corner of the step curve of the values, from the left or from the right.
 function eachCorner(values, isBackward, point) {
   const width = values.length;
   const at = (x) => area.left + x / width * area.width;
@@ -113,7 +113,7 @@ function strokeSteps(context, values, stroke, width) {
   context.stroke();
 }
 
-// A thin line between two bands, where it is level: the risers of many short lives would cover the bands themselves.
+// Draws a thin line between two bands where it is level; vertical lines of many short lives would cover the bands.
 function strokeLevels(context, values, stroke) {
   context.beginPath();
   let last = null;
@@ -168,7 +168,7 @@ function strokeLine(context, x0, y0, x1, y1, dash = []) {
   context.setLineDash([]);
 }
 
-// A limit far above what was used is said at the top edge: drawn to scale it would press all else to the ground.
+// A limit far above the used memory is written at the top edge: drawn to scale, it would flatten the chart.
 function drawLimits(context) {
   const right = area.left + area.width - 4;
   const beyond = model.limits.filter((limit) => limit.bytes > model.top);
@@ -223,7 +223,7 @@ inline constexpr std::string_view timeline_input = R"js(
 
 let isDue = false;
 
-// However many events come, the chart is drawn once a frame.
+// Draws the chart at most once per frame, however many events occur.
 function drawSoon() {
   if (isDue) return;
   isDue = true;
@@ -284,7 +284,7 @@ function zoom(factor, around = (state.view.from + state.view.to) / 2) {
   setView(around - (around - from) * factor, around + (to - around) * factor);
 }
 
-// Into the middle, unless it is seen well already.
+// Moves a time to the middle of the view unless it is clearly visible.
 function goTo(t) {
   const span = state.view.to - state.view.from;
   if (t < state.view.from + span * 0.02 || t > state.view.to - span * 0.02) setView(t - span / 2, t + span / 2);
@@ -323,7 +323,7 @@ function showTip(tip, lines, x, y) {
 
 const hideTip = (tip) => { tip.hidden = true; };
 
-// The band that a point of the chart lies in, as it is drawn there: at the moment of the most in that pixel.
+// Returns the band at a point of the chart, as drawn: at the peak within that pixel.
 function bandAt(column, y) {
   let below = 0;
   for (let b = 0; b < model.bands.length; ++b) {
@@ -389,7 +389,7 @@ function listenToPlot() {
   plot.addEventListener("keydown", onKey);
 }
 
-// Sideways, or with Shift, it pans; up and down it zooms where the pointer is.
+// The wheel pans sideways or with Shift, and otherwise zooms at the pointer.
 function onWheel(event) {
   event.preventDefault();
   const pixels = event.deltaMode === 1 ? 16 : 1;
@@ -441,7 +441,7 @@ function onKey(event) {
 )js";
 
 inline constexpr std::string_view timeline_legend = R"js(
-// ---- Tables. Text is only ever set as text: names from the program are no markup.
+// ---- Tables. Names from the program are set as text, never as markup.
 
 function element(name, properties = {}, ...children) {
   const made = Object.assign(document.createElement(name), properties);
@@ -496,7 +496,7 @@ function placesLine(tag) {
 
 let sitesOfTags = null;
 
-// The places of a tag, those with the most bytes in all first.
+// Returns a tag's call sites, by total bytes, largest first.
 function placesOf(tag) {
   if (sitesOfTags === null) sitesOfTags = collectSites();
   return (sitesOfTags.get(tag) ?? []).map((i) => data.sites[i]).filter((site) => site.line !== 0);
@@ -552,11 +552,11 @@ function markRow(mark) {
 )js";
 
 inline constexpr std::string_view timeline_lives = R"js(
-// ---- What was live: exact at any time, and for each column of pixels the most and the least in it.
+// ---- Live bytes: exact at any time, and the maximum and minimum of each column of pixels.
 
 const every = 1024;  // changes between two checkpoints
 
-// `groupOf` gives each life one of `groups` sums, or -1 for none.
+// `groupOf` maps each life to one of `groups` sums, or to -1.
 function makeHistory(changes, size, groups, groupOf) {
   const history = {changes, groups, size, groupOf, checkpoints: [new Float64Array(groups)]};
   const sums = new Float64Array(groups);
@@ -586,7 +586,7 @@ function sumsAfter(history, count) {
 const sumsAt = (history, t) => sumsAfter(history, changesUntil(history.changes, t));
 const total = (sums) => sums.reduce((a, b) => a + b, 0);
 
-// The most of each group and of all together, with the time of it; and how many bytes of each came and went.
+// Returns the peak of each group and of the total, with its time, and the bytes of each that were allocated and freed.
 function peaksOf(history) {
   const {changes, groups} = history;
   const peaks = {most: new Float64Array(groups), churn: new Float64Array(groups), total: 0, at: whole.from};
@@ -610,8 +610,8 @@ function peaksOf(history) {
   return peaks;
 }
 
-// For each of `width` columns of a view: the sums at the moment of the most in it, and at that of the least. What is
-// shorter than a pixel is seen all the same.
+// Returns, for each of `width` columns of a view, the sums at its maximum and at its minimum, so that changes shorter
+// than a pixel stay visible.
 function columnsOf(history, view, width) {
   const {changes, groups} = history;
   const columns = {width, most: new Float64Array(groups * width), least: new Float64Array(groups * width),
@@ -648,7 +648,7 @@ function keep(columns, x, sums, all, time, isMost, isLeast) {
 )js";
 
 inline constexpr std::string_view timeline_map = R"js(
-// ---- The map: rows drawn to one scale, or each over the whole width.
+// ---- The map: rows drawn to one scale, or each over the full width.
 
 const mapLooks = {label: 18, bar: 24, gap: 12, mostRows: 200};
 let mapRows = [];
@@ -679,7 +679,7 @@ const rowHeight = () => mapLooks.label + mapLooks.bar + mapLooks.gap;
 function mapSummary(rows) {
   const held = rows.filter((row) => !row.isLoose);
   const sum = (fact) => held.reduce((all, row) => all + fact(row), 0);
-  if (rows.length === 0) return "Nothing was held then.";
+  if (rows.length === 0) return "No memory was held at this time.";
   if (held.length === 0) return "Blocks only: this memory does not come in segments.";
   const free = sum((row) => row.gaps.reduce((all, g) => all + g.bytes, 0));
   const gaps = sum((row) => row.gaps.length);
@@ -738,7 +738,7 @@ function labelBlock(context, tag, x, y, width) {
   context.fillText(fitted, x + 5, y + mapLooks.bar / 2 + 0.5);
 }
 
-// Whether dark letters are read better on it: by its luminance, as WCAG has it.
+// Returns whether dark text is more readable on this color, by its luminance (WCAG).
 function isLight(hex) {
   const [r, g, b] = [1, 3, 5].map((i) => (parseInt(hex.slice(i, i + 2), 16) / 255) ** 2.2);
   return 0.2126 * r + 0.7152 * g + 0.0722 * b > 0.2;
@@ -761,7 +761,7 @@ function hatch(context) {
   return context.createPattern(tile, "repeat");
 }
 
-// What is at a point of the map: {row, block} or {row, gap}; null outside.
+// Returns {row, block} or {row, gap} at a point of the map; null outside.
 function hitMap(x, y) {
   const isIn = ({box}) => box && y >= box.y && y <= box.y + box.height && x >= box.x && x <= box.x + box.width;
   const row = mapRows.find(isIn);
@@ -793,9 +793,9 @@ function ageText(i) {
 )js";
 
 inline constexpr std::string_view timeline_map_rows = R"js(
-// ---- The segments at one moment, each as a row of blocks and of gaps between them.
+// ---- The segments at one time, each a row of blocks and gaps.
 
-// A block is live from its begin to its end; then work may still use it until it is known not to.
+// A block is live until it is freed; afterwards, pending work may use it until its completion is known.
 function useAt(i, t) {
   if (t < blocks.from[i]) return null;
   if (t < blocks.until[i]) return "live";
@@ -824,7 +824,7 @@ function rowsAt(t) {
   return rows.concat([...loose.values()]).map(withGaps);
 }
 
-// Pages side by side are one row, and so are segments that a block lies across.
+// Adjacent pages form one row, as do segments that one block spans.
 function segmentRows(there, live) {
   const rows = [];
   for (const i of there) {
@@ -838,7 +838,7 @@ function segmentRows(there, live) {
   return rows;
 }
 
-// The index of the last of those, in order of address, that begin before `offset` of a region; -1 for none.
+// Returns the index of the last entry, in order of address, that begins before `offset` of a region; -1 if none does.
 function lastBefore(count, regionAt, offsetAt, region, offset) {
   let low = 0;
   let high = count;
@@ -860,7 +860,7 @@ function rowOf(rows, region, offset) {
   return row && row.region === region && offset < row.offset + row.bytes ? row : null;
 }
 
-// Memory that is no pool's, or of a pool that did not say what it took: block by block, side by side.
+// Memory outside of pools, or of a pool without recorded segments: blocks side by side.
 function looseRow(loose, i) {
   const source = blocks.source[i];
   if (!loose.has(source)) loose.set(source, {source, region: -1, offset: 0, bytes: 0, blocks: [], isLoose: true});
@@ -895,7 +895,7 @@ const addressOf = (row, block) =>
 )js";
 
 inline constexpr std::string_view timeline_marks = R"js(
-// ---- Marks: steps above the chart, and what else happened, on a lane of its own.
+// ---- Marks: steps above the chart, and other events in a row of their own.
 
 const laneOfSteps = 10;
 const laneOfMarks = 29;
@@ -921,7 +921,7 @@ function drawSteps(context) {
   }
 }
 
-// Stripes of two greys; where they would be too narrow to be told apart, one grey.
+// Draws stripes of two greys, or one grey if they would be too narrow to distinguish.
 function drawStep(context, step, between) {
   const right = area.left + area.width;
   const x0 = clamp(xOf(step.from), area.left, right);
@@ -934,9 +934,9 @@ function drawStep(context, step, between) {
 }
 
 function drawMarks(context) {
-  const taken = new Set();  // one of a kind for each pixel
-  const lines = {};         // where the last line of a kind was drawn: side by side they would cover the chart
-  const rank = {reclaimed: 0, marker: 1, refused: 2};  // what matters most lies on top
+  const taken = new Set();  // at most one mark of a kind per pixel
+  const lines = {};         // position of the last line of each kind: adjacent lines would cover the chart
+  const rank = {reclaimed: 0, marker: 1, refused: 2};  // the most important is drawn last
   for (const mark of drawnMarks().sort((a, b) => rank[a.kind] - rank[b.kind])) {
     const x = xOf(mark.at);
     const key = `${mark.kind} ${Math.round(x)}`;
@@ -978,7 +978,7 @@ function drawShape(context, shape, x, y) {
   context.fill();
 }
 
-// Those that a pointer at x stands on.
+// Returns the marks at pointer position x.
 function marksNear(x, y) {
   const reach = y < area.top ? 7 : 3;
   return drawnMarks().filter((m) => isInView(m.at) && Math.abs(xOf(m.at) - x) <= reach);
@@ -997,7 +997,7 @@ function markText(mark) {
 )js";
 
 inline constexpr std::string_view timeline_model = R"js(
-// ---- The recording: columns of numbers, one entry for each life.
+// ---- The recording: columns of numbers, one entry per life (allocation).
 
 const data = JSON.parse(byId("cuota-data").textContent);
 const blocks = livesOf(data.blocks);
@@ -1009,13 +1009,13 @@ const whole = wholeTime();
 function livesOf(columns) {
   const lives = {count: columns.from.length};
   for (const [name, numbers] of Object.entries(columns)) lives[name] = Float64Array.from(numbers);
-  lives.from = lives.from.map((t) => (t < 0 ? -Infinity : t));    // there before the first event
-  lives.until = lives.until.map((t) => (t < 0 ? Infinity : t));   // there after the last
+  lives.from = lives.from.map((t) => (t < 0 ? -Infinity : t));    // live before the first event
+  lives.until = lives.until.map((t) => (t < 0 ? Infinity : t));   // live after the last
   lives.source = Uint16Array.from(columns.region, (r) => data.regions[r].source);
   return lives;
 }
 
-// A little more than from the first event to the last: what was there before and after is seen, too.
+// The shown range extends slightly beyond the first and last event, to show memory that was live before and after.
 function wholeTime() {
   const span = Math.max(data.to - data.from, 1000);
   return {from: data.from - span * 0.01, to: data.from + span * 1.01};
@@ -1025,8 +1025,8 @@ const sourceName = (i) => shownText(data.sources[i]?.name || data.sources[i]?.ki
 const siteOf = (i) => data.sites[i] ?? data.sites[0];
 const tagName = (tag) => shownText(data.tags[tag]) || "untagged";
 
-// The begins are in order already; the ends are put in order here, and both merged. At one instant ends come first: a
-// life is from its begin on, until just before its end.
+// The begins are sorted; this sorts the ends and merges both. At equal times, ends come first: a life includes its
+// begin and excludes its end.
 function changesOf(lives, isPicked) {
   const picked = [];
   for (let i = 0; i < lives.count; ++i) if (isPicked(lives.source[i]) && lives.from[i] < lives.until[i]) picked.push(i);
@@ -1049,7 +1049,7 @@ function addChange(changes, times, life, sign) {
   changes.sign[changes.count++] = sign;
 }
 
-// The number of changes up to `t`, those at `t` among them.
+// Returns the number of changes up to and including `t`.
 function changesUntil(changes, t) {
   let low = 0;
   let high = changes.count;
@@ -1063,9 +1063,9 @@ function changesUntil(changes, t) {
 )js";
 
 inline constexpr std::string_view timeline_scales = R"js(
-// ---- What is shown: the pools picked, their tags as bands, their limits.
+// ---- Contents of the chart: the selected pools, their tags as bands, their limits.
 
-// Neighbours differ in lightness as well as in hue, so that they are told apart without seeing colors.
+// Neighbors differ in lightness as well as in hue, so that they can be distinguished without color vision.
 const bandColors = ["#3f7fd6", "#f2b54a", "#1d9a86", "#f08b6e", "#8a5fc4", "#9fd0f5", "#c04a7f", "#bcd66e",
   "#56708f", "#f5cbb0"];
 const otherColor = "#a3abb6";
@@ -1090,8 +1090,8 @@ function pickPools(indices) {
   makeBands();
 }
 
-// Those with the highest peaks have a band of their own. Those that change least lie at the bottom, so that what
-// changes is seen against a level ground.
+// The tags with the highest peaks have a band of their own. Those that change least are at the bottom, so that
+// changes appear above a level base.
 function makeBands() {
   const {most, churn} = model.tagPeaks;
   const large = model.tags.slice(0, model.tags.length > bandColors.length + 1 ? bandColors.length : bandColors.length + 1);
@@ -1123,7 +1123,7 @@ function rankTags() {
   return data.tags.map((_, tag) => tag).filter((tag) => most[tag] > 0).sort((a, b) => most[b] - most[a]);
 }
 
-// The picked pools and the budgets that they are charged to, up to the root.
+// Returns the selected pools and the budgets that they are charged to, up to the root.
 function relatedSources() {
   const related = new Set(state.picked);
   for (const i of state.picked)
@@ -1146,7 +1146,7 @@ function limitsOf() {
   return found.sort((a, b) => a.bytes - b.bytes);
 }
 
-// A step lasts until its end, or the next begin, or the end of the recording.
+// A step lasts until its end, the next begin or the end of the recording.
 function stepsOf(marks) {
   const steps = [];
   const open = new Map();
@@ -1167,7 +1167,7 @@ function stepsOf(marks) {
   return steps;
 }
 
-// ---- Where things are drawn.
+// ---- Layout.
 
 const area = {left: 66, right: 12, top: 40, bottom: 28, width: 0, height: 0};
 
@@ -1175,7 +1175,7 @@ const xOf = (t) => area.left + (t - state.view.from) / (state.view.to - state.vi
 const timeOf = (x) => state.view.from + (x - area.left) / area.width * (state.view.to - state.view.from);
 const yOf = (bytes) => area.top + area.height * (1 - bytes / model.top);
 
-// As large as the element that it is in, and empty.
+// Resizes the canvas to its element and clears it.
 function fitCanvas(canvas) {
   const scale = Math.min(window.devicePixelRatio || 1, 2);
   const {width, height} = canvas.parentElement.getBoundingClientRect();
@@ -1187,7 +1187,7 @@ function fitCanvas(canvas) {
   return {context, width, height, scale};
 }
 
-let palette = {};  // of the theme, as they are asked for
+let palette = {};  // colors of the theme, filled on demand
 
 function color(name) {
   if (!(name in palette)) palette[name] = getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
@@ -1196,7 +1196,7 @@ function color(name) {
 
 const fontOf = (context, size, weight = 400) => { context.font = `${weight} ${size}px system-ui, "DejaVu Sans", sans-serif`; };
 
-// Ticks of powers of two, four to nine of them.
+// Returns four to nine ticks at powers of two.
 function byteTicks(top) {
   const step = 2 ** Math.max(0, Math.ceil(Math.log2(top / Math.max(3, Math.min(9, area.height / 46)))));
   const ticks = [];
@@ -1204,7 +1204,7 @@ function byteTicks(top) {
   return ticks;
 }
 
-// Ticks of 1, 2 or 5 times a power of ten, as many as their labels have room.
+// Returns ticks at 1, 2 or 5 times a power of ten, limited by the width of their labels.
 function timeTicks(view, most) {
   const wanted = (view.to - view.from) / Math.max(most, 1);
   const power = 10 ** Math.floor(Math.log10(Math.max(wanted, 1)));
@@ -1216,7 +1216,7 @@ function timeTicks(view, most) {
 )js";
 
 inline constexpr std::string_view timeline_start = R"js(
-// ---- The start, and what tests may ask.
+// ---- Start, and functions for tests.
 
 function listenToMap() {
   const canvas = byId("map-canvas");
@@ -1277,7 +1277,7 @@ function followSystemTheme() {
   dark.addEventListener("change", () => setTheme(dark.matches ? "dark" : "light"));
 }
 
-// Paper is white.
+// Printed pages use the light theme.
 function listenToPrinter() {
   let before = null;
   window.addEventListener("beforeprint", () => {
@@ -1307,7 +1307,7 @@ function makeFilter() {
 }
 
 function factsAt(t) {
-  const tags = Object.create(null);  // a tag may be called __proto__
+  const tags = Object.create(null);  // a tag may be named __proto__
   for (const [tag, bytes] of largestAt(t)) tags[data.tags[tag]] = bytes;
   return {at: t, total: total(sumsAt(model.byTag, t)), reserved: sumsAt(model.reserved, t)[0], tags};
 }
@@ -1320,9 +1320,9 @@ const factsOfRow = (row) => ({source: data.sources[row.source]?.name, bytes: row
 const bandsAt = (t) => [...sumsAt(model.shown, t)].map((bytes, b) => ({bytes, name: model.bands[b].name,
   color: model.bands[b].color}));
 
-// What is shown, for tests: at(t) and peak() give the bytes of the picked pools then, bands(t) those of the areas from
-// the lowest up, map(t) their segments, labels() the boxes of all text in the chart; select(t) opens the map, null closes it;
-// filter([source]) picks pools, null all.
+// The shown contents, for tests: at(t) and peak() return the bytes of the selected pools, bands(t) those of the areas from
+// the lowest up, map(t) their segments, labels() the boxes of all text in the chart; select(t) opens the map, null closes
+// it; filter([source]) selects pools, null all.
 window.cuotaTimeline = Object.freeze({
   data,
   at: factsAt,
@@ -1367,7 +1367,7 @@ start();
 )js";
 
 inline constexpr std::string_view timeline_texts = R"js(
-// ---- Words: what the chart shows, for those who read, or listen.
+// ---- A description of the chart in text, also for screen readers.
 
 function makeFigures() {
   const refusals = model.marks.filter((m) => m.kind === "refused");
@@ -1446,7 +1446,7 @@ function fillReadout() {
 )js";
 
 inline constexpr std::string_view timeline_units = R"js(
-// ---- Units: times are nanoseconds since the recording began, sizes are bytes.
+// ---- Units: times are nanoseconds since the start of the recording, sizes are bytes.
 
 const byteUnits = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
 const timeUnits = [[1e9, "s"], [1e6, "ms"], [1e3, "µs"], [1, "ns"]];
@@ -1469,13 +1469,13 @@ function bytesText(bytes) {
   return `${unit === 0 ? value : value.toFixed(1)} ${byteUnits[unit]}`;
 }
 
-// A tick is a power of two, or a small multiple: "512 MiB", "1.5 GiB".
+// A tick is a power of two or a small multiple: "512 MiB", "1.5 GiB".
 function roundBytesText(bytes) {
   const unit = bytes < 1 ? 0 : Math.min(6, Math.floor(Math.log2(bytes) / 10));
   return `${Number((bytes / 1024 ** unit).toFixed(3))} ${byteUnits[unit]}`;
 }
 
-// In the unit that `span` is best told in, with as many digits as tell two times apart that are `step` apart.
+// Formats a time in the unit that suits `span`, with enough digits to distinguish times that differ by `step`.
 function timeText(t, step = Math.abs(t) / 1e4, span = Math.abs(t)) {
   const [size, unit] = timeUnits.find(([u]) => span >= u) ?? timeUnits[3];
   const digits = clamp(Math.ceil(-Math.log10(Math.max(step, 1) / size) - 1e-9), 0, Math.round(Math.log10(size)));
@@ -1490,10 +1490,10 @@ function placeText(site, whole = false) {
   return `${whole ? site.file : site.file.slice(site.file.lastIndexOf("/") + 1)}:${site.line}`;
 }
 
-// Control characters would be drawn as nothing, or as a line of their own.
+// Control characters would be invisible, or begin a new line.
 const shownText = (text) => text.replace(/[\u0000-\u001f\u007f-\u009f\u2028\u2029\u202a-\u202e\u2066-\u2069]/g, "\ufffd");
 
-// At most `most` letters: its begin and its end, which is where names, and the lines of places, differ.
+// Shortens to at most `most` letters, keeping beginning and end, where names and call sites differ.
 function cutText(text, most) {
   const letters = Array.from(shownText(text));
   if (letters.length <= most) return letters.join("");

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-// ---- Units: times are nanoseconds since the recording began, sizes are bytes.
+// ---- Units: times are nanoseconds since the start of the recording, sizes are bytes.
 
 const byteUnits = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
 const timeUnits = [[1e9, "s"], [1e6, "ms"], [1e3, "µs"], [1, "ns"]];
@@ -24,13 +24,13 @@ function bytesText(bytes) {
   return `${unit === 0 ? value : value.toFixed(1)} ${byteUnits[unit]}`;
 }
 
-// A tick is a power of two, or a small multiple: "512 MiB", "1.5 GiB".
+// A tick is a power of two or a small multiple: "512 MiB", "1.5 GiB".
 function roundBytesText(bytes) {
   const unit = bytes < 1 ? 0 : Math.min(6, Math.floor(Math.log2(bytes) / 10));
   return `${Number((bytes / 1024 ** unit).toFixed(3))} ${byteUnits[unit]}`;
 }
 
-// In the unit that `span` is best told in, with as many digits as tell two times apart that are `step` apart.
+// Formats a time in the unit that suits `span`, with enough digits to distinguish times that differ by `step`.
 function timeText(t, step = Math.abs(t) / 1e4, span = Math.abs(t)) {
   const [size, unit] = timeUnits.find(([u]) => span >= u) ?? timeUnits[3];
   const digits = clamp(Math.ceil(-Math.log10(Math.max(step, 1) / size) - 1e-9), 0, Math.round(Math.log10(size)));
@@ -45,10 +45,10 @@ function placeText(site, whole = false) {
   return `${whole ? site.file : site.file.slice(site.file.lastIndexOf("/") + 1)}:${site.line}`;
 }
 
-// Control characters would be drawn as nothing, or as a line of their own.
+// Control characters would be invisible, or begin a new line.
 const shownText = (text) => text.replace(/[\u0000-\u001f\u007f-\u009f\u2028\u2029\u202a-\u202e\u2066-\u2069]/g, "\ufffd");
 
-// At most `most` letters: its begin and its end, which is where names, and the lines of places, differ.
+// Shortens to at most `most` letters, keeping beginning and end, where names and call sites differ.
 function cutText(text, most) {
   const letters = Array.from(shownText(text));
   if (letters.length <= most) return letters.join("");
