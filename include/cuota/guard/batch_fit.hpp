@@ -63,12 +63,13 @@ CUOTA_INLINE std::string batch_fit::text() const {
     if (batch == 0)
         return detail::message("no sample fits: the fixed part takes {}, and a batch of 1 would take {}",
                                {of_available(bytes), detail::planned_text(next_bytes)});
-    std::string const text =
-        detail::message("a batch of {} fits: {}", {detail::as_count(batch), of_available(bytes)});
-    if (next == 0) return text;
-    return text + (was_refused ? detail::message(", and {} was refused", {detail::as_count(next)})
-                               : detail::message(", and {} would take {}",
-                                                 {detail::as_count(next), detail::planned_text(next_bytes)}));
+    std::string const next_text =
+        next == 0     ? ""
+        : was_refused ? detail::message(", and {} was refused", {detail::as_count(next)})
+                      : detail::message(", and {} would take {}",
+                                        {detail::as_count(next), detail::planned_text(next_bytes)});
+    return detail::message("a batch of {} fits: {}{}",
+                           {detail::as_count(batch), of_available(bytes), next_text});
 }
 
 }  // namespace cuota::inline v0

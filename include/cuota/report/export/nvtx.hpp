@@ -21,6 +21,8 @@
 #endif
 
 #include <cuota/core/bytes.hpp>
+#include <cuota/core/detail/never_destroyed.hpp>
+#include <cuota/core/detail/process.hpp>
 #include <cuota/core/error.hpp>
 #include <cuota/core/label.hpp>
 #include <cuota/core/refusal.hpp>
