@@ -70,7 +70,7 @@ without("a backward run has the gradient that it makes", "+ (i == 0 ? 0 : gradie
 without("the last stage has no gradient from behind", "i + 1 == stages_.size() ? 0 : stages_[i].gradient()", "stages_[i].gradient()")
 without("the least is the least in bytes", "found.bytes < least.bytes || (found.bytes == least.bytes && found.time < least.time)",
         "found.time < least.time")
-without("sizes are rounded up to slots", "* slots_ + room_ - 1) / room_)", "* slots_) / room_)")
+without("sizes are rounded up to slots", "* slots_ + memory_limit_ - 1) / memory_limit_)", "* slots_) / memory_limit_)")
 without("no block is left out that is faster somewhere", ">= faster[i]) continue", ">= faster[i + block - 1]) continue")
 
 without = rules_of("chain_plan", "chain_plan.cpp")
@@ -80,8 +80,8 @@ without("a room below the least is refused", "if (memory_limit < bytes)", "if (f
 without("there are slots", "if (slots == 0) detail::throw_usag", "if (false) detail::throw")
 
 without = rules_of("offload_plan", "offload_plan.cpp")
-without("a set of records fits the room", "if (least(away) > room_) return false;")
-without("a record comes back where there is room", "if (record(stage) > room_ - held[at].backward) return false;")
+without("a set of records fits the room", "if (least(away) > memory_limit_) return false;")
+without("a record comes back where there is room", "if (record(stage) > memory_limit_ - held[at].backward) return false;")
 without("a record that came back takes room", "held[at].backward += record(stage);", "(void)held[at];")
 without("a plan is improved until nothing is better", "while (improve()) {}")
 without("gradients take room beside records", "records + gradients + s.backward_scratch", "records + s.backward_scratch")

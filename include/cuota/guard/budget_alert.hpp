@@ -74,7 +74,8 @@ extern template class detail::intrusive_ptr<detail::alert_state>;
 ///
 /// Calls:   on the thread of the crossing charge or refund, outside the library's locks, in the order of crossing, one at a time: the
 ///          calling thread also delivers crossings by other threads and by the callback. The last 64 are kept; `missed` counts older ones.
-///          A callback may use budgets and alerts freely, and destroy its own alert. Its exceptions go to the error sink.
+///          A callback may use budgets and alerts freely, and destroy its own alert. Its exceptions go to the error sink;
+///          a charge or refund neither throws nor allocates for an alert.
 /// Ends:    with its destruction, which waits for a call on another thread: do not destroy it under a lock that the callback takes, nor two
 ///          alerts in each other's callbacks.
 /// Cost:    50 to 110 ns and the tree's lock for each charge or refund at or below the watched budget.

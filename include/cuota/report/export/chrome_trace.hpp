@@ -92,8 +92,8 @@ private:
 /// Writes Chrome's trace event format (JSON): counters of live bytes, reserved bytes of pools and budget limits; slices for steps and the
 /// largest blocks; an instant per refusal, reclaim and note. Times are since recording::start_time. Refusals, reclaims, notes and limits
 /// are written for all sources.
-/// Throws: usage_error for an unknown source, before any output; data_error if the stream fails; std::bad_alloc. Cost: O(n log n) in the
-/// events.
+/// Throws: usage_error for an unknown source, before any output; data_error if the stream fails, which keeps the output so far;
+/// std::bad_alloc. Cost: O(n log n) in the events.
 /// Threads: any, one per stream. Example: examples/look.cpp
 void write_chrome_trace(std::ostream& to, recording const& r, chrome_trace_options const& options = {},
                         source_location where = source_location::current());

@@ -56,7 +56,8 @@ void write_memory_viz(std::ostream& out, recording const& r, memory_viz_options 
 /// - A pool and its upstream pool share addresses, which the viewer would confuse: choose one by `sources`.
 ///
 /// Invalid UTF-8 becomes U+FFFD. Times are microseconds since 1970.
-/// Throws: usage_error for an unknown source or a device above 1023, before any output; data_error if the stream fails; std::bad_alloc.
+/// Throws: usage_error for an unknown source or a device above 1023, before any output; data_error if the stream
+///         fails, which keeps the output so far; std::bad_alloc.
 /// Cost:   O(n log n) in the events, per device; about 300 bytes per event, streamed.
 /// Threads: any, one per stream.
 /// Example: examples/look.cpp

@@ -69,7 +69,7 @@ struct refusal_log_options {
 class refusal_log {
 public:
     using clock = std::chrono::system_clock;  ///< of the times in lines
-    /// Writes a line, passed without its newline.
+    /// Writes a line, passed without its newline. If it throws, the line counts as not written.
     using sink = std::function<void(std::string_view line)>;
 
     using options = refusal_log_options;  ///< options of the log

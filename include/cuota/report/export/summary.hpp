@@ -63,7 +63,8 @@ template <class Items, class Line, class Bytes>
 
 [[nodiscard]] std::string budget_bar(budget_info const& b, summary_options const& how);
 
-[[nodiscard]] std::string budget_row(budget_entry const& e, std::size_t room, summary_options const& how);
+[[nodiscard]] std::string budget_row(budget_entry const& e, std::size_t available,
+                                     summary_options const& how);
 
 [[nodiscard]] std::string budget_table(memory_snapshot const& all, summary_options const& how);
 
@@ -158,7 +159,8 @@ CUOTA_INLINE std::string budget_bar(budget_info const& b, summary_options const&
     return (share < 0.9 ? "\x1b[33m" : "\x1b[31m") + bar + "\x1b[0m";
 }
 
-CUOTA_INLINE std::string budget_row(budget_entry const& e, std::size_t room, summary_options const& how) {
+CUOTA_INLINE std::string budget_row(budget_entry const& e, std::size_t available,
+                                    summary_options const& how) {
     constexpr std::size_t width = 30;
     budget_info const& b = e.facts;
     std::string const kind =
@@ -167,13 +169,13 @@ CUOTA_INLINE std::string budget_row(budget_entry const& e, std::size_t room, sum
     std::string const begin = std::string(indent, ' ') + kind;
     return left(begin + fitted(b.name, width - 1 - begin.size()), width) + budget_bar(b, how) +
            right(percent_text(share_of(b.held, b.limit)), 7) + right(b.held, 11) + right(b.limit, 11) +
-           right(room, 11) + right(b.peak, 11);
+           right(available, 11) + right(b.peak, 11);
 }
 
 CUOTA_INLINE std::string budget_table(memory_snapshot const& all, summary_options const& how) {
     if (all.budgets.empty()) return {};
     std::vector<std::size_t> const order = budgets_in_order(all);
-    std::vector<std::size_t> const rooms = rooms_of(all);
+    std::vector<std::size_t> const available = available_of(all);
     std::vector<bool> const is_shown = largest_budgets(all, order, how.max_budgets);
     std::string text = "\n\n" + left("budget", 46) + right("full", 7) + right("held", 11) +
                        right("limit", 11) + right("available", 11) + right("peak", 11);
@@ -182,7 +184,7 @@ CUOTA_INLINE std::string budget_table(memory_snapshot const& all, summary_option
     std::size_t bytes = 0;
     for (std::size_t const i : order) {
         if (is_shown[i]) {
-            text += '\n' + budget_row(all.budgets[i], rooms[i], how);
+            text += '\n' + budget_row(all.budgets[i], available[i], how);
             continue;
         }
         ++left_out;

@@ -60,7 +60,7 @@ template <class Number>
     return n ? std::to_string(*n) : "null";
 }
 
-[[nodiscard]] std::string json_budget(budget_entry const& e, std::size_t room);
+[[nodiscard]] std::string json_budget(budget_entry const& e, std::size_t available);
 
 [[nodiscard]] std::string json_stats(pool_stats const& s);
 
@@ -93,7 +93,7 @@ template <class Number>
 
 namespace cuota::inline v0::detail::screen {
 
-CUOTA_INLINE std::string json_budget(budget_entry const& e, std::size_t room) {
+CUOTA_INLINE std::string json_budget(budget_entry const& e, std::size_t available) {
     return json_object{}
         .add("name", e.facts.name)
         .add("depth", e.depth)
@@ -101,7 +101,7 @@ CUOTA_INLINE std::string json_budget(budget_entry const& e, std::size_t room) {
         .add("limit", e.facts.limit)
         .add("held", e.facts.held)
         .add("peak", e.facts.peak)
-        .add("available", room)
+        .add("available", available)
         .add("reservation", e.facts.is_reservation)
         .add("released", e.facts.is_released)
         .text();
@@ -192,12 +192,13 @@ CUOTA_INLINE std::string json_holders(holder_info const& h) {
 CUOTA_INLINE std::string json_of(memory_snapshot const& all, summary_json_options const& how) {
     auto const taken =
         std::chrono::duration_cast<std::chrono::milliseconds>(all.taken.time_since_epoch()).count();
-    std::vector<std::size_t> const rooms = rooms_of(all);
+    std::vector<std::size_t> const available = available_of(all);
     std::size_t next = 0;
     return json_object{}
         .add_json("taken_ms", std::to_string(taken))
-        .add_json("budgets", json_list(all.budgets,
-                                       [&](budget_entry const& e) { return json_budget(e, rooms[next++]); }))
+        .add_json(
+            "budgets",
+            json_list(all.budgets, [&](budget_entry const& e) { return json_budget(e, available[next++]); }))
         .add_json("pools", json_list(all.pools, [&](pool_info const& p) { return json_pool(p, how); }))
         .add_json("tags", json_list(tag_totals(all), json_total))
         .add_json("holders", json_list(all.holders, json_holders))

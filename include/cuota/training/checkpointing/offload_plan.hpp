@@ -28,7 +28,8 @@ class offload_planner {
 public:
     using stage_set = std::vector<bool>;
 
-    offload_planner(chain const& c, std::size_t room) : chain_{c}, room_{room}, away_(c.stages.size()) {}
+    offload_planner(chain const& c, std::size_t memory_limit)
+        : chain_{c}, memory_limit_{memory_limit}, away_(c.stages.size()) {}
 
     /// Returns all records that can be offloaded.
     [[nodiscard]] stage_set all() const { return first(candidates()); }
@@ -36,10 +37,10 @@ public:
     /// Returns the peak if the records in `away` are offloaded and fetched as late as possible.
     [[nodiscard]] std::size_t least(stage_set const& away) const;
 
-    /// Returns the schedule that offloads `away`, with each fetch as early as the room allows. Precondition: least(away) <= room.
+    /// Returns the schedule that offloads `away`, with each fetch as early as the memory_limit allows. Precondition: least(away) <= memory_limit.
     [[nodiscard]] chain_schedule schedule(stage_set const& away) const;
 
-    /// Precondition: least(all()) <= room.
+    /// Precondition: least(all()) <= memory_limit.
     [[nodiscard]] chain_schedule plan();
 
 private:
@@ -68,31 +69,34 @@ private:
     [[nodiscard]] stage_set toggled(std::size_t i, std::size_t j) const;
 
     chain const& chain_;
-    std::size_t room_;
+    std::size_t memory_limit_;
     stage_set away_;
     std::pair<double, std::size_t> best_{std::numeric_limits<double>::infinity(), 0};  // time, bytes sent
 };
 
 }  // namespace detail
 
-/// Returns the smallest `room` for which offload_plan finds a plan.
+/// Returns the smallest `memory_limit` for which offload_plan finds a plan.
 /// Throws:  as chain::check.
 /// Cost:    linear in the stages.
 /// Threads: any.
 [[nodiscard]] std::size_t min_offload_bytes(chain const& c,
                                             source_location where = source_location::current());
 
-/// Returns a schedule that runs every stage once and never holds more than `room` bytes on the device. Some records are offloaded as soon
-/// as the next stage has read them, and fetched in the order of use, as early as the room allows.
+/// Returns a schedule that runs every stage once and never holds more than `memory_limit` bytes on the device. Some records are offloaded as soon
+/// as the next stage has read them, and fetched in the order of use, as early as the memory_limit allows.
 ///
-/// Minimizes simulated time, then bytes sent, by local search. Faster than a chain_plan if the link keeps up: simulate both with measured
-/// times. The host holds simulate's host_peak.
+/// Minimizes simulated time, then bytes sent, by local search: it starts with the best of the first n stages for every n and of all but the
+/// largest records that can stay, and adds, removes or exchanges one stage until nothing improves. Not proven optimal.
 ///
-/// Throws:  out_of_memory if room < min_offload_bytes: `requested` is that minimum; usage_error for an invalid chain.
+/// Faster than a chain_plan if the link keeps up: simulate both with measured times. The host holds simulate's host_peak. For a resource
+/// with a granularity, plan for c.rounded_to(granularity).
+///
+/// Throws:  out_of_memory if memory_limit < min_offload_bytes: `requested` is that minimum; usage_error for an invalid chain.
 /// Cost:    for L stages, some rounds of L^2/4 simulations; 20 to 100 ms for 100 stages.
 /// Threads: any.
 /// Example: examples/deep_plan.hpp
-[[nodiscard]] chain_schedule offload_plan(chain const& c, std::size_t room,
+[[nodiscard]] chain_schedule offload_plan(chain const& c, std::size_t memory_limit,
                                           source_location where = source_location::current());
 
 }  // namespace cuota::inline v0
@@ -164,7 +168,7 @@ CUOTA_INLINE auto offload_planner::needs(stage_set const& away) const -> std::ve
 CUOTA_INLINE bool offload_planner::come_back(std::vector<run_need>& held, std::size_t stage,
                                              std::size_t k) const {
     for (std::size_t at = stage + 2; at <= k; ++at)
-        if (record(stage) > room_ - held[at].backward) return false;
+        if (record(stage) > memory_limit_ - held[at].backward) return false;
     for (std::size_t at = stage + 2; at <= k; ++at) held[at].backward += record(stage);
     return true;
 }
@@ -177,13 +181,13 @@ CUOTA_INLINE auto offload_planner::thinned() const -> stage_set {
                      [&](std::size_t a, std::size_t b) { return record(a) > record(b); });
     for (std::size_t const i : order) {
         away[i] = false;
-        if (least(away) > room_) away[i] = true;
+        if (least(away) > memory_limit_) away[i] = true;
     }
     return away;
 }
 
 CUOTA_INLINE bool offload_planner::consider(stage_set const& away) {
-    if (least(away) > room_) return false;
+    if (least(away) > memory_limit_) return false;
     chain_cost const run = simulate(chain_, schedule(away));
     std::pair const found{run.time, run.offloaded_bytes};
     if (found >= best_) return false;
@@ -217,16 +221,16 @@ CUOTA_INLINE std::size_t min_offload_bytes(chain const& c, source_location where
     return planner.least(planner.all());
 }
 
-CUOTA_INLINE chain_schedule offload_plan(chain const& c, std::size_t room, source_location where) {
+CUOTA_INLINE chain_schedule offload_plan(chain const& c, std::size_t memory_limit, source_location where) {
     chain_schedule everything = store_all_plan(c, where);
-    if (simulate(c, everything, where).peak <= room) return everything;
+    if (simulate(c, everything, where).peak <= memory_limit) return everything;
     std::size_t const least = min_offload_bytes(c, where);
-    detail::offload_planner planner{c, std::max(room, least)};
-    if (room < least)
-        throw detail::plan_refusal(c, planner.schedule(planner.all()), room, "offloading", "offload_plan",
-                                   where);
+    detail::offload_planner planner{c, std::max(memory_limit, least)};
+    if (memory_limit < least)
+        throw detail::plan_refusal(c, planner.schedule(planner.all()), memory_limit, "offloading",
+                                   "offload_plan", where);
     chain_schedule plan = planner.plan();
-    if (simulate(c, plan, where).peak > room)
+    if (simulate(c, plan, where).peak > memory_limit)
         throw std::logic_error{"cuota: an offload_plan exceeds its memory limit"};
     return plan;
 }

@@ -105,12 +105,12 @@ private:
 void take_faster(double* __restrict faster, double const* __restrict rest, double const* __restrict again,
                  double time, std::size_t count) noexcept;
 
-/// Rotor's table: the least time of every subrange in 0 .. `slots` slots of room / slots bytes. Sizes are rounded up to whole slots, so a
+/// Rotor's table: the least time of every subrange in 0 .. `slots` slots of memory_limit / slots bytes. Sizes are rounded up to whole slots, so a
 /// schedule that fits by the table fits in bytes.
 class time_table {
 public:
-    time_table(chain_sizes const& sizes, least_table const& least, std::size_t room, std::size_t slots,
-               source_location where);
+    time_table(chain_sizes const& sizes, least_table const& least, std::size_t memory_limit,
+               std::size_t slots, source_location where);
 
     /// Returns the least known time of [first, last] within `bytes`, or infinity.
     [[nodiscard]] double operator()(std::size_t first, std::size_t last, std::size_t bytes) const noexcept;
@@ -120,7 +120,7 @@ private:
 
     [[nodiscard]] std::size_t row_count(source_location where) const;
     [[nodiscard]] std::size_t slots_in(std::size_t bytes) const noexcept;
-    // Rounds up; returns slots_ + 1 for sizes above the room.
+    // Rounds up; returns slots_ + 1 for sizes above the memory_limit.
     [[nodiscard]] std::size_t slots_for(std::size_t bytes) const noexcept;
     [[nodiscard]] double* row(std::size_t cell) const noexcept { return &rows_[cell * (slots_ + 1)]; }
 
@@ -128,7 +128,7 @@ private:
     void add_choice(std::size_t first, std::size_t last, chain_choice const& choice) noexcept;
 
     chain_cells cells_;
-    std::size_t room_;
+    std::size_t memory_limit_;
     std::size_t slots_;
     std::unique_ptr<double[]> rows_;   // per cell: the time in 0 .. slots slots
     std::vector<std::size_t> starts_;  // per cell: the fewest slots in which it is known to fit
@@ -212,11 +212,11 @@ CUOTA_INLINE void take_faster(double* __restrict faster, double const* __restric
     for (; i != count; ++i) faster[i] = std::min(faster[i], time + rest[i] + again[i]);
 }
 
-CUOTA_INLINE time_table::time_table(chain_sizes const& sizes, least_table const& least, std::size_t room,
-                                    std::size_t slots, source_location where)
+CUOTA_INLINE time_table::time_table(chain_sizes const& sizes, least_table const& least,
+                                    std::size_t memory_limit, std::size_t slots, source_location where)
     : cells_{sizes.stages()},
-      room_{room},
-      slots_{std::min(slots, room)},
+      memory_limit_{memory_limit},
+      slots_{std::min(slots, memory_limit)},
       rows_{std::make_unique_for_overwrite<double[]>(row_count(where))},
       starts_(cells_.count()),
       zeros_(slots_ + 1) {
@@ -241,11 +241,13 @@ CUOTA_INLINE std::size_t time_table::row_count(source_location where) const {
 }
 
 CUOTA_INLINE std::size_t time_table::slots_in(std::size_t bytes) const noexcept {
-    return static_cast<std::size_t>(wide{std::min(bytes, room_)} * slots_ / room_);
+    return static_cast<std::size_t>(wide{std::min(bytes, memory_limit_)} * slots_ / memory_limit_);
 }
 
 CUOTA_INLINE std::size_t time_table::slots_for(std::size_t bytes) const noexcept {
-    return bytes > room_ ? slots_ + 1 : static_cast<std::size_t>((wide{bytes} * slots_ + room_ - 1) / room_);
+    return bytes > memory_limit_
+               ? slots_ + 1
+               : static_cast<std::size_t>((wide{bytes} * slots_ + memory_limit_ - 1) / memory_limit_);
 }
 
 CUOTA_INLINE void time_table::begin_row(std::size_t first, std::size_t last,

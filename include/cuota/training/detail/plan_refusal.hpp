@@ -17,8 +17,9 @@
 namespace cuota::inline v0::detail {
 
 /// Returns a refusal with the peak of `least`, the schedule with the least memory. `what` names the class of plans.
-[[nodiscard]] out_of_memory plan_refusal(chain const& c, chain_schedule const& least, std::size_t room,
-                                         char const* what, tag name, source_location where);
+[[nodiscard]] out_of_memory plan_refusal(chain const& c, chain_schedule const& least,
+                                         std::size_t memory_limit, char const* what, tag name,
+                                         source_location where);
 
 }  // namespace cuota::inline v0::detail
 
@@ -26,16 +27,17 @@ namespace cuota::inline v0::detail {
 
 namespace cuota::inline v0::detail {
 
-CUOTA_INLINE out_of_memory plan_refusal(chain const& c, chain_schedule const& least, std::size_t room,
+CUOTA_INLINE out_of_memory plan_refusal(chain const& c, chain_schedule const& least, std::size_t memory_limit,
                                         char const* what, tag name, source_location where) {
     chain_cost const run = simulate(c, least, where);
     chain_op const op = least[run.peak_op];
     refusal r;
     r.requested = r.charged = run.peak;
     r.request = label{name, where};
-    r.cause = message("the smallest plan with {} needs {} ({}{}); the limit is {}",
-                      {what, as_bytes(run.peak), stage_text(op.stage),
-                       op.kind == chain_op_kind::backward ? " backward" : " forward", as_bytes(room)});
+    r.cause =
+        message("the smallest plan with {} needs {} ({}{}); the limit is {}",
+                {what, as_bytes(run.peak), stage_text(op.stage),
+                 op.kind == chain_op_kind::backward ? " backward" : " forward", as_bytes(memory_limit)});
     return out_of_memory{std::move(r)};
 }
 

@@ -74,8 +74,8 @@ private:
 ///     std::size_t const batch = find_batch_size(step, {.largest = 600, .ranks = &ranks}).batch;
 ///
 /// Waiting ranks throw rank_lost_error when a rank leaves (its rank_consensus is destroyed) or does not arrive within the deadline after
-/// the waiting rank. On all ranks, and in every later round, the error names the first lost rank. Choose a deadline well above the longest
-/// step.
+/// the waiting rank. On all ranks, and in every later round, the error names the first lost rank; a rank that arrives too late gets its
+/// own number. Choose a deadline well above the longest step.
 /// Threads: any.
 /// Cost:    for each call, a lock, and a wake-up of all waiting ranks.
 class thread_group {

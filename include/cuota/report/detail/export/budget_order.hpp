@@ -19,7 +19,7 @@ namespace cuota::inline v0::detail::screen {
 [[nodiscard]] std::optional<std::size_t> parent_of(memory_snapshot const& all, std::size_t budget) noexcept;
 
 /// Returns for each budget the least available bytes on the path to the root; for a reservation its own; for an ended budget 0.
-[[nodiscard]] std::vector<std::size_t> rooms_of(memory_snapshot const& all);
+[[nodiscard]] std::vector<std::size_t> available_of(memory_snapshot const& all);
 
 /// Returns parents before children, and siblings by descending held bytes, then by name.
 [[nodiscard]] std::vector<std::size_t> budgets_in_order(memory_snapshot const& all);
@@ -39,16 +39,16 @@ CUOTA_INLINE std::optional<std::size_t> parent_of(memory_snapshot const& all, st
     return parent && *parent < budget ? parent : std::nullopt;
 }
 
-CUOTA_INLINE std::vector<std::size_t> rooms_of(memory_snapshot const& all) {
-    std::vector<std::size_t> rooms;
+CUOTA_INLINE std::vector<std::size_t> available_of(memory_snapshot const& all) {
+    std::vector<std::size_t> available;
     for (std::size_t i = 0; i != all.budgets.size(); ++i) {
         budget_info const& b = all.budgets[i].facts;
-        std::size_t room = b.limit == unlimited ? unlimited : b.free();
+        std::size_t here = b.limit == unlimited ? unlimited : b.free();
         auto const parent = parent_of(all, i);
-        if (parent && !b.is_reservation) room = std::min(room, rooms[*parent]);
-        rooms.push_back(b.is_released ? 0 : room);
+        if (parent && !b.is_reservation) here = std::min(here, available[*parent]);
+        available.push_back(b.is_released ? 0 : here);
     }
-    return rooms;
+    return available;
 }
 
 CUOTA_INLINE std::vector<std::size_t> budgets_in_order(memory_snapshot const& all) {
