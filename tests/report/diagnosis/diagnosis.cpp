@@ -3,6 +3,7 @@
 
 #include <cuota/report/diagnosis/diagnosis.hpp>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -168,19 +169,21 @@ TEST_CASE("names of any length and kind stay on their line", "[report][diagnosis
 }
 
 TEST_CASE("a diagnosis of anything ends well", "[report][diagnosis]") {
-    // Events in random order, with sources and sites that do not exist.
+    // Events in random order; indices that do not exist are refused.
     std::mt19937_64 random{3};
     for (int round = 0; round != 200; ++round) {
         script s;
         auto const gpu = s.budget("gpu", 1000);
         s.charge(s.pool("work"), gpu);
-        s.charge(gpu, gpu);  // its own parent
         cuota::recording r = s.made();
         for (int i = 0; i != 300; ++i)
-            r.events.push_back({static_cast<cuota::event_kind>(random() % 10),
-                                static_cast<std::uint16_t>(random() % 4),
-                                static_cast<std::uint32_t>(random() % 3), random() % 100, random() % 8,
-                                random() % 5000, random() % 5000, 0});
+            r.events.push_back(
+                {static_cast<cuota::event_kind>(random() % 10),
+                 static_cast<std::uint16_t>(random() % r.sources.size()),
+                 static_cast<std::uint32_t>(random() % std::max<std::size_t>(r.sites.size(), 1)),
+                 random() % 100, random() % 8, random() % 5000, random() % 5000, 0});
         for (cuota::finding const& f : diagnose(r)) REQUIRE(!f.text.empty());
+        r.events[round].source = static_cast<std::uint16_t>(r.sources.size());
+        REQUIRE_THROWS_AS(diagnose(r), cuota::usage_error);
     }
 }

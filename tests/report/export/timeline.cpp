@@ -222,6 +222,7 @@ TEST_CASE("a recording of nothing makes a page, too", "[report][timeline][python
     CHECK(page_says_all({}));
     CHECK(timeline_of({}).find("Nothing was recorded") != std::string::npos);
     recording only_a_note;  // of a program without sites
+    only_a_note.sources.push_back({});
     only_a_note.events.push_back({event_kind::marker, 0, 0, 5});
     CHECK(timeline_json(timeline_of(only_a_note)).find(R"("sites":[{"tag":0,"file":"","line":0}])") !=
           std::string::npos);

@@ -18,6 +18,7 @@
 #include <cuota/report/detail/diagnosis/step_account.hpp>
 #include <cuota/report/detail/diagnosis/step_rules.hpp>
 #include <cuota/report/detail/diagnosis/usage_rules.hpp>
+#include <cuota/report/detail/recording/check_recording.hpp>
 #include <cuota/report/diagnosis/diagnosis_options.hpp>
 #include <cuota/report/diagnosis/finding.hpp>
 #include <cuota/report/recording/recording.hpp>
@@ -88,6 +89,7 @@ CUOTA_INLINE std::vector<finding> diagnose(memory_snapshot const& s, diagnosis_o
 
 CUOTA_INLINE std::vector<finding> diagnose(recording const& r, diagnosis_options const& options,
                                            source_location where) {
+    detail::check_recording(r, where);
     detail::diagnosis::check(options, where);
     std::vector<finding> found;
     detail::diagnosis::find_in(r.final_snapshot, &r, options, found);

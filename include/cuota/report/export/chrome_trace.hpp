@@ -24,6 +24,7 @@
 #include <cuota/core/error.hpp>
 #include <cuota/core/label.hpp>
 #include <cuota/report/detail/export/trace_stream.hpp>
+#include <cuota/report/detail/recording/check_recording.hpp>
 #include <cuota/report/recording/lifetimes.hpp>
 #include <cuota/report/recording/recording.hpp>
 #include <cuota/report/recording/usage_series.hpp>
@@ -252,9 +253,7 @@ CUOTA_INLINE void trace_maker::add_instant(memory_event const& e, std::uint64_t 
     to_.add(trace_event("i", process_of(e.source), name, at).add("s", "p").add_json("args", facts.text()));
 }
 
-CUOTA_INLINE event_site trace_maker::site_of(std::uint32_t site) const {
-    return site < all_.sites.size() ? all_.sites[site] : event_site{};
-}
+CUOTA_INLINE event_site trace_maker::site_of(std::uint32_t site) const { return site_in(all_, site); }
 
 CUOTA_INLINE void trace_maker::add_blocks() {
     std::vector<block_lifetime const*> order;
@@ -288,6 +287,7 @@ namespace cuota::inline v0 {
 
 CUOTA_INLINE void write_chrome_trace(std::ostream& to, recording const& r,
                                      chrome_trace_options const& options, source_location where) {
+    detail::check_recording(r, where);
     for (std::uint16_t const s : options.sources)
         if (s >= r.sources.size())
             detail::throw_usage_error(where, "source index {} is out of range: the recording has {} sources",

@@ -21,6 +21,7 @@
 #include <cuota/core/error.hpp>
 #include <cuota/core/label.hpp>
 #include <cuota/pool/planning/lifetimes.hpp>
+#include <cuota/report/detail/recording/check_recording.hpp>
 #include <cuota/report/recording/lifetimes.hpp>
 #include <cuota/report/recording/recording.hpp>
 
@@ -195,7 +196,7 @@ CUOTA_INLINE std::string csv_line(recording const& r, recorded_lifetime const& l
     std::string line = std::to_string(id) + ',' + std::to_string(l.life.from) + ',' +
                        std::to_string(l.life.until) + ',' + std::to_string(l.life.size);
     if (!with_facts) return line + '\n';
-    event_site const site = l.site < r.sites.size() ? r.sites[l.site] : event_site{};
+    event_site const site = site_in(r, l.site);
     return line + ',' + std::to_string(l.bytes) + ',' + csv_field(r.sources[l.source].name) + ',' +
            csv_field(site.name.text()) + ',' + csv_field(source_location_text(site.where)) + '\n';
 }
@@ -206,6 +207,7 @@ namespace cuota::inline v0 {
 
 CUOTA_INLINE void write_lifetimes_csv(std::ostream& to, recording const& r,
                                       lifetimes_csv_options const& options, source_location where) {
+    detail::check_recording(r, where);
     std::string csv =
         options.with_facts ? "id,lower,upper,size,bytes,source,tag,location\n" : "id,lower,upper,size\n";
     std::size_t id = 0;

@@ -16,6 +16,7 @@
 #include <cuota/report/detail/export/memory_viz_encoders.hpp>
 #include <cuota/report/detail/export/memory_viz_trace.hpp>
 #include <cuota/report/detail/export/memory_viz_writer.hpp>
+#include <cuota/report/detail/recording/check_recording.hpp>
 #include <cuota/report/recording/recording.hpp>
 
 namespace cuota::inline v0 {
@@ -77,6 +78,7 @@ namespace cuota::inline v0::detail {
 
 CUOTA_INLINE memory_viz_plan plan_memory_viz(recording const& r, memory_viz_options const& options,
                                              source_location where) {
+    check_recording(r, where);
     constexpr int max_devices = 1024;  // the viewer gets a list for each, used or not
     auto const check_device = [&](int device) {
         if (device < 0 || device >= max_devices)

@@ -11,6 +11,7 @@
 
 #include <cuota/core/config.hpp>
 #include <cuota/core/error.hpp>
+#include <cuota/report/detail/recording/check_recording.hpp>
 #include <cuota/report/detail/timeline/timeline_data.hpp>
 #include <cuota/report/detail/timeline/timeline_page.hpp>
 #include <cuota/report/detail/timeline/timeline_scripts.hpp>
@@ -50,6 +51,7 @@ void write_timeline_file(std::string const& path, recording const& r, timeline_o
 namespace cuota::inline v0::detail {
 
 CUOTA_INLINE std::string timeline_html(recording const& r, timeline_options const& options) {
+    check_recording(r, {});
     std::string page;
     for (std::string_view const part : {timeline_head, timeline_style, timeline_layout, timeline_body})
         page += part;

@@ -20,6 +20,7 @@
 #include <cuota/report/detail/export/svg_axis.hpp>
 #include <cuota/report/detail/export/svg_data.hpp>
 #include <cuota/report/detail/export/svg_text.hpp>
+#include <cuota/report/detail/recording/check_recording.hpp>
 #include <cuota/report/export/svg_plot.hpp>
 #include <cuota/report/recording/recording.hpp>
 #include <cuota/report/recording/usage_series.hpp>
@@ -276,6 +277,7 @@ namespace cuota::inline v0 {
 
 CUOTA_INLINE void write_timeline_svg(std::ostream& to, recording const& r, svg_options const& options,
                                      source_location where) {
+    detail::check_recording(r, where);
     auto const check = [&](char const* what, unsigned pixels, unsigned least) {
         if (pixels < least || pixels > 4096)
             detail::throw_usage_error(where, "timeline_svg: {} of {} pixels is out of range [{}, 4096]",

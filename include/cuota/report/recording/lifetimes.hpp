@@ -18,6 +18,7 @@
 
 #include <cuota/core/config.hpp>
 #include <cuota/core/detail/stable_sort.hpp>
+#include <cuota/report/detail/recording/check_recording.hpp>
 #include <cuota/report/recording/recording.hpp>
 
 namespace cuota::inline v0 {
@@ -92,7 +93,9 @@ private:
 /// Returns the lifetimes in a recording. Blocks allocated before the first event are known from their free events or the final snapshot.
 /// Throws: std::bad_alloc. Cost: O(n log n) in the events. Threads: any.
 /// Example: auto const blocks = cuota::lifetimes_of(recorder.read()).blocks;
-[[nodiscard]] inline memory_lifetimes lifetimes_of(recording const& r) {
+[[nodiscard]] inline memory_lifetimes lifetimes_of(recording const& r,
+                                                   source_location where = source_location::current()) {
+    detail::check_recording(r, where);
     return detail::lifetime_builder{r}.run();
 }
 

@@ -13,7 +13,7 @@
 
 namespace cuota::inline v0 {
 
-/// A contiguous run of events, and a snapshot after the last one.
+/// A contiguous run of events, and a snapshot after the last one. All functions that read one throw usage_error for an index out of range.
 struct recording {
     std::chrono::system_clock::time_point start_time{};  ///< origin of `memory_event::at`
     /// Events of one source are in the order of its lock.

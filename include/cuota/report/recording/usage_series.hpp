@@ -21,6 +21,7 @@
 #include <cuota/core/detail/stable_sort.hpp>
 #include <cuota/core/error.hpp>
 #include <cuota/core/label.hpp>
+#include <cuota/report/detail/recording/check_recording.hpp>
 #include <cuota/report/recording/lifetimes.hpp>
 #include <cuota/report/recording/recording.hpp>
 
@@ -250,14 +251,14 @@ CUOTA_INLINE std::size_t usage_series_builder::group_of(std::uint16_t source, st
 
 CUOTA_INLINE auto usage_series_builder::key_of(std::uint16_t source, std::uint32_t site) const -> key {
     if (options_.by == group_by::source) return {{}, {}, source};
-    event_site const& s = all_.sites[site];
+    event_site const s = site_in(all_, site);
     if (options_.by == group_by::tag) return {s.name.text(), {}, 0};
     return {s.name.text(), s.where.file, s.where.line};
 }
 
 CUOTA_INLINE std::string usage_series_builder::name_of(std::uint16_t source, std::uint32_t site) const {
     if (options_.by == group_by::source) return all_.sources[source].name;
-    event_site const& s = all_.sites[site];
+    event_site const s = site_in(all_, site);
     std::string const name = s.name.is_empty() ? "untagged" : s.name.text();
     std::string const where = options_.by == group_by::site ? source_location_text(s.where) : "";
     return where.empty() ? name : name + " (" + where + ')';
@@ -338,6 +339,7 @@ namespace cuota::inline v0 {
 
 CUOTA_INLINE usage_series usage_over_time(recording const& r, usage_options const& options,
                                           source_location where) {
+    detail::check_recording(r, where);
     for (std::uint16_t const s : options.sources)
         if (s >= r.sources.size())
             detail::throw_usage_error(where, "source index {} is out of range: the recording has {} sources",

@@ -18,6 +18,7 @@
 #include <cuota/report/detail/diagnosis/finding_words.hpp>
 #include <cuota/report/detail/diagnosis/snapshot_rules.hpp>
 #include <cuota/report/detail/diagnosis/step_rules.hpp>
+#include <cuota/report/detail/recording/check_recording.hpp>
 #include <cuota/report/diagnosis/diagnosis_options.hpp>
 #include <cuota/report/diagnosis/finding.hpp>
 #include <cuota/report/recording/lifetimes.hpp>
@@ -115,7 +116,7 @@ CUOTA_INLINE void find_peak(recording const& r, memory_lifetimes const& all, std
     std::map<std::string_view, peak_share_of_tag> by_tag;
     for (std::size_t const i : peak.blocks) {
         block_lifetime const& b = all.blocks[i];
-        event_site const site = b.site < r.sites.size() ? r.sites[b.site] : event_site{};
+        event_site const site = site_in(r, b.site);
         by_tag.try_emplace(site.name.text(), peak_share_of_tag{site}).first->second.add(b, site.where);
     }
     if (by_tag.size() < 2) return;

@@ -14,6 +14,7 @@
 #include <cuota/core/config.hpp>
 #include <cuota/report/detail/diagnosis/finding_words.hpp>
 #include <cuota/report/detail/diagnosis/step_account.hpp>
+#include <cuota/report/detail/recording/check_recording.hpp>
 #include <cuota/report/diagnosis/diagnosis_options.hpp>
 #include <cuota/report/diagnosis/finding.hpp>
 #include <cuota/report/recording/recording.hpp>
@@ -79,7 +80,7 @@ CUOTA_INLINE void find_leaks(recording const& r, step_account const& steps, diag
         }
         if (grown < o.leak_bytes) continue;
         event_source const& source = r.sources[a.source];
-        event_site const site = a.site < r.sites.size() ? r.sites[a.site] : event_site{};
+        event_site const site = site_in(r, a.site);
         std::string const low = bytes_text(least), high = bytes_text(most);
         finding f{finding_kind::leak, run / 2 >= o.leak_steps ? severity::problem : severity::warning};
         f.text = "leak in " + words_for(source) + ": " + words_for(site.name, site.where) + " grew by " +
@@ -111,7 +112,7 @@ CUOTA_INLINE void find_churn(recording const& r, step_account const& steps, diag
             bytes = std::max(bytes, s->taken_bytes);
         }
         event_source const& source = r.sources[a.source];
-        event_site const site = a.site < r.sites.size() ? r.sites[a.site] : event_site{};
+        event_site const site = site_in(r, a.site);
         finding f{finding_kind::churn, severity::note};
         f.text = "churn in " + words_for(source) + ": " + words_for(site.name, site.where) +
                  " was allocated and freed at least " + counted(least, "time") + ' ' + last_steps_text(run) +

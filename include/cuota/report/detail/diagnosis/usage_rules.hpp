@@ -17,6 +17,7 @@
 #include <cuota/report/detail/diagnosis/finding_words.hpp>
 #include <cuota/report/detail/diagnosis/step_account.hpp>
 #include <cuota/report/detail/diagnosis/step_rules.hpp>
+#include <cuota/report/detail/recording/check_recording.hpp>
 #include <cuota/report/diagnosis/diagnosis_options.hpp>
 #include <cuota/report/diagnosis/finding.hpp>
 #include <cuota/report/recording/recording.hpp>
@@ -217,7 +218,7 @@ CUOTA_INLINE void find_refusals(recording const& r, std::vector<finding>& to) {
     for (auto const& [source, seen] : by_budget) {
         auto const top = std::ranges::max_element(
             seen.by_site, [](auto const& a, auto const& b) { return a.second < b.second; });
-        event_site const site = top->first < r.sites.size() ? r.sites[top->first] : event_site{};
+        event_site const site = site_in(r, top->first);
         event_source const& s = r.sources[source];
         finding f{finding_kind::refusals, severity::problem};
         f.text = words_for(seen, words_for(s), words_for(site.name, site.where), top->second);

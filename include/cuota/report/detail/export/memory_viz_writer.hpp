@@ -16,6 +16,7 @@
 
 #include <cuota/core/config.hpp>
 #include <cuota/report/detail/export/memory_viz_trace.hpp>
+#include <cuota/report/detail/recording/check_recording.hpp>
 #include <cuota/report/recording/lifetimes.hpp>
 #include <cuota/report/recording/recording.hpp>
 
@@ -188,7 +189,7 @@ private:
         to_.end_object();
     }
     void segment(memory_viz_block const& b) {
-        event_site const site = b.site < all_.sites.size() ? all_.sites[b.site] : event_site{};
+        event_site const site = site_in(all_, b.site);
         to_.begin_object();
         head(b.source, b.address, b.size, {b.size, b.size, b.bytes});
         to_.key("blocks");

@@ -16,6 +16,7 @@
 #include <cuota/core/detail/stable_sort.hpp>
 #include <cuota/core/label.hpp>
 #include <cuota/report/detail/export/svg_axis.hpp>
+#include <cuota/report/detail/recording/check_recording.hpp>
 #include <cuota/report/recording/recording.hpp>
 #include <cuota/report/recording/usage_series.hpp>
 #include <cuota/resource/resource.hpp>
@@ -159,7 +160,7 @@ CUOTA_INLINE void svg_data_builder::write_words() {
 
 CUOTA_INLINE std::string svg_data_builder::refusal_words() const {
     memory_event const& first = *found_.refusals.front();
-    tag const name = all_.sites[first.site].name;
+    tag const name = site_in(all_, first.site).name;
     return count_text(found_.refusals.size()) +
            (found_.refusals.size() == 1 ? " refusal: " : " refusals, the first: ") + bytes_text(first.bytes) +
            " for " + (name.is_empty() ? "untagged" : name.text()) + " by " + all_.sources[first.source].name +
