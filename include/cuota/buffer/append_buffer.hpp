@@ -22,7 +22,7 @@ namespace cuota::inline v0::inline CUOTA_VIEWS {
 template <class T>
 class device_appender {
 public:
-    /// For append_lease; `count` is requested elements.
+    /// Used by append_lease; `count` has the elements requested so far.
     device_appender(device_span<T> room, detail::kernel_count* count) noexcept : room_{room}, count_{count} {}
 
     /// Appends the value, unordered among threads. Returns false if the buffer is full; the element is counted anyway.
@@ -89,7 +89,7 @@ public:
         rt::fill_bytes(count.span().data(), 0, count.span().bytes(), s, where);
     }
 
-    /// Waits for s and returns the number of elements.
+    /// Waits for s and returns the number of elements. Throws: also kernel_overflow_error.
     [[nodiscard]] std::size_t size(stream_ref s, source_location where = source_location::current()) const {
         std::size_t const requested = total_requested(s, where);
         if (requested > capacity()) refuse(requested, where);
@@ -120,8 +120,8 @@ public:
         });
     }
 
-    /// Removes all elements and changes the capacity, on the home stream. Allocates the new memory first. Throws: also usage_error while
-    /// borrowed.
+    /// Removes all elements and changes the capacity, on the home stream. Allocates the new memory before it frees the old. Throws: also
+    /// usage_error while borrowed.
     void restart(element_count capacity, source_location where = source_location::current()) {
         check_not_moved_from(where);
         elements_.check_not_borrowed("be restarted", where);

@@ -44,7 +44,7 @@ public:
         over().synchronize();
         return host_.read();
     }
-    [[nodiscard]] std::span<T const> get() const&& = delete;  // use take()
+    [[nodiscard]] std::span<T const> get() const&& = delete;  // the span would dangle: use take()
     /// Waits for the copy and returns the host buffer.
     [[nodiscard]] pinned_buffer<T> take(source_location where = source_location::current()) && {
         over(where).synchronize();
@@ -76,7 +76,7 @@ private:
 /// Copies elements in any host memory to a buffer of the same count, through a ring, in the order of s. On return the source may be changed
 /// or freed. Sources larger than a slot are copied in pieces.
 /// Waits:   until a slot is free.
-/// Throws:  usage_error if the counts differ or slots have 0 bytes; cuda_error; enqueued pieces are copied.
+/// Throws:  usage_error if the counts differ or slots have 0 bytes; cuda_error, where pieces that were already enqueued are copied anyway.
 /// Cost:    one memcpy on the host, and a copy and an event per piece.
 /// Threads: one at a time for the buffer, any for the ring.
 /// Example:

@@ -132,7 +132,7 @@ public:
     device_buffer(element_count count, stream_ref home, resource_ref const& memory, tag name = {},
                   source_location where = source_location::current())
         : device_buffer{count, home, memory, zeroed, name, where} {}
-    /// Same.
+    /// Same, with an explicit tag.
     device_buffer(element_count count, stream_ref home, resource_ref const& memory, zeroed_t, tag name = {},
                   source_location where = source_location::current())
         : device_buffer{count, home, memory, no_init, name, where} {
@@ -265,7 +265,7 @@ public:
         rt::copy_anywhere(data() + part.to, from.data() + part.from, part.count * sizeof(T), s, where);
     }
 
-    /// Returns a copy from the same resource with home stream s, in its order.
+    /// Returns a copy from the same resource with home stream s, made in the order of s.
     [[nodiscard]] device_buffer clone(stream_ref s, tag name = {},
                                       source_location where = source_location::current()) const {
         device_buffer copy{size(), s, block_.memory(), no_init, name, where};
@@ -274,8 +274,8 @@ public:
         return copy;
     }
 
-    /// Changes the count: remaining elements keep their values, new ones are zero. Allocates the new memory first. An empty `name` keeps
-    /// the present one. Throws: usage_error while borrowed.
+    /// Changes the count: remaining elements keep their values, new ones are zero. Allocates the new memory before it frees the old. An
+    /// empty `name` keeps the present one. Throws: usage_error while borrowed.
     void resize(element_count count, tag name = {}, source_location where = source_location::current()) {
         if (count == size()) return;
         device_buffer next = resized(count, name, where);

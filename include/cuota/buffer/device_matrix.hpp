@@ -34,7 +34,7 @@ concept mdspan_of_rows = requires(T* data, typename Mdspan::extents_type extents
 
 inline namespace CUOTA_VIEWS {
 
-/// A non-owning view of a row-major matrix in device memory, with `pitch()` elements from row to row. Passed to kernels by value and
+/// A non-owning view of a row-major matrix in device memory, with rows that start `pitch()` elements apart. Passed to kernels by value and
 /// checked like device_span.
 ///
 ///     auto const weights = w.read(s);
@@ -53,7 +53,7 @@ public:
     /// Views all elements of a span. Throws: usage_error if `of.size() != rows * columns`.
     CUOTA_HOST_DEVICE device_matrix(device_span<T> of, std::size_t rows, std::size_t columns)
         : device_matrix{of, rows, columns, columns, is_all(of.size(), rows, columns)} {}
-    /// Same, with a pitch. Throws: usage_error if rows overlap or the last one exceeds the span.
+    /// Views rows that start `pitch` elements apart. Throws: usage_error if rows overlap or the last one exceeds the span.
     CUOTA_HOST_DEVICE device_matrix(device_span<T> of, std::size_t rows, std::size_t columns,
                                     std::size_t pitch)
         : device_matrix{of, rows, columns, pitch, is_part(of.size(), rows, columns, pitch)} {}
@@ -66,19 +66,19 @@ public:
         device_matrix<U> other) noexcept
         : device_matrix{other.data(), other.rows(), other.columns(), other.pitch(), other.origin()} {}
 
-    /// Returns the first row, not for host code.
+    /// Returns the address of the first element, which host code must not access.
     [[nodiscard]] CUOTA_HOST_DEVICE constexpr T* data() const noexcept { return data_; }
     /// Number of rows.
     [[nodiscard]] CUOTA_HOST_DEVICE constexpr std::size_t rows() const noexcept { return rows_; }
     /// Elements per row.
     [[nodiscard]] CUOTA_HOST_DEVICE constexpr std::size_t columns() const noexcept { return columns_; }
-    /// Returns the elements from row to row.
+    /// Returns the elements between the starts of two rows.
     [[nodiscard]] CUOTA_HOST_DEVICE constexpr std::size_t pitch() const noexcept { return pitch_; }
     /// `rows() * columns()`, without padding.
     [[nodiscard]] CUOTA_HOST_DEVICE constexpr std::size_t size() const noexcept { return rows_ * columns_; }
     /// Returns `size() == 0`.
     [[nodiscard]] CUOTA_HOST_DEVICE constexpr bool is_empty() const noexcept { return size() == 0; }
-    /// Origin for messages.
+    /// Returns the origin; empty in unchecked builds.
     [[nodiscard]] CUOTA_HOST_DEVICE constexpr detail::view_origin origin() const noexcept {
 #if CUOTA_CHECKED
         return origin_;
@@ -107,7 +107,7 @@ public:
         if (row >= rows_) refuse(detail::out_of_bounds::part::row, row);
         return {data_ + row * pitch_, columns_, origin()};
     }
-    /// Returns a matrix that starts at (row, column). Throws: usage_error if it exceeds this one.
+    /// Returns the view of `rows` x `columns` elements that starts at (row, column). Throws: usage_error if it exceeds this one.
     [[nodiscard]] CUOTA_HOST_DEVICE device_matrix submatrix(std::size_t row, std::size_t column,
                                                             std::size_t rows, std::size_t columns) const {
         if (!detail::is_within(row, rows, rows_) || !detail::is_within(column, columns, columns_))

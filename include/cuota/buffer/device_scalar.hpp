@@ -56,7 +56,7 @@ public:
     [[nodiscard]] lease<T const> read(source_location where = source_location::current()) const {
         return read(home(), where);
     }
-    /// Same, as device_buffer::write.
+    /// Borrows element 0, as device_buffer::write.
     [[nodiscard]] lease<T> write(stream_ref s, source_location where = source_location::current()) {
         (void)there(where);
         return one_.write(s, where);

@@ -16,8 +16,8 @@ namespace cuota::inline v0::inline CUOTA_VIEWS {
 /// A non-owning view of `size()` elements in device memory, passed to kernels by value.
 ///
 /// Only kernels may access elements. In checked builds (CUOTA_CHECKED), host access and an index outside the span are misuse; the message
-/// has index, size, buffer and lease. On the simulator the kernel throws, on a GPU it stops; the next call that detects the failed device
-/// throws it as a cuda_error.
+/// has index, size, buffer and lease. On the simulator the kernel throws, on a GPU it stops; in both cases the next call that detects the
+/// failure throws cuda_error with the message.
 /// Throws:  usage_error for a range outside the span, in kernels only in checked builds.
 /// Threads: as the memory.
 /// Example: examples/first.cpp
@@ -44,7 +44,7 @@ public:
     requires std::same_as<T, U const> CUOTA_HOST_DEVICE constexpr device_span(device_span<U> other) noexcept
         : device_span{other.data(), other.size(), other.origin()} {}
 
-    /// Returns the first element, not for host code; null if default-constructed.
+    /// Returns the address of the first element, which host code must not access; null if default-constructed.
     [[nodiscard]] CUOTA_HOST_DEVICE constexpr T* data() const noexcept { return data_; }
     /// Number of elements.
     [[nodiscard]] CUOTA_HOST_DEVICE constexpr std::size_t size() const noexcept { return size_; }

@@ -21,16 +21,17 @@ namespace cuota::inline v0::detail {
 class access_tracker;
 struct leases_for_copies;
 
-/// Throws usage_error if kernels of s's device cannot access `at`, the memory of an object `what` with that home stream; cuda_error.
+/// Throws usage_error if kernels of s's device cannot access `at`, the memory of the object `what` with the home stream `home`. Throws also
+/// cuda_error.
 void refuse_out_of_reach(char const* what, void const* at, stream_ref home, stream_ref s,
                          source_location where);
 
-/// One use of a buffer by one stream. Move-only.
+/// One use of a buffer by one stream, from construction to destruction. Move-only.
 class borrowing {
 public:
     borrowing(access_tracker& of, stream_ref s, bool writes, source_location where);
-    /// Calls memory(s) unless the use starts in a home slot; data() and bytes() of the result are for race checks. If it throws, the use
-    /// has not started.
+    /// Calls memory(s) unless the use starts in a home slot; data() and bytes() of the result are for race checks. If `memory` throws, the
+    /// use has not started.
     template <std::invocable<stream_ref> Memory>
     borrowing(access_tracker& of, stream_ref s, bool writes, source_location where, Memory const& memory)
         : uses_{&of}, writes_{writes} {
@@ -50,14 +51,14 @@ public:
     borrowing& operator=(borrowing&&) = delete;
     ~borrowing();
 
-    /// Makes a `capture` by this thread that began after the use fail: its graph would lack the use.
+    /// If this thread began a `capture` after the use, makes the capture fail: its graph would lack the use.
     CUOTA_ALWAYS_INLINE void tell_capture() const noexcept {
         if (!this_thread_slot()) [[unlikely]]
             compare_with_capture(began_in_capture_);
     }
 
 private:
-    // Number of a use in a home slot that no simulator checks; all else is out of line.
+    // Number of a use in a home slot that no simulator checks. The code for all other uses is out of line.
     static constexpr std::uint64_t first = 0;
 
     struct begun {
@@ -69,7 +70,7 @@ private:
     static void compare_with_capture(bool began_in_capture) noexcept;
     CUOTA_ALWAYS_INLINE [[nodiscard]] static bool begins_first(access_tracker& of, stream_ref s, bool writes,
                                                                source_location where) noexcept;
-    // Without `writes`, all arguments fit in registers.
+    // Two functions instead of a parameter `writes`, so that all arguments fit in registers.
     [[nodiscard]] static begun begin_to_read(access_tracker& of, stream_ref s, source_location where,
                                              void const* at, std::size_t bytes);
     [[nodiscard]] static begun begin_to_write(access_tracker& of, stream_ref s, source_location where,
@@ -80,9 +81,9 @@ private:
 
     access_tracker* uses_;
     std::uint64_t number_;
-    std::uint64_t checked_ = 0;  // simulator's id
+    std::uint64_t checked_ = 0;  // the simulator's id of the use
     bool writes_;
-    bool began_in_capture_ = false;  // of this thread
+    bool began_in_capture_ = false;  // whether the use began in a capture of this thread
 };
 
 }  // namespace cuota::inline v0::detail
@@ -96,7 +97,8 @@ namespace cuota::inline v0::inline CUOTA_VIEWS {
 ///     kernel<<<grid, block, 0, s>>>(x.read(s), y.write(s));
 /// Any number of leases may be open on one stream, which orders them. Across streams, many may read or one may write; anything else is
 /// misuse that names both call sites. If threads do not synchronize their leases, conflicts with a write may go undetected. A stream of
-/// another device may borrow only memory that its kernels can access. Move-only. The destructor never blocks.
+/// another device may borrow only memory that its kernels can access; otherwise misuse names both devices. Move-only. The destructor never
+/// blocks.
 /// Cost:    on the home stream a few loads and stores for the thread that borrowed there first; otherwise a lock, the required waits and an
 ///          event.
 /// Example: examples/first.cpp
@@ -105,14 +107,14 @@ class CUOTA_OWNER lease {
 public:
     /// Moves the use.
     lease(lease&& other) noexcept : use_{std::move(other.use_)}, span_{std::exchange(other.span_, {})} {}
-    lease& operator=(lease&&) = delete;  // make another
+    lease& operator=(lease&&) = delete;  // make another lease
 
     /// Returns the kernel argument, valid as long as the lease.
     operator device_span<T>() const noexcept { return span(); }
     /// Returns a read-only kernel argument.
     operator device_span<T const>() const noexcept requires(!std::is_const_v<T>) { return span(); }
-    /// Returns the elements, valid as long as the lease. A `capture` by this thread that began after the lease throws usage_error at its
-    /// end.
+    /// Returns the elements, valid as long as the lease. If this thread began a `capture` after the lease, the capture throws usage_error
+    /// when it ends: lease the buffer within the capture.
     [[nodiscard]] device_span<T> span() const& noexcept {
         use_.tell_capture();
         return span_;
@@ -126,7 +128,7 @@ private:
     template <class>
     friend class imported_buffer;
     friend struct detail::leases_for_copies;
-    // Home does not need the lookups in the lambda.
+    // On the home stream, the lookups in the lambda are not needed.
     template <class Buffer>
     lease(Buffer& of, stream_ref s, source_location where)
         : use_{of.uses(), s, !std::is_const_v<T>, where,
@@ -153,7 +155,7 @@ private:
 
 namespace cuota::inline v0::detail {
 
-/// The driver copies between any devices, so out_of_reach is not checked.
+/// Leases for copies. The driver copies between any devices, so out_of_reach is not checked.
 struct leases_for_copies {
     template <class Buffer>
     [[nodiscard]] static lease<typename Buffer::value_type const> read(Buffer const& of, stream_ref s,

@@ -92,12 +92,12 @@ public:
     /// Returns `size() == 0`.
     [[nodiscard]] bool is_empty() const noexcept { return count_ == 0; }
 
-    /// Waits for copies into the elements.
+    /// Waits for copies into the elements and returns them.
     [[nodiscard]] std::span<T const> read() const {
         uses_.wait_on_host(true);
         return {data_, count_};
     }
-    /// Waits for all copies.
+    /// Waits for all copies and returns the elements.
     [[nodiscard]] std::span<T> write() {
         uses_.wait_on_host(false);
         return {data_, count_};

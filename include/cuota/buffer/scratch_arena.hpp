@@ -14,7 +14,7 @@
 
 namespace cuota::inline v0::detail::inline CUOTA_VIEWS {
 
-// Requested bytes per part: first for the present kernel, then the maxima of earlier ones.
+// Requested bytes per part: the first half is for the present kernel, the second half has the maxima of earlier ones.
 struct begin_scratch_anew {
     device_span<kernel_count> requested;
     CUOTA_KERNEL void operator()(std::size_t i) const {
@@ -28,19 +28,19 @@ struct begin_scratch_anew {
 
 namespace cuota::inline v0::inline CUOTA_VIEWS {
 
-/// Handle through which kernels allocate from a scratch_arena.
+/// Non-owning handle through which kernels allocate from a scratch_arena.
 /// Threads: any in a kernel. Throws: in checked builds usage_error for an invalid part.
 class device_scratch {
 public:
     /// Alignment and size unit in bytes.
     static constexpr std::size_t granularity = 16;
 
-    /// For scratch_lease.
+    /// Used by scratch_lease. `requested` has the bytes requested of each part.
     device_scratch(device_span<std::byte> all, std::size_t part_bytes,
                    device_span<detail::kernel_count> requested) noexcept;
 
-    /// Allocates `count` uninitialized Ts from a part, until the kernel has finished. Returns an empty span if the part is full; the
-    /// request is counted anyway. Cost: one atomic addition.
+    /// Allocates `count` uninitialized Ts from a part; the kernel's threads may use them until it has finished. Returns an empty span if
+    /// the part is full; the request is counted anyway. Cost: one atomic addition.
     template <class T>
     [[nodiscard]] CUOTA_KERNEL device_span<T> take(std::size_t count, std::size_t part = 0) const {
         static_assert(alignof(T) <= granularity, "pieces are aligned to 16 bytes");
@@ -69,19 +69,19 @@ private:
 /// Kernels allocate pieces and do not free them; `open` empties the arena for the next kernel. `check` throws with the bytes that suffice
 /// for any order of the threads.
 ///
-/// Move-only; a moved-from arena has no parts, other uses are misuse. Units: bytes; a piece is rounded up to 16.
+/// Move-only; a moved-from arena has no parts, and any other use is misuse. Units: bytes; a piece is rounded up to a multiple of 16.
 /// Threads: as device_buffer.
 /// Throws:  as device_buffer; usage_error for 0 parts. Operations that throw have no effect.
-/// Order:   as write leases.
-/// Cost:    all parts and 16 bytes of counts each, allocated once; `open` is two leases and a small kernel; `needed` and `check` wait for
-///          the stream.
+/// Order:   kernels that open the arena on different streams are ordered as by write leases.
+/// Cost:    memory of all parts and 16 bytes of counts per part, allocated once; `open` is two leases and a small kernel; `needed` and
+///          `check` wait for the stream.
 /// Example:
 ///     cuota::scratch_arena scratch{64_KiB, blocks, stream, pool, "bins"};
 ///     count_kernel<<<blocks, 256, 0, stream.get()>>>(keys.read(stream), scratch.open(stream));
 ///     scratch.check(stream);  // throws kernel_overflow_error with the sufficient bytes
 class scratch_arena {
 public:
-    /// `part_bytes` is rounded up to 256.
+    /// `part_bytes` is rounded up to a multiple of 256.
     scratch_arena(std::size_t part_bytes, std::size_t parts, stream_ref home, resource_ref const& memory,
                   tag name = {}, source_location where = source_location::current());
     /// Allocates one part for a whole grid.
@@ -102,18 +102,18 @@ public:
         std::size_t part_bytes_;
     };
 
-    /// Borrows the arena for the next kernel on s and empties it.
+    /// Borrows the arena for the next kernel on s and empties it: earlier pieces become invalid.
     [[nodiscard]] scratch_lease open(stream_ref s, source_location where = source_location::current()) {
         check_not_moved_from(where);
         return {*this, s, where};
     }
 
-    /// Returns the most bytes that a kernel requested of a part, over the kernels on s and earlier ones elsewhere.
+    /// Returns the most bytes that any kernel so far, on any stream, requested of a part. Waits for s.
     [[nodiscard]] std::size_t needed(stream_ref s, source_location where = source_location::current()) const;
-    /// Throws kernel_overflow_error, in bytes of a part, if a kernel exceeded one.
+    /// Throws kernel_overflow_error, with sizes in bytes of a part, if a kernel exceeded its part. Waits for s.
     void check(stream_ref s, source_location where = source_location::current()) const;
 
-    /// Returns the rounded bytes per part.
+    /// Returns the bytes per part, after rounding.
     [[nodiscard]] std::size_t part_bytes() const noexcept { return part_bytes_; }
     [[nodiscard]] std::size_t parts() const noexcept;  ///< at least 1; 0 if moved-from
     /// Returns the home stream.

@@ -47,7 +47,7 @@ extern template class detail::intrusive_ptr<detail::ring_state>;
 /// is acquired again only after that copy has completed.
 ///
 /// Units:   bytes. The memory is exactly slots * slot_bytes.
-/// Order:   submits to streams of one device, the first one's.
+/// Order:   all submits are to streams of the first submit's device; a stream of another device is misuse.
 /// Threads: any.
 /// Throws:  on construction budget_exceeded, out_of_memory; usage_error for 0 slots or memory that the writer cannot access; later
 ///          cuda_error, also for earlier copies.
@@ -97,7 +97,7 @@ public:
 
         /// Orders later work on s after the copy.
         void make_wait(stream_ref s) const;
-        /// Returns whether it has completed.
+        /// Returns whether the copy has completed, without waiting.
         [[nodiscard]] bool is_done() const;
         /// Waits for the copy.
         void synchronize() const;
@@ -128,7 +128,7 @@ public:
     staging_ring& operator=(staging_ring const&) noexcept = default;  ///< refers to the same ring
     ~staging_ring() = default;
 
-    /// Returns a slot after its last copy; the wait sleeps. Deadlocks if the caller holds all slots.
+    /// Waits, sleeping, until a slot is free and its last copy has completed, and returns it. Deadlocks if the caller holds all slots.
     [[nodiscard]] staging_slot acquire();
     /// Same; nullopt if stopped first.
     [[nodiscard]] std::optional<staging_slot> acquire(stop_signal stop);

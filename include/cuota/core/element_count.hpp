@@ -12,7 +12,7 @@
 
 namespace cuota::inline v0 {
 
-/// A number of elements, from any integer type except bool. Rejects a negative count at the caller's line.
+/// A number of elements, from any integer type except bool. The error for a negative count names the caller's line.
 /// Throws:  usage_error.
 /// Example: tests/core/element_count.cpp
 class element_count {

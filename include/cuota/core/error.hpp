@@ -72,7 +72,7 @@ private:
 };
 
 /// A budget on the path from the charged one to its root cannot hold the request. If all caches together could cover the shortfall, they
-/// were asked to release memory before.
+/// were asked to release memory first.
 /// Example: examples/first.cpp
 class CUOTA_PROCESS_TYPE budget_exceeded : public out_of_memory {
 public:
@@ -104,7 +104,7 @@ private:
 /// Threads: any. Example: tests/core/error.cpp
 class CUOTA_PROCESS_TYPE data_error : public std::runtime_error {
 public:
-    /// `offset` is in bytes.
+    /// `offset` is in bytes from the beginning of the file.
     data_error(std::string file, std::uint64_t offset, std::string why);
 
     [[nodiscard]] std::string const& file() const noexcept { return facts_->file; }  ///< its path or name
@@ -124,8 +124,8 @@ private:
 
 namespace detail {
 
-/// The state that copies of a refusal share. Storing it instead of the exception avoids formatting code: the virtual function that formats
-/// is emitted wherever an exception is destroyed.
+/// The state that copies of a refusal share. A class that stores it instead of the exception does not compile the formatting code: the
+/// virtual function that formats is emitted wherever an exception is destroyed.
 struct refusal_access {
     using state = light_shared_ptr<refusal_state const>;
     [[nodiscard]] static state of(budget_exceeded const& refused) noexcept { return refused.state_; }
@@ -185,7 +185,7 @@ public:
 
     [[nodiscard]] refusal const& info() const noexcept { return facts_; }
 
-    /// Returns the text, formatted by the first call. Threads: any: concurrent first calls return one result.
+    /// Returns the text, formatted by the first call. Threads: any; concurrent first calls return the same text.
     [[nodiscard]] char const* text() const noexcept;
 
 private:

@@ -21,7 +21,7 @@ namespace detail {
 }
 
 #if defined(__CUDA_ARCH__)
-// Hardware conversions, which do not preserve the payload of NaNs.
+// Hardware conversions, not used for NaNs, because they do not preserve the payload.
 __device__ inline std::uint16_t half_by_hardware(float value) noexcept {
     std::uint16_t bits;
     asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(value));
@@ -43,7 +43,7 @@ __device__ inline std::uint16_t bfloat16_by_hardware(float value) noexcept {
 
 }  // namespace detail
 
-// std::bit_cast cannot be called in kernels.
+// __builtin_bit_cast, because std::bit_cast cannot be called in kernels.
 
 /// IEEE 754 binary16 with the layout of CUDA's __half, for storage and conversion, not arithmetic. Conversions give the same bits on the
 /// host, in kernels and at compile time.

@@ -33,7 +33,7 @@ namespace detail {
 
 [[nodiscard]] std::string json_suggestion(suggestion const& s, std::size_t most);
 
-// Adds the number and the bytes of omitted holders.
+// Adds the number and the bytes of the holders after the first `most`.
 void add_rest(json_object& to, std::vector<allocation_group> const& holders, std::size_t most);
 
 }  // namespace detail
@@ -41,7 +41,7 @@ void add_rest(json_object& to, std::vector<allocation_group> const& holders, std
 /// Returns the refusal and its suggestions as one line of JSON, without a newline. Keys are the fields' names; sizes are integers in bytes,
 /// null for `unlimited`. Invalid UTF-8 becomes U+FFFD.
 ///
-/// `max_holders` bounds the lists of holders; "other_holders" and "other_bytes" sum up the rest.
+/// `max_holders` bounds the lists of holders; "other_holders" and "other_bytes" have the number and the bytes of the rest.
 /// Throws: std::bad_alloc. Cost: microseconds. Example: tests/core/refusal_json.cpp
 [[nodiscard]] std::string refusal_json(refusal const& r, std::size_t max_holders = 32);
 

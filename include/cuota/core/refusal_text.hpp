@@ -32,11 +32,11 @@ struct headline_limits {
 
 [[nodiscard]] std::string headline(char const* type, refusal const& r, headline_limits room);
 
-// Appends " for weights at train.cpp:17".
+// Appends " for weights at train.cpp:17", as far as known.
 void append_request(std::string& text, label const& request, std::size_t max_of_location,
                     std::size_t most_of_name);
 
-// Whether the refusal follows from another one, described by `cause`.
+// Whether the refusal has no request of its own, but follows from another one, described by `cause`.
 [[nodiscard]] bool is_for_another(refusal const& r);
 [[nodiscard]] std::string headline_of_cause(char const* type, refusal const& r);
 
@@ -50,7 +50,7 @@ void append_device(std::string& text, device_info const& d, std::size_t width);
 void append_pooled(std::string& text, device_info const& d, std::size_t width);
 
 // Returns the indices of the budgets to list: all if they fit; otherwise the charged one, the one that refused, the root, and index 1 if a
-// line is left.
+// line is left. A further line counts the others.
 [[nodiscard]] std::vector<std::size_t> levels_shown(refusal const& r);
 
 void append_budgets(std::string& text, refusal const& r);
@@ -69,8 +69,8 @@ void append_suggestions(std::string& text, refusal const& r);
 
 }  // namespace detail
 
-/// Formats a refusal in at most twelve lines of 110 columns: size, call site, tag and budget, or the cause, first; then the holders and the
-/// suggestions. Long names, lists and paths are cut.
+/// Formats a refusal in at most twelve lines of 110 columns: the first has size, tag, call site and budget, or the cause if it has no
+/// request of its own; holders and suggestions follow. Long names, lists and paths are cut.
 /// `type` is the name of the exception.
 /// Throws: std::bad_alloc. Cost: microseconds. Example: tests/core/refusal_text.cpp
 [[nodiscard]] std::string refusal_text(char const* type, refusal const& r);
@@ -109,7 +109,7 @@ CUOTA_INLINE std::string headline(char const* type, refusal const& r, headline_l
     append_request(text, r.request, room.name, room.name);
     if (r.shortfall() != 0) {
         budget_info const& b = *r.refusing_budget();
-        bool const is_shown_equal = bytes_text(b.free()) == charged;  // when both are rounded
+        bool const is_shown_equal = bytes_text(b.free()) == charged;  // although it is less: both are rounded
         if (!is_shown_equal || room.name < 28) append_message(text, ": {} free", {as_bytes(b.free())});
         else append_message(text, ": {} bytes free", {as_count(b.free())});
         if (room.with_owner) append_message(text, " in {}{}", {kind_of(b), as_name(b.name, room.name)});
@@ -247,7 +247,7 @@ CUOTA_INLINE std::string nothing_to_give_text(std::vector<allocation_group> cons
 }
 
 CUOTA_INLINE std::string reclaimed_text(refusal const& r) {
-    constexpr std::size_t most = suggestion_columns - 35;  // the largest free block follows
+    constexpr std::size_t most = suggestion_columns - 35;  // leaves room for the largest free block
     std::vector<std::string> whose;
     std::string text;
     if (r.reclaimed != 0) {

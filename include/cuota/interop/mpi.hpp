@@ -34,7 +34,8 @@ namespace cuota::inline v0 {
 /// After rank_lost_error, MPI_Finalize may wait for the lost rank: call MPI_Abort, with which mpirun ends all processes. Memory that MPI
 /// may still write to stays allocated. Messages use a duplicate of the communicator, which only close() frees: make few groups. Copies
 /// refer to the same group.
-/// Threads: one at a time, and below MPI_THREAD_SERIALIZED only the one that initialized MPI. Operations progress only during calls.
+/// Threads: one at a time, and below MPI_THREAD_SERIALIZED only the one that initialized MPI. Operations progress only during calls of the
+/// group's functions.
 /// Cost:    a message to and from each other rank per call.
 /// Throws:  as stated; rank_lost_error; mpi_error; usage_error in a forked child, where destructors make no call of MPI.
 /// Example: examples/train_ranks.cpp

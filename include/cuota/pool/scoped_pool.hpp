@@ -85,8 +85,8 @@ public:
 
     /// Constructs a pool of the current device's memory. Throws: cuda_error, std::bad_alloc.
     explicit scoped_pool(budget const& account) : scoped_pool{account, options{}} {}
-    /// Constructs it with options. Throws: budget_exceeded or out_of_memory for `initial_size`; usage_error for an invalid alignment or an
-    /// unreachable peer; cuda_error, std::bad_alloc.
+    /// Constructs such a pool with options. Throws: budget_exceeded or out_of_memory for `initial_size`; usage_error for an invalid
+    /// alignment or an unreachable peer; cuda_error, std::bad_alloc.
     scoped_pool(budget const& account, options wanted, source_location where = source_location::current());
 
     /// Constructs a pool of another source's memory. Throws: as above; usage_error for `peers`.

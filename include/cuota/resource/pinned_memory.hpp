@@ -20,7 +20,7 @@ namespace cuota::inline v0 {
 /// Example: tests/resource/pinned_memory.cpp
 class pinned_memory {
 public:
-    /// Ignores the stream.
+    /// Same as allocate_sync; ignores the stream.
     [[nodiscard]] void* allocate(stream_ref, std::size_t bytes, std::size_t alignment = default_alignment,
                                  label const& who = {});
     /// Waits for s, then frees.

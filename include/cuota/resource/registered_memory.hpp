@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Page-locked host memory that is faster to allocate.
+/// Page-locked host memory that is faster to allocate than pinned_memory.
 #pragma once
 
 #include <cstddef>
@@ -87,8 +87,8 @@ private:
 
 }  // namespace detail
 
-/// Resource like pinned_memory, but allocated faster: several threads touch pages, which are then locked in place (cudaHostRegister).
-/// Page-aligned, as direct I/O requires. Stateless.
+/// Resource like pinned_memory, but allocated faster: several threads touch the new pages, which are then locked in place
+/// (cudaHostRegister). Page-aligned, as direct I/O requires. Stateless.
 /// Units:   bytes, counted in whole pages.
 /// Order:   as pinned_memory.
 /// Threads: any.

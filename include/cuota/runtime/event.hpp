@@ -50,16 +50,17 @@ enum class host_wait {
 /// Example: tests/runtime/event.sim.cpp
 class event {
 public:
-    /// Makes and records an event on the device of s. `wait` is for `synchronize`.
+    /// Makes an event on the device of s and records it. `wait` is how `synchronize` waits.
     explicit event(stream_ref s, host_wait wait = host_wait::active);
 
-    /// Records it after the work on s, which must be on the event's device. On failure, it keeps its point.
+    /// Records the event after the work enqueued on s so far; s must be on the event's device. On failure, the event keeps its previous
+    /// point.
     void record(stream_ref s);
 
-    /// Returns whether the work before it has finished. Throws: usage_error if recorded in a capture.
+    /// Returns, without waiting, whether the work before the event has finished. Throws: usage_error if recorded in a capture.
     [[nodiscard]] bool is_done() const;
 
-    /// Waits on the host. Throws: also errors of that work; usage_error if recorded in a capture.
+    /// Waits on the host for the work before the event. Throws: also errors of that work; usage_error if recorded in a capture.
     void synchronize() const;
 
     /// Returns the native event; null if moved from.
@@ -90,12 +91,12 @@ private:
 /// Example: tests/runtime/event.sim.cpp
 class timed_event {
 public:
-    /// Makes and records it on the device of s.
+    /// Makes a mark on the device of s and records it.
     explicit timed_event(stream_ref s);
-    /// Records it after the work on s, which must be on its device.
+    /// Records the mark after the work enqueued on s so far; s must be on the mark's device.
     void record(stream_ref s);
 
-    /// Returns the time since `earlier`, of the same device, to about 0.5 us; nullopt while work before either runs.
+    /// Returns the time since `earlier`, of the same device, to about 0.5 us; nullopt while work before either mark is unfinished.
     [[nodiscard]] std::optional<std::chrono::nanoseconds> since(timed_event const& earlier) const;
 
 private:
@@ -111,10 +112,10 @@ namespace detail {
 /// Returns the foreign capture of the last record, or 0.
 [[nodiscard]] inline std::uint64_t foreign_capture_of(event const& e) noexcept { return e.foreign_; }
 
-/// Like s.wait(e), for uses that the library tracks. Only streams of the same foreign capture wait for its work.
+/// Like s.wait(e), for uses that the library tracks. Only streams of the same foreign capture wait for an event of that capture.
 void order_after(stream_ref s, event const& e);
 
-/// Returns false, without an effect, where the host has to wait.
+/// Same, but returns false, without an effect, where the host would have to wait.
 [[nodiscard]] bool try_order_after(stream_ref s, event const& e);
 
 /// Orders later work on s after the work on `other`. Throws: cuda_error; usage_error if `other` is in a foreign capture and s is not.

@@ -62,13 +62,13 @@ public:
     ~graph_exec();
 
     /// Enqueues the graph on s, which need not be a stream of the capture.
-    /// Order:  after earlier work on s, uses of the graph's resources and launches; before later ones.
+    /// Order:  after earlier work on s, earlier uses of the graph's resources and earlier launches; later ones wait for it.
     /// Throws: usage_error if moved from, if a buffer was destroyed or has a conflicting lease on another stream, or if s is captured;
     ///         cuda_error, std::bad_alloc. Nothing is launched.
     /// Cost:   one or two CUDA calls, and a lease for each buffer.
     void launch(stream_ref s, source_location where = source_location::current());
 
-    /// Returns the native graph; null if moved from. Leases do not wait for its launches.
+    /// Returns the native graph; null if moved from. Leases do not wait for a launch made through it.
     [[nodiscard]] cudaGraphExec_t get() const noexcept { return exec_.get(); }
 
 private:

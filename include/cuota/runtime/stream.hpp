@@ -220,7 +220,8 @@ enum class stream_priority {
 
 /// Owns a CUDA stream of the current device that does not synchronize with the legacy default stream (cudaStreamNonBlocking).
 ///
-/// Move-only. The destructor does not wait; the native stream is destroyed after the last owner of memory to be freed on it.
+/// Move-only. The destructor does not wait: enqueued work still runs, and the native stream is destroyed after the last owner of memory to
+/// be freed on it.
 /// Order:   as enqueued, by any thread; concurrent with other streams.
 /// Threads: any.
 /// Throws:  cuda_error, std::bad_alloc on construction; usage_error if moved from.

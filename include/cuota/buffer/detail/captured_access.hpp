@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Uses of a buffer in a stream capture, and by launches.
+/// Uses of a buffer in a stream capture, and by launches of its graph.
 #pragma once
 
 #include <cstdint>
@@ -13,14 +13,14 @@
 
 namespace cuota::inline v0::detail {
 
-/// Within a capture, uses are ordered only among themselves, as for an unused buffer. Each launch of the graph is a use by the launching
-/// stream.
+/// Within a capture, uses are ordered only among themselves: captured work does not run, so it waits for no earlier use. Each launch of the
+/// graph is a use by the launching stream, which waits for earlier ones.
 class captured_access final : public graph_use {
 public:
     captured_access(access_tracker& of, std::uint64_t capture);
     CUOTA_INLINE_IN_PLACE ~captured_access() override;
 
-    /// Returns the uses for s: of its capture by this thread, or the buffer's own.
+    /// Returns the tracker for a use on s: that of this thread's capture of s, or the buffer's own.
     /// Throws: usage_error if another thread captures s; cuda_error, std::bad_alloc.
     [[nodiscard]] static access_tracker& find(access_tracker& of, stream_ref s, bool writes,
                                               source_location where);
@@ -35,9 +35,9 @@ private:
     std::uint64_t const capture_;
     access_tracker* inside_;
     bool writes_ = false;
-    bool is_mine_ = false;  // destroyed in the capture: the graph owns the memory
+    bool is_mine_ = false;  // whether the buffer was destroyed in the capture: the graph owns it
     source_location where_{};
-    std::uint64_t number_ = 0;  // of the launch
+    std::uint64_t number_ = 0;  // of the launch's use
 };
 
 }  // namespace cuota::inline v0::detail
@@ -52,7 +52,7 @@ CUOTA_INLINE captured_access::captured_access(access_tracker& of, std::uint64_t 
 }
 
 CUOTA_INLINE_IN_PLACE captured_access::~captured_access() {
-    if (inside_) inside_->end_in_capture();  // not taken by a capture
+    if (inside_) inside_->end_in_capture();  // no capture has stored this object
     of_.drop();
 }
 

@@ -15,7 +15,7 @@
 namespace cuota::inline v0::detail::inline CUOTA_VIEWS {
 
 /// Buffer name and lease call site of a view. Views have this member in checked builds only: nvcc 13.0 gives an empty [[no_unique_address]]
-/// member storage in device code and none in host code.
+/// member storage in device code and none in host code, so kernels would read arguments at wrong offsets.
 class view_origin {
 public:
     /// Makes an empty origin, also in kernels.
@@ -31,7 +31,8 @@ public:
         return {};
     }
 
-    /// Reports an invalid access: throws usage_error on the host and on the simulator, stops the kernel on a GPU (checked builds).
+    /// Reports an invalid access: throws usage_error on the host and on the simulator, stops the kernel on a GPU (in checked builds;
+    /// otherwise has no effect there).
     template <class T>
     CUOTA_HOST_DEVICE void refuse(out_of_bounds const& what) const {
         constexpr char const* unit = unit_name<T>();
@@ -42,7 +43,7 @@ public:
 #endif
     }
 
-    /// Throws usage_error in host code; `view` names a type.
+    /// Throws usage_error outside of kernels; `view` is the type's name in the message.
     CUOTA_HOST_DEVICE void expect_kernel([[maybe_unused]] char const* view) const {
 #if !defined(__CUDA_ARCH__)
         if (is_simulated() && cuota_simulator_in_kernel() != 0) [[likely]]

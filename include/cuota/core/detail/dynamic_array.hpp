@@ -55,7 +55,7 @@ public:
     dynamic_array() noexcept = default;
     explicit dynamic_array(std::size_t n) : dynamic_array{} { resize(n); }
     dynamic_array(dynamic_array&& other) noexcept : memory_{std::exchange(other.memory_, {})} {}
-    // Delegates: the destructor runs if an element's constructor throws.
+    // Delegates, so that the destructor runs if an element's constructor throws.
     dynamic_array(dynamic_array const& other) requires std::is_copy_constructible_v<T> : dynamic_array{} {
         reserve(other.size());
         for (T const& element : other) push_back(element);

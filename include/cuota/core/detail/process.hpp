@@ -69,8 +69,8 @@ private:
     static inline constinit std::atomic<child_hook*> all_ = nullptr;
 };
 
-/// A process-wide lock, reset in a forked child, where its owner does not exist: the guarded data must be usable after an incomplete
-/// change.
+/// A process-wide lock, reset in a forked child, where the thread that held it does not exist: the guarded data must be usable after an
+/// incomplete change.
 class process_lock : child_hook {
 public:
     process_lock() noexcept;
@@ -81,7 +81,7 @@ private:
     std::mutex guard_;
 };
 
-/// A lock of an object; region_lock throws usage_error for it in a child of its process.
+/// A lock of an object; region_lock throws usage_error for it in a child of the process that made it.
 class object_lock : public std::mutex {
 public:
     [[nodiscard]] bool is_of_parent() const noexcept { return made_.is_of_parent(); }
@@ -90,7 +90,7 @@ private:
     process_mark const made_;
 };
 
-/// Throws usage_error. Defined in core/error_sink.hpp.
+/// Throws usage_error for the use of a parent's object. Defined in core/error_sink.hpp.
 [[noreturn]] void throw_forked();
 /// Reports the same error to the error sink.
 void report_forked() noexcept;

@@ -16,7 +16,7 @@ namespace cuota::inline v0::detail {
 /// opened by dlopen has its own if the program does not export its symbols.
 CUOTA_PROCESS_STATE [[nodiscard]] void const* process_state() noexcept;
 
-/// Throws usage_error if code with another state uses an object made with `state`.
+/// Throws usage_error if the calling code has another state than `state`, with which the object `what` was made.
 void refuse_other_state(void const* state, char const* what, source_location where);
 
 /// Keeps the library that contains `address` loaded until the program ends: a refusal kept by a budget refers to names, call sites and a

@@ -46,7 +46,7 @@ private:
 /// Example: cuota::weighted_shuffle_sampler{seed, weights, 10'000}
 class weighted_shuffle_sampler {
 public:
-    /// Takes the same arguments.
+    /// Takes the arguments of weighted_sampler.
     weighted_shuffle_sampler(std::uint64_t seed, std::span<double const> weights, std::uint64_t draws);
 
     /// Returns `draws`. Throws: usage_error unless n is the number of weights, and `draws` of them are positive.

@@ -73,7 +73,7 @@ struct managed_tensor_versioned {
     std::uint64_t flags;                              ///< read_only, or 0
     tensor dl_tensor;                                 ///< the tensor
 };
-/// The same before 1.0.
+/// A managed tensor before version 1.0.
 struct managed_tensor {
     tensor dl_tensor;                       ///< the tensor
     void* manager_ctx;                      ///< owned by the producer

@@ -31,7 +31,8 @@ public:
     friend bool operator==(driver_memory, driver_memory) noexcept = default;
 
 protected:
-    // Returns call() with the device current; throws the driver's refusal if it stays null after all relief measures.
+    // Returns the result of call(), made with the device current. If it is still null after all relief measures, throws the driver's
+    // refusal.
     template <class Call>
     [[nodiscard]] void* take(std::size_t bytes, std::size_t alignment, label const& who, char const* name,
                              Call call) {
@@ -55,7 +56,7 @@ protected:
         if (p) return p;
         refuse_on(where_, bytes, granularity(), who, name, relief.told());
     }
-    // Frees by call(p). If that returns false, p stays counted, and was reported.
+    // Frees by call(p). If that returns false, p was not freed: it stays counted, and `call` has reported the failure.
     template <class Call>
     void give(void* p, std::size_t bytes, Call call) noexcept {
         if (p && call(p)) uncount(round_up(bytes, granularity()));
@@ -74,7 +75,7 @@ private:
     cuota::device where_;
 };
 
-/// Throws usage_error if kernels of the stream's device cannot access p, which is on `where`; cuda_error.
+/// Throws usage_error if kernels of the stream's device cannot access p, which is memory of `where`. Throws also cuda_error.
 void refuse_out_of_reach(device where, stream_ref s, void const* p, label const& who);
 
 /// Resource on a synchronous driver call (Take) and cudaFree. deallocate waits for the stream, since CUDA does not guarantee that cudaFree

@@ -19,8 +19,8 @@
 
 namespace cuota::inline v0::detail {
 
-/// Holder of unused memory, such as a pool or a loader. Members are called outside every lock, by the thread with the request that does not
-/// fit.
+/// Holder of unused memory, such as a pool or a loader. Members are called outside every lock, by the thread that requests more memory than
+/// fits.
 class idle_holder : public ref_counted {
 public:
     virtual ~idle_holder() = default;
@@ -41,9 +41,9 @@ public:
 
     /// Returns true if reclaim() calls a function of the program; its result is then checked against the account.
     [[nodiscard]] virtual bool speaks_for_program() const noexcept { return false; }
-    /// Returns the total bytes freed into it that stayed charged and can be released, such as blocks of a pool. Never decreases.
+    /// Returns the total of all bytes ever freed into it that stayed charged, such as blocks of a pool; reclaim() can release them.
     [[nodiscard]] virtual std::size_t freed() const noexcept { return 0; }
-    /// Reports that reclaim() claimed more than the account got back.
+    /// Reports to the error sink that reclaim() claimed the first number of bytes, but the account got back only the second.
     virtual void report_false_claim(std::size_t, std::size_t, std::string const&) const noexcept {}
 
     /// Returns its name in messages.
@@ -64,7 +64,7 @@ private:
     bool before_;
 };
 
-/// The holders to call for one shortfall, in order.
+/// The holders to call for one shortfall, in order of priority.
 class idle_round {
 public:
     explicit idle_round(dynamic_array<intrusive_ptr<idle_holder>> requested);
@@ -97,7 +97,7 @@ private:
     int ordinal_;
 };
 
-/// All holders of this process, over all budgets. Threads: any.
+/// All holders of this process, over all budgets. Threads: any. Throws: std::bad_alloc, except `leave`.
 class idle_registry {
 public:
     /// Registers a holder for memory of that origin. It must leave before it is destroyed.
@@ -114,7 +114,7 @@ private:
 ///
 ///     1  waits for pending frees in the device's default pool (cudaMallocAsync) and trims it
 ///     2  pools and loaders of the same origin, of every budget, release the shortfall
-///     3  the program's caches, which have no origin, release it, and then pools again
+///     3  the program's caches, which are of unknown origin, release it, and then pools again
 ///
 /// Waits for frees by `async_memory` on streams that are not capturing, but not for those of other code: a wait for the whole device would
 /// invalidate captures.
@@ -123,7 +123,8 @@ class driver_relief {
 public:
     explicit driver_relief(memory_origin from) noexcept : from_{from} {}
 
-    /// Takes measures until one releases memory; returns false if none is left. Errors are reported to the error sink.
+    /// Takes measures until one releases memory; returns false if none is left or this thread is `reclaiming`. Errors are reported to the
+    /// error sink.
     [[nodiscard]] bool relieve(std::size_t bytes) noexcept;
     /// Returns the holders called, with the bytes released.
     [[nodiscard]] std::vector<reclaimer_info> const& told() const noexcept { return told_; }
@@ -137,7 +138,8 @@ private:
     // Calls no holder if these, together with the `others` bytes of later ones, cannot cover the shortfall.
     [[nodiscard]] bool ask(dynamic_array<intrusive_ptr<idle_holder>> whom, std::size_t bytes,
                            std::size_t others = 0);
-    // Returns the shortfall on the device, `unlimited` above its total memory; `bytes` on the host, where free memory is unknown.
+    // Returns by how much `bytes` exceed the free memory of the device; `unlimited` if they exceed its total memory. On the host, where
+    // free memory is unknown, returns `bytes`.
     [[nodiscard]] std::size_t lacking(std::size_t bytes) const;
 
     memory_origin const from_;
@@ -186,7 +188,8 @@ CUOTA_INLINE bool idle_round::can_give(std::size_t missing) const noexcept {
 }
 
 CUOTA_INLINE intrusive_ptr<idle_holder> idle_round::next(std::size_t missing) noexcept {
-    // Among the highest priority, prefers the least overshoot, else the holder that releases most.
+    // Among holders of the highest priority, prefers the one that covers the shortfall with the least overshoot, else the one that releases
+    // most.
     auto* best = left_.begin();
     std::size_t most = (*best)->reclaimable(missing);
     for (auto* at = best + 1; at != left_.end() && (*at)->priority() == (*best)->priority(); ++at) {

@@ -14,7 +14,7 @@ namespace cuota::inline v0::rt {
 /// Returns whether kernels of `from` can access the other device's memory once enabled; true for the same device. Cost: a CUDA call.
 [[nodiscard]] bool can_reach(device from, device memory_of);
 
-/// Enables that for present and later memory of cudaMalloc on the other device, for the life of the process. Throws:
+/// Enables kernels of `from` to access present and later cudaMalloc memory of the other device, for the life of the process. Throws:
 /// cudaErrorPeerAccessUnsupported if the devices cannot.
 void allow_reach(device from, device memory_of);
 

@@ -8,7 +8,8 @@
 
 namespace cuota::inline v0::rt {
 
-/// Returns whether it exists; true if the driver does not report it. Throws: cuda_error. Threads: any. Cost: a driver call.
+/// Returns whether the device's primary context exists; true if the driver does not report it. Throws: cuda_error. Threads: any. Cost: a
+/// driver call.
 [[nodiscard]] bool has_primary_context(int device);
 
 /// Makes the device's primary context current for the calling thread. pop_primary_context restores the previous one without cudaSetDevice,

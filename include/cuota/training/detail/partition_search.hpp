@@ -27,7 +27,7 @@ inline constexpr Cost no_way = std::numeric_limits<Cost>::has_infinity ? std::nu
 /// [first, last] on `device` if `after` later devices have layers, or no_way. It must not decrease with `last`.
 /// Join: combines the costs of two devices; associative, and no less than either.
 ///
-/// Among several solutions, returns that of place_layers.
+/// Among several optimal solutions, returns the one that place_layers documents.
 /// Cost: as place_layers; D^2 L numbers of memory.
 template <class Cost, class Costs, class Join>
 class partition_search {
@@ -107,7 +107,7 @@ private:
     Costs costs_;
     Join join_;
     std::vector<Cost> least_;
-    std::size_t used_ = 0;  // fewest devices of a least cost
+    std::size_t used_ = 0;  // the fewest devices that reach the least cost
 };
 
 }  // namespace cuota::inline v0::detail

@@ -29,7 +29,7 @@ namespace cuota::inline v0 {
 /// A device's stages run on its stream with that device current, in the order of micro-batches: results equal those of one device, bit for
 /// bit.
 /// Memory:  at most peaks() of each device's `memory`; a value is held from its write to its last use.
-/// Order:   of each device's stream; work elsewhere must wait for it. The host never waits.
+/// Order:   each device's part of a step runs on its stream; work on other streams must wait for that stream. The host never waits.
 /// Threads: one at a time.
 /// Units:   bytes in the granularity of each device's memory.
 /// Cost:    per stage and micro-batch, some allocations and two calls; per cut and micro-batch, two copies.

@@ -45,7 +45,7 @@ public:
         refresh(home, where);
     }
 
-    /// Returns the bytes of `count` weights as two allocations in `granularity`; `unlimited` on overflow.
+    /// Returns the bytes of the two allocations for `count` weights, each rounded up to `granularity`; `unlimited` on overflow.
     [[nodiscard]] static constexpr std::size_t bytes(std::size_t count,
                                                      std::size_t granularity = 1) noexcept {
         auto const masters = checked_mul(count, sizeof(float));

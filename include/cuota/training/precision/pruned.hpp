@@ -53,7 +53,8 @@ public:
         return packed_by(detail::kept_by_mask{keep.data()}, s, dense, memory, name, where);
     }
 
-    /// Returns the bytes of `survivors` of `count` numbers as three allocations in `granularity`; `unlimited` on overflow.
+    /// Returns the bytes of the three allocations for `survivors` of `count` numbers, each rounded up to `granularity`; `unlimited` on
+    /// overflow.
     [[nodiscard]] static constexpr std::size_t bytes(std::size_t count, std::size_t survivors,
                                                      std::size_t granularity = 1) noexcept {
         std::size_t const words = detail::parts_of(count, detail::word_bits) * sizeof(detail::mask_word);

@@ -24,7 +24,7 @@ struct as_float {
     [[nodiscard]] CUOTA_KERNEL float operator()(T x) const { return static_cast<float>(x); }
 };
 
-// One kernel: a launch that fails leaves the codes unchanged.
+// One kernel writes codes and scales, so that a launch that fails changes neither.
 template <class T, std::size_t Block>
 struct store_block {
     T const* from;
@@ -48,8 +48,8 @@ struct load_number {
 
 namespace cuota::inline v0::inline CUOTA_VIEWS {
 
-/// Stores `size()` numbers as signed 8-bit multiples of a scale, one per `Block` numbers (Dettmers et al., 8-bit Optimizers via Block-wise
-/// Quantization, 2022, but with equidistant levels).
+/// Stores `size()` numbers in device memory as signed 8-bit multiples of a scale, one per `Block` numbers (Dettmers et al., 8-bit
+/// Optimizers via Block-wise Quantization, 2022, but with equidistant levels).
 ///
 ///     cuota::quantized<float> kept{n, s, pool, "activations"};
 ///     kept.store(s, x.read(s));    // x can be freed now
@@ -76,7 +76,7 @@ public:
               source_location where = source_location::current())
         : codes_{count, home, memory, name, where}, scales_{blocks(count), home, memory, name, where} {}
 
-    /// Returns the bytes of `count` numbers as two allocations in `granularity`; `unlimited` on overflow.
+    /// Returns the bytes of the two allocations for `count` numbers, each rounded up to `granularity`; `unlimited` on overflow.
     [[nodiscard]] static constexpr std::size_t bytes(std::size_t count,
                                                      std::size_t granularity = 1) noexcept {
         return detail::coded_bytes(count, Block, granularity);

@@ -248,7 +248,7 @@ public:
           root_{count, home, memory, name, where},
           root_scales_{blocks(count), home, memory, name, where} {}
 
-    /// Returns the bytes for `count` parameters as four allocations in `granularity`; `unlimited` on overflow.
+    /// Returns the bytes of the four allocations for `count` parameters, each rounded up to `granularity`; `unlimited` on overflow.
     [[nodiscard]] static constexpr std::size_t bytes(std::size_t count,
                                                      std::size_t granularity = 1) noexcept {
         return checked_mul(2, detail::coded_bytes(count, Block, granularity)).value_or(unlimited);

@@ -16,7 +16,7 @@ namespace cuota::inline v0::detail {
 class backoff {
 public:
     void operator()();
-    /// Returns the next sleep; 0 while it still yields.
+    /// Returns the length of the next sleep; 0 while it still yields.
     [[nodiscard]] std::chrono::microseconds next() const noexcept;
 
 private:

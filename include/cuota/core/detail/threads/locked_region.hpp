@@ -21,9 +21,9 @@ public:
     locked_region& operator=(locked_region const&) = delete;
     ~locked_region() { leave(); }
 
-    /// Equals the constructor, for locks that are not scoped.
+    /// Same as the constructor, for locks that are not scoped.
     static void enter() noexcept { ++of_thread().depth; }
-    /// Call it after the lock was released.
+    /// Same as the destructor. Call it after the lock was released.
     static void leave() noexcept {
         state& mine = of_thread();
         if (--mine.depth == 0 && (mine.first || mine.lost != 0)) [[unlikely]]
@@ -42,7 +42,7 @@ private:
         unsigned depth = 0;
         unsigned lost = 0;  // errors not stored for lack of memory
         report* first = nullptr;
-        char lost_text[200] = {};  // of the first one
+        char lost_text[200] = {};  // text of the first of them
     };
 
     CUOTA_PROCESS_STATE [[nodiscard]] static state& of_thread() noexcept {
@@ -53,7 +53,7 @@ private:
 };
 
 /// A lock_guard that is a locked_region too.
-/// Throws: usage_error for an object_lock of the parent of a forked process.
+/// Throws: usage_error in a forked child, for an object_lock that its parent made.
 template <class Mutex>
 class [[nodiscard]] region_lock {
 public:
@@ -108,7 +108,7 @@ struct locked_region::report {
     report* next = nullptr;
 };
 
-// Keeps the type of an exception being handled: rethrowing it refers to the same object.
+// Returns the exception being handled if it is `error`, to keep its type: rethrown, it is the same object. Otherwise copies the text.
 [[nodiscard]] CUOTA_INLINE std::exception_ptr as_pointer_to(std::exception const& error) {
     if (std::exception_ptr handled = std::current_exception()) {
         try {

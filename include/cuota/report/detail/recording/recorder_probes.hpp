@@ -379,7 +379,7 @@ CUOTA_INLINE_IN_PLACE void pool_tap::ended() noexcept { all_->forget(id_); }
 
 CUOTA_INLINE budget_tap::budget_tap(intrusive_ptr<recorder_taps> all) noexcept : all_{std::move(all)} {}
 
-// Records it for the refusing budget: `asked` or an ancestor.
+// Records the refusal for the refusing budget: `asked` or an ancestor.
 CUOTA_INLINE_IN_PLACE void budget_tap::refused(ledger_node const& asked, out_of_memory const& why) noexcept {
     report_failure_of([&] {
         refusal const& facts = why.info();
