@@ -159,6 +159,12 @@ private:
     void add_violation(guard_bytes const& f, bool found_on_free, std::vector<guard_violation>& to) const;
     void throw_if_any(std::vector<guard_violation> found, source_location where) const;
 
+    // Records and their pinned memory.
+    struct page {
+        light_unique_array<guard_bytes> records;
+        void* pinned = nullptr;
+        page* next = nullptr;
+    };
     [[nodiscard]] std::size_t per_page() const noexcept;
     [[nodiscard]] std::size_t page_bytes() const;
     [[nodiscard]] guard_bytes* try_take_free() noexcept;
@@ -172,8 +178,7 @@ private:
     guard_bytes* free_ = nullptr;
     guard_bytes* first_pending_ = nullptr;
     guard_bytes* last_pending_ = nullptr;
-    std::vector<light_unique_array<guard_bytes>> guards_;
-    std::vector<void*> pages_;
+    page* pages_ = nullptr;
     tracker live_;
 };
 
@@ -234,7 +239,10 @@ CUOTA_INLINE guard_keeper::guard_keeper(guard_options wanted, bool is_for_host, 
 
 CUOTA_INLINE guard_keeper::~guard_keeper() {
     report_failure_of([this] { throw_if_any(collect(true), {}); });
-    for (void* const p : pages_) pinned_memory{}.deallocate_sync(p, page_bytes());
+    while (pages_) {
+        light_unique_ptr<page> const last{std::exchange(pages_, pages_->next)};
+        pinned_memory{}.deallocate_sync(last->pinned, page_bytes());
+    }
 }
 
 CUOTA_INLINE guard_keeper::lease::~lease() {
@@ -478,23 +486,20 @@ CUOTA_INLINE guard_bytes& guard_keeper::take_free() {
         if (guard_bytes* const f = try_take_free()) return *f;
 }
 
-// Allocates without the lock: if the driver refuses, holders are called.
+// Allocates without the lock: if the driver refuses, holders are called. The pinned memory comes last, so that nothing must be undone.
 CUOTA_INLINE void guard_keeper::add_page() {
     std::size_t const count = per_page();
-    auto more = light_unique_array<guard_bytes>::make(count);
-    void* const page = pinned_memory{}.allocate_sync(page_bytes(), 256, {"redzones", {}});
-    for (std::size_t i = 0; i != count; ++i)
-        more[i].seen = static_cast<unsigned char*>(page) + 2 * wanted_.redzone_bytes * i;
-    try {
-        region_lock const lock{guard_};
-        guards_.reserve(guards_.size() + 1);
-        pages_.push_back(page);
-        for (std::size_t i = 0; i != count; ++i) more[i].next = std::exchange(free_, &more[i]);
-        guards_.push_back(std::move(more));
-    } catch (...) {
-        pinned_memory{}.deallocate_sync(page, page_bytes());
-        throw;
+    auto more = light_unique_ptr<page>::make();
+    more->records = light_unique_array<guard_bytes>::make(count);
+    more->pinned = pinned_memory{}.allocate_sync(page_bytes(), 256, {"redzones", {}});
+    region_lock const lock{guard_};
+    for (std::size_t i = 0; i != count; ++i) {
+        guard_bytes& one = more->records[i];
+        one.seen = static_cast<unsigned char*>(more->pinned) + 2 * wanted_.redzone_bytes * i;
+        one.next = std::exchange(free_, &one);
     }
+    more->next = pages_;
+    pages_ = more.detach();
 }
 
 CUOTA_INLINE void guard_keeper::recycle(guard_bytes& f) noexcept {
