@@ -56,7 +56,7 @@ TEST_CASE("literals count in powers of 1024", "[core][bytes]") {
     STATIC_REQUIRE(8_GiB == 8'589'934'592);
 }
 
-TEST_CASE("literals have fractions, rounded up to whole bytes", "[core][bytes]") {
+TEST_CASE("literals with fractions are rounded up to whole bytes", "[core][bytes]") {
     STATIC_REQUIRE(0.0_KiB == 0);
     STATIC_REQUIRE(0.5_KiB == 512);
     STATIC_REQUIRE(1.5_MiB == 1536_KiB);
@@ -67,7 +67,7 @@ TEST_CASE("literals have fractions, rounded up to whole bytes", "[core][bytes]")
     STATIC_REQUIRE(1023.9_GiB == 1'099'404'253'594);
 }
 
-TEST_CASE("checked_add answers exactly up to the last byte", "[core][bytes]") {
+TEST_CASE("checked_add is exact up to the largest size and reports an overflow", "[core][bytes]") {
     REQUIRE(cuota::checked_add(0, 0) == 0u);
     REQUIRE(cuota::checked_add(unlimited, 0) == unlimited);
     REQUIRE(cuota::checked_add(0, unlimited) == unlimited);
@@ -76,7 +76,7 @@ TEST_CASE("checked_add answers exactly up to the last byte", "[core][bytes]") {
     REQUIRE(!cuota::checked_add(unlimited, unlimited));
 }
 
-TEST_CASE("checked_mul answers exactly up to the last byte", "[core][bytes]") {
+TEST_CASE("checked_mul is exact up to the largest size and reports an overflow", "[core][bytes]") {
     std::size_t const half = std::size_t{1} << 32;
     REQUIRE(cuota::checked_mul(0, unlimited) == 0u);
     REQUIRE(cuota::checked_mul(unlimited, 0) == 0u);
@@ -88,7 +88,8 @@ TEST_CASE("checked_mul answers exactly up to the last byte", "[core][bytes]") {
     REQUIRE(!cuota::checked_mul(unlimited / 3 + 1, 3));
 }
 
-TEST_CASE("rounding up stops at what a size can hold", "[core][bytes]") {
+TEST_CASE("rounding up is exact up to the largest size, and an overflow is reported or saturates",
+          "[core][bytes]") {
     REQUIRE(cuota::checked_round_up(0, 512) == 0u);
     REQUIRE(cuota::checked_round_up(1, 512) == 512u);
     REQUIRE(cuota::checked_round_up(512, 512) == 512u);
@@ -100,7 +101,7 @@ TEST_CASE("rounding up stops at what a size can hold", "[core][bytes]") {
     REQUIRE(cuota::round_up(700, 256) == 768);
 }
 
-TEST_CASE("rounding down keeps multiples", "[core][bytes]") {
+TEST_CASE("rounding down returns the largest multiple that is not greater", "[core][bytes]") {
     REQUIRE(cuota::round_down(0, 512) == 0);
     REQUIRE(cuota::round_down(511, 512) == 0);
     REQUIRE(cuota::round_down(512, 512) == 512);
@@ -108,14 +109,14 @@ TEST_CASE("rounding down keeps multiples", "[core][bytes]") {
     REQUIRE(cuota::round_down(unlimited, 512) == unlimited - 511);
 }
 
-TEST_CASE("zero is no power of two", "[core][bytes]") {
+TEST_CASE("is_power_of_two is false for 0", "[core][bytes]") {
     STATIC_REQUIRE(!cuota::is_power_of_two(0));
     STATIC_REQUIRE(cuota::is_power_of_two(1));
     STATIC_REQUIRE(!cuota::is_power_of_two(3));
     STATIC_REQUIRE(cuota::is_power_of_two(std::size_t{1} << 63));
 }
 
-TEST_CASE("bytes read as people write them", "[core][bytes]") {
+TEST_CASE("bytes are printed in the largest binary unit with one decimal", "[core][bytes]") {
     std::vector<std::pair<std::size_t, char const*>> const table{
         {0, "0 B"},
         {1, "1 B"},
@@ -136,7 +137,7 @@ TEST_CASE("bytes read as people write them", "[core][bytes]") {
     for (auto const& [bytes, text] : table) CHECK(cuota::bytes_text(bytes) == text);
 }
 
-TEST_CASE("counts come in groups of three digits", "[core][bytes]") {
+TEST_CASE("counts are printed in groups of three digits", "[core][bytes]") {
     std::vector<std::pair<std::uint64_t, char const*>> const table{
         {0, "0"},
         {7, "7"},

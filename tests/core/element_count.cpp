@@ -26,7 +26,7 @@ std::size_t taken(element_count count) { return count; }
 
 }  // namespace
 
-TEST_CASE("an element_count is what was said, of any integer type", "[core][element_count]") {
+TEST_CASE("an element_count holds the value of any integer type", "[core][element_count]") {
     CHECK(taken(0) == 0);
     CHECK(taken(std::numeric_limits<std::int64_t>::max()) == 9'223'372'036'854'775'807u);
     CHECK(taken(std::numeric_limits<std::size_t>::max()) == std::numeric_limits<std::size_t>::max());
@@ -34,7 +34,7 @@ TEST_CASE("an element_count is what was said, of any integer type", "[core][elem
     CHECK(taken(std::int8_t{127}) == 127);
 }
 
-TEST_CASE("a negative count is refused with the number and the line of the call", "[core][element_count]") {
+TEST_CASE("a negative count is refused with the number and the call site", "[core][element_count]") {
     int const negative = -3;
 
     unsigned const line = __LINE__ + 1;

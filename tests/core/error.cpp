@@ -39,7 +39,7 @@ cuota::refusal refusal_of(std::size_t bytes) {
 
 }  // namespace
 
-TEST_CASE("cuda_error names the code, the call and the place", "[core][error]") {
+TEST_CASE("cuda_error names the code, the call and the call site", "[core][error]") {
     cuota::cuda_error const error{2, "cudaMalloc", "cudaErrorMemoryAllocation: out of memory", here};
 
     REQUIRE(error.code() == 2);
@@ -50,7 +50,7 @@ TEST_CASE("cuda_error names the code, the call and the place", "[core][error]") 
         "cuota::cuda_error: cudaMalloc failed with cudaErrorMemoryAllocation: out of memory (train.cpp:17)");
 }
 
-TEST_CASE("an error without a place has no empty brackets", "[core][error]") {
+TEST_CASE("the text of an error without a call site has no empty brackets", "[core][error]") {
     REQUIRE(std::string{cuota::cuda_error{1, "cudaFree", "why", {}}.what()} ==
             "cuota::cuda_error: cudaFree failed with why");
     REQUIRE(std::string{cuota::usage_error{"too late"}.what()} == "cuota::usage_error: too late");
@@ -59,7 +59,7 @@ TEST_CASE("an error without a place has no empty brackets", "[core][error]") {
     REQUIRE(cuota::usage_error{"too late", here}.where().line == 17);
 }
 
-TEST_CASE("out_of_memory carries its facts as data and as text", "[core][error]") {
+TEST_CASE("out_of_memory has its facts as data and as text", "[core][error]") {
     cuota::out_of_memory const error{refusal_of(3_MiB)};
 
     REQUIRE(error.info().requested == 3_MiB);
@@ -88,7 +88,7 @@ TEST_CASE("a copy of an error outlives the original", "[core][error]") {
     REQUIRE(std::string{copy.what()}.starts_with("cuota::budget_exceeded: cannot allocate 5.0 MiB"));
 }
 
-TEST_CASE("the text of a refusal is made once, for all copies", "[core][error]") {
+TEST_CASE("the text of a refusal is built once for all copies", "[core][error]") {
     cuota::budget_exceeded const error{refusal_of(5_MiB)};
     cuota::out_of_memory const copy = error;
     REQUIRE(copy.what() == error.what());
@@ -96,7 +96,7 @@ TEST_CASE("the text of a refusal is made once, for all copies", "[core][error]")
     REQUIRE(std::string{copy.what()} == cuota::refusal_text("budget_exceeded", error.info()));
 }
 
-TEST_CASE("threads that ask copies of one error for its text are told the same one", "[core][error]") {
+TEST_CASE("threads that call what() on copies of one error get the same text", "[core][error]") {
     for (int round = 0; round != 50; ++round) {
         cuota::budget_exceeded const error{refusal_of(5_MiB)};
         std::atomic<int> waiting = 4;
@@ -114,7 +114,7 @@ TEST_CASE("threads that ask copies of one error for its text are told the same o
     }
 }
 
-TEST_CASE("a refusal is told with no host memory left, and in full when there is some again",
+TEST_CASE("a refusal without host memory has a short text, and the full text once memory is available",
           "[core][error]") {
     cuota::refusal r = refusal_of(5_MiB);
     r.budgets = {{"a budget whose name does not fit into a string object", 1_MiB, 0, 0}};
@@ -144,7 +144,7 @@ TEST_CASE("a refusal is told with no host memory left, and in full when there is
     }
 }
 
-TEST_CASE("data_error names the file, the offset and why", "[core][error]") {
+TEST_CASE("data_error names the file, the offset and the reason", "[core][error]") {
     cuota::data_error const error{"images.npy", 128, "the header ends early"};
 
     REQUIRE(error.file() == "images.npy");

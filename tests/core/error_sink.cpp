@@ -21,7 +21,7 @@ TEST_CASE("a reported error reaches the sink", "[core][error_sink]") {
     REQUIRE(errors.take() == std::vector<std::string>{"the disk is on fire"});
 }
 
-TEST_CASE("setting a sink returns the one before", "[core][error_sink]") {
+TEST_CASE("set_error_sink returns the previous sink", "[core][error_sink]") {
     support::captured_errors errors;
     int first = 0;
     int second = 0;
@@ -37,20 +37,20 @@ TEST_CASE("setting a sink returns the one before", "[core][error_sink]") {
     REQUIRE(errors.take() == std::vector<std::string>{"to the one before"});
 }
 
-TEST_CASE("an empty sink restores standard error, and comes back as empty", "[core][error_sink]") {
+TEST_CASE("an empty sink restores standard error and is returned as empty", "[core][error_sink]") {
     cuota::error_sink before = cuota::set_error_sink({});
     REQUIRE(!cuota::set_error_sink([](std::exception const&) {}));
     REQUIRE(cuota::set_error_sink(std::move(before)));
 }
 
-TEST_CASE("a sink that throws harms nobody", "[core][error_sink]") {
+TEST_CASE("an exception thrown by a sink is ignored", "[core][error_sink]") {
     cuota::error_sink before = cuota::set_error_sink([](std::exception const&) { throw 42; });
     cuota::report_error(std::runtime_error{"lost"});
     REQUIRE(!cuota::report_failure_of([] { throw std::runtime_error{"lost too"}; }));
     cuota::set_error_sink(std::move(before));
 }
 
-TEST_CASE("a sink may set another sink, and report itself", "[core][error_sink]") {
+TEST_CASE("a sink may set another sink and report to it", "[core][error_sink]") {
     support::captured_errors errors;
     cuota::error_sink const mine = cuota::set_error_sink({});
     cuota::set_error_sink([&](std::exception const& error) {
@@ -61,7 +61,7 @@ TEST_CASE("a sink may set another sink, and report itself", "[core][error_sink]"
     REQUIRE(errors.take() == std::vector<std::string>{"handed on"});
 }
 
-TEST_CASE("report_failure_of tells whether the step went well", "[core][error_sink]") {
+TEST_CASE("report_failure_of returns whether the function succeeded", "[core][error_sink]") {
     support::captured_errors errors;
     bool ran = false;
     REQUIRE(cuota::report_failure_of([&] { ran = true; }));
@@ -74,8 +74,7 @@ TEST_CASE("report_failure_of tells whether the step went well", "[core][error_si
     static_assert(noexcept(cuota::report_failure_of([] { throw 7; })));
 }
 
-TEST_CASE("kept_error keeps the first error of its thread, as it was thrown, and lets others go on",
-          "[core][error_sink]") {
+TEST_CASE("kept_error keeps the first error of its own thread with its type", "[core][error_sink]") {
     support::captured_errors errors;
     {
         cuota::detail::kept_error const outer;
@@ -99,8 +98,7 @@ TEST_CASE("kept_error keeps the first error of its thread, as it was thrown, and
     CHECK(errors.take() == std::vector<std::string>{"second", "another's", "after it"});
 }
 
-TEST_CASE("an error that says that CUDA has ended with the program is not reported, and can be caught",
-          "[core][error_sink]") {
+TEST_CASE("the error that CUDA is shutting down is not reported, but can be rethrown", "[core][error_sink]") {
     support::captured_errors errors;
     constexpr int unloading = 4;
     auto const ended = [](int code) {
@@ -119,7 +117,7 @@ TEST_CASE("an error that says that CUDA has ended with the program is not report
     CHECK(errors.count() == 0);
 }
 
-TEST_CASE("threads report while the sink changes, and every error reaches one of them",
+TEST_CASE("each error that threads report while the sink changes reaches one of the sinks",
           "[core][error_sink]") {
     support::captured_errors errors;
     std::atomic<int> counted = 0;

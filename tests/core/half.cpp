@@ -53,7 +53,8 @@ void expect_nearest(float value) {
 
 }  // namespace
 
-TEMPLATE_TEST_CASE("every number of 16 bits is the same after a float", "[core][half]", half, bfloat16) {
+TEMPLATE_TEST_CASE("every 16-bit value is unchanged by conversion to float and back", "[core][half]", half,
+                   bfloat16) {
     for (std::uint32_t bits = 0; bits != 0x10000; ++bits) {
         auto const x = std::bit_cast<TestType>(static_cast<std::uint16_t>(bits));
         auto const wide = static_cast<float>(x);
@@ -65,7 +66,7 @@ TEMPLATE_TEST_CASE("every number of 16 bits is the same after a float", "[core][
     }
 }
 
-TEMPLATE_TEST_CASE("a float becomes the nearest number of 16 bits, ties to even", "[core][half]", half,
+TEMPLATE_TEST_CASE("a float is converted to the nearest 16-bit value, ties to even", "[core][half]", half,
                    bfloat16) {
     // Checks all numbers and the midpoints between neighbors, each with the adjacent floats.
     for (std::uint32_t bits = 1; bits != TestType{std::numeric_limits<float>::infinity()}.bits; ++bits) {
@@ -87,7 +88,8 @@ TEMPLATE_TEST_CASE("a float becomes the nearest number of 16 bits, ties to even"
     }
 }
 
-TEST_CASE("what is no number of 16 bits is infinite, zero, or no number", "[core][half]") {
+TEST_CASE("floats outside of the range of a 16-bit type become infinity or zero, and NaN stays NaN",
+          "[core][half]") {
     float const infinite = std::numeric_limits<float>::infinity();
     CHECK(half{65504.0f}.bits == 0x7bff);
     CHECK(half{65519.996f}.bits == 0x7bff);

@@ -13,8 +13,8 @@
 static_assert(cuota::is_finite(cuota::half{1.0f}) && !cuota::is_finite(cuota::half{1e9f}));
 static_assert(cuota::is_finite(0.0f) && !cuota::is_finite(std::numeric_limits<double>::infinity()));
 
-TEMPLATE_TEST_CASE("of all numbers of 16 bits those are finite that are so as floats", "[core][finite]",
-                   cuota::half, cuota::bfloat16) {
+TEMPLATE_TEST_CASE("is_finite of a 16-bit value equals std::isfinite of the value as a float",
+                   "[core][finite]", cuota::half, cuota::bfloat16) {
     unsigned finite = 0;
     for (std::uint32_t bits = 0; bits != 0x10000; ++bits) {
         auto const x = std::bit_cast<TestType>(static_cast<std::uint16_t>(bits));
@@ -25,8 +25,8 @@ TEMPLATE_TEST_CASE("of all numbers of 16 bits those are finite that are so as fl
     CHECK(finite > 0xf000);
 }
 
-TEMPLATE_TEST_CASE("the last finite number, the infinite ones and NaNs are told apart", "[core][finite]",
-                   float, double) {
+TEMPLATE_TEST_CASE("is_finite is true up to the largest finite value and false for infinities and NaNs",
+                   "[core][finite]", float, double) {
     using limits = std::numeric_limits<TestType>;
     for (TestType const x : {TestType{0}, -TestType{0}, limits::denorm_min(), limits::min(), limits::max(),
                              limits::lowest(), TestType{1}})

@@ -24,7 +24,7 @@ static_assert(std::is_trivially_copyable_v<cuota::tag> && std::is_trivially_copy
 
 }  // namespace
 
-TEST_CASE("a place as default argument is that of the caller", "[core][label]") {
+TEST_CASE("a source_location as default argument is the caller's", "[core][label]") {
     unsigned const line = __LINE__;
     cuota::source_location const direct = asked_from();
     cuota::source_location const indirect = passed_on();
@@ -34,13 +34,13 @@ TEST_CASE("a place as default argument is that of the caller", "[core][label]") 
     REQUIRE(cuota::source_location_text(direct) == "label.cpp:" + std::to_string(line + 1));
 }
 
-TEST_CASE("a place reads as its file's name and line", "[core][label]") {
+TEST_CASE("source_location_text is the file's name and line", "[core][label]") {
     REQUIRE(cuota::source_location_text({"train.cpp", 17}) == "train.cpp:17");
     REQUIRE(cuota::source_location_text({"/a/b/train.cpp", 1}) == "train.cpp:1");
     REQUIRE(cuota::source_location_text({}).empty());
 }
 
-TEST_CASE("tags are equal by their text, wherever it stands", "[core][label]") {
+TEST_CASE("tags are equal if their texts are equal", "[core][label]") {
     std::string const made = std::string{"wei"} + "ghts";
     REQUIRE(cuota::tag{"weights"} == cuota::tag::named(made));
     REQUIRE(!(cuota::tag{"weights"} == cuota::tag{"weight"}));
@@ -49,7 +49,7 @@ TEST_CASE("tags are equal by their text, wherever it stands", "[core][label]") {
     REQUIRE(!cuota::tag{"weights"}.is_empty());
 }
 
-TEST_CASE("a named tag outlives the string it was made from", "[core][label]") {
+TEST_CASE("a named tag outlives the string that it was made from", "[core][label]") {
     cuota::tag kept;
     {
         std::string name = "layer 12, and long enough to live on the heap";
@@ -60,7 +60,7 @@ TEST_CASE("a named tag outlives the string it was made from", "[core][label]") {
     REQUIRE(cuota::tag::named("layer 12, and long enough to live on the heap").text() == kept.text());
 }
 
-TEST_CASE("threads may name tags at once, and get the same one", "[core][label]") {
+TEST_CASE("threads that name equal tags at the same time get the same text", "[core][label]") {
     std::vector<std::vector<char const*>> seen(4);
     std::vector<std::thread> threads;
     for (std::vector<char const*>& mine : seen)
@@ -72,7 +72,7 @@ TEST_CASE("threads may name tags at once, and get the same one", "[core][label]"
     for (std::vector<char const*> const& mine : seen) REQUIRE(mine == seen.front());
 }
 
-TEST_CASE("a label counts in what one says of its type", "[core][label]") {
+TEST_CASE("label_for has the size and the name of its element type", "[core][label]") {
     struct pixel {
         float rgb[3];
     };

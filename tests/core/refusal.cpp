@@ -10,7 +10,7 @@
 
 static_assert(std::is_aggregate_v<cuota::refusal> && std::is_nothrow_move_constructible_v<cuota::refusal>);
 
-TEST_CASE("what is missing is counted at the budget that refused", "[core][refusal]") {
+TEST_CASE("the shortfall is that of the budget that refused", "[core][refusal]") {
     cuota::refusal r;
     REQUIRE(r.shortfall() == 0);  // no budget refused
     REQUIRE(r.refusing_budget() == nullptr);
@@ -24,7 +24,7 @@ TEST_CASE("what is missing is counted at the budget that refused", "[core][refus
     REQUIRE(r.shortfall() == 0);
 }
 
-TEST_CASE("a budget that holds more than its limit has nothing free, and lacks what is over as well",
+TEST_CASE("a budget over its limit has no free bytes, and its excess is part of the shortfall",
           "[core][refusal]") {
     cuota::budget_info const lowered{"b", 100, 130, 130};
     REQUIRE(lowered.free() == 0);
@@ -36,7 +36,7 @@ TEST_CASE("a budget that holds more than its limit has nothing free, and lacks w
     REQUIRE(full.shortfall_for(cuota::unlimited) == cuota::unlimited);
 }
 
-TEST_CASE("what would fit is counted in the unit of the request", "[core][refusal]") {
+TEST_CASE("max_fit_count is in units of the request", "[core][refusal]") {
     cuota::refusal r;
     r.max_fit = 100;
     REQUIRE(r.max_fit_count() == 100);
@@ -46,7 +46,7 @@ TEST_CASE("what would fit is counted in the unit of the request", "[core][refusa
     REQUIRE(r.max_fit_count() == 0);
 }
 
-TEST_CASE("memory that is gone and not ours is elsewhere", "[core][refusal]") {
+TEST_CASE("device memory that is used but not by this process is external", "[core][refusal]") {
     cuota::device_info d{0, "simulated", 100, 30, 50};
     REQUIRE(d.external() == 20);
     d.own = 90;  // managed memory may exceed the driver's used bytes
@@ -55,7 +55,8 @@ TEST_CASE("memory that is gone and not ours is elsewhere", "[core][refusal]") {
     REQUIRE(d.external() == 0);
 }
 
-TEST_CASE("a device lacks what neither it nor a pool has ready", "[core][refusal]") {
+TEST_CASE("the shortfall of a device is 0 if its free memory or a pool's largest free block suffices",
+          "[core][refusal]") {
     cuota::refusal r;
     r.charged = 50;
     REQUIRE(r.device_shortfall() == 0);
@@ -70,8 +71,7 @@ TEST_CASE("a device lacks what neither it nor a pool has ready", "[core][refusal
     REQUIRE(r.device_shortfall() == 0);
 }
 
-TEST_CASE("holdings of one tag and place are added up, and stand in the order of their texts",
-          "[core][refusal]") {
+TEST_CASE("holders with one tag and call site are added up, and sorted by their texts", "[core][refusal]") {
     std::vector<cuota::allocation_group> sums;
     auto const add = [&](cuota::tag name, unsigned line, std::size_t bytes) {
         cuota::detail::add_up(sums, {name, {"train.cpp", line}, bytes, false});

@@ -63,7 +63,8 @@ TEST_CASE("a refusal is one line of JSON", "[core][refusal_json]") {
         R"("limits":[]}]})");
 }
 
-TEST_CASE("a line of JSON tells a reservation, and by how much to grow it", "[core][refusal_json]") {
+TEST_CASE("the JSON of a refusal marks a reservation and has the bytes by which to grow it",
+          "[core][refusal_json]") {
     cuota::refusal r;
     r.requested = r.charged = 30;
     r.budgets = {{"loader", 60, 50, 50, true}};
@@ -78,7 +79,7 @@ TEST_CASE("a line of JSON tells a reservation, and by how much to grow it", "[co
     REQUIRE(support::has(cuota::refusal_json(r), R"("reservation":true,"released":true})"));
 }
 
-TEST_CASE("what is not there is null in JSON", "[core][refusal_json]") {
+TEST_CASE("missing facts are null in the JSON of a refusal", "[core][refusal_json]") {
     cuota::refusal r;
     r.requested = r.charged = cuota::unlimited;
     r.cause = "nobody has that";
@@ -90,7 +91,7 @@ TEST_CASE("what is not there is null in JSON", "[core][refusal_json]") {
         R"("cause":"nobody has that","suggestions":[]})");
 }
 
-TEST_CASE("a line of JSON names as many holders as it should, and counts the others",
+TEST_CASE("the JSON of a refusal lists at most the given number of holders and counts the others",
           "[core][refusal_json]") {
     cuota::refusal r;
     for (int i = 0; i != 1000; ++i) r.holders.push_back({"x", {}, i == 0 ? cuota::unlimited - 500 : 1});
@@ -101,7 +102,7 @@ TEST_CASE("a line of JSON names as many holders as it should, and counts the oth
     REQUIRE(cuota::refusal_json(r).size() < 4096);
 }
 
-TEST_CASE("another reader of JSON understands what is written", "[core][refusal_json][python]") {
+TEST_CASE("the JSON of a refusal is read by another JSON parser", "[core][refusal_json][python]") {
     cuota::refusal odd = two_levels();
     odd.request.name = cuota::tag::named("a\"b\\c\n\x01\x7F \xC3\xA4\xFF\xED\xA0\x80"s);
     odd.cause = "\0\x1B[2J"s;

@@ -51,7 +51,8 @@ std::string line(cuota::refusal const& r, std::string_view heading) {
 
 }  // namespace
 
-TEST_CASE("a refusal reads as one screen", "[core][refusal_text]") {
+TEST_CASE("the text of a refusal has the budget, the device, the holders and the suggestions",
+          "[core][refusal_text]") {
     std::string const text =
         R"(cuota::budget_exceeded: cannot allocate 762.9 MiB at train.cpp:17: 500.2 MiB free in budget trainer
   budget trainer        limit 512.0 MiB   held 11.8 MiB    free 500.2 MiB   peak 11.8 MiB
@@ -65,7 +66,8 @@ TEST_CASE("a refusal reads as one screen", "[core][refusal_text]") {
     REQUIRE(text_of(the_screen()) == text);
 }
 
-TEST_CASE("a refusal of many budgets points at the one that refused", "[core][refusal_text]") {
+TEST_CASE("the text of a refusal by one of several budgets marks the budget that refused",
+          "[core][refusal_text]") {
     cuota::refusal r;
     r.requested = r.charged = 30;
     r.request.name = "activations";
@@ -85,7 +87,8 @@ TEST_CASE("a refusal of many budgets points at the one that refused", "[core][re
   or         request at most 10 B)");
 }
 
-TEST_CASE("a reservation that refuses is called one, and is to be grown", "[core][refusal_text]") {
+TEST_CASE("a reservation that refuses is named as one, with the suggestion to grow it",
+          "[core][refusal_text]") {
     cuota::refusal r;
     r.requested = r.charged = 30;
     r.budgets = {{"slots", 100, 50, 50}, {"loader", 60, 50, 55, true}};
@@ -103,7 +106,7 @@ TEST_CASE("a reservation that refuses is called one, and is to be grown", "[core
   or         request at most 10 B)");
 }
 
-TEST_CASE("the driver's refusal says what the driver said", "[core][refusal_text]") {
+TEST_CASE("the text of a driver's refusal has the driver's cause", "[core][refusal_text]") {
     cuota::refusal r;
     r.requested = 9_GiB;
     r.charged = 9_GiB;
@@ -119,7 +122,7 @@ TEST_CASE("the driver's refusal says what the driver said", "[core][refusal_text
   won't help free all of device 1: it has only 8.0 GiB in total)");
 }
 
-TEST_CASE("a refusal for another's sake says in its first line whose", "[core][refusal_text]") {
+TEST_CASE("the first line of a request that was cancelled has the cause", "[core][refusal_text]") {
     cuota::refusal r;
     r.request.where = {"/home/me/train.cpp", 17};
     r.cause = "rank 2 was refused at the next batch";
@@ -142,7 +145,7 @@ TEST_CASE("a refusal for another's sake says in its first line whose", "[core][r
     REQUIRE(lines_of(r)[0] == "cuota::budget_exceeded: cannot allocate 1 B");
 }
 
-TEST_CASE("nobody is promised a size that nobody knows", "[core][refusal_text]") {
+TEST_CASE("the text of a refusal suggests no size if none is known to fit", "[core][refusal_text]") {
     cuota::refusal r;
     r.requested = r.charged = 9_GiB;
     r.cause = "cudaHostAlloc could not page-lock that much memory";
@@ -151,14 +154,15 @@ TEST_CASE("nobody is promised a size that nobody knows", "[core][refusal_text]")
             "  cause      cudaHostAlloc could not page-lock that much memory");
 }
 
-TEST_CASE("a count that overflows is told in words", "[core][refusal_text]") {
+TEST_CASE("a count that overflows is printed as more than SIZE_MAX bytes", "[core][refusal_text]") {
     cuota::refusal r;
     r.requested = r.charged = cuota::unlimited;
     REQUIRE(cuota::refusal_text("out_of_memory", r) ==
             "cuota::out_of_memory: cannot allocate more than SIZE_MAX bytes");
 }
 
-TEST_CASE("what rounding adds is told where it shows", "[core][refusal_text]") {
+TEST_CASE("the size after rounding is in the text if it differs from the requested size",
+          "[core][refusal_text]") {
     cuota::refusal r = the_screen();
     r.requested = 1;
     r.charged = 512;
@@ -167,7 +171,8 @@ TEST_CASE("what rounding adds is told where it shows", "[core][refusal_text]") {
                               "train.cpp:17: 0 B free in budget trainer");
 }
 
-TEST_CASE("a refusal tells what was given back, by whom, or why nothing was", "[core][refusal_text]") {
+TEST_CASE("the text of a refusal lists the reclaimed bytes by reclaimer, or the reason why there are none",
+          "[core][refusal_text]") {
     cuota::refusal r = the_screen();
     r.charged = 512_MiB;  // an empty budget would hold it, exactly
     REQUIRE(line(r, "reclaimed") == "nothing: no cache had memory to release");
@@ -192,7 +197,7 @@ TEST_CASE("a refusal tells what was given back, by whom, or why nothing was", "[
     REQUIRE(line(r, "reclaimed") == "2.0 MiB; largest free block 3.0 KiB");
 }
 
-TEST_CASE("a long name does not run into the figures", "[core][refusal_text]") {
+TEST_CASE("a long name does not overlap the figures", "[core][refusal_text]") {
     cuota::refusal r = the_screen();
     r.budgets[0].name = "the encoder of the second model";
     r.device->name = "NVIDIA H200";
@@ -204,7 +209,7 @@ TEST_CASE("a long name does not run into the figures", "[core][refusal_text]") {
     REQUIRE(lines_of(r)[1].starts_with("  reservation xxxxxxxxxxxx...xxxxxxxx end  limit 512.0 MiB"));
 }
 
-TEST_CASE("the largest holders are named, the others summed", "[core][refusal_text]") {
+TEST_CASE("the largest holders are listed, and the others are added up", "[core][refusal_text]") {
     cuota::refusal r;
     r.budgets = {{"b", 100, 75, 75}};
     r.requested = r.charged = 30;
@@ -220,7 +225,8 @@ TEST_CASE("the largest holders are named, the others summed", "[core][refusal_te
             "a 30 B, a name that...two others 20 B (a_file_of...cpp:1234), 4 others 25 B");
 }
 
-TEST_CASE("of a long way to the root the ends are shown, and where it was refused", "[core][refusal_text]") {
+TEST_CASE("of many levels of budgets the first, the last and the refusing one are listed",
+          "[core][refusal_text]") {
     cuota::refusal r;
     for (int i = 0; i != 40; ++i) r.budgets.push_back({"level " + std::to_string(i), 100, 10, 10});
     r.requested = r.charged = 95;
@@ -244,7 +250,7 @@ TEST_CASE("of a long way to the root the ends are shown, and where it was refuse
     REQUIRE(text_of(r).find("...") == std::string::npos);
 }
 
-TEST_CASE("a first line that is too long gives way in its names", "[core][refusal_text]") {
+TEST_CASE("names are shortened if the first line is too long", "[core][refusal_text]") {
     cuota::refusal r = the_screen();
     r.request.name = cuota::tag::named("activations of the encoder of the second model");
     r.budgets[0].name = "everything that the second model holds on this device";
@@ -253,7 +259,7 @@ TEST_CASE("a first line that is too long gives way in its names", "[core][refusa
             "500.2 MiB free");
 }
 
-TEST_CASE("a first line does not show one rounded figure as request and as free bytes",
+TEST_CASE("the request and the free bytes are not rounded to one figure in the first line",
           "[core][refusal_text]") {
     cuota::refusal r;
     r.budgets = {{"b", 12'000'767, 0, 0}};
@@ -262,7 +268,7 @@ TEST_CASE("a first line does not show one rounded figure as request and as free 
             "cuota::budget_exceeded: cannot allocate 11.4 MiB: 12'000'767 bytes free in budget b");
 }
 
-TEST_CASE("a refusal is one screen, whatever is in it", "[core][refusal_text]") {
+TEST_CASE("the text of any refusal fits on one screen", "[core][refusal_text]") {
     std::mt19937 random{17};
     auto const up_to = [&](std::size_t most) { return static_cast<std::size_t>(random()) % (most + 1); };
     auto const bytes = [&]() -> std::size_t {

@@ -21,14 +21,14 @@ static_assert(std::is_nothrow_copy_constructible_v<stop_signal> &&
 static_assert(std::is_nothrow_copy_assignable_v<stop_signal> &&
               std::is_nothrow_move_assignable_v<stop_signal>);
 
-TEST_CASE("nobody's stop_signal never comes", "[core][stop_signal]") {
+TEST_CASE("a stop_signal without a token is never stopped", "[core][stop_signal]") {
     stop_signal const nobodys;
 
     CHECK_FALSE(nobodys.stop_requested());
     CHECK_FALSE(nobodys.token().stop_possible());
 }
 
-TEST_CASE("a stop_signal comes when its token's source is asked, and so do its copies",
+TEST_CASE("a stop_signal and its copies are stopped by a request to the source of its token",
           "[core][stop_signal]") {
     auto source = std::make_unique<std::stop_source>();
     stop_signal const first = source->get_token();
@@ -45,7 +45,7 @@ TEST_CASE("a stop_signal comes when its token's source is asked, and so do its c
     CHECK(third.token() == source->get_token());
 }
 
-TEST_CASE("a stop_signal that was moved from asks the same source", "[core][stop_signal]") {
+TEST_CASE("moving a stop_signal leaves both objects with the same token", "[core][stop_signal]") {
     auto source = std::make_unique<std::stop_source>();
     stop_signal first = source->get_token();
     stop_signal second{std::move(first)};
@@ -59,8 +59,7 @@ TEST_CASE("a stop_signal that was moved from asks the same source", "[core][stop
     CHECK(third.stop_requested());
 }
 
-TEST_CASE("a stop_signal counts among those who may be told, and no longer than it lives",
-          "[core][stop_signal]") {
+TEST_CASE("a stop_signal keeps the stop state of its token only as long as it lives", "[core][stop_signal]") {
     std::stop_token last;
     {
         auto source = std::make_unique<std::stop_source>();

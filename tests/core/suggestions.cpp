@@ -57,7 +57,7 @@ using lines = std::vector<std::string>;
 
 }  // namespace
 
-TEST_CASE("the steps after a refusal are computed from its facts", "[core][suggestions]") {
+TEST_CASE("suggestions are computed from the facts of a refusal", "[core][suggestions]") {
     cuota::refusal r = refused(50, {{"model", 100, 60, 60}});
     r.holders = {{"weights", {"train.cpp", 3}, 40}, {"biases", {"train.cpp", 4}, 20}};
     std::vector<suggestion> const steps = suggestions(r);
@@ -80,7 +80,7 @@ TEST_CASE("the steps after a refusal are computed from its facts", "[core][sugge
     REQUIRE(steps[2].holders[0].name == cuota::tag{"biases"});
 }
 
-TEST_CASE("the step that changes the smaller share comes first, and what is in vain last",
+TEST_CASE("suggestions are sorted by the share that they change, and those that do not suffice are last",
           "[core][suggestions]") {
     cuota::refusal r = refused(90, {{"b", 100, 20, 20}});
     r.holders = {{"small", {}, 10}, {"tiny", {}, 10}};
@@ -95,7 +95,7 @@ TEST_CASE("the step that changes the smaller share comes first, and what is in v
                               "free 50 B: half 25 B and other half 25 B"});
 }
 
-TEST_CASE("what fits is told in whole units of the request", "[core][suggestions]") {
+TEST_CASE("request_less is in whole units of the request", "[core][suggestions]") {
     cuota::refusal r = refused(8_KiB, {{"b", 5000, 0, 0}});
     auto const ask = [&] { return one(r, suggestion_kind::request_less); };
     REQUIRE(ask().text == "request at most 5'000 bytes (4.9 KiB)");
@@ -120,7 +120,7 @@ TEST_CASE("what fits is told in whole units of the request", "[core][suggestions
     REQUIRE(ask().text == "nothing fits: 0 B are available");
 }
 
-TEST_CASE("what fits the budgets is no promise when the device has less", "[core][suggestions]") {
+TEST_CASE("request_less is limited by the device if it has less than the budgets", "[core][suggestions]") {
     cuota::refusal r = refused(500, {{"b", 450, 0, 0}});
     r.granularity = 16;
     r.device = cuota::device_info{0, "simulated", 1000, 107, 0};
@@ -129,7 +129,7 @@ TEST_CASE("what fits the budgets is no promise when the device has less", "[core
     REQUIRE(one(r, suggestion_kind::request_less).bytes == 200);
 }
 
-TEST_CASE("one holder that covers it is better than two, and the smallest such the best",
+TEST_CASE("one sufficient holder is suggested before two, and the smallest sufficient one first",
           "[core][suggestions]") {
     cuota::refusal r = refused(60, {{"b", 100, 95, 95}});
     r.holders = {{"a", {}, 45}, {"b", {}, 25}, {"c", {}, 15}, {"d", {}, 10}};
@@ -152,7 +152,7 @@ TEST_CASE("one holder that covers it is better than two, and the smallest such t
     REQUIRE(released(95) == "abcd");
 }
 
-TEST_CASE("memory that is cached in a pool is not proposed for release", "[core][suggestions]") {
+TEST_CASE("memory that is cached in a pool is not suggested for release", "[core][suggestions]") {
     cuota::refusal r = refused(60, {{"b", 100, 90, 90}});
     r.holders = {{"cached in a pool", {}, 60, true}, {"x", {}, 30}};
     REQUIRE(one(r, suggestion_kind::free_memory).text == "free 30 B: x");  // the pool's part follows
@@ -161,7 +161,7 @@ TEST_CASE("memory that is cached in a pool is not proposed for release", "[core]
     REQUIRE(one(r, suggestion_kind::free_memory).holders.empty());
 }
 
-TEST_CASE("a release that would not do is said to be in vain, and why", "[core][suggestions]") {
+TEST_CASE("a release that does not suffice is marked so, with the reason", "[core][suggestions]") {
     cuota::refusal r = refused(130, {{"b", 100, 60, 60}});
     auto const release = [&] { return one(r, suggestion_kind::free_memory); };
     REQUIRE_FALSE(release().suffices);
@@ -180,14 +180,14 @@ TEST_CASE("a release that would not do is said to be in vain, and why", "[core][
     REQUIRE(release().bytes == 50);
 }
 
-TEST_CASE("releasing is no advice where nothing is held, or nothing is missing", "[core][suggestions]") {
+TEST_CASE("no release is suggested if nothing is held or nothing is short", "[core][suggestions]") {
     REQUIRE_FALSE(proposes(refused(120, {{"b", 100, 0, 0}}), suggestion_kind::free_memory));
     REQUIRE_FALSE(proposes(refused(10, {{"b", 100, 50, 0}}), suggestion_kind::free_memory));
     cuota::refusal const nameless = refused(60, {{"b", 100, 50, 50}});
     REQUIRE(one(nameless, suggestion_kind::free_memory).text == "free 10 B held in b");
 }
 
-TEST_CASE("all limits on the way that would refuse are to be raised", "[core][suggestions]") {
+TEST_CASE("raise_limit names all limits above the budget that would refuse", "[core][suggestions]") {
     cuota::refusal const r = refused(30,
                                      {{"layer", cuota::unlimited, 10, 20},
                                       {"model", 100, 90, 95},
@@ -203,7 +203,7 @@ TEST_CASE("all limits on the way that would refuse are to be raised", "[core][su
     REQUIRE(raise.bytes == 22);
 }
 
-TEST_CASE("a reservation is grown, by what is missing", "[core][suggestions]") {
+TEST_CASE("a reservation is suggested to grow by the shortfall", "[core][suggestions]") {
     cuota::refusal r = refused(50, {{"loader", 100, 60, 60, true}});
     r.growth_available = 10;
     suggestion const grow = one(r, suggestion_kind::raise_limit);
@@ -227,7 +227,8 @@ TEST_CASE("a reservation is grown, by what is missing", "[core][suggestions]") {
     REQUIRE(one(r, suggestion_kind::raise_limit).text == "raise the limit of epoch to 220 B");
 }
 
-TEST_CASE("growing is in vain when the parent, or the device, has not enough", "[core][suggestions]") {
+TEST_CASE("growing a reservation does not suffice if its parent or the device has less",
+          "[core][suggestions]") {
     cuota::refusal r = refused(50, {{"loader", 100, 60, 60, true}});
     r.growth_available = 9;
     REQUIRE_FALSE(one(r, suggestion_kind::raise_limit).suffices);
@@ -242,7 +243,7 @@ TEST_CASE("growing is in vain when the parent, or the device, has not enough", "
             "grow reservation loader: device 1 has only 45 B free, 5 B less than needed");
 }
 
-TEST_CASE("of a reservation that has ended nothing can be had", "[core][suggestions]") {
+TEST_CASE("no suggestion suffices for a reservation that was released", "[core][suggestions]") {
     cuota::refusal r = refused(30, {{"slots", 100, 40, 40}, {"loader", 40, 40, 60, true, true}}, 1);
     r.holders = {{"a slot", {}, 40}};
     REQUIRE(texts(r) == lines{"in vain: nothing fits: 0 B are available",
@@ -252,7 +253,7 @@ TEST_CASE("of a reservation that has ended nothing can be had", "[core][suggesti
                               "in vain: grow reservation loader: it has been released"});
 }
 
-TEST_CASE("a limit that no size can say is not proposed", "[core][suggestions]") {
+TEST_CASE("a limit that exceeds the largest size is not suggested", "[core][suggestions]") {
     auto const raise = [](std::size_t charged, std::size_t held) {
         return proposes(refused(charged, {{"b", 100, held, held}}), suggestion_kind::raise_limit);
     };
@@ -262,7 +263,7 @@ TEST_CASE("a limit that no size can say is not proposed", "[core][suggestions]")
     REQUIRE(raise(cuota::unlimited - 60, 60));
 }
 
-TEST_CASE("raising limits is in vain when the device has not enough", "[core][suggestions]") {
+TEST_CASE("raising the limits does not suffice if the device has less", "[core][suggestions]") {
     cuota::refusal r = refused(6_GiB, {{"b", 4_GiB, 1_GiB, 1_GiB}});
     r.device = cuota::device_info{1, "simulated", 8_GiB, 5_GiB, 1_GiB};
     r.holders = {{"weights", {}, 1_GiB}};
@@ -273,7 +274,7 @@ TEST_CASE("raising limits is in vain when the device has not enough", "[core][su
     REQUIRE(suggestions(r)[2].limits.size() == 1);  // as data it is there all the same
 }
 
-TEST_CASE("what a device lacks is told when no budget refused", "[core][suggestions]") {
+TEST_CASE("the shortfall of a device is suggested to be freed if no budget refused", "[core][suggestions]") {
     cuota::refusal r;
     r.requested = r.charged = 6_GiB;
     r.device = cuota::device_info{1, "simulated", 8_GiB, 3_GiB, 1_GiB};
@@ -287,7 +288,7 @@ TEST_CASE("what a device lacks is told when no budget refused", "[core][suggesti
                               "in vain: free all of device 1: it has only 8.0 GiB in total"});
 }
 
-TEST_CASE("what fits by now may be asked again", "[core][suggestions]") {
+TEST_CASE("retry is suggested if the request fits by now", "[core][suggestions]") {
     cuota::refusal r;
     r.requested = r.charged = 1_GiB;
     r.device = cuota::device_info{0, "simulated", 8_GiB, 3_GiB, 1_GiB};
@@ -296,14 +297,14 @@ TEST_CASE("what fits by now may be asked again", "[core][suggestions]") {
     REQUIRE(suggestions(r)[0].kind == suggestion_kind::retry);
 }
 
-TEST_CASE("where nothing is known, nothing is proposed", "[core][suggestions]") {
+TEST_CASE("a refusal without facts has no suggestions", "[core][suggestions]") {
     REQUIRE(suggestions({}).empty());
     cuota::refusal pinned;
     pinned.requested = pinned.charged = 9_GiB;
     REQUIRE(suggestions(pinned).empty());
 }
 
-TEST_CASE("a thousand holders are one line", "[core][suggestions]") {
+TEST_CASE("a suggestion with a thousand holders is one line", "[core][suggestions]") {
     cuota::refusal r = refused(800, {{"b", 1000, 1000, 1000}});
     for (int i = 0; i != 1000; ++i) r.holders.push_back({"x", {"train.cpp", 7}, 1});
     suggestion const release = one(r, suggestion_kind::free_memory);
@@ -313,7 +314,7 @@ TEST_CASE("a thousand holders are one line", "[core][suggestions]") {
             "free 800 B: x 1 B (train.cpp:7), x 1 B (train.cpp:7), x 1 B (train.cpp:7) and 797 more");
 }
 
-TEST_CASE("each kind has its name", "[core][suggestions]") {
+TEST_CASE("name_of returns the name of each kind", "[core][suggestions]") {
     REQUIRE(std::string{name_of(suggestion_kind::retry)} == "retry");
     REQUIRE(std::string{name_of(suggestion_kind::request_less)} == "request_less");
     REQUIRE(std::string{name_of(suggestion_kind::free_memory)} == "free_memory");
@@ -321,7 +322,8 @@ TEST_CASE("each kind has its name", "[core][suggestions]") {
     REQUIRE(std::string{name_of(suggestion_kind::free_device_memory)} == "free_device_memory");
 }
 
-TEST_CASE("each step does what it says, and nothing smaller does", "[core][suggestions]") {
+TEST_CASE("each suggestion that suffices lets the request fit, and no smaller change does",
+          "[core][suggestions]") {
     std::mt19937 random{4};
     auto const up_to = [&](std::size_t most) { return static_cast<std::size_t>(random() % (most + 1)); };
     int seen[5] = {};
@@ -402,7 +404,8 @@ TEST_CASE("each step does what it says, and nothing smaller does", "[core][sugge
     REQUIRE(seen[static_cast<int>(suggestion_kind::raise_limit)] > 1000);
 }
 
-TEST_CASE("whose memory to release is what the pools told, where they were asked", "[core][suggestions]") {
+TEST_CASE("free_memory names the blocks that the pools reported, if they were queried",
+          "[core][suggestions]") {
     cuota::refusal r = refused(30, {{"gpu", 100, 90, 90}});
     r.holders = {{"weights", {}, 40}, {"scratch", {}, 25}, {"cache", {}, 25}};
     REQUIRE(one(r, suggestion_kind::free_memory).text == "free 25 B: cache");

@@ -27,7 +27,7 @@ static_assert(sizeof(handle) == sizeof(int));
 
 }  // namespace
 
-TEST_CASE("unique_handle closes once, at the end of its scope", "[core][handle]") {
+TEST_CASE("a unique_handle closes its handle once, at the end of its scope", "[core][handle]") {
     closed.clear();
     {
         handle const h{7};
@@ -46,7 +46,7 @@ TEST_CASE("an empty unique_handle closes nothing", "[core][handle]") {
     REQUIRE(closed.empty());
 }
 
-TEST_CASE("moving a unique_handle leaves the source empty", "[core][handle]") {
+TEST_CASE("a unique_handle that was moved from is empty", "[core][handle]") {
     closed.clear();
     {
         handle a{1};
@@ -63,7 +63,7 @@ TEST_CASE("moving a unique_handle leaves the source empty", "[core][handle]") {
     REQUIRE(closed == std::vector{2, 1});
 }
 
-TEST_CASE("a released handle is the caller's", "[core][handle]") {
+TEST_CASE("release returns the handle without closing it", "[core][handle]") {
     closed.clear();
     handle h{5};
     REQUIRE(h.release() == 5);

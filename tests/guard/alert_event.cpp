@@ -63,7 +63,7 @@ bool is_pending(int signal) {
 
 }  // namespace
 
-TEST_CASE("a watch's event is one line of JSON", "[guard][alert_event]") {
+TEST_CASE("an alert's event is one line of JSON", "[guard][alert_event]") {
     REQUIRE(
         cuota::alert_json(full()) ==
         R"({"event":"alert","budget":"step \"7\"","signal":"threshold","rising":true,"index":1,"threshold":80,)"
@@ -71,7 +71,7 @@ TEST_CASE("a watch's event is one line of JSON", "[guard][alert_event]") {
         R"("tag":"weights","location":{"file":"/home/me/train.cpp","line":17},"steady_ns":5000000000})");
 }
 
-TEST_CASE("an event with no limit, no growth and no name is JSON too", "[guard][alert_event]") {
+TEST_CASE("an event without limit, growth and name is valid JSON", "[guard][alert_event]") {
     cuota::alert_event e;
     e.signal = cuota::alert_signal::time_to_limit;
     e.rising = false;
@@ -85,14 +85,14 @@ TEST_CASE("an event with no limit, no growth and no name is JSON too", "[guard][
     REQUIRE(cuota::alert_json(e).find(R"("growth":9000000000000000000,)") != std::string::npos);
 }
 
-TEST_CASE("what is free is never less than nothing", "[guard][alert_event]") {
+TEST_CASE("free bytes are never less than 0", "[guard][alert_event]") {
     cuota::alert_event e = full();
     REQUIRE(e.free() == 10);
     e.held = 101;
     REQUIRE(e.free() == 0);
 }
 
-TEST_CASE("lines of several threads on standard error do not mix", "[guard][alert_event]") {
+TEST_CASE("lines that threads write to standard error do not mix", "[guard][alert_event]") {
     int ends[2];
     REQUIRE(::pipe(ends) == 0);
     std::string const line = cuota::alert_json(full()) + '\n';
@@ -120,7 +120,7 @@ TEST_CASE("lines of several threads on standard error do not mix", "[guard][aler
     REQUIRE(is_whole);
 }
 
-TEST_CASE("a closed standard error does no harm", "[guard][alert_event]") {
+TEST_CASE("a closed standard error is ignored", "[guard][alert_event]") {
     {
         other_stderr const here{-1};
         cuota::log_to_stderr()(full());
@@ -128,7 +128,7 @@ TEST_CASE("a closed standard error does no harm", "[guard][alert_event]") {
     REQUIRE(!is_pending(SIGPIPE));
 }
 
-TEST_CASE("a standard error that nobody reads does no harm", "[guard][alert_event]") {
+TEST_CASE("a standard error whose reader was closed is ignored", "[guard][alert_event]") {
     int ends[2];
     REQUIRE(::pipe(ends) == 0);
     ::close(ends[0]);
@@ -141,7 +141,7 @@ TEST_CASE("a standard error that nobody reads does no harm", "[guard][alert_even
     REQUIRE(!is_pending(SIGPIPE));
 }
 
-TEST_CASE("a file that may not grow does no harm as standard error", "[guard][alert_event]") {
+TEST_CASE("a standard error file that may not grow is ignored", "[guard][alert_event]") {
     std::FILE* const file = std::tmpfile();
     REQUIRE(file);
     ::rlimit before{};
@@ -159,7 +159,8 @@ TEST_CASE("a file that may not grow does no harm as standard error", "[guard][al
     std::fclose(file);
 }
 
-TEST_CASE("a signal that was pending before a line was written still is", "[guard][alert_event]") {
+TEST_CASE("a signal that was pending before a line is written is still pending afterwards",
+          "[guard][alert_event]") {
     ::sigset_t one;
     ::sigset_t before;
     ::sigemptyset(&one);

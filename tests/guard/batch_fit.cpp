@@ -14,14 +14,14 @@ using cuota::unlimited;
 
 using namespace cuota::literals;
 
-TEST_CASE("the text of a measured batch has its peak and the next size's", "[guard][batch_fit]") {
+TEST_CASE("the text of a measured batch has its peak and that of the next size", "[guard][batch_fit]") {
     CHECK(batch_fit{.batch = 8, .bytes = 4096, .next = 9, .next_bytes = 4608, .available = 4200, .runs = 5}
               .text() == "a batch of 8 fits: 4.0 KiB of 4.1 KiB, and 9 would take 4.5 KiB");
     CHECK(batch_fit{.batch = 8, .bytes = 4096, .available = unlimited, .runs = 2}.text() ==
           "a batch of 8 fits: 4.0 KiB, no limit");
 }
 
-TEST_CASE("the text of a size whose run was refused has no bytes for it", "[guard][batch_fit]") {
+TEST_CASE("the text of a size whose run was refused has no bytes", "[guard][batch_fit]") {
     CHECK(
         batch_fit{.batch = 8, .bytes = 4096, .next = 9, .next_bytes = unlimited, .available = 4200, .runs = 5}
             .text() == "a batch of 8 fits: 4.0 KiB of 4.1 KiB, and 9 was refused");

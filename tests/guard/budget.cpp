@@ -39,7 +39,7 @@ TEST_CASE("a limit is inclusive", "[guard][budget]") {
     REQUIRE(b.held() == 0);
 }
 
-TEST_CASE("nothing fits everywhere", "[guard][budget]") {
+TEST_CASE("a charge of 0 bytes fits in every budget", "[guard][budget]") {
     budget b{"b", 0};
     b.charge(0);
     REQUIRE(b.try_charge(0));
@@ -47,7 +47,7 @@ TEST_CASE("nothing fits everywhere", "[guard][budget]") {
     b.refund(0);
 }
 
-TEST_CASE("the largest size is refused without a wrap", "[guard][budget]") {
+TEST_CASE("the largest size is refused without overflow", "[guard][budget]") {
     budget b{"b", 100};
     b.charge(60);
     REQUIRE(!b.try_charge(unlimited));
@@ -59,7 +59,7 @@ TEST_CASE("the largest size is refused without a wrap", "[guard][budget]") {
     b.refund(60);
 }
 
-TEST_CASE("an unlimited budget counts up to the last byte", "[guard][budget]") {
+TEST_CASE("an unlimited budget is exact up to the largest size", "[guard][budget]") {
     budget b{"b", unlimited};
     b.charge(unlimited - 1);
     REQUIRE(b.try_charge(1));
@@ -68,7 +68,7 @@ TEST_CASE("an unlimited budget counts up to the last byte", "[guard][budget]") {
     REQUIRE(b.held() == 0);
 }
 
-TEST_CASE("copies are the same budget", "[guard][budget]") {
+TEST_CASE("copies denote the same budget", "[guard][budget]") {
     budget a{"a", 100};
     budget b = a;
     b.charge(30);
@@ -94,7 +94,8 @@ TEST_CASE("a charge is made at every level", "[guard][budget]") {
     REQUIRE(root.peak() == 50);
 }
 
-TEST_CASE("a charge that one level refuses is made at none, and the level is named", "[guard][budget]") {
+TEST_CASE("a charge that one level refuses is made at no level, and the refusal names the level",
+          "[guard][budget]") {
     budget root{"gpu", 100};
     budget model{"model", 80, root};
     budget other{"other", 90, root};
@@ -125,7 +126,7 @@ TEST_CASE("a charge that one level refuses is made at none, and the level is nam
     other.refund(60);
 }
 
-TEST_CASE("a budget lives as long as one inside it", "[guard][budget]") {
+TEST_CASE("a budget keeps its parent alive", "[guard][budget]") {
     auto root = std::make_unique<budget>("gpu", 100);
     budget leaf{"layer", 80, *root};
     root.reset();
@@ -134,7 +135,7 @@ TEST_CASE("a budget lives as long as one inside it", "[guard][budget]") {
     leaf.refund(80);
 }
 
-TEST_CASE("a budget that ends with bytes charged to it is reported, and its parent keeps the charge",
+TEST_CASE("destroying a budget with charged bytes is reported, and its parent keeps the charge",
           "[guard][budget]") {
     support::captured_errors errors;
     budget root{"gpu", 100};
@@ -160,7 +161,7 @@ TEST_CASE("a budget that ends with bytes charged to it is reported, and its pare
     REQUIRE(errors.count() == 0);
 }
 
-TEST_CASE("refunding more than is held is reported, and changes nothing", "[guard][budget]") {
+TEST_CASE("refunding more than is held is reported and changes nothing", "[guard][budget]") {
     support::captured_errors errors;
     budget root{"gpu", 100};
     budget b{"model", 100, root};
@@ -181,7 +182,7 @@ TEST_CASE("refunding more than is held is reported, and changes nothing", "[guar
     REQUIRE(errors.count() == 0);
 }
 
-TEST_CASE("the peak is the most that was held, until it is reset", "[guard][budget]") {
+TEST_CASE("the peak is the largest number of bytes held since the last reset", "[guard][budget]") {
     budget b{"b", 100};
     b.charge(70);
     b.refund(50);
@@ -199,7 +200,7 @@ TEST_CASE("the peak is the most that was held, until it is reset", "[guard][budg
     b.refund(30);
 }
 
-TEST_CASE("a refused charge says who asked, and where", "[guard][budget]") {
+TEST_CASE("a refused charge has the tag and the call site of the request", "[guard][budget]") {
     budget b{"trainer", 100};
     b.charge(60);
     unsigned const line = __LINE__ + 1;
@@ -225,7 +226,7 @@ TEST_CASE("a refused charge says who asked, and where", "[guard][budget]") {
     b.refund(60);
 }
 
-TEST_CASE("the limit that a refusal names is enough when it is typed", "[guard][budget]") {
+TEST_CASE("the limit in the text of a refusal suffices when it is used as a literal", "[guard][budget]") {
     using namespace cuota::literals;
     budget b{"trainer", 2_MiB};
     b.charge(2_MiB);
@@ -237,7 +238,8 @@ TEST_CASE("the limit that a refusal names is enough when it is typed", "[guard][
     raised.refund(2_MiB + 102'400);
 }
 
-TEST_CASE("a reservation is charged at once, and what it did not spend comes back", "[guard][budget]") {
+TEST_CASE("a reservation is charged at once, and its unspent bytes are refunded when it is destroyed",
+          "[guard][budget]") {
     budget b{"b", 100};
     {
         cuota::reservation r = b.reserve(60, "loader");
@@ -257,7 +259,7 @@ TEST_CASE("a reservation is charged at once, and what it did not spend comes bac
     REQUIRE(b.peak() == 60);
 }
 
-TEST_CASE("a reservation spends when its budget is full", "[guard][budget]") {
+TEST_CASE("a reservation can be spent when its budget is full", "[guard][budget]") {
     budget b{"b", 100};
     cuota::reservation const r = b.reserve(60);
     b.charge(40);
@@ -267,7 +269,7 @@ TEST_CASE("a reservation spends when its budget is full", "[guard][budget]") {
     b.refund(40);
 }
 
-TEST_CASE("what was spent of a reservation stays charged until it is refunded", "[guard][budget]") {
+TEST_CASE("spent bytes of a destroyed reservation stay charged until they are refunded", "[guard][budget]") {
     budget root{"gpu", 200};
     budget b{"b", 100, root};
     budget prepaid = [&] {
@@ -299,7 +301,8 @@ TEST_CASE("a reservation that is refused charges nothing", "[guard][budget]") {
     b.refund(50);
 }
 
-TEST_CASE("a reservation grows and shrinks by what its budget has and it has not spent", "[guard][budget]") {
+TEST_CASE("a reservation grows by available bytes of its budget and shrinks by unspent bytes",
+          "[guard][budget]") {
     budget b{"b", 100};
     {
         cuota::reservation r = b.reserve(60);
@@ -330,7 +333,7 @@ TEST_CASE("a reservation grows and shrinks by what its budget has and it has not
     REQUIRE(b.held() == 0);
 }
 
-TEST_CASE("a moved reservation is one reservation", "[guard][budget]") {
+TEST_CASE("a reservation that was moved is charged once", "[guard][budget]") {
     budget b{"b", 100};
     cuota::reservation a = b.reserve(30);
     cuota::reservation c{std::move(a)};
@@ -348,7 +351,7 @@ TEST_CASE("a moved reservation is one reservation", "[guard][budget]") {
     REQUIRE(a.bytes() == 10);
 }
 
-TEST_CASE("reservations nest, and end in any order", "[guard][budget]") {
+TEST_CASE("reservations nest and may be destroyed in any order", "[guard][budget]") {
     budget b{"b", 100};
     auto outer = std::make_unique<cuota::reservation>(b.reserve(80));
     auto inner = std::make_unique<cuota::reservation>(outer->as_budget().reserve(50));
@@ -370,7 +373,7 @@ TEST_CASE("reservations nest, and end in any order", "[guard][budget]") {
     REQUIRE(b.held() == 0);
 }
 
-TEST_CASE("budgets stand inside a reservation like in any budget", "[guard][budget]") {
+TEST_CASE("a budget inside a reservation works as in any budget", "[guard][budget]") {
     budget b{"b", 100};
     {
         cuota::reservation const r = b.reserve(50);
@@ -385,7 +388,8 @@ TEST_CASE("budgets stand inside a reservation like in any budget", "[guard][budg
     REQUIRE(b.held() == 0);
 }
 
-TEST_CASE("threads never pass a limit, never refuse what fits, and end at nothing", "[guard][budget]") {
+TEST_CASE("threads never exceed a limit, are never refused what fits, and refund everything",
+          "[guard][budget]") {
     // Each thread holds at most 200 bytes, and two threads charge each of two budgets of 450 under one of 850, so their charges always fit.
     // In between they request charges that never fit, which must not disturb the others.
     budget root{"gpu", 850};

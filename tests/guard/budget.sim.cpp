@@ -11,7 +11,7 @@
 
 using namespace cuota::literals;
 
-TEST_CASE("a budget of a device is a share of its memory", "[guard][budget]") {
+TEST_CASE("the limit of a device's budget is a share of the device's memory", "[guard][budget]") {
     support::machine const sim{{2, 64_MiB}};
     cuota::device const second{1};
     REQUIRE(cuota::budget::for_device(second).limit() == 64_MiB);
@@ -21,7 +21,7 @@ TEST_CASE("a budget of a device is a share of its memory", "[guard][budget]") {
     REQUIRE(cuota::device::current().ordinal() == 0);
 }
 
-TEST_CASE("a budget of a device leaves other programs what they have", "[guard][budget]") {
+TEST_CASE("the limit of a device's budget does not include memory of other programs", "[guard][budget]") {
     support::machine const sim{{1, 64_MiB}};
     cuota::device const here{0};
     cuota::simulator::set_other_programs(0, 48_MiB);
@@ -34,7 +34,7 @@ TEST_CASE("a budget of a device leaves other programs what they have", "[guard][
     REQUIRE(cuota::budget::for_device(here).limit() == 0);
 }
 
-TEST_CASE("a share is between nothing and everything", "[guard][budget]") {
+TEST_CASE("a share is in the range from 0 to 1", "[guard][budget]") {
     support::machine const sim;
     cuota::device const here{0};
     for (double const share :
@@ -42,14 +42,14 @@ TEST_CASE("a share is between nothing and everything", "[guard][budget]") {
         REQUIRE_THROWS_AS(cuota::budget::for_device(here, share), cuota::usage_error);
 }
 
-TEST_CASE("a budget of a device survives every failure of its calls", "[guard][budget]") {
+TEST_CASE("budget::for_device reports the failure of any CUDA call", "[guard][budget]") {
     support::machine sim{{2, 64_MiB}};
     auto const seen =
         support::survives_every_failure(sim, [] { (void)cuota::budget::for_device(cuota::device{1}); });
     REQUIRE(seen.silent == 0);
 }
 
-TEST_CASE("charging calls nobody", "[guard][budget]") {
+TEST_CASE("charges and refunds make no CUDA calls", "[guard][budget]") {
     support::machine const sim;
     cuota::budget b{"b", 100};
     b.charge(50);

@@ -117,7 +117,7 @@ TEST_CASE("a charge that reaches a threshold calls once, with all figures of tha
     b.refund(62);
 }
 
-TEST_CASE("a threshold is reached at its byte, and re-armed at the hysteresis' byte",
+TEST_CASE("a threshold is reached at its byte, and re-armed after a decrease by the hysteresis",
           "[guard][budget_alert]") {
     budget b{"b", 100};
     notes seen;
@@ -137,7 +137,8 @@ TEST_CASE("a threshold is reached at its byte, and re-armed at the hysteresis' b
     REQUIRE(seen.take() == "-0@0");
 }
 
-TEST_CASE("the all-clear is said only to who asked for it", "[guard][budget_alert]") {
+TEST_CASE("falling below a threshold is reported only if the option falling is set",
+          "[guard][budget_alert]") {
     budget b{"b", 100};
     notes seen;
     budget_alert const w{b, {60}, 10, seen.callback()};
@@ -159,7 +160,8 @@ TEST_CASE("one charge that crosses three thresholds makes three calls, from the 
     REQUIRE(seen.take() == "-2@0 -1@0 -0@0");
 }
 
-TEST_CASE("what is crossed already is told when an alert begins", "[guard][budget_alert]") {
+TEST_CASE("thresholds that were crossed earlier are reported when the alert is constructed",
+          "[guard][budget_alert]") {
     budget b{"b", 100};
     b.charge(70);
     notes seen;
@@ -168,7 +170,7 @@ TEST_CASE("what is crossed already is told when an alert begins", "[guard][budge
     b.refund(70);
 }
 
-TEST_CASE("a refused charge crosses nothing", "[guard][budget_alert]") {
+TEST_CASE("a refused charge crosses no threshold", "[guard][budget_alert]") {
     budget root{"root", 100};
     budget b{"b", 1000, root};
     notes seen;
@@ -178,7 +180,7 @@ TEST_CASE("a refused charge crosses nothing", "[guard][budget_alert]") {
     REQUIRE(seen.take().empty());
 }
 
-TEST_CASE("shares are of the limit of the moment", "[guard][budget_alert]") {
+TEST_CASE("shares are relative to the current limit", "[guard][budget_alert]") {
     budget b{"b", 1000};
     cuota::reservation r = b.reserve(100);
     budget inside = r.as_budget();
@@ -197,7 +199,7 @@ TEST_CASE("shares are of the limit of the moment", "[guard][budget_alert]") {
     REQUIRE(seen.take() == "-1@0 -0@0");
 }
 
-TEST_CASE("a share of nothing is never reached", "[guard][budget_alert]") {
+TEST_CASE("a share of a limit of 0 is never reached", "[guard][budget_alert]") {
     budget b{"b", 0};
     notes seen;
     budget_alert const w{b, {0.001, 1.0}, 0.001, seen.callback()};
@@ -206,7 +208,7 @@ TEST_CASE("a share of nothing is never reached", "[guard][budget_alert]") {
     REQUIRE(seen.take().empty());
 }
 
-TEST_CASE("a limit that moves crosses too", "[guard][budget_alert]") {
+TEST_CASE("a changed limit can cross a threshold", "[guard][budget_alert]") {
     budget b{"b", 100};
     notes seen;
     budget_alert const w{b, {0.8}, 0.1, seen.callback(), with_falling()};
@@ -221,7 +223,7 @@ TEST_CASE("a limit that moves crosses too", "[guard][budget_alert]") {
     REQUIRE(seen.take() == "-0@0");
 }
 
-TEST_CASE("the largest sizes are thresholds like others", "[guard][budget_alert]") {
+TEST_CASE("the largest sizes can be thresholds", "[guard][budget_alert]") {
     budget b{"b", unlimited};
     notes seen;
     budget_alert const w{b, {unlimited - 1, unlimited}, unlimited - 1, seen.callback(), with_falling()};
@@ -245,7 +247,7 @@ TEST_CASE("the largest sizes are thresholds like others", "[guard][budget_alert]
     huge.refund(unlimited - 1);
 }
 
-TEST_CASE("thresholds that are none are misuse that names them", "[guard][budget_alert]") {
+TEST_CASE("invalid thresholds are misuse, and the error names them", "[guard][budget_alert]") {
     budget const b{"b", 100};
     auto const refused = [&](levels thresholds, alert_threshold hysteresis,
                              alert_options const& options = {}) {
@@ -292,7 +294,7 @@ TEST_CASE("thresholds that are none are misuse that names them", "[guard][budget
     REQUIRE_NOTHROW(budget_alert{b, {1.0}, 1.0, nothing});
 }
 
-TEST_CASE("shares of no limit are misuse", "[guard][budget_alert]") {
+TEST_CASE("shares of a budget without limit are misuse", "[guard][budget_alert]") {
     budget const b{"b", unlimited};
     REQUIRE(support::has(thrown<cuota::usage_error>([&] {
                              (void)budget_alert{b, {0.5}, 0.1, nothing};
@@ -306,7 +308,7 @@ TEST_CASE("shares of no limit are misuse", "[guard][budget_alert]") {
                          "time_to_limit requires a budget with a limit"));
 }
 
-TEST_CASE("an alert sees charges at every depth below, and reservations when they are made",
+TEST_CASE("an alert observes charges at every level below, and reservations when they are made",
           "[guard][budget_alert]") {
     budget root{"root", 1000};
     budget middle{"middle", unlimited, root};
@@ -337,7 +339,7 @@ TEST_CASE("an alert sees charges at every depth below, and reservations when the
     REQUIRE(at_middle.take() == "+0@100 -0@0");
 }
 
-TEST_CASE("what a reservation spent counts until it is refunded", "[guard][budget_alert]") {
+TEST_CASE("spent bytes of a destroyed reservation count until they are refunded", "[guard][budget_alert]") {
     budget b{"b", 100};
     notes seen;
     budget_alert const w{b, {10, 90}, 10, seen.callback(), with_falling()};
@@ -353,7 +355,7 @@ TEST_CASE("what a reservation spent counts until it is refunded", "[guard][budge
     REQUIRE(seen.take() == "-0@0");
 }
 
-TEST_CASE("what threads hold ready is called in when an alert begins, and they may hold it when it ends",
+TEST_CASE("an alert revokes the stocks of threads, which may have stocks again after its destruction",
           "[guard][budget_alert]") {
     budget root{"root", 100};
     budget b{"b", unlimited, root};
@@ -386,7 +388,7 @@ TEST_CASE("what threads hold ready is called in when an alert begins, and they m
     REQUIRE(root.held() == 0);
 }
 
-TEST_CASE("no charge and no refund allocates for an alert", "[guard][budget_alert]") {
+TEST_CASE("charges and refunds do not allocate host memory for an alert", "[guard][budget_alert]") {
     budget b{"b", 100};
     std::size_t calls = 0;
     budget_alert const w{b, {50}, 10, [&](alert_event const&) { ++calls; }, with_falling()};
@@ -405,7 +407,7 @@ TEST_CASE("no charge and no refund allocates for an alert", "[guard][budget_aler
     b.refund(1);
 }
 
-TEST_CASE("what a callback throws goes to the error sink, and the next crossing calls again",
+TEST_CASE("an exception of a callback is reported to the error sink, and the next crossing calls again",
           "[guard][budget_alert]") {
     support::captured_errors errors;
     budget b{"b", 100};
@@ -428,7 +430,7 @@ TEST_CASE("what a callback throws goes to the error sink, and the next crossing 
     REQUIRE(calls == 4);
 }
 
-TEST_CASE("a callback may do anything to budgets and watches", "[guard][budget_alert]") {
+TEST_CASE("a callback may use budgets and alerts", "[guard][budget_alert]") {
     budget root{"root", 1000};
     budget b{"b", 100, root};
     std::string log;
@@ -456,7 +458,7 @@ TEST_CASE("a callback may do anything to budgets and watches", "[guard][budget_a
     REQUIRE(root.held() == 0);
 }
 
-TEST_CASE("what a callback crosses itself is told after it returned", "[guard][budget_alert]") {
+TEST_CASE("crossings made by a callback are delivered after it has returned", "[guard][budget_alert]") {
     budget root{"root", 1000};
     budget b{"b", 100, root};
     std::string log;
@@ -483,8 +485,7 @@ TEST_CASE("what a callback crosses itself is told after it returned", "[guard][b
     root.refund(root.held());
 }
 
-TEST_CASE("watches of several budgets are called one after the other by one thread",
-          "[guard][budget_alert]") {
+TEST_CASE("one thread calls the alerts of several budgets one after the other", "[guard][budget_alert]") {
     // Each callback crosses the other's threshold. The calls alternate and are never nested.
     budget a{"a", unlimited};
     budget b{"b", unlimited};
@@ -509,7 +510,8 @@ TEST_CASE("watches of several budgets are called one after the other by one thre
     REQUIRE(!was_nested);
 }
 
-TEST_CASE("what waits is bounded, and the next call tells how much is missed", "[guard][budget_alert]") {
+TEST_CASE("the number of undelivered events is bounded, and the next call has the number of missed ones",
+          "[guard][budget_alert]") {
     budget b{"b", 100};
     std::vector<alert_event> seen;
     budget_alert const w{b, {50}, 10, [&](alert_event const& e) {
@@ -535,7 +537,7 @@ TEST_CASE("what waits is bounded, and the next call tells how much is missed", "
     b.refund(50);
 }
 
-TEST_CASE("an alert that ends is not called any more", "[guard][budget_alert]") {
+TEST_CASE("an alert is not called after its destruction", "[guard][budget_alert]") {
     budget b{"b", 100};
     notes seen;
     {
@@ -549,7 +551,7 @@ TEST_CASE("an alert that ends is not called any more", "[guard][budget_alert]") 
     b.refund(50);
 }
 
-TEST_CASE("watches of one budget end in any order", "[guard][budget_alert]") {
+TEST_CASE("alerts of one budget may be destroyed in any order", "[guard][budget_alert]") {
     budget b{"b", 100};
     std::vector<notes> seen(3);
     for (std::size_t const last : {0U, 1U, 2U}) {
@@ -569,7 +571,8 @@ TEST_CASE("watches of one budget end in any order", "[guard][budget_alert]") {
     }
 }
 
-TEST_CASE("a moved watch goes on, and one that is assigned to ends", "[guard][budget_alert]") {
+TEST_CASE("an alert that was moved continues, and assignment destroys the previous one",
+          "[guard][budget_alert]") {
     static_assert(!std::is_copy_constructible_v<budget_alert> &&
                   std::is_nothrow_move_constructible_v<budget_alert>);
     budget b{"b", 100};
@@ -588,7 +591,7 @@ TEST_CASE("a moved watch goes on, and one that is assigned to ends", "[guard][bu
     REQUIRE(second.take() == "+0@50");
 }
 
-TEST_CASE("an alert keeps its budget", "[guard][budget_alert]") {
+TEST_CASE("an alert keeps its budget alive", "[guard][budget_alert]") {
     notes seen;
     std::optional<budget> b{std::in_place, "b", 100};
     budget_alert const w{*b, {50}, 10, seen.callback()};
@@ -597,7 +600,8 @@ TEST_CASE("an alert keeps its budget", "[guard][budget_alert]") {
     REQUIRE(seen.events.at(0).budget == "b");
 }
 
-TEST_CASE("a callback may end its own watch, and goes after it returned", "[guard][budget_alert]") {
+TEST_CASE("a callback may destroy its own alert, and is destroyed after it has returned",
+          "[guard][budget_alert]") {
     budget b{"b", 100};
     std::optional<budget_alert> w;
     auto captured = std::make_shared<int>(0);
@@ -620,7 +624,7 @@ TEST_CASE("a callback may end its own watch, and goes after it returned", "[guar
     b.refund(50);
 }
 
-TEST_CASE("a callback may end another's watch before its turn", "[guard][budget_alert]") {
+TEST_CASE("a callback may destroy another alert before that one is called", "[guard][budget_alert]") {
     budget root{"root", 100};
     budget b{"b", 100, root};
     notes seen;
@@ -632,7 +636,7 @@ TEST_CASE("a callback may end another's watch before its turn", "[guard][budget_
     b.refund(50);
 }
 
-TEST_CASE("a watch's end waits for the call that is under way in another thread", "[guard][budget_alert]") {
+TEST_CASE("the destructor of an alert waits for a call in another thread", "[guard][budget_alert]") {
     budget b{"b", 100};
     cuota::detail::ledger& node = cuota::detail::budget_access::node(b);
     std::atomic<bool> is_in = false;
@@ -658,8 +662,7 @@ TEST_CASE("a watch's end waits for the call that is under way in another thread"
     b.refund(50);
 }
 
-TEST_CASE("the time to the limit is a signal of its own, re-armed at twice the time",
-          "[guard][budget_alert]") {
+TEST_CASE("the time to the limit is a separate signal, re-armed at twice the time", "[guard][budget_alert]") {
     fake_now = 0;
     budget b{"b", 10'000};
     notes seen;
@@ -699,7 +702,7 @@ TEST_CASE("the time to the limit is a signal of its own, re-armed at twice the t
     b.refund(b.held());
 }
 
-TEST_CASE("an alert may have both signals, thresholds first", "[guard][budget_alert]") {
+TEST_CASE("an alert may have both signals, and thresholds are delivered first", "[guard][budget_alert]") {
     fake_now = 0;
     budget b{"b", 1000};
     notes seen;
@@ -715,7 +718,7 @@ TEST_CASE("an alert may have both signals, thresholds first", "[guard][budget_al
     b.refund(200);
 }
 
-TEST_CASE("watches say what a naive one says, over random trees, threads and reservations",
+TEST_CASE("alerts agree with a naive model over random trees, threads and reservations",
           "[guard][budget_alert]") {
     // Reference model of a tree of budgets and its watches.
     struct naive {
@@ -925,7 +928,7 @@ TEST_CASE("watches say what a naive one says, over random trees, threads and res
     REQUIRE(compared > 100'000);
 }
 
-TEST_CASE("threads that cross back and forth: each crossing is told once and in order, or counted as missed",
+TEST_CASE("each crossing by several threads is delivered once and in order, or counted as missed",
           "[guard][budget_alert]") {
     budget root{"root", unlimited};
     std::vector<budget> children;
@@ -970,7 +973,7 @@ TEST_CASE("threads that cross back and forth: each crossing is told once and in 
     REQUIRE(root.held() == 0);
 }
 
-TEST_CASE("every crossing of two threads that take turns is told", "[guard][budget_alert]") {
+TEST_CASE("every crossing by two alternating threads is delivered", "[guard][budget_alert]") {
     // The threads alternate. Each turn charges all 20 bytes and refunds them, which crosses the threshold twice.
     budget b{"b", 20};
     std::atomic<int> turn = 0;
@@ -1003,7 +1006,8 @@ TEST_CASE("every crossing of two threads that take turns is told", "[guard][budg
     REQUIRE(missed == 0);
 }
 
-TEST_CASE("watches begin and end while others cross", "[guard][budget_alert]") {
+TEST_CASE("alerts may be created and destroyed while other threads cross their thresholds",
+          "[guard][budget_alert]") {
     budget root{"root", unlimited};
     std::atomic<bool> stop = false;
     std::vector<std::thread> threads;

@@ -15,7 +15,7 @@
 using namespace cuota::literals;
 using namespace std::chrono_literals;
 
-TEST_CASE("a watch tells when others take the device's memory from a budget", "[guard][budget_alert]") {
+TEST_CASE("an alert reports when other programs take device memory from a budget", "[guard][budget_alert]") {
     support::machine const sim{{1, 64_MiB}};
     cuota::budget const b = cuota::budget::for_device(cuota::device{0}, 1.0, 0, 0ns);
     cuota::budgeted<> memory{b};
@@ -43,7 +43,7 @@ TEST_CASE("a watch tells when others take the device's memory from a budget", "[
     memory.deallocate_sync(p, 32_MiB);
 }
 
-TEST_CASE("a watch learns the tag and the place of an allocation", "[guard][budget_alert]") {
+TEST_CASE("an alert's event has the tag and the call site of the allocation", "[guard][budget_alert]") {
     support::machine const sim{{1, 64_MiB}};
     cuota::budget const b{"b", 64_MiB};
     cuota::budgeted<> memory{b};

@@ -412,7 +412,7 @@ private:
 
 }  // namespace
 
-TEST_CASE("budgets, reservations and caches agree with a naive ledger in every number, whatever is thrown",
+TEST_CASE("budgets, reservations and caches agree with a naive ledger in random operations with exceptions",
           "[guard][budget]") {
     // Three threads take turns, so that the stock of each is in the way of the others.
     constexpr int part = support::under_thread_sanitizer ? 6 : 1;  // a step takes ten times as long there

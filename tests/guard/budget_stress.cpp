@@ -296,10 +296,8 @@ std::uint64_t operations() {
 
 }  // namespace
 
-TEST_CASE(
-    "threads, budgets and reservations that come and go never pass a limit, are never refused what fits, "
-    "and lose nothing",
-    "[guard][budget][stress]") {
+TEST_CASE("budgets and reservations of many threads never exceed a limit and never refuse what fits",
+          "[guard][budget][stress]") {
     // First every thread has a stock of its own, then threads have to share stocks.
     bool const share = GENERATE(false, true);
     std::optional<few_places> few;

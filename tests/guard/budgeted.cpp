@@ -78,7 +78,7 @@ TEST_CASE("budgeted behaves as a resource", "[guard][budgeted]") {
     REQUIRE(b.held() == 0);
 }
 
-TEST_CASE("budgeted charges what upstream really takes", "[guard][budgeted]") {
+TEST_CASE("budgeted charges the bytes that upstream allocates", "[guard][budgeted]") {
     budget b{"b", 10'000};
     budgeted<> memory{b};
     void* const p = memory.allocate_sync(1);
@@ -97,7 +97,7 @@ TEST_CASE("budgeted charges what upstream really takes", "[guard][budgeted]") {
     pinned.deallocate_sync(r, 1);
 }
 
-TEST_CASE("budgeted refuses before upstream is asked, with everything known", "[guard][budgeted]") {
+TEST_CASE("budgeted refuses before it calls upstream, with all facts", "[guard][budgeted]") {
     budget b{"trainer", 10_KiB};
     budgeted<> memory{b};
     std::size_t const before = cuota::detail::taken_on(memory.device());
@@ -132,7 +132,7 @@ TEST_CASE("budgeted refuses before upstream is asked, with everything known", "[
     memory.deallocate_sync(large, 5000);
 }
 
-TEST_CASE("what would fit does fit, and a byte more does not", "[guard][budgeted]") {
+TEST_CASE("a request of max_fit bytes fits, and one more byte does not", "[guard][budgeted]") {
     budget b{"b", 10'000};
     budgeted<> memory{b};
     auto const refused = support::thrown<cuota::budget_exceeded>([&] { (void)memory.allocate_sync(20'000); });
@@ -143,7 +143,7 @@ TEST_CASE("what would fit does fit, and a byte more does not", "[guard][budgeted
     REQUIRE(b.held() == 0);
 }
 
-TEST_CASE("budgeted gives the charge back when upstream throws", "[guard][budgeted]") {
+TEST_CASE("budgeted refunds the charge if upstream throws", "[guard][budgeted]") {
     budget root{"gpu", 1000};
     budget b{"b", 1000, root};
     budgeted<moody> memory{b};
@@ -154,7 +154,7 @@ TEST_CASE("budgeted gives the charge back when upstream throws", "[guard][budget
     REQUIRE(b.peak() == 0);  // failed allocations do not count
 }
 
-TEST_CASE("a wrong size, a second release and a foreign pointer are reported, and release nothing",
+TEST_CASE("a wrong size, a double free and a foreign pointer are reported, and nothing is freed",
           "[guard][budgeted]") {
     support::captured_errors errors;
     budget b{"trainer", 10'000};
@@ -184,7 +184,7 @@ TEST_CASE("a wrong size, a second release and a foreign pointer are reported, an
     REQUIRE(b.held() == 0);
 }
 
-TEST_CASE("copies of budgeted are one, two made alike are not", "[guard][budgeted]") {
+TEST_CASE("copies of budgeted are equal, and two separately made ones are not", "[guard][budgeted]") {
     budget b{"b", 10'000};
     budgeted<> const a{b};
     budgeted<> const copy{a};
@@ -192,7 +192,7 @@ TEST_CASE("copies of budgeted are one, two made alike are not", "[guard][budgete
     REQUIRE(!(a == budgeted<>{b}));
 }
 
-TEST_CASE("budgeted outlives the budget's last handle, and memory the first handle", "[guard][budgeted]") {
+TEST_CASE("budgeted keeps its budget alive, and copies keep the memory alive", "[guard][budgeted]") {
     auto memory = std::make_unique<budgeted<moody>>(budget{"b", 1000});
     budgeted<moody> copy{*memory};
     void* const p = memory->allocate_sync(100);
@@ -202,7 +202,7 @@ TEST_CASE("budgeted outlives the budget's last handle, and memory the first hand
     REQUIRE(copy.account().held() == 0);
 }
 
-TEST_CASE("a holder that is gone is in no refusal", "[guard][budgeted]") {
+TEST_CASE("a refusal does not list a holder that was destroyed", "[guard][budgeted]") {
     budget b{"b", 1000};
     {
         budgeted<moody> memory{b};

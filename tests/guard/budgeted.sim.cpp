@@ -24,7 +24,7 @@ using namespace cuota::literals;
 using cuota::budget;
 using cuota::budgeted;
 
-TEST_CASE("budgeted leaves nothing behind", "[guard][budgeted]") {
+TEST_CASE("budgeted leaks nothing", "[guard][budgeted]") {
     support::machine const sim;
     budget b{"b", 1_GiB};
     SECTION("of device memory") { support::behaves_as_a_resource(budgeted<cuota::device_memory>{b}); }
@@ -37,7 +37,8 @@ TEST_CASE("budgeted leaves nothing behind", "[guard][budgeted]") {
     REQUIRE(b.held() == 0);
 }
 
-TEST_CASE("budgeted survives every failure of its calls, with its account right", "[guard][budgeted]") {
+TEST_CASE("budgeted reports the failure of any CUDA call, and its account stays correct",
+          "[guard][budgeted]") {
     support::machine sim;
     cuota::stream const s;
     budget b{"b", 100_KiB};
@@ -66,7 +67,7 @@ TEST_CASE("a refused request makes no allocation call", "[guard][budgeted]") {
     REQUIRE(cuota::simulator::allocation_calls() == 0);
 }
 
-TEST_CASE("a device that is full is out_of_memory, and no budget's fault", "[guard][budgeted]") {
+TEST_CASE("a full device throws out_of_memory and not budget_exceeded", "[guard][budgeted]") {
     support::machine const sim{{1, 1_MiB}};
     budget b{"b", 1_GiB};
     budgeted<> memory{b};
@@ -79,7 +80,7 @@ TEST_CASE("a device that is full is out_of_memory, and no budget's fault", "[gua
     REQUIRE(b.held() == 0);
 }
 
-TEST_CASE("a refusal shows the device, and who else is on it", "[guard][budgeted]") {
+TEST_CASE("a refusal has the figures of the device and of other programs", "[guard][budgeted]") {
     support::machine const sim{{2, 64_MiB}};
     cuota::simulator::set_other_programs(1, 10_MiB);
     budgeted<> memory{budget{"b", 4_MiB}, cuota::device_memory{cuota::device{1}}};
@@ -92,7 +93,7 @@ TEST_CASE("a refusal shows the device, and who else is on it", "[guard][budgeted
     memory.deallocate_sync(p, 3_MiB);
 }
 
-TEST_CASE("threads share one budget over real memory and never pass its limit", "[guard][budgeted]") {
+TEST_CASE("threads that allocate from one budget never exceed its limit", "[guard][budgeted]") {
     support::machine const sim;
     budget b{"b", 16_KiB};
     budgeted<cuota::async_memory> memory{b};
@@ -148,7 +149,8 @@ struct picky_memory {
 
 }  // namespace
 
-TEST_CASE("a peak never counts what the source refused, whoever else charges", "[guard][budgeted]") {
+TEST_CASE("the peak does not include requests that upstream refused, while other threads charge",
+          "[guard][budgeted]") {
     cuota::budget root{"root", 1'000'000'000};
     cuota::budget inside{"inside", 1'000'000'000, root};
     picky_memory const source;

@@ -46,8 +46,7 @@ auto const allocation_group = [](std::size_t bytes, auto& memory) {
 
 }  // namespace
 
-TEST_CASE("addresses without memory follow the contract of a resource, as far as it goes without memory",
-          "[guard][dry_run]") {
+TEST_CASE("dry_run_memory fulfils the contract of a resource, except for accesses", "[guard][dry_run]") {
     dry_run_memory memory;
     CHECK(memory.granularity() == 512);
     CHECK(memory.allocate_sync(0) == nullptr);
@@ -61,7 +60,8 @@ TEST_CASE("addresses without memory follow the contract of a resource, as far as
     CHECK(!(dry_run_memory{} == memory));
 }
 
-TEST_CASE("addresses without memory are aligned, distinct and no program's", "[guard][dry_run]") {
+TEST_CASE("addresses of dry_run_memory are aligned, distinct and outside of any program's address space",
+          "[guard][dry_run]") {
     for (std::size_t const granularity : {std::size_t{1}, std::size_t{512}, 2_MiB}) {
         dry_run_memory memory{granularity};
         CHECK(memory.granularity() == granularity);
@@ -77,15 +77,15 @@ TEST_CASE("addresses without memory are aligned, distinct and no program's", "[g
     }
 }
 
-TEST_CASE("a granularity of addresses is a power of two", "[guard][dry_run]") {
+TEST_CASE("the granularity of dry_run_memory is a power of two", "[guard][dry_run]") {
     for (std::size_t const granularity : {std::size_t{0}, std::size_t{3}, unlimited}) {
         CHECK_THROWS_AS(dry_run_memory{granularity}, cuota::usage_error);
         CHECK_THROWS_AS(dry_run([](auto&) {}, granularity), cuota::usage_error);
     }
 }
 
-TEST_CASE("addresses come to an end with a refusal", "[guard][dry_run]") {
-    SECTION("in steps") {
+TEST_CASE("dry_run_memory refuses requests when its addresses are used up", "[guard][dry_run]") {
+    SECTION("in several allocations") {
         dry_run_memory memory;
         std::size_t taken = 0;
         auto const refused = support::thrown<cuota::out_of_memory>([&] {
@@ -102,13 +102,13 @@ TEST_CASE("addresses come to an end with a refusal", "[guard][dry_run]") {
         CHECK(number(last) + rest > number(last));
         CHECK_THROWS_AS(memory.allocate_sync(1), cuota::out_of_memory);
     }
-    SECTION("by a granularity that is larger than all of them") {
+    SECTION("by a granularity that is larger than the range") {
         dry_run_memory memory{std::size_t{1} << 63};
         CHECK_THROWS_AS(memory.allocate_sync(1), cuota::out_of_memory);
     }
 }
 
-TEST_CASE("addresses may be asked for by threads at once", "[guard][dry_run]") {
+TEST_CASE("threads may allocate from dry_run_memory at the same time", "[guard][dry_run]") {
     dry_run_memory memory;
     std::vector<std::vector<support::detail::block>> blocks(4);
     std::vector<std::thread> threads;
@@ -122,7 +122,7 @@ TEST_CASE("addresses may be asked for by threads at once", "[guard][dry_run]") {
     CHECK(support::detail::are_distinct(all));
 }
 
-TEST_CASE("a dry run tells the peak of code that it ran, and takes no memory", "[guard][dry_run]") {
+TEST_CASE("a dry run reports the peak of the code that it ran, and allocates no memory", "[guard][dry_run]") {
     std::size_t const before = cuota::detail::taken_on(cuota::device::current());
     usage_report const seen = dry_run([&](auto& memory) {
         void* const weights = memory.allocate_sync(1_GiB, 256, {"weights", {"train.cpp", 3}});
@@ -139,7 +139,7 @@ TEST_CASE("a dry run tells the peak of code that it ran, and takes no memory", "
     CHECK(seen.by_tag[1].at_peak == 1_GiB);
 }
 
-TEST_CASE("a dry run rounds to the granularity that is named", "[guard][dry_run]") {
+TEST_CASE("a dry run rounds to the given granularity", "[guard][dry_run]") {
     auto const two = [](any_resource memory) {
         void* const p = memory.allocate_sync(1);
         void* const q = memory.allocate_sync(513);
@@ -152,7 +152,7 @@ TEST_CASE("a dry run rounds to the granularity that is named", "[guard][dry_run]
     CHECK(dry_run([](auto&) {}).peak == 0);
 }
 
-TEST_CASE("a dry run takes buffers that nobody fills, and pools", "[guard][dry_run]") {
+TEST_CASE("a dry run supports uninitialized buffers and pools", "[guard][dry_run]") {
     cuota::stream const stream;
     SECTION("buffers") {
         usage_report const seen = dry_run([&](any_resource memory) {
@@ -164,7 +164,7 @@ TEST_CASE("a dry run takes buffers that nobody fills, and pools", "[guard][dry_r
         CHECK(seen.peak == (std::size_t{4} << 40) + 4096);
         CHECK(seen.live.empty());
     }
-    SECTION("a pool, whose segments are what is seen") {
+    SECTION("a pool, whose segments are measured") {
         usage_report const seen = dry_run([&](any_resource memory) {
             cuota::scoped_pool pool{memory};
             for (int round = 0; round != 10; ++round) {
@@ -179,7 +179,7 @@ TEST_CASE("a dry run takes buffers that nobody fills, and pools", "[guard][dry_r
     }
 }
 
-TEST_CASE("a dry run names what was not given back, which stays harmless", "[guard][dry_run]") {
+TEST_CASE("a dry run lists allocations that were not freed, which may be freed later", "[guard][dry_run]") {
     cuota::stream const stream;
     std::vector<device_buffer<float>> kept;
     unsigned line = 0;
@@ -199,7 +199,7 @@ TEST_CASE("a dry run names what was not given back, which stays harmless", "[gua
     kept.clear();
 }
 
-TEST_CASE("what a dry run throws passes through, and leaves nothing", "[guard][dry_run]") {
+TEST_CASE("an exception in a dry run is rethrown, and nothing is leaked", "[guard][dry_run]") {
     cuota::stream const stream;
     SECTION("out of dry_run") {
         CHECK_THROWS_AS(dry_run([&](any_resource memory) {
@@ -208,7 +208,7 @@ TEST_CASE("what a dry run throws passes through, and leaves nothing", "[guard][d
                         }),
                         std::runtime_error);
     }
-    SECTION("and can be looked at up to there") {
+    SECTION("with a report up to the exception") {
         cuota::measured memory{dry_run_memory{}};
         try {
             device_buffer<float> const a{1000, stream, memory, no_init, "weights"};
@@ -217,7 +217,7 @@ TEST_CASE("what a dry run throws passes through, and leaves nothing", "[guard][d
         CHECK(memory.report().peak == 4096);
         CHECK(memory.report().live.empty());
     }
-    SECTION("also when it asks for more than there are addresses") {
+    SECTION("also if a request exceeds the range of addresses") {
         CHECK_THROWS_AS(dry_run([&](any_resource memory) {
                             device_buffer<float> const a{unlimited / 2, stream, memory, no_init};
                         }),
@@ -225,7 +225,7 @@ TEST_CASE("what a dry run throws passes through, and leaves nothing", "[guard][d
     }
 }
 
-TEST_CASE("a dry run counts several threads exactly", "[guard][dry_run]") {
+TEST_CASE("a dry run counts allocations of several threads exactly", "[guard][dry_run]") {
     usage_report const seen = dry_run([](auto& memory) {
         std::vector<std::thread> threads;
         std::vector<void*> taken(4);
@@ -242,7 +242,7 @@ TEST_CASE("a dry run counts several threads exactly", "[guard][dry_run]") {
     CHECK(seen.live.empty());
 }
 
-TEST_CASE("a dry run on real memory runs the kernels, and sees the same peak", "[guard][dry_run]") {
+TEST_CASE("a dry run on real memory runs the kernels and has the same peak", "[guard][dry_run]") {
     cuota::stream const stream;
     std::vector<unsigned char> result;
     usage_report const seen = cuota::dry_run_on(cuota::device_memory{}, [&](any_resource memory) {
@@ -266,7 +266,7 @@ TEST_CASE("a dry run on real memory runs the kernels, and sees the same peak", "
     CHECK(dry.text() == seen.text());
 }
 
-TEST_CASE("a dry run's footprint is checked against a budget", "[guard][dry_run]") {
+TEST_CASE("the footprint of a dry run can be checked against a budget", "[guard][dry_run]") {
     usage_report const seen = dry_run([](auto& memory) { allocation_group(5000, memory); });
     budget b{"trainer", 5120};
     CHECK_NOTHROW(seen.footprint().check(b));
@@ -278,7 +278,7 @@ TEST_CASE("a dry run's footprint is checked against a budget", "[guard][dry_run]
     b.refund(1);
 }
 
-TEST_CASE("the largest batch that fits was run, and so was the one that does not", "[guard][dry_run]") {
+TEST_CASE("the largest batch that fits and the next one that does not were both run", "[guard][dry_run]") {
     budget b{"b", 100'000};
     b.charge(1000);
     std::vector<std::size_t> tried;
@@ -319,7 +319,7 @@ TEST_CASE("the largest batch that fits was run, and so was the one that does not
     b.refund(1000);
 }
 
-TEST_CASE("a batch that fits nowhere is none", "[guard][dry_run]") {
+TEST_CASE("the largest batch is 0 if no batch fits", "[guard][dry_run]") {
     budget b{"b", 1000};
     batch_fit const found = cuota::largest_batch_that_fits(
         b, 4, 64, [](std::size_t batch, auto& memory) { allocation_group(1000 * batch, memory); });
@@ -349,7 +349,7 @@ TEST_CASE("a run that is refused memory does not fit, even without a limit", "[g
     CHECK(found.is_monotone);
 }
 
-TEST_CASE("the largest batch follows the granularity that is named", "[guard][dry_run]") {
+TEST_CASE("the largest batch uses the given granularity", "[guard][dry_run]") {
     budget b{"b", 10_MiB};
     batch_fit const found = cuota::largest_batch_that_fits(
         b, 1, 100,
@@ -364,7 +364,8 @@ TEST_CASE("the largest batch follows the granularity that is named", "[guard][dr
     CHECK(found.next_bytes == 12_MiB);
 }
 
-TEST_CASE("a larger batch that takes less is told, and the answer still fits", "[guard][dry_run]") {
+TEST_CASE("a larger batch that needs less memory is reported, and the result still fits",
+          "[guard][dry_run]") {
     budget b{"b", 10'240};
     auto const check = [&](auto peak) {
         batch_fit const found = cuota::largest_batch_that_fits(
@@ -376,15 +377,15 @@ TEST_CASE("a larger batch that takes less is told, and the answer still fits", "
         CHECK(peak(found.next) > 10'240);
     };
     // Like a library that switches algorithms at some batch size.
-    SECTION("than one that does not fit") {
+    SECTION("less than one that does not fit") {
         check([](std::size_t n) { return n < 60 ? n * 1024 : n * 128; });
     }
-    SECTION("than one that fits") {
+    SECTION("less than one that fits") {
         check([](std::size_t n) { return n == 1 ? 8192 : n * 128; });
     }
 }
 
-TEST_CASE("a largest batch that takes less than the smallest is told, too", "[guard][dry_run]") {
+TEST_CASE("a largest batch that needs less memory than the smallest is reported", "[guard][dry_run]") {
     budget b{"b", 10'240};
     batch_fit const found = cuota::largest_batch_that_fits(
         b, 1, 10, [](std::size_t batch, auto& memory) { allocation_group(5120 / batch, memory); }, 128);

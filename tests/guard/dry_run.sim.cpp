@@ -47,7 +47,7 @@ void churn(any_resource memory, unsigned seed) {
 
 }  // namespace
 
-TEST_CASE("a dry run makes no CUDA call and takes nothing of the device", "[guard][dry_run]") {
+TEST_CASE("a dry run makes no CUDA call and allocates nothing on the device", "[guard][dry_run]") {
     support::machine const sim{{1, 64_MiB}};
     support::calls_since const calls;
     usage_report const seen = dry_run([](auto& memory) {
@@ -66,7 +66,7 @@ TEST_CASE("a dry run makes no CUDA call and takes nothing of the device", "[guar
     CHECK(calls.count() == 0);
 }
 
-TEST_CASE("a dry run sees what a run on the device sees, to the byte", "[guard][dry_run]") {
+TEST_CASE("a dry run has the same report as a run on the device", "[guard][dry_run]") {
     support::machine const sim{{1, 64_MiB}};
     for (unsigned seed = 0; seed != 5; ++seed) {
         INFO("seed " << seed);
@@ -82,7 +82,7 @@ TEST_CASE("a dry run sees what a run on the device sees, to the byte", "[guard][
     }
 }
 
-TEST_CASE("a pool takes the same segments dry as on the device", "[guard][dry_run]") {
+TEST_CASE("a pool allocates the same segments in a dry run as on the device", "[guard][dry_run]") {
     support::machine const sim{{1, 64_MiB}};
     auto const in_a_pool = [](any_resource memory) {
         cuota::scoped_pool pool{memory};
@@ -98,8 +98,7 @@ TEST_CASE("a pool takes the same segments dry as on the device", "[guard][dry_ru
     CHECK(dry.live.empty());
 }
 
-TEST_CASE("filling addresses without memory fails as an error of CUDA's, and leaves nothing",
-          "[guard][dry_run]") {
+TEST_CASE("filling dry_run_memory throws a cuda_error, and the stream stays usable", "[guard][dry_run]") {
     support::machine const sim{{1, 64_MiB}};
     cuota::stream const stream;
     CHECK_THROWS_AS(dry_run([&](any_resource memory) {
@@ -109,7 +108,7 @@ TEST_CASE("filling addresses without memory fails as an error of CUDA's, and lea
     CHECK_NOTHROW(stream.synchronize());
 }
 
-TEST_CASE("a dry run on a device that is too small ends with its refusal, and nothing stays",
+TEST_CASE("a dry run on a device that is too small throws its refusal and leaks nothing",
           "[guard][dry_run]") {
     support::machine const sim{{1, 1_MiB}};
     cuota::stream const stream;
@@ -123,7 +122,8 @@ TEST_CASE("a dry run on a device that is too small ends with its refusal, and no
     CHECK(cuota::simulator::live().device_bytes == 0);
 }
 
-TEST_CASE("a dry run on the device survives every failure of its calls", "[guard][dry_run]") {
+TEST_CASE("a dry run on the device reports the failure of any CUDA call and leaks nothing",
+          "[guard][dry_run]") {
     support::machine sim{{1, 64_MiB}};
     cuota::stream const stream;
     auto const seen = support::survives_every_failure(sim, [&] {

@@ -83,7 +83,7 @@ private:
 
 }  // namespace
 
-TEST_CASE("a footprint adds up its parts, each allocation rounded up by itself", "[guard][footprint]") {
+TEST_CASE("a footprint adds up its parts, with each allocation rounded up separately", "[guard][footprint]") {
     footprint plan;
     plan.add<float>("weights", 1000)
         .add<float>("adam", 1000, copies(2))
@@ -101,7 +101,7 @@ TEST_CASE("a footprint adds up its parts, each allocation rounded up by itself",
     CHECK(plan.bytes(7) == 3 * 4096 + 3072);
 }
 
-TEST_CASE("a part knows what it is, and where it was planned", "[guard][footprint]") {
+TEST_CASE("a part has its name, count, unit, copies and call site", "[guard][footprint]") {
     footprint plan;
     unsigned const line = __LINE__ + 1;
     plan.add<float>("weights", 10, copies{3});
@@ -116,7 +116,7 @@ TEST_CASE("a part knows what it is, and where it was planned", "[guard][footprin
     CHECK(!p.per_sample);
 }
 
-TEST_CASE("a plan of nothing takes nothing and fits everywhere", "[guard][footprint]") {
+TEST_CASE("an empty plan needs no memory and fits in every budget", "[guard][footprint]") {
     budget full{"full", 0};
     footprint plan;
     CHECK(plan.bytes() == 0);
@@ -134,7 +134,7 @@ TEST_CASE("a plan of nothing takes nothing and fits everywhere", "[guard][footpr
     CHECK(plan.largest_batch(full).is_unbounded());
 }
 
-TEST_CASE("parts are rounded to the granularity of the source they come from", "[guard][footprint]") {
+TEST_CASE("parts are rounded to the granularity of their resource", "[guard][footprint]") {
     cuota::scoped_pool pool{budget{"b", 1_MiB}};
     CHECK(footprint{}.add<char>("x", 1).bytes() == 512);
     CHECK(footprint{cuota::device_memory{}}.add<char>("x", 1).bytes() == 512);
@@ -144,7 +144,7 @@ TEST_CASE("parts are rounded to the granularity of the source they come from", "
     CHECK(footprint::with_granularity(1).add<char>("x", 3).bytes() == 3);
     CHECK(footprint::with_granularity(2_MiB).add<char>("x", 3, copies(2)).bytes() == 4_MiB);
 
-    SECTION("also in a plan of several sources") {
+    SECTION("also in a plan of several resources") {
         footprint plan{cuota::pinned_memory{}};
         plan.add<char>("staging", 100).add(footprint{pool}.add<char>("scratch", 1).per_sample<char>("x", 1));
         CHECK(plan.bytes(0) == 100 + 256);
@@ -153,7 +153,7 @@ TEST_CASE("parts are rounded to the granularity of the source they come from", "
         CHECK(plan.parts().size() == 6);
         CHECK(plan.bytes(257) == 2 * (100 + 256 + 512));
     }
-    SECTION("and part by part, for sizes that are known when it runs") {
+    SECTION("for parts whose sizes are known at run time only") {
         footprint plan;
         plan.add({.name = "labels", .count = 10, .unit_bytes = 3, .copies = 2, .granularity = 16});
         plan.add({.name = "labels", .count = 10, .unit_bytes = 3});
@@ -174,8 +174,7 @@ TEST_CASE("a granularity is a power of two", "[guard][footprint]") {
     CHECK(plan.parts().empty());
 }
 
-TEST_CASE("a sum that no address space holds is unlimited and fits nowhere, not even without a limit",
-          "[guard][footprint]") {
+TEST_CASE("a sum that overflows is unlimited and does not fit, even without a limit", "[guard][footprint]") {
     budget endless{"endless", unlimited};
     auto const has_no_end = [&](footprint const& plan) {
         CHECK(plan.bytes() == unlimited);
@@ -198,14 +197,14 @@ TEST_CASE("a sum that no address space holds is unlimited and fits nowhere, not 
         has_no_end(plan);
         CHECK(support::has(plan.text(0), "footprint: 16 EiB or more"));
     }
-    SECTION("to the very last byte") { has_no_end(footprint::with_granularity(1).add<char>("x", unlimited)); }
-    SECTION("but one byte less is a number") {
+    SECTION("at the largest size") { has_no_end(footprint::with_granularity(1).add<char>("x", unlimited)); }
+    SECTION("one byte less is a number") {
         auto const plan = footprint::with_granularity(1).add<char>("x", unlimited - 1);
         CHECK(plan.bytes() == unlimited - 1);
         CHECK(plan.fits(endless));
         CHECK(plan.reserve(endless).bytes() == unlimited - 1);
     }
-    SECTION("and a factor of nothing leaves nothing") {
+    SECTION("a batch of 0 makes it 0") {
         footprint plan;
         plan.per_sample<double>("x", unlimited);
         CHECK(plan.bytes(0) == 0);
@@ -215,7 +214,7 @@ TEST_CASE("a sum that no address space holds is unlimited and fits nowhere, not 
     }
 }
 
-TEST_CASE("a plan that grows with the batch is not asked without one", "[guard][footprint]") {
+TEST_CASE("a plan that depends on the batch refuses queries without one", "[guard][footprint]") {
     budget b{"b", 10_KiB};
     footprint plan;
     plan.per_sample<char>("x", 1);
@@ -228,7 +227,7 @@ TEST_CASE("a plan that grows with the batch is not asked without one", "[guard][
     CHECK(plan.bytes(0) == 0);
 }
 
-TEST_CASE("a check that passes says nothing and charges nothing", "[guard][footprint]") {
+TEST_CASE("a check that passes charges nothing", "[guard][footprint]") {
     budget b{"b", 10_KiB};
     b.charge(2_KiB);
     auto const plan = footprint{}.add<char>("x", 8_KiB);
@@ -240,7 +239,7 @@ TEST_CASE("a check that passes says nothing and charges nothing", "[guard][footp
     b.refund(2_KiB);
 }
 
-TEST_CASE("a refused check tells everything and charges nothing", "[guard][footprint]") {
+TEST_CASE("a refused check has all facts and charges nothing", "[guard][footprint]") {
     budget root{"gpu", 1_MiB};
     budget b{"trainer", unlimited, root};
     b.charge(100 * 1024, "older");
@@ -271,7 +270,8 @@ TEST_CASE("a refused check tells everything and charges nothing", "[guard][footp
     b.refund(100 * 1024);
 }
 
-TEST_CASE("the cause of a refused check is short, and says when no batch would help", "[guard][footprint]") {
+TEST_CASE("the cause of a refused check is short, and has a note if no batch would fit",
+          "[guard][footprint]") {
     budget b{"b", 2048};
     SECTION("the fixed part is too large") {
         auto const plan = footprint{}.add<char>("weights", 2049).per_sample<char>("x", 1);
@@ -285,14 +285,14 @@ TEST_CASE("the cause of a refused check is short, and says when no batch would h
         CHECK(refused.info().cause ==
               "x 3.0 KiB + weights 2.0 KiB at a batch of 3; not even a batch of 1 fits");
     }
-    SECTION("there is no batch") {
+    SECTION("the plan does not depend on a batch") {
         footprint plan;
         for (int i = 0; i != 9; ++i) plan.add<char>("x", 1);
         plan.add<char>({}, 513);
         auto const refused = support::thrown<cuota::budget_exceeded>([&] { plan.check(b); });
         CHECK(refused.info().cause == "untagged 1.0 KiB + x 512 B + 8 more");
     }
-    SECTION("the smallest granularity is what room is counted in") {
+    SECTION("available bytes are counted in the smallest granularity") {
         auto const plan =
             footprint{}.add<char>("x", 2048).add(footprint::with_granularity(4).add<char>("y", 1));
         auto const refused = support::thrown<cuota::budget_exceeded>([&] { plan.check(b); });
@@ -303,7 +303,7 @@ TEST_CASE("the cause of a refused check is short, and says when no batch would h
     CHECK(b.peak() == 0);
 }
 
-TEST_CASE("a check asks no cache to give back, a reservation does", "[guard][footprint]") {
+TEST_CASE("a check does not reclaim memory, and a reservation does", "[guard][footprint]") {
     budget b{"b", 1_MiB};
     cuota::scoped_pool pool{b, {.initial_size = 1_MiB}};
     auto const plan = footprint{}.add<char>("x", 512_KiB);
@@ -317,7 +317,7 @@ TEST_CASE("a check asks no cache to give back, a reservation does", "[guard][foo
     CHECK(b.held() == 512_KiB);
 }
 
-TEST_CASE("a reservation of a plan holds what the plan takes", "[guard][footprint]") {
+TEST_CASE("a reservation of a plan has the bytes of the plan", "[guard][footprint]") {
     budget b{"b", 10'000};
     footprint plan;
     plan.add<char>("x", 1000).per_sample<char>("y", 1000);
@@ -337,7 +337,7 @@ TEST_CASE("a reservation of a plan holds what the plan takes", "[guard][footprin
     CHECK(b.held() == 0);
 }
 
-TEST_CASE("a pool that takes a plan at once serves all of its parts", "[guard][footprint]") {
+TEST_CASE("a pool of the plan's size serves all of its parts", "[guard][footprint]") {
     budget b{"b", 64_MiB};
     cuota::stream const stream;
     for (unsigned seed = 0; seed != 20; ++seed) {
@@ -365,7 +365,7 @@ TEST_CASE("a pool that takes a plan at once serves all of its parts", "[guard][f
     CHECK(b.held() == 0);
 }
 
-TEST_CASE("the largest batch is what trying every batch finds", "[guard][footprint]") {
+TEST_CASE("the largest batch is the one that trying every batch finds", "[guard][footprint]") {
     plans random{20'260'101};
     std::size_t any = 0;
     std::size_t none = 0;
@@ -399,7 +399,7 @@ TEST_CASE("the largest batch is what trying every batch finds", "[guard][footpri
     CHECK(some > 1000);
 }
 
-TEST_CASE("the largest batch of a plan of any size comes with its proof", "[guard][footprint]") {
+TEST_CASE("the largest batch of any plan fits, and the next one does not", "[guard][footprint]") {
     plans random{7};
     std::size_t found = 0;
     for (int round = 0; round != 100'000; ++round) {
@@ -423,7 +423,7 @@ TEST_CASE("the largest batch of a plan of any size comes with its proof", "[guar
     CHECK(found > 1000);
 }
 
-TEST_CASE("a sum is what adding by hand gives, or unlimited where that is more", "[guard][footprint]") {
+TEST_CASE("the sum of a plan is exact, or unlimited if it overflows", "[guard][footprint]") {
     plans random{3};
     std::size_t endless = 0;
     for (int round = 0; round != 100'000; ++round) {
@@ -439,7 +439,7 @@ TEST_CASE("a sum is what adding by hand gives, or unlimited where that is more",
     CHECK(endless < 99'000);
 }
 
-TEST_CASE("the largest batch asks the budget and all its ancestors", "[guard][footprint]") {
+TEST_CASE("the largest batch is limited by the budget and all of its ancestors", "[guard][footprint]") {
     budget root{"gpu", 100};
     budget middle{"model", 80, root};
     budget leaf{"layer", unlimited, middle};
@@ -457,7 +457,8 @@ TEST_CASE("the largest batch asks the budget and all its ancestors", "[guard][fo
     root.refund(30);
 }
 
-TEST_CASE("what is not one batch is told apart", "[guard][footprint]") {
+TEST_CASE("batch_fit distinguishes fixed parts and samples that do not fit, and batches without limit",
+          "[guard][footprint]") {
     auto const plan = footprint::with_granularity(1).add<char>("w", 50).per_sample<char>("x", 10);
     batch_fit const too_large = plan.largest_batch_in(49);
     CHECK(too_large.batch == 0);
@@ -489,7 +490,7 @@ TEST_CASE("what is not one batch is told apart", "[guard][footprint]") {
     CHECK(support::has(most.text(), "18'446'744'073'709'551'615 would take 16 EiB or more"));
 }
 
-TEST_CASE("a plan reads on one screen, the largest part first", "[guard][footprint]") {
+TEST_CASE("the text of a plan fits on one screen, largest part first", "[guard][footprint]") {
     footprint plan;
     plan.add<float>("weights", 1'000'000).add<float>("adam", 1'000'000, copies(2));
     plan.per_sample<float>("activations", 4096).add<std::int64_t>({}, 1);
@@ -517,7 +518,7 @@ TEST_CASE("a plan reads on one screen, the largest part first", "[guard][footpri
     CHECK(support::has(text, "\n  and 84 more"));
 }
 
-TEST_CASE("a check beside other threads is refused only by what did not fit", "[guard][footprint]") {
+TEST_CASE("a check beside other threads is refused only with consistent figures", "[guard][footprint]") {
     budget b{"b", 100};
     auto const plan = footprint::with_granularity(1).add<char>("x", 50);
     std::atomic<bool> is_over = false;

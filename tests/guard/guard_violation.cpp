@@ -16,7 +16,7 @@ using cuota::guard_violation;
 static_assert(std::is_nothrow_copy_constructible_v<guard_bytes_error> &&
               std::is_base_of_v<cuota::usage_error, guard_bytes_error>);
 
-TEST_CASE("damage reads as a line: which block, how much, where from, and what stands there",
+TEST_CASE("the text of a violation is a line with the block, the count, the offset and the bytes found",
           "[guard][guard_violation]") {
     guard_violation const behind{"weights", {"src/train.cpp", 10}, nullptr, 400, 400,
                                  4,         {1, 0, 0x80, 0x3f},    false};
@@ -27,7 +27,8 @@ TEST_CASE("damage reads as a line: which block, how much, where from, and what s
                              "(found when it was freed)");
 }
 
-TEST_CASE("guard_bytes_error names some blocks, and has them all", "[guard][guard_violation]") {
+TEST_CASE("the text of guard_bytes_error names some violations, and its data has all",
+          "[guard][guard_violation]") {
     std::vector<guard_violation> const many(7, guard_violation{"ids", {}, nullptr, 8, 8, 1, {0}, false});
     guard_bytes_error const error{"guarded memory x", many, {"a.cpp", 3}};
     std::string const text = error.what();

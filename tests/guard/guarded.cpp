@@ -66,7 +66,7 @@ TEST_CASE("guarded behaves as a resource", "[guard][guarded]") {
     SECTION("of any resource") {
         support::behaves_as_a_resource(guarded{cuota::any_resource{cuota::device_memory{}}});
     }
-    SECTION("with a small fence, and no poison") {
+    SECTION("with small guard bytes and no poison") {
         support::behaves_as_a_resource(guarded{cuota::async_memory{}, {.redzone_bytes = 1, .poison = false}});
     }
     SECTION("of tracked memory, tracked") {
@@ -83,7 +83,7 @@ TEST_CASE("guarded behaves as a resource", "[guard][guarded]") {
     CHECK(errors.take().empty());  // no write was out of bounds
 }
 
-TEST_CASE("who writes where he may is not told of", "[guard][guarded]") {
+TEST_CASE("writes inside of a block are not reported", "[guard][guarded]") {
     cuota::stream const s;
     guarded<cuota::async_memory> memory;
     for (std::size_t const bytes : {1U, 255U, 256U, 100'000U}) {
@@ -97,7 +97,7 @@ TEST_CASE("who writes where he may is not told of", "[guard][guarded]") {
     CHECK_NOTHROW(memory.close(s));
 }
 
-TEST_CASE("a write behind a block is found by a look, with its offset and its bytes",
+TEST_CASE("a write behind a block is found by verify, with its offset and its bytes",
           "[guard][guarded][gpu]") {
     support::captured_errors errors;
     cuota::stream const s;
@@ -155,7 +155,7 @@ TEST_CASE("a write in front of a block has a negative offset", "[guard][guarded]
     }
 }
 
-TEST_CASE("what a release finds is reported by the next allocation", "[guard][guarded]") {
+TEST_CASE("damage found by a free is reported by the next allocation", "[guard][guarded]") {
     support::captured_errors errors;
     cuota::stream const s;
     guarded<cuota::async_memory> memory;
@@ -173,7 +173,7 @@ TEST_CASE("what a release finds is reported by the next allocation", "[guard][gu
     CHECK_NOTHROW(memory.verify(s));
 }
 
-TEST_CASE("what nobody asked for is reported when the last copy is gone", "[guard][guarded]") {
+TEST_CASE("damage that was not queried is reported when the last copy is destroyed", "[guard][guarded]") {
     support::captured_errors errors;
     cuota::stream const s;
     std::optional<guarded<>> memory{std::in_place};
@@ -185,8 +185,7 @@ TEST_CASE("what nobody asked for is reported when the last copy is gone", "[guar
     CHECK(errors.take().size() == 1);
 }
 
-TEST_CASE("a block is damaged for the stream that comes after the damage, whichever it is",
-          "[guard][guarded]") {
+TEST_CASE("damage is found on any stream that is ordered after it", "[guard][guarded]") {
     cuota::stream const one;
     cuota::stream const other;
     guarded<cuota::async_memory> memory;
@@ -201,7 +200,7 @@ TEST_CASE("a block is damaged for the stream that comes after the damage, whiche
     CHECK_THROWS_AS(memory.verify(one), guard_bytes_error);
 }
 
-TEST_CASE("new memory and memory that was given back hold poison, if that is wanted", "[guard][guarded]") {
+TEST_CASE("new and freed memory is filled with poison, unless the option is off", "[guard][guarded]") {
     cuota::stream const s;
     cuota::scoped_pool pool{budget{"b", 64_MiB}};
     void* const base = pool.allocate(s, 4096);
@@ -223,7 +222,7 @@ TEST_CASE("new memory and memory that was given back hold poison, if that is wan
     pool.deallocate(s, raw, 1512);
 }
 
-TEST_CASE("fences keep alignments that a pool honours", "[guard][guarded]") {
+TEST_CASE("guard bytes keep alignments that a pool supports", "[guard][guarded]") {
     cuota::stream const s;
     cuota::scoped_pool pool{budget{"b", 256_MiB}};
     guarded memory{pool.resource(), {.redzone_bytes = 100}};
@@ -240,7 +239,7 @@ TEST_CASE("fences keep alignments that a pool honours", "[guard][guarded]") {
     }
 }
 
-TEST_CASE("a budget below is charged for fences, and its refusal tells what fits inside of them",
+TEST_CASE("an upstream budget is charged for guard bytes, and its max_fit excludes them",
           "[guard][guarded]") {
     budget b{"b", 10'240};
     guarded memory{cuota::budgeted<>{b}};
@@ -256,7 +255,7 @@ TEST_CASE("a budget below is charged for fences, and its refusal tells what fits
     memory.deallocate_sync(most, refused.info().max_fit);
 }
 
-TEST_CASE("a wrong size, a second release and a foreign pointer change nothing in guarded memory",
+TEST_CASE("a wrong size, a double free and an interior pointer are reported and change nothing",
           "[guard][guarded]") {
     support::captured_errors errors;
     guarded memory{cuota::device_memory{}, {.name = "x"}};
@@ -276,7 +275,8 @@ TEST_CASE("a wrong size, a second release and a foreign pointer change nothing i
     CHECK_THROWS_AS((guarded{cuota::device_memory{}, {.redzone_bytes = 0}}), cuota::usage_error);
 }
 
-TEST_CASE("guarded names what is alive when it is closed, and what its end leaves", "[guard][guarded]") {
+TEST_CASE("guarded refuses to close while allocations are live, and to allocate after it",
+          "[guard][guarded]") {
     support::captured_errors errors;
     cuota::stream const s;
     guarded memory{cuota::device_memory{}, {.name = "x"}};

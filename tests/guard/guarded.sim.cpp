@@ -51,7 +51,7 @@ struct ready_block {
 
 }  // namespace
 
-TEST_CASE("guarded leaves nothing behind", "[guard][guarded]") {
+TEST_CASE("guarded leaks nothing", "[guard][guarded]") {
     support::machine const sim;
     SECTION("of device memory") { support::behaves_as_a_resource(guarded<>{}); }
     SECTION("of async memory") { support::behaves_as_a_resource(guarded<cuota::async_memory>{}); }
@@ -59,7 +59,7 @@ TEST_CASE("guarded leaves nothing behind", "[guard][guarded]") {
     SECTION("of pinned memory") { support::behaves_as_a_resource(guarded<cuota::pinned_memory>{}); }
 }
 
-TEST_CASE("guarded survives every failure of its calls", "[guard][guarded]") {
+TEST_CASE("guarded reports the failure of any CUDA call and leaks nothing", "[guard][guarded]") {
     support::machine sim;
     cuota::stream const s;
     cuota::budget b{"b", 1_MiB};
@@ -82,7 +82,7 @@ TEST_CASE("guarded survives every failure of its calls", "[guard][guarded]") {
     CHECK(seen.reported > 0);
 }
 
-TEST_CASE("a release that cannot look gives the memory back all the same, and says so", "[guard][guarded]") {
+TEST_CASE("a free that cannot check the guard bytes is reported, and frees the memory", "[guard][guarded]") {
     support::machine sim;
     cuota::stream const s;
     cuota::budget b{"b", 1_MiB};
@@ -98,7 +98,7 @@ TEST_CASE("a release that cannot look gives the memory back all the same, and sa
     gives_back(guarded{cuota::budgeted<cuota::managed_memory>{b}}, "cudaMemcpyAsync");
 }
 
-TEST_CASE("many blocks are looked at by a few kernels, and those that the host can reach by copies",
+TEST_CASE("verify of many blocks launches few kernels, or copies if the host can access the memory",
           "[guard][guarded]") {
     support::machine const sim;
     cuota::stream const s;
@@ -117,7 +117,7 @@ TEST_CASE("many blocks are looked at by a few kernels, and those that the host c
     CHECK(looks_at_forty(guarded<cuota::managed_memory>{}) == std::pair<std::uint64_t, std::uint64_t>{0, 80});
 }
 
-TEST_CASE("each of many blocks is looked at", "[guard][guarded]") {
+TEST_CASE("verify checks each of many blocks", "[guard][guarded]") {
     support::machine const sim;
     cuota::stream const s;
     guarded<> memory;
@@ -138,7 +138,7 @@ TEST_CASE("each of many blocks is looked at", "[guard][guarded]") {
     CHECK_NOTHROW(memory.close(s));
 }
 
-TEST_CASE("without host memory guarded takes nothing", "[guard][guarded]") {
+TEST_CASE("without host memory, guarded allocates nothing", "[guard][guarded]") {
     support::machine sim;
     cuota::stream const s;
     void* const block = cuota::rt::device_allocate(4096);
@@ -169,7 +169,7 @@ TEST_CASE("without host memory guarded takes nothing", "[guard][guarded]") {
     cuota::rt::device_free(block);
 }
 
-TEST_CASE("a release does not wait, and nor does the allocation after it", "[guard][guarded]") {
+TEST_CASE("neither a free nor the next allocation waits", "[guard][guarded]") {
     support::machine const sim;
     cuota::stream const s;
     cuota::scoped_pool pool{cuota::budget{"b", 64_MiB}};
@@ -197,7 +197,7 @@ TEST_CASE("a stream that is being captured is refused", "[guard][guarded]") {
     memory.close(s);
 }
 
-TEST_CASE("memory of another device is guarded there", "[guard][guarded]") {
+TEST_CASE("guarded works on memory of another device", "[guard][guarded]") {
     support::machine const sim{{2, 64_MiB}};
     guarded memory{cuota::device_memory{cuota::device{1}}};
     void* const p = memory.allocate_sync(100);
@@ -206,7 +206,7 @@ TEST_CASE("memory of another device is guarded there", "[guard][guarded]") {
     CHECK_NOTHROW(memory.close());
 }
 
-TEST_CASE("a block is looked at on the device of the stream that gives it back", "[guard][guarded]") {
+TEST_CASE("a freed block is checked on the device of its stream", "[guard][guarded]") {
     support::machine sim{{2, 64_MiB}};
     cuota::stream const here;
     std::optional<cuota::device_scope> other{std::in_place, cuota::device{1}};
@@ -223,7 +223,7 @@ TEST_CASE("a block is looked at on the device of the stream that gives it back",
     CHECK_NOTHROW(memory.close());
 }
 
-TEST_CASE("a call that fails does not lose what was found", "[guard][guarded]") {
+TEST_CASE("damage that was found is thrown even if a later call fails", "[guard][guarded]") {
     support::machine const sim;
     cuota::stream const s;
     guarded<cuota::async_memory> memory;
@@ -242,7 +242,7 @@ TEST_CASE("a call that fails does not lose what was found", "[guard][guarded]") 
     CHECK_NOTHROW(memory.close(s));
 }
 
-TEST_CASE("threads use guarded memory, and look at it", "[guard][guarded]") {
+TEST_CASE("threads may allocate, free and verify guarded memory at the same time", "[guard][guarded]") {
     support::machine const sim;
     cuota::scoped_pool pool{cuota::budget{"b", 64_MiB}};
     guarded memory{pool.resource()};
@@ -267,7 +267,7 @@ TEST_CASE("threads use guarded memory, and look at it", "[guard][guarded]") {
     CHECK_NOTHROW(memory.close());
 }
 
-TEST_CASE("guarded memory is usable while it is looked at, and a block may be freed", "[guard][guarded]") {
+TEST_CASE("guarded memory can be allocated and freed while verify runs", "[guard][guarded]") {
     support::machine const machine;
     cuota::scoped_pool pool{cuota::budget{"b", 64_MiB}};
     guarded memory{pool.resource()};
@@ -294,7 +294,7 @@ TEST_CASE("guarded memory is usable while it is looked at, and a block may be fr
     CHECK(cuota::simulator::race_reports().empty());
 }
 
-TEST_CASE("a cache that is asked for pinned memory may use the guarded memory that needs it",
+TEST_CASE("a reclaimer that is called for pinned memory may use the same guarded memory",
           "[guard][guarded]") {
     support::machine const machine;
     cuota::budget budget{"b", 64_MiB};
@@ -315,7 +315,7 @@ TEST_CASE("a cache that is asked for pinned memory may use the guarded memory th
         blocks.push_back(memory.allocate(s, 1000));
         CHECK(calls == 1);
     }
-    SECTION("in a check of more blocks than there are spare records") {
+    SECTION("in verify of more blocks than spare records") {
         for (int i = 0; i != 64; ++i) blocks.push_back(memory.allocate(s, 1000));
         cuota::simulator::fail_call("cudaHostAlloc", 1, cudaErrorMemoryAllocation);
         CHECK_NOTHROW(memory.verify(s));

@@ -67,7 +67,7 @@ TEST_CASE("measured behaves as a resource", "[guard][measured]") {
     SECTION("of measured memory") { support::behaves_as_a_resource(measured<measured<>>{measured<>{}}); }
 }
 
-TEST_CASE("nothing was seen at first", "[guard][measured]") {
+TEST_CASE("the first report of measured is empty", "[guard][measured]") {
     usage_report const seen = measured<dry_run_memory>{}.report();
     CHECK(seen.granularity == 512);
     CHECK(seen.peak == 0);
@@ -80,7 +80,7 @@ TEST_CASE("nothing was seen at first", "[guard][measured]") {
     CHECK(seen.text() == "peak 0 B; 0 allocations, 0 not freed");
 }
 
-TEST_CASE("the peak is of what is alive together, rounded one by one", "[guard][measured]") {
+TEST_CASE("the peak is that of simultaneous allocations, each rounded up separately", "[guard][measured]") {
     measured<dry_run_memory> memory;
     void* const a = memory.allocate_sync(1);
     void* const b = memory.allocate_sync(513);
@@ -101,7 +101,7 @@ TEST_CASE("the peak is of what is alive together, rounded one by one", "[guard][
     CHECK(memory.report().peak == 2048);
 }
 
-TEST_CASE("zero bytes are no allocation", "[guard][measured]") {
+TEST_CASE("0 bytes are not an allocation", "[guard][measured]") {
     measured<dry_run_memory> memory;
     CHECK(memory.allocate_sync(0) == nullptr);
     CHECK(memory.allocate(cudaStreamPerThread, 0) == nullptr);
@@ -110,7 +110,7 @@ TEST_CASE("zero bytes are no allocation", "[guard][measured]") {
     CHECK(memory.report().by_tag.empty());
 }
 
-TEST_CASE("tags are told apart, at the peak of all and at their own", "[guard][measured]") {
+TEST_CASE("each tag has its bytes at the overall peak and its own peak", "[guard][measured]") {
     measured<dry_run_memory> memory;
     void* const weights = memory.allocate_sync(1000, 256, as("weights"));
     void* const early = memory.allocate_sync(3000, 256, as("scratch"));
@@ -153,7 +153,7 @@ TEST_CASE("tags are told apart, at the peak of all and at their own", "[guard][m
     CHECK(memory.report().live.empty());
 }
 
-TEST_CASE("of equal peaks the first is told", "[guard][measured]") {
+TEST_CASE("of equal peaks the first one is reported", "[guard][measured]") {
     measured<dry_run_memory> memory;
     void* p = memory.allocate_sync(1000, 256, as("first"));
     memory.deallocate_sync(p, 1000);
@@ -165,7 +165,7 @@ TEST_CASE("of equal peaks the first is told", "[guard][measured]") {
     memory.deallocate_sync(p, 1000);
 }
 
-TEST_CASE("one tag is one tag, wherever its text lies", "[guard][measured]") {
+TEST_CASE("tags with equal texts are one tag", "[guard][measured]") {
     measured<dry_run_memory> memory;
     void* const p = memory.allocate_sync(1, 256, as("weights"));
     void* const q = memory.allocate_sync(1, 256, as(tag::named("weights")));
@@ -178,7 +178,7 @@ TEST_CASE("one tag is one tag, wherever its text lies", "[guard][measured]") {
     memory.deallocate_sync(r, 1);
 }
 
-TEST_CASE("a report of many tags reads on one screen", "[guard][measured]") {
+TEST_CASE("the text of a report with many tags fits on one screen", "[guard][measured]") {
     measured<dry_run_memory> memory;
     std::vector<void*> taken;
     for (int i = 0; i != 30; ++i)
@@ -190,7 +190,7 @@ TEST_CASE("a report of many tags reads on one screen", "[guard][measured]") {
     CHECK(support::has(text, "\n  and 14 more"));
 }
 
-TEST_CASE("a report's footprint is its peak, tag by tag", "[guard][measured]") {
+TEST_CASE("the footprint of a report has the bytes of its peak, by tag", "[guard][measured]") {
     measured<dry_run_memory> memory{dry_run_memory{4096}};
     void* const p = memory.allocate_sync(1000, 256, as("weights"));
     void* const q = memory.allocate_sync(5000, 256, as("scratch"));
@@ -207,7 +207,7 @@ TEST_CASE("a report's footprint is its peak, tag by tag", "[guard][measured]") {
     memory.deallocate_sync(r, 1);
 }
 
-TEST_CASE("what upstream refuses was never alive", "[guard][measured]") {
+TEST_CASE("measured does not count requests that upstream refused", "[guard][measured]") {
     budget b{"b", 2048};
     measured memory{cuota::budgeted<dry_run_memory>{b, dry_run_memory{}}};
     void* const p = memory.allocate_sync(1000, 256, as("weights"));
@@ -222,7 +222,7 @@ TEST_CASE("what upstream refuses was never alive", "[guard][measured]") {
     CHECK(b.held() == 0);
 }
 
-TEST_CASE("a host without memory for the books leaves nothing behind", "[guard][measured]") {
+TEST_CASE("without host memory for its records, measured allocates nothing", "[guard][measured]") {
     budget b{"b", 1_MiB};
     measured memory{cuota::budgeted<dry_run_memory>{b, dry_run_memory{}}};
     std::size_t refused = 0;
@@ -247,7 +247,7 @@ TEST_CASE("a host without memory for the books leaves nothing behind", "[guard][
     CHECK(b.held() == 0);
 }
 
-TEST_CASE("measured reports a wrong size, a second release and a foreign pointer, and releases nothing",
+TEST_CASE("measured reports a wrong size, a double free and a foreign pointer, and frees nothing",
           "[guard][measured]") {
     support::captured_errors errors;
     measured<dry_run_memory> memory;
@@ -276,7 +276,7 @@ TEST_CASE("measured reports a wrong size, a second release and a foreign pointer
     CHECK(errors.count() == 0);
 }
 
-TEST_CASE("copies of measured are one, two made alike are not", "[guard][measured]") {
+TEST_CASE("copies of measured are equal, and two separately made ones are not", "[guard][measured]") {
     measured<dry_run_memory> const a;
     measured<dry_run_memory> copy{a};
     CHECK(a == copy);
@@ -286,9 +286,8 @@ TEST_CASE("copies of measured are one, two made alike are not", "[guard][measure
     copy.deallocate_sync(p, 1);
 }
 
-TEST_CASE(
-    "the report agrees with a count by hand over random traces, and a budget of the peak is just enough",
-    "[guard][measured]") {
+TEST_CASE("measured agrees with a naive model over random traces, and a budget of the peak suffices",
+          "[guard][measured]") {
     constexpr tag names[] = {"weights", "activations", "scratch", ""};
     struct live_block {
         void* at;
@@ -351,7 +350,7 @@ TEST_CASE(
     }
 }
 
-TEST_CASE("threads are counted exactly", "[guard][measured]") {
+TEST_CASE("measured counts allocations of several threads exactly", "[guard][measured]") {
     measured<dry_run_memory> memory;
     constexpr std::size_t threads = 4;
     std::atomic<std::size_t> ready = 0;
@@ -379,7 +378,8 @@ TEST_CASE("threads are counted exactly", "[guard][measured]") {
     CHECK(seen.live.empty());
 }
 
-TEST_CASE("under a pool measured counts its segments, over a pool what its users hold", "[guard][measured]") {
+TEST_CASE("measured below a pool counts its segments, and above a pool the users' blocks",
+          "[guard][measured]") {
     measured<> below;
     cuota::scoped_pool pool{cuota::any_resource{below}};
     measured over{pool.resource()};
@@ -395,7 +395,7 @@ TEST_CASE("under a pool measured counts its segments, over a pool what its users
     CHECK(below.report().live.empty());
 }
 
-TEST_CASE("memory may be given back by a pool in the middle of a request", "[guard][measured]") {
+TEST_CASE("a pool may free measured memory within another request", "[guard][measured]") {
     budget b{"b", 1_MiB};
     measured below{cuota::budgeted<>{b}};
     cuota::scoped_pool idle{

@@ -49,7 +49,7 @@ reclaimer registered(cache& c, cuota::tag name = "images", int priority = 0) {
 
 }  // namespace
 
-TEST_CASE("a registered cache gives what is missing, and no more", "[guard][reclaimer]") {
+TEST_CASE("a registered cache is called to release the shortfall only", "[guard][reclaimer]") {
     budget b{"b", 100};
     cache images{b, 60};
     reclaimer const r = registered(images);
@@ -68,7 +68,7 @@ TEST_CASE("a registered cache gives what is missing, and no more", "[guard][recl
     b.refund(100);
 }
 
-TEST_CASE("the higher priority gives first", "[guard][reclaimer]") {
+TEST_CASE("reclaimers with higher priority are called first", "[guard][reclaimer]") {
     budget b{"b", 100};
     cache precious{b, 40};
     cache cheap{b, 40};
@@ -83,7 +83,7 @@ TEST_CASE("the higher priority gives first", "[guard][reclaimer]") {
     b.refund(80);
 }
 
-TEST_CASE("a cache is not asked after its registration", "[guard][reclaimer]") {
+TEST_CASE("a cache is not called after its registration was destroyed", "[guard][reclaimer]") {
     budget b{"b", 100};
     cache images{b, 60};
     {
@@ -96,7 +96,7 @@ TEST_CASE("a cache is not asked after its registration", "[guard][reclaimer]") {
     REQUIRE(images.calls == 0);
 }
 
-TEST_CASE("an exception of a cache is reported, and the cache counts as empty", "[guard][reclaimer]") {
+TEST_CASE("an exception of a cache is reported, and nothing counts as released", "[guard][reclaimer]") {
     support::captured_errors errors;
     budget b{"b", 100};
     b.charge(60);
@@ -137,7 +137,7 @@ struct false_cache {
 
 }  // namespace
 
-TEST_CASE("a cache that says it gave and did not is asked once for a request, and reported",
+TEST_CASE("a cache that reports more than it released is called once for a request, and reported",
           "[guard][reclaimer]") {
     support::captured_errors errors;
     budget b{"b", 100};
@@ -158,7 +158,7 @@ TEST_CASE("a cache that says it gave and did not is asked once for a request, an
     b.refund(60);
 }
 
-TEST_CASE("after a cache that gave nothing the others are asked", "[guard][reclaimer]") {
+TEST_CASE("the other caches are called after one that released nothing", "[guard][reclaimer]") {
     support::captured_errors errors;
     budget b{"b", 100};
     cache images{b, 60};
@@ -172,7 +172,7 @@ TEST_CASE("after a cache that gave nothing the others are asked", "[guard][recla
     b.refund(70);
 }
 
-TEST_CASE("a cache that gives a part of what it says counts for that part", "[guard][reclaimer]") {
+TEST_CASE("if a cache releases less than it returns, only the released bytes count", "[guard][reclaimer]") {
     support::captured_errors errors;
     budget b{"b", 100};
     cache images{b, 60};
@@ -185,7 +185,7 @@ TEST_CASE("a cache that gives a part of what it says counts for that part", "[gu
     REQUIRE(errors.take().size() == 1);
 }
 
-TEST_CASE("a request ends while others charge and refund all the time, whatever a cache says",
+TEST_CASE("a request ends while other threads charge and refund, even if a cache reports too much",
           "[guard][reclaimer]") {
     support::captured_errors errors;
     budget b{"b", 1000};
@@ -207,7 +207,8 @@ TEST_CASE("a request ends while others charge and refund all the time, whatever 
     b.refund(600);
 }
 
-TEST_CASE("an honest cache is never reported while others charge and refund", "[guard][reclaimer]") {
+TEST_CASE("a cache that reports its release correctly causes no error while other threads charge and refund",
+          "[guard][reclaimer]") {
     support::captured_errors errors;
     budget b{"b", 1000};
     std::atomic<bool> stop = false;
@@ -229,7 +230,7 @@ TEST_CASE("an honest cache is never reported while others charge and refund", "[
     REQUIRE(errors.take().empty());
 }
 
-TEST_CASE("a cache may charge, and end its own registration, while it gives", "[guard][reclaimer]") {
+TEST_CASE("a cache may charge, and destroy its own registration, while it is called", "[guard][reclaimer]") {
     budget b{"b", 100};
     cache images{b, 60};
     std::unique_ptr<reclaimer> r;
@@ -246,7 +247,7 @@ TEST_CASE("a cache may charge, and end its own registration, while it gives", "[
     b.refund(70);
 }
 
-TEST_CASE("no call is running when a registration has ended", "[guard][reclaimer]") {
+TEST_CASE("no call runs after a registration was destroyed", "[guard][reclaimer]") {
     budget b{"b", 100};
     std::atomic<bool> stop = false;
     std::atomic<int> gave = 0;
@@ -277,7 +278,7 @@ TEST_CASE("no call is running when a registration has ended", "[guard][reclaimer
     REQUIRE(b.held() == 0);
 }
 
-TEST_CASE("caches that charge while they give do not wait for one another", "[guard][reclaimer]") {
+TEST_CASE("caches that charge while they are called do not wait for one another", "[guard][reclaimer]") {
     budget b{"b", 100};
     std::vector<std::unique_ptr<cache>> caches;
     std::vector<reclaimer> all;
@@ -351,7 +352,7 @@ private:
 
 }  // namespace
 
-TEST_CASE("a cache that charges under its own lock has nothing to give meanwhile, and gives to others",
+TEST_CASE("a cache that charges under its own lock can release nothing, but releases bytes for other charges",
           "[guard][reclaimer]") {
     budget b{"b", 100};
     locked_cache cache{b};
@@ -364,7 +365,8 @@ TEST_CASE("a cache that charges under its own lock has nothing to give meanwhile
     b.refund(70);
 }
 
-TEST_CASE("threads that insert into caches of one budget wait for no lock of another", "[guard][reclaimer]") {
+TEST_CASE("threads that insert into caches of one budget do not wait for each other's locks",
+          "[guard][reclaimer]") {
     budget b{"b", 1000};
     locked_cache first{b};
     locked_cache second{b};
@@ -380,9 +382,8 @@ TEST_CASE("threads that insert into caches of one budget wait for no lock of ano
     CHECK(b.held() == first.bytes() + second.bytes());
 }
 
-TEST_CASE(
-    "a cache may wait for another thread that charges: that one is refused, and does not wait for the cache",
-    "[guard][reclaimer]") {
+TEST_CASE("a thread that charges while a reclaimer waits for it is refused and does not wait",
+          "[guard][reclaimer]") {
     budget b{"b", 100};
     std::size_t cached = 60;
     b.charge(cached);

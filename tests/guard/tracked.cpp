@@ -88,7 +88,7 @@ TEST_CASE("tracked behaves as a resource", "[guard][tracked]") {
     }
 }
 
-TEST_CASE("tracked knows tag, place, stream, size and age of what is alive", "[guard][tracked]") {
+TEST_CASE("tracked lists tag, call site, stream, size and age of live allocations", "[guard][tracked]") {
     cuota::stream const s;
     tracked memory{dry_run_memory{}};
     CHECK(memory.live().is_empty());
@@ -118,14 +118,15 @@ TEST_CASE("tracked knows tag, place, stream, size and age of what is alive", "[g
     CHECK(memory.live().is_empty());
 }
 
-TEST_CASE("zero bytes are nothing to track", "[guard][tracked]") {
+TEST_CASE("0 bytes are not tracked", "[guard][tracked]") {
     tracked memory{dry_run_memory{}};
     CHECK(memory.allocate_sync(0) == nullptr);
     CHECK(memory.live().is_empty());
     memory.deallocate_sync(nullptr, 0);
 }
 
-TEST_CASE("a diff tells what was taken since and stayed, and what went", "[guard][tracked]") {
+TEST_CASE("a diff lists blocks that were allocated since and are live, and blocks that were freed",
+          "[guard][tracked]") {
     tracked memory{dry_run_memory{}};
     void* const old = memory.allocate_sync(100, 256, as("old"));
     void* const stays = memory.allocate_sync(200, 256, as("stays"));
@@ -150,7 +151,7 @@ TEST_CASE("a diff tells what was taken since and stayed, and what went", "[guard
     CHECK(memory.diff(before).freed.count() == 2);
 }
 
-TEST_CASE("a step that leaves something behind is reported by name", "[guard][tracked]") {
+TEST_CASE("a step that leaks is reported with the names of its blocks", "[guard][tracked]") {
     support::captured_errors errors;
     tracked memory{dry_run_memory{}, "trainer"};
     void* const weights = memory.allocate_sync(1000, 256, as("weights"));
@@ -168,7 +169,7 @@ TEST_CASE("a step that leaves something behind is reported by name", "[guard][tr
     memory.deallocate_sync(weights, 1000);
 }
 
-TEST_CASE("what takes the place of another of its tag is no growth, what is larger is", "[guard][tracked]") {
+TEST_CASE("a block that replaces one of its tag is not growth, unless it is larger", "[guard][tracked]") {
     support::captured_errors errors;
     tracked memory{dry_run_memory{}, "trainer"};
     void* weights = memory.allocate_sync(1000, 256, as("weights"));
@@ -196,7 +197,7 @@ TEST_CASE("what takes the place of another of its tag is no growth, what is larg
     memory.deallocate_sync(nameless, 900);
 }
 
-TEST_CASE("a check that is closed throws, and says nothing at its end", "[guard][tracked]") {
+TEST_CASE("close of a growth check throws, and its destructor does not report again", "[guard][tracked]") {
     support::captured_errors errors;
     tracked memory{dry_run_memory{}, "trainer"};
     void* left = nullptr;
@@ -214,7 +215,7 @@ TEST_CASE("a check that is closed throws, and says nothing at its end", "[guard]
     memory.deallocate_sync(left, 300);
 }
 
-TEST_CASE("a wrong size, a second release and a foreign pointer name the block, and change nothing",
+TEST_CASE("a wrong size, a double free and a foreign pointer are reported with the block",
           "[guard][tracked]") {
     support::captured_errors errors;
     tracked memory{fussy{}, "x"};
@@ -238,7 +239,7 @@ TEST_CASE("a wrong size, a second release and a foreign pointer name the block, 
     CHECK(errors.take().size() == 1);
 }
 
-TEST_CASE("what upstream refuses was never there", "[guard][tracked]") {
+TEST_CASE("requests that upstream refused are not tracked", "[guard][tracked]") {
     tracked memory{fussy{}};
     CHECK_THROWS_AS(memory.allocate_sync(13), std::runtime_error);
     CHECK_THROWS_AS(memory.allocate(cudaStreamPerThread, 13), std::runtime_error);
@@ -246,7 +247,7 @@ TEST_CASE("what upstream refuses was never there", "[guard][tracked]") {
     CHECK(memory.live().is_empty());
 }
 
-TEST_CASE("without host memory tracked refuses before upstream is asked, and gives everything back",
+TEST_CASE("without host memory, tracked refuses before it calls upstream, and can free all blocks",
           "[guard][tracked]") {
     support::captured_errors errors;
     tracked memory{dry_run_memory{}};
@@ -272,7 +273,8 @@ TEST_CASE("without host memory tracked refuses before upstream is asked, and giv
     CHECK(errors.count() == 0);
 }
 
-TEST_CASE("tracked names what is alive when it is closed, and serves nobody after", "[guard][tracked]") {
+TEST_CASE("tracked refuses to close while allocations are live, and to allocate after it",
+          "[guard][tracked]") {
     tracked memory{dry_run_memory{}, "trainer"};
     void* const p = memory.allocate_sync(100, 256, as("weights"));
     auto const alive = support::thrown<cuota::usage_error>([&] { memory.close(); });
@@ -285,7 +287,7 @@ TEST_CASE("tracked names what is alive when it is closed, and serves nobody afte
     CHECK(memory.allocate_sync(0) == nullptr);
 }
 
-TEST_CASE("what is alive when the last copy is gone is reported", "[guard][tracked]") {
+TEST_CASE("live allocations are reported when the last copy is destroyed", "[guard][tracked]") {
     support::captured_errors errors;
     std::optional<tracked<dry_run_memory>> memory{std::in_place, dry_run_memory{}, cuota::tag{"trainer"}};
     (void)memory->allocate_sync(100, 256, as("weights", 3));
@@ -298,7 +300,8 @@ TEST_CASE("what is alive when the last copy is gone is reported", "[guard][track
                 "weights 100 B (train.cpp:3)"});
 }
 
-TEST_CASE("a buffer keeps its tracked memory, and is seen in it by its own place", "[guard][tracked]") {
+TEST_CASE("a buffer keeps its tracked memory alive and is listed with its own call site",
+          "[guard][tracked]") {
     cuota::stream const s;
     std::optional<tracked<>> memory{std::in_place};
     tracked<> const look{*memory};
@@ -313,7 +316,7 @@ TEST_CASE("a buffer keeps its tracked memory, and is seen in it by its own place
     CHECK(look.live().is_empty());
 }
 
-TEST_CASE("tracked below a pool has its segments, above it what its users have", "[guard][tracked]") {
+TEST_CASE("tracked below a pool lists its segments, and above a pool the users' blocks", "[guard][tracked]") {
     cuota::stream const s;
     tracked below{cuota::device_memory{}};
     {
@@ -330,7 +333,7 @@ TEST_CASE("tracked below a pool has its segments, above it what its users have",
 }
 
 // Run by the next test in a process of its own.
-TEST_CASE("a program that forgets an owner", "[.][tracked-at-exit]") {
+TEST_CASE("a program that does not destroy an owner", "[.][tracked-at-exit]") {
     static auto& forgotten = *new tracked{dry_run_memory{}, "forgotten"};
     (void)forgotten.allocate_sync(100, 256, as("weights", 3));
     static tracked static_memory{dry_run_memory{}, cuota::tag::named("sta" + std::string{"tic"})};
@@ -339,7 +342,7 @@ TEST_CASE("a program that forgets an owner", "[.][tracked-at-exit]") {
     (void)without_blocks;
 }
 
-TEST_CASE("what is alive at the end of the program is reported, also of what nobody ends",
+TEST_CASE("live allocations are reported at program exit, even if their owner is never destroyed",
           "[guard][tracked]") {
     auto const self = std::filesystem::read_symlink("/proc/self/exe").string();
     auto* const pipe = popen(("'" + self + "' '[tracked-at-exit]' 2>&1").c_str(), "r");

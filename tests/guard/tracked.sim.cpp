@@ -23,7 +23,7 @@
 using namespace cuota::literals;
 using cuota::tracked;
 
-TEST_CASE("tracked leaves nothing behind", "[guard][tracked]") {
+TEST_CASE("tracked leaks nothing", "[guard][tracked]") {
     support::machine const sim;
     SECTION("of device memory") { support::behaves_as_a_resource(tracked<>{}); }
     SECTION("of async memory") { support::behaves_as_a_resource(tracked<cuota::async_memory>{}); }
@@ -31,7 +31,7 @@ TEST_CASE("tracked leaves nothing behind", "[guard][tracked]") {
     SECTION("of pinned memory") { support::behaves_as_a_resource(tracked<cuota::pinned_memory>{}); }
 }
 
-TEST_CASE("tracked survives every failure of its calls, with its records right", "[guard][tracked]") {
+TEST_CASE("tracked reports the failure of any CUDA call, and its records stay correct", "[guard][tracked]") {
     support::machine sim;
     cuota::stream const s;
     tracked<cuota::async_memory> memory;
@@ -52,7 +52,7 @@ TEST_CASE("tracked survives every failure of its calls, with its records right",
     CHECK(seen.silent <= 1);  // a failed allocation is retried after the driver's own pool was trimmed
 }
 
-TEST_CASE("tracked makes no call of its own for a stream that is owned", "[guard][tracked]") {
+TEST_CASE("tracked makes no CUDA call of its own for an owned stream", "[guard][tracked]") {
     support::machine const sim;
     cuota::stream const s;
     tracked<cuota::async_memory> memory;
@@ -65,7 +65,7 @@ TEST_CASE("tracked makes no call of its own for a stream that is owned", "[guard
     CHECK(with.count() == without);
 }
 
-TEST_CASE("threads take from one tracked pool, give back each other's, and look", "[guard][tracked]") {
+TEST_CASE("threads may allocate, free each other's blocks and query one tracked pool", "[guard][tracked]") {
     support::machine const sim;
     cuota::scoped_pool pool{cuota::budget{"b", 64_MiB}};
     tracked memory{pool.resource()};

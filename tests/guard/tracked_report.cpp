@@ -23,7 +23,7 @@ std::vector<tracked_block> three_blocks() {
 
 }  // namespace
 
-TEST_CASE("a report is in the order that was asked for, and adds up", "[guard][tracked_report]") {
+TEST_CASE("a report has the requested order and correct sums", "[guard][tracked_report]") {
     auto const oldest = report_of(three_blocks(), tracked_order::oldest);
     CHECK(oldest.count() == 3);
     CHECK(oldest.bytes == 5632);
@@ -41,7 +41,7 @@ TEST_CASE("a report is in the order that was asked for, and adds up", "[guard][t
     CHECK(report_of({}, tracked_order::largest).is_empty());
 }
 
-TEST_CASE("a report reads as a list", "[guard][tracked_report]") {
+TEST_CASE("the text of a report is a list", "[guard][tracked_report]") {
     CHECK(report_of({}, tracked_order::oldest).text() == "0 blocks of 0 B");
     CHECK(report_of(three_blocks(), tracked_order::oldest).text() ==
           "3 blocks of 5.5 KiB"
@@ -52,7 +52,8 @@ TEST_CASE("a report reads as a list", "[guard][tracked_report]") {
           "\n  ids 1.0 KiB (load.cpp:3), 0 allocations ago");
 }
 
-TEST_CASE("a long report says how much it leaves out", "[guard][tracked_report]") {
+TEST_CASE("the text of a long report has the number of blocks that it leaves out",
+          "[guard][tracked_report]") {
     std::vector<tracked_block> const many(40, tracked_block{nullptr, 256, {}, {}, std::nullopt, 1, 0});
     std::string const text = report_of(many, tracked_order::oldest).text();
     CHECK(support::has(text, "40 blocks of 10.0 KiB\n  untagged 256 B, 0 allocations ago\n"));

@@ -68,7 +68,7 @@ TENURED_LOCK_MUTATIONS = [
     ("a biased_lock is known to be somebody's", TENURED, "        is_biased_ = true;\n", ""),
     ("a biased_lock runs without a lock for its holder only", TENURED, "if (is_mine(*me)) return f();", "return f();"),
     ("a biased_lock is entered in a section", TENURED, "            owner_section const here{*me};\n", ""),
-    ("a biased_lock runs one thing at a time under its lock", TENURED, "        region_lock const lock{guard_};\n", ""),
+    ("a biased_lock runs one function at a time under its lock", TENURED, "        region_lock const lock{guard_};\n", ""),
     ("a biased_lock is called in before anything runs under its lock", TENURED, "        call_in();\n", ""),
     ("what runs in a biased_lock is over when the tenure begins", TENURED, "} const after{*this};\n        return f();",
      "} const after{*this};\n        settle();\n        guard_.unlock();\n        struct back { mutex& m; ~back() { m.lock(); } } const b{guard_};\n        return f();"),

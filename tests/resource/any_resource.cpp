@@ -56,14 +56,14 @@ bool is_inside(void const* p, cuota::any_resource const& r) {
 
 }  // namespace
 
-TEST_CASE("any_resource behaves as what it holds", "[resource][any_resource]") {
+TEST_CASE("any_resource behaves as a resource", "[resource][any_resource]") {
     SECTION("device") { support::behaves_as_a_resource(cuota::any_resource{cuota::device_memory{}}); }
     SECTION("async") { support::behaves_as_a_resource(cuota::any_resource{cuota::async_memory{}}); }
     SECTION("managed") { support::behaves_as_a_resource(cuota::any_resource{cuota::managed_memory{}}); }
     SECTION("pinned") { support::behaves_as_a_resource(cuota::any_resource{cuota::pinned_memory{}}); }
 }
 
-TEST_CASE("any_resource tells kind and granularity of what it holds", "[resource][any_resource]") {
+TEST_CASE("any_resource has the kind and the granularity of its resource", "[resource][any_resource]") {
     cuota::any_resource const device{cuota::device_memory{}};
     cuota::any_resource const pinned{cuota::pinned_memory{}};
     cuota::any_resource const other{large{1}};
@@ -75,7 +75,7 @@ TEST_CASE("any_resource tells kind and granularity of what it holds", "[resource
     REQUIRE(other.granularity() == 64);
 }
 
-TEST_CASE("any_resource keeps a handle of eight bytes in place", "[resource][any_resource]") {
+TEST_CASE("any_resource stores a resource of eight bytes inline", "[resource][any_resource]") {
     {
         cuota::any_resource a{small{1}};
         REQUIRE(is_inside(where_it_is(a), a));
@@ -88,7 +88,7 @@ TEST_CASE("any_resource keeps a handle of eight bytes in place", "[resource][any
     REQUIRE(alive == 0);
 }
 
-TEST_CASE("any_resource shares what is larger", "[resource][any_resource]") {
+TEST_CASE("copies of any_resource share a larger resource", "[resource][any_resource]") {
     {
         cuota::any_resource a{large{1}};
         REQUIRE(!is_inside(where_it_is(a), a));
@@ -104,7 +104,7 @@ TEST_CASE("any_resource shares what is larger", "[resource][any_resource]") {
     REQUIRE(alive == 0);
 }
 
-TEST_CASE("any_resource may be assigned what it holds, and another type", "[resource][any_resource]") {
+TEST_CASE("any_resource may be assigned a copy, and a resource of another type", "[resource][any_resource]") {
     {
         cuota::any_resource a{small{1}};
         cuota::any_resource const& same = a;
@@ -120,7 +120,7 @@ TEST_CASE("any_resource may be assigned what it holds, and another type", "[reso
     REQUIRE(alive == 0);
 }
 
-TEST_CASE("any_resources are equal when what they hold is", "[resource][any_resource]") {
+TEST_CASE("any_resources are equal if their resources are equal", "[resource][any_resource]") {
     REQUIRE(cuota::any_resource{small{1}} == cuota::any_resource{small{1}});
     REQUIRE(!(cuota::any_resource{small{1}} == cuota::any_resource{small{2}}));
     REQUIRE(cuota::any_resource{large{1}} == cuota::any_resource{large{1}});
@@ -128,7 +128,7 @@ TEST_CASE("any_resources are equal when what they hold is", "[resource][any_reso
     REQUIRE(!(cuota::any_resource{cuota::pinned_memory{}} == cuota::any_resource{cuota::device_memory{}}));
 }
 
-TEST_CASE("any_resource gives back what a copy of its content took", "[resource][any_resource]") {
+TEST_CASE("memory allocated by any_resource can be freed by an equal resource", "[resource][any_resource]") {
     cuota::device_memory memory;
     cuota::any_resource any{memory};
     std::size_t const before = cuota::detail::taken_on(memory.device());

@@ -12,7 +12,7 @@
 #include "support/machine.hpp"
 #include "support/resource_suite.hpp"
 
-TEST_CASE("any_resource leaves nothing behind", "[resource][any_resource]") {
+TEST_CASE("any_resource leaks nothing", "[resource][any_resource]") {
     support::machine const sim;
     SECTION("device") { support::behaves_as_a_resource(cuota::any_resource{cuota::device_memory{}}); }
     SECTION("async") { support::behaves_as_a_resource(cuota::any_resource{cuota::async_memory{}}); }

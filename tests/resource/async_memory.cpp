@@ -10,7 +10,8 @@ TEST_CASE("async_memory behaves as a resource", "[resource][async_memory]") {
     support::behaves_as_a_resource(cuota::async_memory{});
 }
 
-TEST_CASE("async_memory counts what this process holds on the device", "[resource][async_memory]") {
+TEST_CASE("async_memory counts the bytes that this process has allocated on the device",
+          "[resource][async_memory]") {
     cuota::async_memory memory;
     auto const& taken = cuota::detail::taken_on(memory.device());
     std::size_t const before = taken;

@@ -10,11 +10,11 @@
 
 using namespace cuota::literals;
 
-TEST_CASE("async_memory behaves as memory of a driver", "[resource][async_memory]") {
+TEST_CASE("async_memory fulfils the contract of driver memory", "[resource][async_memory]") {
     support::behaves_as_driver_memory<cuota::async_memory>("cudaMallocAsync");
 }
 
-TEST_CASE("async_memory is of its device on every device's streams, or refuses", "[resource][async_memory]") {
+TEST_CASE("async_memory refuses a stream of another device", "[resource][async_memory]") {
     support::machine const sim{{2, 64_MiB}};
     cuota::stream const elsewhere;  // on device 0
     cuota::async_memory memory{cuota::device{1}};

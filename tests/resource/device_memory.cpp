@@ -10,7 +10,8 @@ TEST_CASE("device_memory behaves as a resource", "[resource][device_memory]") {
     support::behaves_as_a_resource(cuota::device_memory{});
 }
 
-TEST_CASE("device_memory counts what this process holds on the device", "[resource][device_memory]") {
+TEST_CASE("device_memory counts the bytes that this process has allocated on the device",
+          "[resource][device_memory]") {
     cuota::device_memory memory;
     auto const& taken = cuota::detail::taken_on(memory.device());
     std::size_t const before = taken;

@@ -10,7 +10,7 @@
 #include "support/machine.hpp"
 #include "support/thrown.hpp"
 
-TEST_CASE("device_memory behaves as memory of a driver", "[resource][device_memory]") {
+TEST_CASE("device_memory fulfils the contract of driver memory", "[resource][device_memory]") {
     support::behaves_as_driver_memory<cuota::device_memory>("cudaMalloc");
 }
 

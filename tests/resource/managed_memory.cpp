@@ -10,7 +10,8 @@ TEST_CASE("managed_memory behaves as a resource", "[resource][managed_memory]") 
     support::behaves_as_a_resource(cuota::managed_memory{});
 }
 
-TEST_CASE("managed_memory counts what this process holds on the device", "[resource][managed_memory]") {
+TEST_CASE("managed_memory counts the bytes that this process has allocated on the device",
+          "[resource][managed_memory]") {
     cuota::managed_memory memory;
     auto const& taken = cuota::detail::taken_on(memory.device());
     std::size_t const before = taken;

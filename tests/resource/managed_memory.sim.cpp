@@ -6,6 +6,6 @@
 #include "support/catch.hpp"
 #include "support/driver_suite.hpp"
 
-TEST_CASE("managed_memory behaves as memory of a driver", "[resource][managed_memory]") {
+TEST_CASE("managed_memory fulfils the contract of driver memory", "[resource][managed_memory]") {
     support::behaves_as_driver_memory<cuota::managed_memory>("cudaMallocManaged");
 }

@@ -56,7 +56,7 @@ TEST_CASE("numa_memory behaves as a resource", "[resource][numa_memory]") {
     CHECK(support::placed_mappings() == 0);
 }
 
-TEST_CASE("every page of numa_memory is there, on its node", "[resource][numa_memory]") {
+TEST_CASE("every page of numa_memory is resident, and on its node", "[resource][numa_memory]") {
     if (auto const why = support::no_numa(); !why.empty()) CUOTA_SKIP(why);
     for (numa_node const node : cuota::numa_nodes()) {
         numa_memory memory{node};
@@ -73,7 +73,7 @@ TEST_CASE("every page of numa_memory is there, on its node", "[resource][numa_me
     }
 }
 
-TEST_CASE("memory of one node is no other node's", "[resource][numa_memory]") {
+TEST_CASE("numa_memory of different nodes is not equal", "[resource][numa_memory]") {
     if (auto const why = support::no_numa(); !why.empty()) CUOTA_SKIP(why);
     auto const nodes = cuota::numa_nodes();
     for (std::size_t i = 0; i != nodes.size(); ++i)
@@ -81,7 +81,8 @@ TEST_CASE("memory of one node is no other node's", "[resource][numa_memory]") {
             CHECK((numa_memory{nodes[i]} == numa_memory{nodes[j]}) == (i == j));
 }
 
-TEST_CASE("a node is one that has memory, or misuse that names those", "[resource][numa_memory]") {
+TEST_CASE("a node without memory is misuse, and the error names the nodes with memory",
+          "[resource][numa_memory]") {
     if (auto const why = support::no_numa(); !why.empty()) CUOTA_SKIP(why);
     auto const nodes = cuota::numa_nodes();
     REQUIRE(!nodes.empty());
@@ -98,8 +99,7 @@ TEST_CASE("a node is one that has memory, or misuse that names those", "[resourc
     }
 }
 
-TEST_CASE("a request that no node could hold is refused before pages are touched",
-          "[resource][numa_memory]") {
+TEST_CASE("a request larger than its node is refused before pages are touched", "[resource][numa_memory]") {
     if (auto const why = support::no_numa(); !why.empty()) CUOTA_SKIP(why);
     numa_node const node = first_node();
     auto const refused = support::thrown<cuota::out_of_memory>(
@@ -117,7 +117,7 @@ TEST_CASE("a request that no node could hold is refused before pages are touched
         cuota::out_of_memory);
 }
 
-TEST_CASE("a node whose pages cannot be had is out of memory, and nothing is taken",
+TEST_CASE("numa_memory throws out_of_memory if pages are not on the node, and unmaps them",
           "[resource][numa_memory]") {
     if (auto const why = support::no_numa(); !why.empty()) CUOTA_SKIP(why);
     if (!support::takes_filters()) CUOTA_SKIP("the kernel takes no filters of system calls");
@@ -131,7 +131,7 @@ TEST_CASE("a node whose pages cannot be had is out of memory, and nothing is tak
     CHECK(support::placed_mappings() == 0);
 }
 
-TEST_CASE("pages that came from elsewhere are moved to the node", "[resource][numa_memory]") {
+TEST_CASE("pages on another node are moved to the requested node", "[resource][numa_memory]") {
     if (auto const why = support::no_numa(); !why.empty()) CUOTA_SKIP(why);
     if (!support::takes_filters()) CUOTA_SKIP("the kernel takes no filters of system calls");
     auto const nodes = cuota::numa_nodes();
@@ -149,7 +149,7 @@ TEST_CASE("pages that came from elsewhere are moved to the node", "[resource][nu
     }
 }
 
-TEST_CASE("what the kernel refuses is said, with its own error, and nothing is taken",
+TEST_CASE("an error of the kernel is thrown with its code, and nothing is allocated",
           "[resource][numa_memory]") {
     if (auto const why = support::no_numa(); !why.empty()) CUOTA_SKIP(why);
     if (!support::takes_filters()) CUOTA_SKIP("the kernel takes no filters of system calls");
@@ -176,7 +176,8 @@ TEST_CASE("what the kernel refuses is said, with its own error, and nothing is t
     CHECK(!has_nodes);
 }
 
-TEST_CASE("a bound thread runs on its node's processors, of those it may run on", "[resource][numa_memory]") {
+TEST_CASE("a bound thread runs on those of its allowed processors that are on the node",
+          "[resource][numa_memory]") {
     if (auto const why = support::no_numa(); !why.empty()) CUOTA_SKIP(why);
     auto const before = processors_of_this_thread();
     for (numa_node const node : cuota::numa_nodes()) {
@@ -203,7 +204,7 @@ TEST_CASE("a bound thread runs on its node's processors, of those it may run on"
     CHECK(processors_of_this_thread() == before);
 }
 
-TEST_CASE("a thread that cannot be bound is told why, and runs where it did", "[resource][numa_memory]") {
+TEST_CASE("bind_this_thread throws the reason if it cannot bind the thread", "[resource][numa_memory]") {
     if (auto const why = support::no_numa(); !why.empty()) CUOTA_SKIP(why);
     if (!support::takes_filters()) CUOTA_SKIP("the kernel takes no filters of system calls");
     numa_node const node = first_node();

@@ -22,7 +22,7 @@
 using namespace cuota::literals;
 namespace sim = cuota::simulator;
 
-TEST_CASE("numa_memory survives every failure of its calls", "[resource][numa_memory]") {
+TEST_CASE("numa_memory reports the failure of any CUDA call and leaks nothing", "[resource][numa_memory]") {
     if (auto const why = support::no_numa(); !why.empty()) CUOTA_SKIP(why);
     support::machine on;
     cuota::stream const s;
@@ -45,7 +45,8 @@ TEST_CASE("numa_memory survives every failure of its calls", "[resource][numa_me
     CHECK(support::placed_mappings() == 0);
 }
 
-TEST_CASE("numa_memory that cannot be locked is refused with its node's memory", "[resource][numa_memory]") {
+TEST_CASE("numa_memory that cannot be page-locked is refused with the figures of its node",
+          "[resource][numa_memory]") {
     if (auto const why = support::no_numa(); !why.empty()) CUOTA_SKIP(why);
     support::machine const on;
     cuota::numa_memory memory{cuota::numa_nodes().at(0)};
@@ -62,7 +63,7 @@ TEST_CASE("numa_memory that cannot be locked is refused with its node's memory",
     CHECK(support::placed_mappings() == 0);
 }
 
-TEST_CASE("memory near a device is on the node that the device names", "[resource][numa_memory]") {
+TEST_CASE("memory near a device is on the host NUMA node of the device", "[resource][numa_memory]") {
     if (auto const why = support::no_numa(); !why.empty()) CUOTA_SKIP(why);
     for (cuota::numa_node const node : cuota::numa_nodes()) {
         support::machine const on{{.devices = 2, .host_nodes = {-1, node.number()}}};

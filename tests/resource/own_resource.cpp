@@ -69,8 +69,7 @@ static_assert(cuota::labeled_resource<counted<cuota::device_memory>>);
 
 }  // namespace
 
-TEST_CASE("a resource of one's own behaves as a resource, whatever it stands on",
-          "[resource][own_resource]") {
+TEST_CASE("a user-defined resource behaves as a resource over any upstream", "[resource][own_resource]") {
     SECTION("on device memory") {
         counted memory{cuota::device_memory{}};
         support::behaves_as_a_resource(memory);
@@ -86,7 +85,8 @@ TEST_CASE("a resource of one's own behaves as a resource, whatever it stands on"
     }
 }
 
-TEST_CASE("a resource of one's own counts what is alive, and no refusal", "[resource][own_resource]") {
+TEST_CASE("a user-defined resource counts live allocations, but no refused ones",
+          "[resource][own_resource]") {
     counted memory{cuota::device_memory{}};
     counted copy{memory};
     cuota::stream const s;
@@ -101,7 +101,7 @@ TEST_CASE("a resource of one's own counts what is alive, and no refusal", "[reso
     REQUIRE(copy.live() == 0);
 }
 
-TEST_CASE("a resource of one's own serves budgets, pools and buffers", "[resource][own_resource]") {
+TEST_CASE("a user-defined resource works with budgets, pools and buffers", "[resource][own_resource]") {
     counted const memory{cuota::device_memory{}};
     cuota::budget const budget{"program", 4_MiB};
     {

@@ -12,12 +12,13 @@
 
 using namespace cuota::literals;
 
-TEST_CASE("pinned_memory leaves nothing behind", "[resource][pinned_memory]") {
+TEST_CASE("pinned_memory leaks nothing", "[resource][pinned_memory]") {
     support::machine const sim;
     support::behaves_as_a_resource(cuota::pinned_memory{});
 }
 
-TEST_CASE("pinned_memory survives every failure of its calls", "[resource][pinned_memory]") {
+TEST_CASE("pinned_memory reports the failure of any CUDA call and leaks nothing",
+          "[resource][pinned_memory]") {
     support::machine sim;
     cuota::stream const s;
     cuota::pinned_memory memory;
@@ -37,7 +38,7 @@ TEST_CASE("pinned_memory survives every failure of its calls", "[resource][pinne
     REQUIRE(seen.silent == 0);
 }
 
-TEST_CASE("pinned_memory refuses with what was asked", "[resource][pinned_memory]") {
+TEST_CASE("the refusal of pinned_memory has the request", "[resource][pinned_memory]") {
     support::machine const sim;
     cuota::pinned_memory memory;
     cuota::simulator::fail_call("cudaHostAlloc", 1, cudaErrorMemoryAllocation);
@@ -51,7 +52,7 @@ TEST_CASE("pinned_memory refuses with what was asked", "[resource][pinned_memory
             "  cause      cudaHostAlloc could not page-lock that much memory");
 }
 
-TEST_CASE("pinned_memory given back in stream order waits for the stream", "[resource][pinned_memory]") {
+TEST_CASE("freeing pinned_memory in stream order waits for the stream", "[resource][pinned_memory]") {
     support::machine const sim;
     cuota::stream const s;
     cuota::pinned_memory memory;

@@ -14,7 +14,7 @@ TEST_CASE("registered_memory behaves as a resource", "[resource][registered_memo
     support::behaves_as_a_resource(cuota::registered_memory{});
 }
 
-TEST_CASE("registered_memory is aligned to pages, and resource_adaptor_base by them",
+TEST_CASE("registered_memory is aligned to pages and refuses larger alignments",
           "[resource][registered_memory]") {
     cuota::registered_memory memory;
     CHECK(memory == cuota::registered_memory{});

@@ -21,14 +21,15 @@
 using namespace cuota::literals;
 namespace sim = cuota::simulator;
 
-TEST_CASE("registered_memory unlocks what it locked", "[resource][registered_memory]") {
+TEST_CASE("registered_memory unregisters all pages that it registered", "[resource][registered_memory]") {
     support::machine const on;
     support::behaves_as_a_resource(cuota::registered_memory{});
     CHECK(sim::calls("cudaHostRegister") == sim::calls("cudaHostUnregister"));
     CHECK(sim::calls("cudaHostAlloc") == 0);
 }
 
-TEST_CASE("registered_memory survives every failure of its calls", "[resource][registered_memory]") {
+TEST_CASE("registered_memory reports the failure of any CUDA call and leaks nothing",
+          "[resource][registered_memory]") {
     support::machine on;
     cuota::stream const s;
     cuota::registered_memory memory;
@@ -48,7 +49,7 @@ TEST_CASE("registered_memory survives every failure of its calls", "[resource][r
     CHECK(seen.silent == 0);
 }
 
-TEST_CASE("registered_memory refuses with what was asked", "[resource][registered_memory]") {
+TEST_CASE("the refusal of registered_memory has the request", "[resource][registered_memory]") {
     support::machine const on;
     cuota::registered_memory memory;
     sim::fail_call("cudaHostRegister", 1, cudaErrorMemoryAllocation);
@@ -67,7 +68,8 @@ TEST_CASE("registered_memory refuses with what was asked", "[resource][registere
     CHECK_THROWS_AS(memory.allocate_sync(cuota::unlimited), cuota::out_of_memory);
 }
 
-TEST_CASE("registered_memory is the simulator's by its label", "[resource][registered_memory]") {
+TEST_CASE("the simulator reports misuse of registered_memory with its label",
+          "[resource][registered_memory]") {
     support::machine const on;
     cuota::registered_memory memory;
     std::size_t const bytes = memory.granularity();
@@ -81,8 +83,7 @@ TEST_CASE("registered_memory is the simulator's by its label", "[resource][regis
     memory.deallocate_sync(p, bytes);
 }
 
-TEST_CASE("registered_memory given back in stream order waits for the stream",
-          "[resource][registered_memory]") {
+TEST_CASE("freeing registered_memory in stream order waits for the stream", "[resource][registered_memory]") {
     support::machine const on;
     cuota::stream const s;
     cuota::registered_memory memory;

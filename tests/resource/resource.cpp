@@ -69,7 +69,7 @@ static_assert(cuota::labeled_resource<remembers_labels>);
 
 }  // namespace
 
-TEST_CASE("a label goes along to who takes one, and is no trouble to others", "[resource]") {
+TEST_CASE("a label is passed to resources that accept one, and left out for others", "[resource]") {
     cuota::stream_ref const s = cudaStreamPerThread;
     plain simple;
     REQUIRE(cuota::allocate_labeled(simple, s, 1, 1, {"weights"}) == nullptr);
@@ -81,7 +81,7 @@ TEST_CASE("a label goes along to who takes one, and is no trouble to others", "[
     REQUIRE(keen.seen.name == cuota::tag{"biases"});
 }
 
-TEST_CASE("a count that overflows is refused before anybody is asked", "[resource]") {
+TEST_CASE("a count of elements whose size overflows is refused", "[resource]") {
     auto const floats = cuota::label_for<float>("weights", {"train.cpp", 3});
     REQUIRE(cuota::detail::bytes_of(0, floats) == 0);
     REQUIRE(cuota::detail::bytes_of(1000, floats) == 4000);
@@ -103,7 +103,8 @@ TEST_CASE("an alignment is a power of two up to 256", "[resource]") {
             "cuota::usage_error: unsupported alignment 3: must be a power of two, at most 256 (train.cpp:3)");
 }
 
-TEST_CASE("what is given back to the driver is counted for good", "[resource]") {
+TEST_CASE("bytes that are freed to the driver are subtracted from those in use and counted in total",
+          "[resource]") {
     cuota::device const here{0};
     std::size_t const taken = cuota::detail::taken_on(here);
     std::size_t const given_back = cuota::detail::given_back_on(here);

@@ -29,13 +29,15 @@ cuota::memory_kind kind_of(resource_ref const& memory) { return memory.kind(); }
 
 }  // namespace
 
-TEST_CASE("a resource_ref is made of what converts to any_resource", "[resource][resource_ref]") {
+TEST_CASE("a resource_ref is constructed from any type that converts to any_resource",
+          "[resource][resource_ref]") {
     CHECK(kind_of(cuota::device_memory{}) == cuota::memory_kind::device);
     CHECK(kind_of(cuota::any_resource{cuota::device_memory{}}) == cuota::memory_kind::device);
     CHECK(kind_of(gives_pinned_memory{}) == cuota::memory_kind::pinned);
 }
 
-TEST_CASE("what is taken through a resource_ref is of the resource it is of", "[resource][resource_ref]") {
+TEST_CASE("a block that is allocated through a resource_ref has the referenced resource",
+          "[resource][resource_ref]") {
     cuota::stream const home;
     cuota::device_memory const memory;
     cuota::detail::owned_block const some{home, memory, 512, {}};

@@ -11,7 +11,7 @@
 using cuota::cuda_status;
 using cuota::query_cuda;
 
-TEST_CASE("query_cuda describes every device, and uses none", "[runtime][cuda_info]") {
+TEST_CASE("query_cuda describes every device and makes none current", "[runtime][cuda_info]") {
     cuota::simulator::reset({.devices = 2, .capacity = std::size_t{1} << 30});
     auto const found = query_cuda();
 
@@ -26,7 +26,7 @@ TEST_CASE("query_cuda describes every device, and uses none", "[runtime][cuda_in
     cuota::simulator::reset();
 }
 
-TEST_CASE("query_cuda keeps the devices that it saw before one that fails", "[runtime][cuda_info]") {
+TEST_CASE("query_cuda keeps the devices that it described before one that fails", "[runtime][cuda_info]") {
     cuota::simulator::reset({.devices = 3});
     cuota::simulator::fail_call("cudaGetDeviceProperties", 2, cudaErrorUnknown);
     auto const found = query_cuda();
@@ -38,7 +38,7 @@ TEST_CASE("query_cuda keeps the devices that it saw before one that fails", "[ru
     CHECK(support::last_error() == cudaSuccess);
 }
 
-TEST_CASE("query_cuda leaves a version out that nobody tells", "[runtime][cuda_info]") {
+TEST_CASE("query_cuda leaves out a version that cannot be queried", "[runtime][cuda_info]") {
     cuota::simulator::fail_call("cudaRuntimeGetVersion", 1, cudaErrorUnknown);
     auto const found = query_cuda();
     cuota::simulator::clear_faults();

@@ -15,12 +15,12 @@ static_assert(!std::is_copy_constructible_v<cuota::device_scope> &&
               !std::is_move_constructible_v<cuota::device_scope>);
 static_assert(cuota::device{3}.ordinal() == 3 && cuota::device{3} == cuota::device{3});
 
-TEST_CASE("the current device is one of those there are", "[runtime][device]") {
+TEST_CASE("the ordinal of the current device is less than the number of devices", "[runtime][device]") {
     REQUIRE(cuota::device::count() >= 1);
     REQUIRE(cuota::device::current().ordinal() < cuota::device::count());
 }
 
-TEST_CASE("a device has a name and more memory than is free", "[runtime][device]") {
+TEST_CASE("a device has a name, and its total memory is at least its free memory", "[runtime][device]") {
     auto const here = cuota::device::current();
     REQUIRE(!here.name().empty());
     REQUIRE(&here.name() == &here.name());
@@ -30,13 +30,14 @@ TEST_CASE("a device has a name and more memory than is free", "[runtime][device]
     REQUIRE_NOTHROW(here.synchronize());
 }
 
-TEST_CASE("the host node of a device is one, or none", "[runtime][device]") {
+TEST_CASE("the host NUMA node of a device is not negative, if it has one", "[runtime][device]") {
     CHECK(cuota::device::current().host_numa_node().value_or(0) >= 0);
     CHECK_THROWS_AS(cuota::device{cuota::device::count()}.host_numa_node(), cuota::cuda_error);
     CHECK(support::last_error() == cudaSuccess);
 }
 
-TEST_CASE("a device that is not there throws, and the current one stays", "[runtime][device]") {
+TEST_CASE("a device that does not exist is refused, and the current device is unchanged",
+          "[runtime][device]") {
     auto const before = cuota::device::current();
     cuota::device const nowhere{cuota::device::count()};
     REQUIRE_THROWS_AS(cuota::device_scope{nowhere}, cuota::cuda_error);

@@ -11,7 +11,7 @@
 #include "support/last_error.hpp"
 #include "support/machine.hpp"
 
-TEST_CASE("device_scope changes the device of its own thread, and restores it", "[runtime][device]") {
+TEST_CASE("device_scope changes the current device of its own thread and restores it", "[runtime][device]") {
     support::machine const sim{{3, std::size_t{1} << 20}};
     cuota::device const first{0};
     {
@@ -29,7 +29,7 @@ TEST_CASE("device_scope changes the device of its own thread, and restores it", 
     REQUIRE(cuota::device::current() == first);
 }
 
-TEST_CASE("device_scope restores when an exception passes", "[runtime][device]") {
+TEST_CASE("device_scope restores the device when an exception is thrown", "[runtime][device]") {
     support::machine const sim{{2, std::size_t{1} << 20}};
     try {
         cuota::device_scope const one{cuota::device{1}};
@@ -44,7 +44,7 @@ TEST_CASE("device_scope on the current device makes no call to change it", "[run
     REQUIRE(cuota::simulator::calls("cudaSetDevice") == 0);
 }
 
-TEST_CASE("asking a device about its memory leaves the current one as it was", "[runtime][device]") {
+TEST_CASE("querying a device's memory leaves the current device unchanged", "[runtime][device]") {
     support::machine const sim{{2, std::size_t{64} << 20}};
     cuota::simulator::set_other_programs(1, std::size_t{16} << 20);
     REQUIRE(cuota::device{1}.memory().free == std::size_t{48} << 20);
@@ -55,7 +55,7 @@ TEST_CASE("asking a device about its memory leaves the current one as it was", "
     REQUIRE(cuota::device::current().ordinal() == 0);
 }
 
-TEST_CASE("a device knows the host node nearest to it, where its driver does", "[runtime][device]") {
+TEST_CASE("host_numa_node is the node that the driver reports, or empty", "[runtime][device]") {
     {
         support::machine const sim{{.devices = 2, .host_nodes = {1, -1}}};
         CHECK(cuota::device{0}.host_numa_node() == 1);
@@ -71,7 +71,7 @@ TEST_CASE("a device knows the host node nearest to it, where its driver does", "
     CHECK(!cuota::device{0}.host_numa_node());
 }
 
-TEST_CASE("a machine without devices has none, which is no error", "[runtime][device]") {
+TEST_CASE("count is 0 without an error on a machine without devices", "[runtime][device]") {
     {
         support::machine const sim{{0, std::size_t{1} << 20}};
         REQUIRE(cuota::device::count() == 0);
@@ -82,7 +82,7 @@ TEST_CASE("a machine without devices has none, which is no error", "[runtime][de
     REQUIRE(cuota::device::count() == 1);
 }
 
-TEST_CASE("a device survives every failure of its calls", "[runtime][device]") {
+TEST_CASE("functions of a device report the failure of any CUDA call", "[runtime][device]") {
     support::machine sim{{2, std::size_t{1} << 20}};
     auto const seen = support::survives_every_failure(sim, [] {
         (void)cuota::device{1}.memory();

@@ -25,7 +25,7 @@ static_assert(two.without(device{1}) == device_set{device{63}} && two.without(de
 
 }  // namespace
 
-TEST_CASE("a device_set has each device once, in order", "[runtime][device_set]") {
+TEST_CASE("a device_set has each device once, in ascending order", "[runtime][device_set]") {
     device_set some{device{5}, device{0}, device{5}};
     some.add(device{3});
     std::vector<int> seen;
@@ -34,7 +34,7 @@ TEST_CASE("a device_set has each device once, in order", "[runtime][device_set]"
     CHECK(some.without(device{99}) == some);
 }
 
-TEST_CASE("a device_set refuses a device that cannot be, and is as it was", "[runtime][device_set]") {
+TEST_CASE("a device_set refuses an ordinal out of range and is unchanged", "[runtime][device_set]") {
     device_set some{device{2}};
     for (int const ordinal : {-1, 64}) {
         auto const refused = support::thrown<cuota::usage_error>([&] { some.add(device{ordinal}); });

@@ -36,7 +36,7 @@ struct pinned_ints {
 
 }  // namespace
 
-TEST_CASE("an event is recorded from the start", "[runtime][event]") {
+TEST_CASE("an event is recorded when it is constructed", "[runtime][event]") {
     support::machine const sim;
     cuota::stream const s;
     pinned_ints const x{1};
@@ -72,7 +72,7 @@ TEST_CASE("a wait orders the work of two streams", "[runtime][event]") {
     }
 }
 
-TEST_CASE("recording again moves the point, and earlier waits keep the old one", "[runtime][event]") {
+TEST_CASE("recording an event again changes later waits, but not earlier ones", "[runtime][event]") {
     support::machine const sim;
     cuota::stream const first;
     cuota::stream const second;
@@ -104,7 +104,7 @@ TEST_CASE("recording again moves the point, and earlier waits keep the old one",
     REQUIRE(x.at[0] == 2);
 }
 
-TEST_CASE("a moved event is the same point", "[runtime][event]") {
+TEST_CASE("moving an event moves its handle", "[runtime][event]") {
     support::machine const sim;
     cuota::stream const s;
     cuota::event a{s};
@@ -117,7 +117,7 @@ TEST_CASE("a moved event is the same point", "[runtime][event]") {
     REQUIRE(cuota::simulator::live().events == 1);
 }
 
-TEST_CASE("an event that cannot be recorded does not leak", "[runtime][event]") {
+TEST_CASE("an event whose calls fail reports the failure and does not leak", "[runtime][event]") {
     support::machine sim;
     cuota::stream const s;
     auto const seen = support::survives_every_failure(sim, [&] {
@@ -130,7 +130,8 @@ TEST_CASE("an event that cannot be recorded does not leak", "[runtime][event]") 
     REQUIRE(seen.silent == 0);
 }
 
-TEST_CASE("timed_event measures a stream's time between two marks, when both are over", "[runtime][event]") {
+TEST_CASE("timed_event measures a stream's time between two events once both have finished",
+          "[runtime][event]") {
     using namespace std::chrono_literals;
     support::machine const sim;
     cuota::stream const s;
@@ -157,7 +158,7 @@ TEST_CASE("timed_event measures a stream's time between two marks, when both are
     CHECK(*end.since(begin) >= *taken + 3ms);
 }
 
-TEST_CASE("timed_event tells what the device met", "[runtime][event]") {
+TEST_CASE("timed_event throws the errors of its CUDA calls", "[runtime][event]") {
     support::machine const sim;
     cuota::stream const s;
     cuota::simulator::fail_call("cudaEventCreate", 1);
@@ -168,7 +169,7 @@ TEST_CASE("timed_event tells what the device met", "[runtime][event]") {
     CHECK_THROWS_AS((void)begin.since(begin), cuota::cuda_error);
 }
 
-TEST_CASE("the host waits asleep for an event that was made for it", "[runtime][event]") {
+TEST_CASE("the host blocks in a wait for an event that was made for blocking waits", "[runtime][event]") {
     support::machine const sim;
     cuota::stream const s;
     cuota::event const active{s};

@@ -31,8 +31,7 @@ struct copy_number {
 
 }  // namespace
 
-TEST_CASE("every index is visited once, launch after launch in stream order",
-          "[runtime][for_each_index][gpu]") {
+TEST_CASE("every index is visited once, and launches run in stream order", "[runtime][for_each_index][gpu]") {
     constexpr std::size_t n = 100'003;
     int* const at = static_cast<int*>(cuota::rt::device_allocate(n * sizeof(int)));
     cuota::stream const s;
@@ -49,8 +48,7 @@ TEST_CASE("every index is visited once, launch after launch in stream order",
     REQUIRE(is_right);
 }
 
-TEST_CASE("an error that the thread has left before is no failure of a launch",
-          "[runtime][for_each_index][gpu]") {
+TEST_CASE("an earlier error of the thread is not an error of a launch", "[runtime][for_each_index][gpu]") {
     int* const at = static_cast<int*>(cuota::rt::device_allocate(sizeof(int)));
     cuota::stream const s;
     REQUIRE(cudaSetDevice(-1) == cudaErrorInvalidDevice);
@@ -64,7 +62,7 @@ TEST_CASE("an error that the thread has left before is no failure of a launch",
     REQUIRE(host == 7);
 }
 
-TEST_CASE("a body that device code lays out in another way is refused, or works",
+TEST_CASE("a body whose layout differs in device code is refused, or works",
           "[runtime][for_each_index][gpu]") {
     int* const at = static_cast<int*>(cuota::rt::device_allocate(2 * sizeof(int)));
     cuota::stream const s;
@@ -88,7 +86,7 @@ TEST_CASE("a body that device code lays out in another way is refused, or works"
     CHECK((is_refused || host[1] == 5));
 }
 
-TEST_CASE("no index is no launch", "[runtime][for_each_index]") {
+TEST_CASE("a launch over 0 indices does nothing", "[runtime][for_each_index]") {
     cuota::stream const s;
     cuota::for_each_index(s, 0, support::write_value{nullptr, 1});
     REQUIRE_NOTHROW(s.synchronize());

@@ -14,7 +14,7 @@
 #include "support/sink.hpp"
 #include "support/thrown.hpp"
 
-TEST_CASE("a launch returns before the work is done", "[runtime][for_each_index]") {
+TEST_CASE("a launch returns before its work has finished", "[runtime][for_each_index]") {
     support::machine const sim;
     cuota::stream const s;
     std::atomic<int> ran = 0;
@@ -28,8 +28,7 @@ TEST_CASE("a launch returns before the work is done", "[runtime][for_each_index]
     REQUIRE(ran == 5);
 }
 
-TEST_CASE("a launch is judged by its own result, though others have left an error",
-          "[runtime][for_each_index]") {
+TEST_CASE("a launch reports its own error only, not an earlier one", "[runtime][for_each_index]") {
     support::machine const sim;
     cuota::simulator::set_unkindness({.stale_errors = true});
     std::atomic<int> ran = 0;
@@ -42,7 +41,7 @@ TEST_CASE("a launch is judged by its own result, though others have left an erro
     REQUIRE(ran == 5);
 }
 
-TEST_CASE("an exception in a kernel surfaces at the next wait, with its text", "[runtime][for_each_index]") {
+TEST_CASE("an exception in a kernel is thrown at the next wait, with its text", "[runtime][for_each_index]") {
     support::machine sim;
     {
         cuota::stream const s;
@@ -64,7 +63,7 @@ TEST_CASE("an exception in a kernel surfaces at the next wait, with its text", "
     cuota::simulator::reset();
 }
 
-TEST_CASE("a launch that fails names the kernel and the place, and runs nothing",
+TEST_CASE("the error of a failed launch names the kernel and the call site, and nothing runs",
           "[runtime][for_each_index]") {
     support::machine sim;
     cuota::stream const s;
@@ -82,7 +81,8 @@ TEST_CASE("a launch that fails names the kernel and the place, and runs nothing"
     REQUIRE(ran == 0);
 }
 
-TEST_CASE("work and events go to their stream's device, whichever is current", "[runtime][for_each_index]") {
+TEST_CASE("kernels and events run on their stream's device, whichever device is current",
+          "[runtime][for_each_index]") {
     support::machine const sim{{.devices = 2}};
     std::atomic<int> ran = 0;
     {

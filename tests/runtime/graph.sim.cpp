@@ -61,7 +61,7 @@ bool is_usable(cuota::stream const& s, int* at) {
 
 }  // namespace
 
-TEST_CASE("what f enqueues runs at each launch, on any stream, and not before", "[runtime][graph]") {
+TEST_CASE("captured work runs at each launch, on any stream, and not at the capture", "[runtime][graph]") {
     support::machine const sim;
     cuota::stream const s;
     cuota::stream const other;
@@ -79,7 +79,7 @@ TEST_CASE("what f enqueues runs at each launch, on any stream, and not before", 
     CHECK(is_usable(s, x.at));
 }
 
-TEST_CASE("all streams of a capture branch off its first and come together there", "[runtime][graph]") {
+TEST_CASE("all streams of a capture fork from its first stream and join it at the end", "[runtime][graph]") {
     support::machine const sim;
     cuota::stream const s;
     cuota::stream const a;
@@ -100,7 +100,7 @@ TEST_CASE("all streams of a capture branch off its first and come together there
     for (cuota::stream const* const each : {&s, &a, &b}) CHECK(is_usable(*each, x.at));
 }
 
-TEST_CASE("a capture waits for what its streams were given before", "[runtime][graph]") {
+TEST_CASE("capture waits for the earlier work of its streams", "[runtime][graph]") {
     support::machine const sim;
     cuota::stream const s;
     cuota::stream const a;
@@ -113,7 +113,7 @@ TEST_CASE("a capture waits for what its streams were given before", "[runtime][g
     });
 }
 
-TEST_CASE("what f throws ends the capture, passes, and leaves nothing", "[runtime][graph]") {
+TEST_CASE("an exception of the captured function ends the capture and is rethrown", "[runtime][graph]") {
     support::machine const sim;
     cuota::stream const s;
     cuota::stream const a;
@@ -131,12 +131,12 @@ TEST_CASE("what f throws ends the capture, passes, and leaves nothing", "[runtim
     CHECK(simulator::misuse_reports().empty());
 }
 
-TEST_CASE("a call of f that no graph can take in spoils the capture, and the error names the call",
+TEST_CASE("a CUDA call that cannot be captured invalidates the capture, and the error names the call",
           "[runtime][graph]") {
     support::machine const sim;
     cuota::stream const s;
     pinned_ints const x{1};
-    SECTION("when f lets its error pass") {
+    SECTION("the function does not catch the error") {
         std::string const why =
             support::thrown<cuota::cuda_error>([&] {
                 (void)cuota::capture(s, [&] {
@@ -146,7 +146,7 @@ TEST_CASE("a call of f that no graph can take in spoils the capture, and the err
             }).what();
         CHECK(why.find("cudaMalloc failed with cudaErrorStreamCaptureUnsupported") != std::string::npos);
     }
-    SECTION("when f catches it") {
+    SECTION("the function catches the error") {
         std::string const why =
             support::thrown<cuota::cuda_error>([&] {
                 (void)cuota::capture(s, [&] {
@@ -158,7 +158,7 @@ TEST_CASE("a call of f that no graph can take in spoils the capture, and the err
             }).what();
         CHECK(why.find("the capture was invalidated by cudaMalloc at graph.sim.cpp:") != std::string::npos);
     }
-    SECTION("when f does not look at it") {
+    SECTION("the function ignores the error") {
         std::string const why = support::thrown<cuota::cuda_error>([&] {
                                     (void)cuota::capture(s, [&] {
                                         void* p = nullptr;
@@ -173,7 +173,7 @@ TEST_CASE("a call of f that no graph can take in spoils the capture, and the err
     CHECK(is_usable(s, x.at));
 }
 
-TEST_CASE("what would spoil a capture is misuse before the call is made, and f may go on",
+TEST_CASE("an operation that would invalidate the capture is refused before its CUDA call",
           "[runtime][graph]") {
     support::machine const sim;
     cuota::stream const s;
@@ -225,7 +225,7 @@ TEST_CASE("what would spoil a capture is misuse before the call is made, and f m
     CHECK(simulator::misuse_reports().empty());
 }
 
-TEST_CASE("what cannot be captured is refused before anything is", "[runtime][graph]") {
+TEST_CASE("streams that cannot be captured are refused before a capture begins", "[runtime][graph]") {
     support::machine const sim;
     cuota::stream const s;
     calls_since const begun{"cudaStreamBeginCapture"};
@@ -250,7 +250,7 @@ TEST_CASE("what cannot be captured is refused before anything is", "[runtime][gr
     CHECK(cudaGraphDestroy(others) == cudaSuccess);
 }
 
-TEST_CASE("a graph that was moved from is not launched, and one that is assigned to ends",
+TEST_CASE("a graph that was moved from refuses to launch, and assignment destroys the previous graph",
           "[runtime][graph]") {
     support::machine const sim;
     cuota::stream const s;
@@ -269,8 +269,7 @@ TEST_CASE("a graph that was moved from is not launched, and one that is assigned
     CHECK(*x.at == 3);
 }
 
-TEST_CASE("a stream that ends is kept by its capture, and a graph needs none of its streams",
-          "[runtime][graph]") {
+TEST_CASE("a capture keeps its stream alive, and a graph does not need its streams", "[runtime][graph]") {
     support::machine const sim;
     pinned_ints const x{1};
     std::optional<cuota::stream> s{std::in_place};
@@ -284,7 +283,7 @@ TEST_CASE("a stream that ends is kept by its capture, and a graph needs none of 
     CHECK(*x.at == 1);
 }
 
-TEST_CASE("threads capture their own streams at a time", "[runtime][graph]") {
+TEST_CASE("threads may capture their own streams at the same time", "[runtime][graph]") {
     support::machine const sim;
     std::atomic<int> wrong = 0;
     auto const program = [&wrong](int value) {
@@ -309,7 +308,7 @@ TEST_CASE("threads capture their own streams at a time", "[runtime][graph]") {
     CHECK(simulator::misuse_reports().empty());
 }
 
-TEST_CASE("whichever CUDA call fails, a capture leaves no graph and its streams as they were",
+TEST_CASE("whichever CUDA call fails, a capture leaks no graph and its streams stay usable",
           "[runtime][graph]") {
     support::machine sim;
     cuota::stream const s;

@@ -39,7 +39,7 @@ nvml::find_symbol nvml_without(std::set<std::string> names) {
 
 }  // namespace
 
-TEST_CASE("nvml tells the driver's version and a device's memory", "[runtime][nvml]") {
+TEST_CASE("nvml reports the driver's version and a device's memory", "[runtime][nvml]") {
     fresh_nvml_machine const machine;
     {
         nvml const here;
@@ -56,7 +56,7 @@ TEST_CASE("nvml tells the driver's version and a device's memory", "[runtime][nv
     CHECK(fake_nvml.begun == 0);
 }
 
-TEST_CASE("nvml lists every process of a device once, the most bytes first", "[runtime][nvml]") {
+TEST_CASE("nvml lists each process of a device once, most bytes first", "[runtime][nvml]") {
     fresh_nvml_machine const machine;
     auto const self = static_cast<unsigned>(::getpid());
     fake_nvml.compute = {{4'000'000'001U, 5, 0, 0}, {self, 70, 0, 0}, {4'000'000'002U, ~0ULL, 0, 0}};
@@ -78,7 +78,7 @@ TEST_CASE("nvml lists every process of a device once, the most bytes first", "[r
     CHECK(all->at(3).bytes == std::nullopt);
 }
 
-TEST_CASE("nvml lists a device without processes, and one whose processes come while it asks",
+TEST_CASE("nvml lists a device without processes, and one whose list grows between two calls",
           "[runtime][nvml]") {
     fresh_nvml_machine const machine;
     CHECK(nvml{}.processes(first_device)->empty());
@@ -91,7 +91,7 @@ TEST_CASE("nvml lists a device without processes, and one whose processes come w
     CHECK(all->size() >= 40);
 }
 
-TEST_CASE("nvml says in words what it cannot tell, and of which call", "[runtime][nvml]") {
+TEST_CASE("the error of an nvml query names the call and the reason", "[runtime][nvml]") {
     fresh_nvml_machine const machine;
     nvml const here;
     CHECK(here.memory("00000000:02:00.0").error() == "nvmlDeviceGetHandleByPciBusId_v2 failed: Not Found");
@@ -107,7 +107,8 @@ TEST_CASE("nvml says in words what it cannot tell, and of which call", "[runtime
     CHECK(here.memory(first_device).has_value() == false);
 }
 
-TEST_CASE("nvml is absent where the library is not, is another, or does not start", "[runtime][nvml]") {
+TEST_CASE("nvml is unavailable if the library is missing, is another library or does not initialize",
+          "[runtime][nvml]") {
     fresh_nvml_machine const machine;
     nvml const none{"libcuota-has-no-such.so.1"};
     CHECK_FALSE(none.is_available());
@@ -127,7 +128,7 @@ TEST_CASE("nvml is absent where the library is not, is another, or does not star
     CHECK(fake_nvml.begun == 0);  // a failed nvmlInit is not followed by nvmlShutdown
 }
 
-TEST_CASE("nvml does without functions that an old driver lacks", "[runtime][nvml]") {
+TEST_CASE("nvml works without functions that an old driver does not have", "[runtime][nvml]") {
     fresh_nvml_machine const machine;
     fake_nvml.compute = {{4'000'000'001U, 5, 0, 0}};
     nvml const older{nvml_without({"nvmlDeviceGetComputeRunningProcesses_v3", "nvmlErrorString"})};
@@ -144,13 +145,13 @@ TEST_CASE("nvml does without functions that an old driver lacks", "[runtime][nvm
     CHECK(oldest.memory(first_device).error() == "the library has no nvmlDeviceGetMemoryInfo");
 }
 
-TEST_CASE("nvml cuts a version that is longer than it can be", "[runtime][nvml]") {
+TEST_CASE("nvml truncates a version that is too long", "[runtime][nvml]") {
     fresh_nvml_machine const machine;
     fake_nvml.driver = std::string(500, '5');
     CHECK(nvml{}.driver_version()->size() == 95);
 }
 
-TEST_CASE("A device's place on the bus does not depend on its ordinal's meaning", "[runtime][nvml]") {
+TEST_CASE("pci_bus_id returns the PCI bus ID of each device", "[runtime][nvml]") {
     cuota::simulator::reset({.devices = 3});
     CHECK(cuota::pci_bus_id(cuota::device{0}) == "00000000:01:00.0");
     CHECK(cuota::pci_bus_id(cuota::device{2}) == "00000000:03:00.0");
@@ -158,7 +159,7 @@ TEST_CASE("A device's place on the bus does not depend on its ordinal's meaning"
     cuota::simulator::reset();
 }
 
-TEST_CASE("The machine's NVML is not asked about simulated devices", "[runtime][nvml]") {
+TEST_CASE("the system's NVML is not queried for simulated devices", "[runtime][nvml]") {
     fresh_nvml_machine const machine;
     nvml const& here = nvml::system();
     CHECK(here.error() == "the device is simulated");
@@ -166,7 +167,8 @@ TEST_CASE("The machine's NVML is not asked about simulated devices", "[runtime][
     CHECK(fake_nvml.begun == 0);
 }
 
-TEST_CASE("in a child its parent's NVML tells nothing, and is not shut down", "[runtime][nvml][fork]") {
+TEST_CASE("queries of the parent's nvml fail in a child process, which does not shut it down",
+          "[runtime][nvml][fork]") {
     if (support::under_thread_sanitizer) CUOTA_SKIP("it does not take a fork of a program with threads");
     fresh_nvml_machine const machine;
     std::optional<nvml> here{std::in_place};

@@ -10,13 +10,13 @@
 #include "support/catch.hpp"
 #include "support/machine.hpp"
 
-TEST_CASE("a program linked to the simulator knows", "[runtime][simulated]") {
+TEST_CASE("is_simulated is true in a program that is linked to the simulator", "[runtime][simulated]") {
     support::machine const sim;
     REQUIRE(cuota::is_simulated());
     REQUIRE(std::string{cuota_simulator_fault()}.empty());
 }
 
-TEST_CASE("code knows whether it runs in a simulated kernel", "[runtime][simulated]") {
+TEST_CASE("cuota_simulator_in_kernel is 1 in a simulated kernel and 0 outside", "[runtime][simulated]") {
     support::machine const sim;
     cuota::stream const s;
     int inside = -1;

@@ -43,7 +43,7 @@ static_assert(std::is_nothrow_move_constructible_v<cuota::stream> &&
 static_assert(std::is_nothrow_copy_constructible_v<cuota::shared_stream> &&
               sizeof(cuota::shared_stream) == 8);
 
-TEST_CASE("a stream is the current device's, and never in step with the legacy stream", "[runtime][stream]") {
+TEST_CASE("a stream is non-blocking and on the current device", "[runtime][stream]") {
     support::machine const sim{{2, std::size_t{1} << 20}};
     cuota::device_scope const here{cuota::device{1}};
     cuota::stream const s;
@@ -55,7 +55,7 @@ TEST_CASE("a stream is the current device's, and never in step with the legacy s
     REQUIRE(cuota::stream_ref{s.get()}.device().ordinal() == 1);
 }
 
-TEST_CASE("high priority is the driver's greatest", "[runtime][stream]") {
+TEST_CASE("high priority is the greatest priority of the device", "[runtime][stream]") {
     support::machine const sim;
     cuota::stream const normal;
     cuota::stream const high{cuota::stream_priority::high};
@@ -69,7 +69,7 @@ TEST_CASE("high priority is the driver's greatest", "[runtime][stream]") {
     REQUIRE(found == 0);
 }
 
-TEST_CASE("a stream's number is never used again, and the native handle has the same", "[runtime][stream]") {
+TEST_CASE("a stream's id is never reused, and the native handle has the same id", "[runtime][stream]") {
     support::machine const sim;
     std::set<std::uint64_t> seen;
     for (int i = 0; i != 20; ++i) {
@@ -80,7 +80,7 @@ TEST_CASE("a stream's number is never used again, and the native handle has the 
     }
 }
 
-TEST_CASE("a stream is idle when its work is done", "[runtime][stream]") {
+TEST_CASE("a stream is idle when its work has finished", "[runtime][stream]") {
     support::machine const sim;
     cuota::stream const s;
     REQUIRE(s.is_idle());
@@ -95,7 +95,7 @@ TEST_CASE("a stream is idle when its work is done", "[runtime][stream]") {
     REQUIRE(s.is_idle());
 }
 
-TEST_CASE("a stream lives until its last share is gone", "[runtime][stream]") {
+TEST_CASE("a stream is destroyed with its last owner", "[runtime][stream]") {
     support::machine const sim;
     auto s = std::make_unique<cuota::stream>();
     cuota::stream_ref const looks{*s};
@@ -121,7 +121,7 @@ TEST_CASE("a stream lives until its last share is gone", "[runtime][stream]") {
     cuota::rt::pinned_free(x);
 }
 
-TEST_CASE("a share of a native handle owns nothing", "[runtime][stream]") {
+TEST_CASE("a shared_stream of a native handle does not own the stream", "[runtime][stream]") {
     support::machine const sim;
     cuota::stream const s;
     cuota::shared_stream const share{cuota::stream_ref{s.get()}};
@@ -144,7 +144,7 @@ TEST_CASE("destroying a stream does not cancel its work", "[runtime][stream]") {
     cuota::rt::pinned_free(x);
 }
 
-TEST_CASE("moving streams moves what they own", "[runtime][stream]") {
+TEST_CASE("moving a stream moves its handle", "[runtime][stream]") {
     support::machine const sim;
     cuota::stream a;
     cudaStream_t const native = a.get();
@@ -157,7 +157,7 @@ TEST_CASE("moving streams moves what they own", "[runtime][stream]") {
     REQUIRE(cuota::simulator::live().streams == 1);
 }
 
-TEST_CASE("the place of a wait is in its error", "[runtime][stream]") {
+TEST_CASE("the error of a failed wait has the call site", "[runtime][stream]") {
     support::machine const sim;
     cuota::stream const s;
     cuota::simulator::fail_call("cudaStreamSynchronize", 1, cudaErrorUnknown);
@@ -168,7 +168,7 @@ TEST_CASE("the place of a wait is in its error", "[runtime][stream]") {
     } catch (cuota::cuda_error const& error) { REQUIRE(error.where().line == line); }
 }
 
-TEST_CASE("a stream survives every failure of its calls", "[runtime][stream]") {
+TEST_CASE("a stream reports the failure of any of its CUDA calls", "[runtime][stream]") {
     support::machine sim;
     auto const seen = support::survives_every_failure(sim, [] {
         cuota::stream const s{cuota::stream_priority::high};
@@ -192,7 +192,7 @@ cuota::shared_stream share_of_another_thread() {
 
 }  // namespace
 
-TEST_CASE("a default handle names one stream of each thread and device", "[runtime][stream]") {
+TEST_CASE("a default stream handle denotes one stream for each thread and device", "[runtime][stream]") {
     support::machine const sim{{.devices = 2}};
     cuota::stream_ref const mine = cudaStreamPerThread;
     cuota::stream_ref const legacy = cudaStreamLegacy;
@@ -226,14 +226,15 @@ TEST_CASE("a default handle names one stream of each thread and device", "[runti
     CHECK(cuota::stream_ref{*legacy_of_1}.device() == cuota::device{1});
 }
 
-TEST_CASE("0 is what it is in calls of CUDA in the same file", "[runtime][stream]") {
+TEST_CASE("stream 0 is the default stream for which its file is compiled", "[runtime][stream]") {
     support::machine const sim;
     CHECK(support::zero_in_per_thread_file() == cuota::stream_ref{cudaStreamPerThread});
     CHECK(support::zero_in_per_thread_file().get() == cudaStreamPerThread);
     CHECK(cuota::stream_ref{cudaStream_t{}}.id() == cuota::stream_ref{cudaStreamLegacy}.id());
 }
 
-TEST_CASE("the default stream of another thread is misuse that names both threads", "[runtime][stream]") {
+TEST_CASE("using the default stream of another thread is misuse, and the error names both threads",
+          "[runtime][stream]") {
     support::machine const sim;
     cuota::shared_stream const share = share_of_another_thread();
     cuota::stream_ref const theirs = share;
@@ -257,7 +258,7 @@ TEST_CASE("the default stream of another thread is misuse that names both thread
     CHECK(refused([&] { theirs.check_reachable(); }));
 }
 
-TEST_CASE("the default stream of another thread is waited for, while that lives and after",
+TEST_CASE("the default stream of another thread can be waited for, even after that thread has ended",
           "[runtime][stream]") {
     support::machine const sim;
     int* const x = static_cast<int*>(cuota::rt::pinned_allocate(sizeof(int)));
@@ -286,7 +287,8 @@ TEST_CASE("the default stream of another thread is waited for, while that lives 
     cuota::rt::pinned_free(x);
 }
 
-TEST_CASE("a remembered legacy stream is that of its device, whichever is current", "[runtime][stream]") {
+TEST_CASE("a stored legacy stream stays that of its device, whichever device is current",
+          "[runtime][stream]") {
     support::machine const sim{{.devices = 2}};
     cuota::shared_stream const first{cuota::stream_ref{cudaStreamLegacy}};
     support::gate gate{cudaStreamLegacy};

@@ -65,7 +65,7 @@ dynamic_array<counted> up_to(int n) {
 
 }  // namespace
 
-TEST_CASE("an array keeps what is put behind it, wherever its memory is", "[core][dynamic_array]") {
+TEST_CASE("an array keeps its elements when it grows", "[core][dynamic_array]") {
     {
         dynamic_array<counted> all = up_to(100);
         REQUIRE(all.size() == 100);
@@ -81,7 +81,7 @@ TEST_CASE("an array keeps what is put behind it, wherever its memory is", "[core
     REQUIRE(counted::alive == 0);
 }
 
-TEST_CASE("an empty array has no memory", "[core][dynamic_array]") {
+TEST_CASE("an empty array allocates no memory", "[core][dynamic_array]") {
     dynamic_array<int> none;
     REQUIRE(none.empty());
     REQUIRE(none.data() == nullptr);
@@ -92,7 +92,7 @@ TEST_CASE("an empty array has no memory", "[core][dynamic_array]") {
     REQUIRE(copy.empty());
 }
 
-TEST_CASE("moving an array leaves the other empty, and copying it leaves both", "[core][dynamic_array]") {
+TEST_CASE("an array that was moved from is empty, and copies are independent", "[core][dynamic_array]") {
     dynamic_array<std::string> from;
     from.push_back("one");
     from.push_back(std::string(100, 'x'));
@@ -128,7 +128,7 @@ TEST_CASE("elements are erased and inserted in order", "[core][dynamic_array]") 
     REQUIRE(counted::alive == 2);
 }
 
-TEST_CASE("an array changes its size, and what is new is zero", "[core][dynamic_array]") {
+TEST_CASE("resize changes the size, and new elements are zero", "[core][dynamic_array]") {
     dynamic_array<std::uint64_t> all(3);
     REQUIRE(std::vector(all.begin(), all.end()) == std::vector<std::uint64_t>{0, 0, 0});
     all[2] = 7;
@@ -141,14 +141,14 @@ TEST_CASE("an array changes its size, and what is new is zero", "[core][dynamic_
     REQUIRE(all.size() == 1);
 }
 
-TEST_CASE("one of an array's own elements can be appended to it", "[core][dynamic_array]") {
+TEST_CASE("an array can append one of its own elements", "[core][dynamic_array]") {
     dynamic_array<std::string> all;
     all.push_back(std::string(50, 'a'));
     for (int i = 0; i != 20; ++i) all.push_back(all.front());
     for (std::string const& s : all) REQUIRE(s == std::string(50, 'a'));
 }
 
-TEST_CASE("an array whose elements cannot all be made leaves none behind", "[core][dynamic_array]") {
+TEST_CASE("an array destroys the elements that it made if a later one throws", "[core][dynamic_array]") {
     limited::left = 2;
     REQUIRE_THROWS_AS(dynamic_array<limited>(3), std::length_error);
     REQUIRE(limited::alive == 0);
@@ -168,7 +168,7 @@ TEST_CASE("an array whose elements cannot all be made leaves none behind", "[cor
     REQUIRE(all.size() == 4);
 }
 
-TEST_CASE("a size in bytes that overflows is refused, and the array is as it was", "[core][dynamic_array]") {
+TEST_CASE("a size in bytes that overflows is refused, and the array is unchanged", "[core][dynamic_array]") {
     dynamic_array<std::uint64_t> all(3);
     all[0] = 5;
     REQUIRE_THROWS_AS(all.reserve(std::numeric_limits<std::size_t>::max() / 4), std::bad_array_new_length);
@@ -176,7 +176,7 @@ TEST_CASE("a size in bytes that overflows is refused, and the array is as it was
     REQUIRE(all[0] == 5);
 }
 
-TEST_CASE("the first element that does not come before is found, wherever it is", "[core][dynamic_array]") {
+TEST_CASE("first_not finds the first element that does not fulfil the predicate", "[core][dynamic_array]") {
     int const sorted[] = {1, 3, 3, 7, 9};
     for (std::size_t count = 0; count <= std::size(sorted); ++count)
         for (int bound = 0; bound <= 10; ++bound) {
@@ -186,7 +186,7 @@ TEST_CASE("the first element that does not come before is found, wherever it is"
         }
 }
 
-TEST_CASE("an array does what std::vector does, whatever is asked of it", "[core][dynamic_array]") {
+TEST_CASE("an array behaves as std::vector in random operations", "[core][dynamic_array]") {
     std::mt19937 random{7};
     for (int round = 0; round != 50; ++round) {
         dynamic_array<std::string> ours;

@@ -9,7 +9,7 @@
 
 using cuota::detail::mix64;
 
-TEST_CASE("scatter gives the numbers that are published for SplitMix64 from 1234567", "[core][scatter]") {
+TEST_CASE("mix64 yields the published numbers of SplitMix64 with seed 1234567", "[core][scatter]") {
     std::uint64_t state = 1'234'567;
     for (std::uint64_t const number :
          {6'457'827'717'110'365'317u, 3'203'168'211'198'807'973u, 9'817'491'932'198'370'423u})
@@ -17,7 +17,7 @@ TEST_CASE("scatter gives the numbers that are published for SplitMix64 from 1234
     CHECK(mix64(0) == 0);
 }
 
-TEST_CASE("what scatter makes of numbers at regular distances has no order", "[core][scatter]") {
+TEST_CASE("mix64 of equidistant numbers has no long ascending runs", "[core][scatter]") {
     std::uint64_t const distance = GENERATE(1u, 256u, 1u << 21, 1u << 26, 3u << 20, 1'731'840u);
     // In a random permutation of 50,000 numbers the longest ascending run is 7 or 8; with a pattern it is thousands.
     int longest = 0;

@@ -22,7 +22,7 @@ struct counted {
 
 }  // namespace
 
-TEST_CASE("never_destroyed constructs its object, and does not destroy it", "[core][never_destroyed]") {
+TEST_CASE("never_destroyed constructs its object and does not destroy it", "[core][never_destroyed]") {
     using cuota::detail::never_destroyed;
     {
         never_destroyed<counted> const one;

@@ -47,8 +47,7 @@ struct counted final : cuota::detail::ref_counted {
 #define EXPECT_IN_CHILD(what)                                                                                \
     if (!(what)) return __LINE__ % 250 + 1
 
-TEST_CASE("a child has another number than its parent, and each of its children another one",
-          "[core][process]") {
+TEST_CASE("a child process has another number than its parent and than its own children", "[core][process]") {
     if (support::under_thread_sanitizer) CUOTA_SKIP("it does not take a fork of a program with threads");
     unsigned const mine = detail::process_number::remembered();
     CHECK(in_child([&] {
@@ -62,7 +61,7 @@ TEST_CASE("a child has another number than its parent, and each of its children 
     CHECK(detail::process_number::now() == mine);
 }
 
-TEST_CASE("a child locks no object of its parent, and its own as ever", "[core][process]") {
+TEST_CASE("a child process cannot lock objects of its parent, but can lock its own", "[core][process]") {
     if (support::under_thread_sanitizer) CUOTA_SKIP("it does not take a fork of a program with threads");
     detail::object_lock of_parent;
     std::lock_guard const as_by_another_thread{of_parent};
@@ -84,7 +83,7 @@ TEST_CASE("a child locks no object of its parent, and its own as ever", "[core][
     CHECK(!of_parent.is_of_parent());
 }
 
-TEST_CASE("a child never deletes what its parent made", "[core][process]") {
+TEST_CASE("a child process does not delete objects of its parent", "[core][process]") {
     if (support::under_thread_sanitizer) CUOTA_SKIP("it does not take a fork of a program with threads");
     int ended = 0;
     auto of_parent = cuota::detail::intrusive_ptr<counted>::make(ended);
@@ -100,7 +99,8 @@ TEST_CASE("a child never deletes what its parent made", "[core][process]") {
     CHECK(ended == 1);
 }
 
-TEST_CASE("locks of the process are open in a child, and its thread is another one", "[core][process]") {
+TEST_CASE("process locks are unlocked in a child process, and its thread has another slot",
+          "[core][process]") {
     if (support::under_thread_sanitizer) CUOTA_SKIP("it does not take a fork of a program with threads");
     static auto& lock = *new detail::process_lock;
     std::lock_guard const as_by_another_thread{lock};
@@ -114,7 +114,7 @@ TEST_CASE("locks of the process are open in a child, and its thread is another o
           }) == 0);
 }
 
-TEST_CASE("CUDA of the parent is not the child's", "[core][process]") {
+TEST_CASE("a child process detects that CUDA was used by its parent", "[core][process]") {
     if (support::under_thread_sanitizer) CUOTA_SKIP("it does not take a fork of a program with threads");
     detail::process_number::note_cuda();
     CHECK(!detail::process_number::is_cuda_of_parent());

@@ -14,7 +14,8 @@
 
 using namespace cuota;
 
-TEST_CASE("an object of another state is misuse that names it and says what to do", "[core][process_state]") {
+TEST_CASE("an object of another library's state is refused with its name and the remedy",
+          "[core][process_state]") {
     CHECK(detail::process_state() == detail::process_state());
     CHECK_NOTHROW(detail::refuse_other_state(detail::process_state(), "a budget", {}));
 

@@ -27,7 +27,7 @@ static_assert(!std::is_copy_constructible_v<counted> && !std::is_copy_assignable
 
 }  // namespace
 
-TEST_CASE("the last owner deletes", "[core][shared]") {
+TEST_CASE("the last owner deletes the object", "[core][shared]") {
     std::atomic<int> alive = 0;
     {
         owner a = owner::make(alive);
@@ -45,7 +45,7 @@ TEST_CASE("the last owner deletes", "[core][shared]") {
     REQUIRE(alive == 0);
 }
 
-TEST_CASE("assignment lets go of what was held", "[core][shared]") {
+TEST_CASE("assignment drops the previous object", "[core][shared]") {
     std::atomic<int> alive = 0;
     owner a = owner::make(alive);
     owner b = owner::make(alive);
@@ -63,7 +63,7 @@ TEST_CASE("assignment lets go of what was held", "[core][shared]") {
     REQUIRE(alive == 0);
 }
 
-TEST_CASE("a detached count can be adopted again", "[core][shared]") {
+TEST_CASE("a detached reference can be adopted", "[core][shared]") {
     std::atomic<int> alive = 0;
     owner a = owner::make(alive);
     counted* const raw = a.detach();
@@ -74,7 +74,7 @@ TEST_CASE("a detached count can be adopted again", "[core][shared]") {
     REQUIRE(b->ref_count() == 2);
 }
 
-TEST_CASE("nobody becomes an owner after the last one", "[core][shared]") {
+TEST_CASE("try_add_ref fails after the last reference was dropped", "[core][shared]") {
     std::atomic<int> alive = 0;
     counted* const raw = owner::make(alive).detach();
     REQUIRE(raw->try_add_ref());
@@ -85,7 +85,7 @@ TEST_CASE("nobody becomes an owner after the last one", "[core][shared]") {
     delete raw;
 }
 
-TEST_CASE("threads may share and let go at once", "[core][shared]") {
+TEST_CASE("threads may copy and destroy owners at the same time", "[core][shared]") {
     std::atomic<int> alive = 0;
     {
         owner const first = owner::make(alive);
@@ -104,8 +104,7 @@ TEST_CASE("threads may share and let go at once", "[core][shared]") {
     REQUIRE(alive == 0);
 }
 
-TEST_CASE("a sole owner deletes what it has when it is over, and when it takes over another's",
-          "[core][shared]") {
+TEST_CASE("a light_unique_ptr deletes its object when it is destroyed or assigned to", "[core][shared]") {
     std::atomic<int> alive = 0;
     using sole = cuota::detail::light_unique_ptr<counted>;
     static_assert(!std::is_copy_constructible_v<sole> && std::is_nothrow_move_constructible_v<sole>);
@@ -125,7 +124,7 @@ TEST_CASE("a sole owner deletes what it has when it is over, and when it takes o
     CHECK(alive == 0);
 }
 
-TEST_CASE("a sole owner of what derives from another type gives it to an owner of that", "[core][shared]") {
+TEST_CASE("a light_unique_ptr to a derived type converts to one of its base", "[core][shared]") {
     struct base {
         virtual ~base() = default;
     };
@@ -152,7 +151,7 @@ TEST_CASE("a sole owner of what derives from another type gives it to an owner o
     CHECK(!none);
 }
 
-TEST_CASE("a detached sole object is the caller's", "[core][shared]") {
+TEST_CASE("a light_unique_ptr does not delete an object that was detached", "[core][shared]") {
     std::atomic<int> alive = 0;
     cuota::detail::light_unique_ptr<counted> one = cuota::detail::light_unique_ptr<counted>::make(alive);
     counted* const mine = one.detach();
@@ -161,7 +160,7 @@ TEST_CASE("a detached sole object is the caller's", "[core][shared]") {
     delete mine;
 }
 
-TEST_CASE("a sole_array initialises its elements, and deletes them all", "[core][shared]") {
+TEST_CASE("a light_unique_array initializes its elements and deletes them all", "[core][shared]") {
     static int alive = 0;
     struct element {
         element() { ++alive; }
@@ -189,7 +188,7 @@ TEST_CASE("a sole_array initialises its elements, and deletes them all", "[core]
     CHECK(cuota::detail::light_unique_array<int>::make(4)[3] == 0);
 }
 
-TEST_CASE("the last owner of a shared_value deletes it", "[core][shared]") {
+TEST_CASE("the last owner of a light_shared_ptr deletes the object", "[core][shared]") {
     using value = cuota::detail::light_shared_ptr<counted>;
     static_assert(std::is_nothrow_copy_constructible_v<value> && std::is_nothrow_move_constructible_v<value>);
     std::atomic<int> alive = 0;
@@ -215,7 +214,8 @@ TEST_CASE("the last owner of a shared_value deletes it", "[core][shared]") {
     CHECK(alive == 0);
 }
 
-TEST_CASE("a shared_value may be of a type that is known only where it is made", "[core][shared]") {
+TEST_CASE("a light_shared_ptr may be of an incomplete type where it does not create the object",
+          "[core][shared]") {
     struct unknown;
     cuota::detail::light_shared_ptr<unknown> const none;
     cuota::detail::light_shared_ptr<unknown> const copy{none};
@@ -235,7 +235,7 @@ TEST_CASE("a shared_value may be of a type that is known only where it is made",
     CHECK(alive == 0);
 }
 
-TEST_CASE("threads may share a shared_value and let go at once", "[core][shared]") {
+TEST_CASE("threads may copy and destroy a light_shared_ptr at the same time", "[core][shared]") {
     std::atomic<int> alive = 0;
     {
         auto const first = cuota::detail::light_shared_ptr<counted>::make(alive);

@@ -17,7 +17,7 @@
 
 using cuota::detail::sort_stably;
 
-TEST_CASE("sort_stably does what std::stable_sort does, for any number of elements", "[core][sort_stably]") {
+TEST_CASE("sort_stably sorts as std::stable_sort does, for any number of elements", "[core][sort_stably]") {
     std::mt19937 random{7};
     for (std::size_t count = 0; count != 130; ++count)
         for (unsigned const kinds : {1U, 2U, 5U, 1000U}) {
@@ -31,7 +31,7 @@ TEST_CASE("sort_stably does what std::stable_sort does, for any number of elemen
         }
 }
 
-TEST_CASE("sort_stably takes an order, and what can only be moved", "[core][sort_stably]") {
+TEST_CASE("sort_stably accepts a comparison and sorts types that can only be moved", "[core][sort_stably]") {
     std::vector<std::unique_ptr<int>> all;
     for (int const i : {3, 1, 2}) all.push_back(std::make_unique<int>(i));
     sort_stably(all, std::greater{}, [](auto const& p) { return *p; });

@@ -58,7 +58,7 @@ void leave(cuota::budget const& b, cuota::detail::intrusive_ptr<listener> const&
 
 }  // namespace
 
-TEST_CASE("budget_observer is told of refusals there and below, and of nothing beside",
+TEST_CASE("budget_observer is notified of refusals of its budget and of those below",
           "[guard][budget_observer]") {
     cuota::budget root{"root", 100};
     cuota::budget left{"left", 50, root};
@@ -84,7 +84,8 @@ TEST_CASE("budget_observer is told of refusals there and below, and of nothing b
     REQUIRE(of_root->ref_count() == 1);
 }
 
-TEST_CASE("budget_observer is told who gave back, and how much", "[guard][budget_observer]") {
+TEST_CASE("budget_observer is notified of reclaimers and of the bytes that they release",
+          "[guard][budget_observer]") {
     cuota::budget root{"root", 100};
     auto const told = listen_to(root);
     std::size_t cached = 70;
@@ -105,7 +106,7 @@ TEST_CASE("budget_observer is told who gave back, and how much", "[guard][budget
     root.refund(40);
 }
 
-TEST_CASE("budget_observer is told of pools that come, and of what a device has not got",
+TEST_CASE("budget_observer is notified of new pools and of refusals by upstream",
           "[guard][budget_observer]") {
     cuota::budget root{"root", 100_MiB};
     auto const told = listen_to(root);
@@ -122,7 +123,7 @@ TEST_CASE("budget_observer is told of pools that come, and of what a device has 
     leave(root, told);
 }
 
-TEST_CASE("ledger_node names all below it, parents first, until they end", "[guard][budget_observer]") {
+TEST_CASE("look_down visits all live budgets below a node, parents first", "[guard][budget_observer]") {
     cuota::budget root{"root", 100};
     cuota::budget left{"left", 50, root};
     auto const names = [](cuota::budget const& b) {

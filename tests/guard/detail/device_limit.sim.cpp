@@ -33,7 +33,7 @@ budget never_looking() { return budget::for_device(here, 1.0, 0, 24h); }
 
 }  // namespace
 
-TEST_CASE("what another program takes between plan and use is refused, and no CUDA call fails",
+TEST_CASE("a request is refused without a failed CUDA call if another program has taken the memory",
           "[guard][device_limit]") {
     support::machine const machine{{1, 64_MiB}};
     for (bool const looks : {true, false}) {
@@ -69,7 +69,7 @@ TEST_CASE("what another program takes between plan and use is refused, and no CU
     }
 }
 
-TEST_CASE("while others hold what a budget counted on, it holds more than its limit and charges nothing",
+TEST_CASE("a budget over its device limit refuses charges while other programs have the memory",
           "[guard][device_limit]") {
     support::machine const machine{{1, 64_MiB}};
     budget b = always_looking();
@@ -92,7 +92,8 @@ TEST_CASE("while others hold what a budget counted on, it holds more than its li
     b.refund(64_MiB);
 }
 
-TEST_CASE("a share and what is to stay free hold as the device fills", "[guard][device_limit]") {
+TEST_CASE("the share and the free reserve of a device budget hold as the device fills",
+          "[guard][device_limit]") {
     support::machine const machine{{1, 64_MiB}};
     budget half = always_looking(0.5);
     budget most = always_looking(1.0, 8_MiB);
@@ -112,7 +113,7 @@ TEST_CASE("a share and what is to stay free hold as the device fills", "[guard][
     half.refund(4_MiB);
 }
 
-TEST_CASE("what is ours already is not counted twice", "[guard][device_limit]") {
+TEST_CASE("memory of this process is not counted twice", "[guard][device_limit]") {
     support::machine const machine{{1, 64_MiB}};
     budget const b = always_looking();
     cuota::budgeted<cuota::device_memory> memory{b};
@@ -133,7 +134,7 @@ TEST_CASE("what is ours already is not counted twice", "[guard][device_limit]") 
     plain.deallocate_sync(p, 24_MiB);
 }
 
-TEST_CASE("what the driver's own pool keeps is still to be had", "[guard][device_limit]") {
+TEST_CASE("memory that the driver's pool caches is available", "[guard][device_limit]") {
     support::machine const machine{{1, 64_MiB}};
     budget const b = always_looking();
     cuota::budgeted<cuota::async_memory> memory{b};
@@ -146,7 +147,7 @@ TEST_CASE("what the driver's own pool keeps is still to be had", "[guard][device
     s.synchronize();
 }
 
-TEST_CASE("the driver is asked once in a while, and before a refusal", "[guard][device_limit]") {
+TEST_CASE("free memory is queried at intervals and before a refusal", "[guard][device_limit]") {
     support::machine const machine{{1, 64_MiB}};
     budget b = never_looking();
     auto const requested = [] { return sim::calls("cudaMemGetInfo"); };
@@ -182,7 +183,7 @@ TEST_CASE("the driver is asked once in a while, and before a refusal", "[guard][
     REQUIRE(requested() == now);
 }
 
-TEST_CASE("a driver that does not answer is reported, and its last answer kept", "[guard][device_limit]") {
+TEST_CASE("a failed query is reported, and the previous limit stays", "[guard][device_limit]") {
     support::machine machine{{1, 64_MiB}};
     budget b = always_looking();
     sim::set_other_programs(0, 60_MiB);
@@ -197,7 +198,8 @@ TEST_CASE("a driver that does not answer is reported, and its last answer kept",
     REQUIRE(!b.try_charge(5_MiB));
 }
 
-TEST_CASE("overhead that was learnt is told apart from what came later", "[guard][device_limit]") {
+TEST_CASE("a refusal separates the baseline from memory that other programs took later",
+          "[guard][device_limit]") {
     support::machine const machine{{1, 64_MiB}};
     sim::set_other_programs(0, 6_MiB);  // a CUDA context and libraries
     budget b = always_looking();
@@ -213,7 +215,7 @@ TEST_CASE("overhead that was learnt is told apart from what came later", "[guard
     REQUIRE_THROWS_AS(other.record_baseline(), cuota::usage_error);
 }
 
-TEST_CASE("budgets inside a device's budget look through it", "[guard][device_limit]") {
+TEST_CASE("budgets inside a device's budget are limited by the device", "[guard][device_limit]") {
     support::machine const machine{{1, 64_MiB}};
     budget const root = always_looking();
     budget inside{"model", 60_MiB, root};
@@ -226,7 +228,8 @@ TEST_CASE("budgets inside a device's budget look through it", "[guard][device_li
     REQUIRE(inside.available() == 0);
 }
 
-TEST_CASE("threads that allocate what fits are not refused for what is under way", "[guard][device_limit]") {
+TEST_CASE("threads whose allocations fit are not refused while other allocations are in progress",
+          "[guard][device_limit]") {
     support::machine const machine{{1, 8_MiB}};
     budget const b = always_looking();
     std::atomic<int> refused = 0;

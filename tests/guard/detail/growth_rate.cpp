@@ -27,7 +27,7 @@ double seen_after(std::chrono::milliseconds time) {
 
 }  // namespace
 
-TEST_CASE("what is held at the start is no growth", "[guard][growth]") {
+TEST_CASE("bytes held at the start are not growth", "[guard][growth]") {
     growth_rate g{1s};
     REQUIRE(g.per_second() == 0);
     g.see(1'000'000, start);
@@ -36,14 +36,13 @@ TEST_CASE("what is held at the start is no growth", "[guard][growth]") {
     REQUIRE(!g.time_to(2'000'000));
 }
 
-TEST_CASE("steady growth is seen in full in the end, and half of it after 2.4 half-lives",
-          "[guard][growth]") {
+TEST_CASE("steady growth is measured to one half after 2.4 half-lives and in full later", "[guard][growth]") {
     REQUIRE(std::abs(seen_after(2421ms) - 500) < 2);
     REQUIRE(std::abs(seen_after(5612ms) - 900) < 2);
     REQUIRE(std::abs(seen_after(60s) - 1000) < 2);
 }
 
-TEST_CASE("one change shows most 1.4 half-lives later, and then fades", "[guard][growth]") {
+TEST_CASE("the rate after one change is largest after 1.4 half-lives and then decreases", "[guard][growth]") {
     auto const shows = [](std::chrono::milliseconds after) {
         growth_rate g{1s};
         g.see(0, start);
@@ -58,7 +57,7 @@ TEST_CASE("one change shows most 1.4 half-lives later, and then fades", "[guard]
     REQUIRE(shows(60s) < 1e-9);
 }
 
-TEST_CASE("it does not matter how often one looks", "[guard][growth]") {
+TEST_CASE("the rate does not depend on how often it is measured", "[guard][growth]") {
     growth_rate once{1s};
     growth_rate often{1s};
     once.see(0, start);
@@ -70,7 +69,9 @@ TEST_CASE("it does not matter how often one looks", "[guard][growth]") {
     REQUIRE(is_near(once.per_second(), often.per_second()));
 }
 
-TEST_CASE("what comes and goes at every step is hardly growth, at its peaks neither", "[guard][growth]") {
+TEST_CASE(
+    "memory that is allocated and freed at every step is hardly growth, also when measured at its peaks",
+    "[guard][growth]") {
     growth_rate g{1s};
     double most = 0;
     for (auto t = 0ms; t <= 20s; t += 100ms) {
@@ -81,7 +82,7 @@ TEST_CASE("what comes and goes at every step is hardly growth, at its peaks neit
     REQUIRE(most < 20'000);  // with one averaging step it would be 700'000
 }
 
-TEST_CASE("shrinking is negative growth, and never reaches a limit", "[guard][growth]") {
+TEST_CASE("shrinking is negative growth and never reaches a limit", "[guard][growth]") {
     growth_rate g{1s};
     g.see(1000, start);
     g.see(0, start);
@@ -90,7 +91,7 @@ TEST_CASE("shrinking is negative growth, and never reaches a limit", "[guard][gr
     REQUIRE(!g.time_to(1000));
 }
 
-TEST_CASE("the time to a limit is what is free by what it grows", "[guard][growth]") {
+TEST_CASE("the time to a limit is the available bytes divided by the rate", "[guard][growth]") {
     growth_rate g{1s};
     g.see(0, start);
     g.see(1000, start);
@@ -101,7 +102,7 @@ TEST_CASE("the time to a limit is what is free by what it grows", "[guard][growt
     REQUIRE(!g.time_to(cuota::unlimited));
 }
 
-TEST_CASE("a clock that goes back, and the largest sizes, do no harm", "[guard][growth]") {
+TEST_CASE("a clock that runs backwards and the largest sizes yield a finite rate", "[guard][growth]") {
     growth_rate g{1ns};
     g.see(0, start);
     g.see(cuota::unlimited, start - 1h);

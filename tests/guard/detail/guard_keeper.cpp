@@ -18,7 +18,7 @@ using cuota::detail::call_order;
 using cuota::detail::guard_bytes;
 using cuota::detail::guard_keeper;
 
-TEST_CASE("a fence is measured out by zone and alignment", "[guard][guard_keeper]") {
+TEST_CASE("the guard bytes of a block depend on the redzone and the alignment", "[guard][guard_keeper]") {
     guard_keeper keeper{{.redzone_bytes = 100}, false, {}};
     auto const measure = [&](std::size_t bytes, std::size_t alignment) {
         auto const f = keeper.acquire(bytes, alignment, {});
@@ -31,7 +31,7 @@ TEST_CASE("a fence is measured out by zone and alignment", "[guard][guard_keeper
     CHECK(measure(cuota::unlimited - 150, 1)[1] == 0);
 }
 
-TEST_CASE("rooms for fences are apart, and used again", "[guard][guard_keeper]") {
+TEST_CASE("buffers for guard bytes do not overlap and are reused", "[guard][guard_keeper]") {
     guard_keeper keeper{{.redzone_bytes = 1000}, false, {}};
     unsigned char* first = nullptr;
     {
@@ -46,8 +46,7 @@ TEST_CASE("rooms for fences are apart, and used again", "[guard][guard_keeper]")
     CHECK(first != nullptr);
 }
 
-TEST_CASE("without host memory there are no more fences, and those there were stay",
-          "[guard][guard_keeper]") {
+TEST_CASE("without host memory, acquire throws, and existing records stay valid", "[guard][guard_keeper]") {
     // The zone is so large that records are allocated one by one.
     guard_keeper keeper{{.redzone_bytes = std::size_t{1} << 16}, false, {}};
     auto const first = keeper.acquire(1, 1, {});
@@ -63,7 +62,7 @@ TEST_CASE("without host memory there are no more fences, and those there were st
     CHECK(keeper.acquire(1, 1, {})->seen != first->seen);
 }
 
-TEST_CASE("fences are put up and taken down in order of a stream, or at once", "[guard][guard_keeper]") {
+TEST_CASE("guard bytes are written and checked in stream order or synchronously", "[guard][guard_keeper]") {
     cuota::stream const s;
     guard_keeper keeper{{}, false, {}};
     cuota::device_memory memory;

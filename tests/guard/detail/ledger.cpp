@@ -57,7 +57,7 @@ struct naive {
 
 }  // namespace
 
-TEST_CASE("a thread that gave back charges again without a lock", "[guard][ledger]") {
+TEST_CASE("a thread that has refunded charges again without a lock", "[guard][ledger]") {
     node const n = root_of(100);
     REQUIRE(!n->try_charge_alone(10));
     REQUIRE(n->try_charge(60));
@@ -71,7 +71,7 @@ TEST_CASE("a thread that gave back charges again without a lock", "[guard][ledge
     REQUIRE(n->try_refund(60));
 }
 
-TEST_CASE("what one thread holds ready is another's for the asking", "[guard][ledger]") {
+TEST_CASE("bytes in one thread's stock can be charged by another thread", "[guard][ledger]") {
     node const n = root_of(100);
     worker first;
     first.run([&] {
@@ -88,7 +88,8 @@ TEST_CASE("what one thread holds ready is another's for the asking", "[guard][le
     REQUIRE(n->info().held == 0);
 }
 
-TEST_CASE("what one thread holds ready at a child is another's at the root", "[guard][ledger]") {
+TEST_CASE("bytes in one thread's stock at a child can be charged by another thread at the root",
+          "[guard][ledger]") {
     node const root = root_of(100);
     node const left = child_of(root);
     node const right = child_of(root, 80);
@@ -117,7 +118,7 @@ TEST_CASE("what one thread holds ready at a child is another's at the root", "[g
     REQUIRE(root->info().held == 0);
 }
 
-TEST_CASE("a peak is what was held at one moment, not what threads held ready", "[guard][ledger]") {
+TEST_CASE("the peak does not include bytes in stocks", "[guard][ledger]") {
     node const n = root_of(unlimited);
     std::vector<worker> others(19);  // more than the number of stocks
     for (std::size_t i = 1; i != 20; ++i) {
@@ -135,7 +136,7 @@ TEST_CASE("a peak is what was held at one moment, not what threads held ready", 
     REQUIRE(n->try_refund(7));
 }
 
-TEST_CASE("bytes charged by one thread are refunded by another", "[guard][ledger]") {
+TEST_CASE("bytes charged by one thread can be refunded by another", "[guard][ledger]") {
     node const root = root_of(100);
     node const n = child_of(root);
     worker charges;
@@ -151,7 +152,7 @@ TEST_CASE("bytes charged by one thread are refunded by another", "[guard][ledger
     }
 }
 
-TEST_CASE("a node that ends gives back what threads held ready of it", "[guard][ledger]") {
+TEST_CASE("a node that is destroyed refunds the stocks of its threads", "[guard][ledger]") {
     node const root = root_of(100);
     worker other;
     other.run([&] {
@@ -164,7 +165,7 @@ TEST_CASE("a node that ends gives back what threads held ready of it", "[guard][
     REQUIRE(root->try_refund(100));
 }
 
-TEST_CASE("a ledger agrees with a naive one in every number, over random trees", "[guard][ledger]") {
+TEST_CASE("a ledger agrees with a naive model over random trees", "[guard][ledger]") {
     // Several threads take turns, so that the stocks of each are in the way of the others.
     constexpr int trees = 100;
     constexpr int steps = 10'000;
@@ -223,7 +224,7 @@ TEST_CASE("a ledger agrees with a naive one in every number, over random trees",
     }
 }
 
-TEST_CASE("charges that always fit are never refused beside those that never do", "[guard][ledger]") {
+TEST_CASE("charges that always fit are never refused beside charges that never fit", "[guard][ledger]") {
     // Two threads charge up to 400 bytes each at two children of a budget of 1000; two more request charges that never fit.
     node const root = root_of(1000);
     std::vector<node> const children{child_of(root), child_of(root, 400), child_of(root)};
@@ -264,7 +265,7 @@ TEST_CASE("charges that always fit are never refused beside those that never do"
     REQUIRE(root->info().held == 0);
 }
 
-TEST_CASE("threads that fill a budget to the last byte never pass it", "[guard][ledger]") {
+TEST_CASE("threads that fill a budget to the last byte never exceed its limit", "[guard][ledger]") {
     // The threads count the held bytes themselves, before a refund and after a charge. So counted <= held, and held must not exceed the
     // limit.
     node const root = root_of(100);

@@ -43,7 +43,7 @@ public:
 
 }  // namespace
 
-TEST_CASE("what a child holds is not its parent's to refund", "[guard][ledger_node]") {
+TEST_CASE("a parent cannot refund bytes that a child holds", "[guard][ledger_node]") {
     node const root = root_of(100);
     node const n = child_of(root);
     REQUIRE(n->try_charge(60));
@@ -55,7 +55,7 @@ TEST_CASE("what a child holds is not its parent's to refund", "[guard][ledger_no
     REQUIRE(n->try_refund(60));
 }
 
-TEST_CASE("what is set apart for a prepaid node is not its parent's to refund", "[guard][ledger_node]") {
+TEST_CASE("a parent cannot refund bytes of a prepaid node", "[guard][ledger_node]") {
     node const root = root_of(100);
     REQUIRE(root->try_charge(10));
     node const prepaid = ledger::prepaid("reservation", root);
@@ -82,7 +82,7 @@ TEST_CASE("what is set apart for a prepaid node is not its parent's to refund", 
     REQUIRE(root->info().held == 0);
 }
 
-TEST_CASE("a refusal of the largest sizes does not wrap", "[guard][ledger_node]") {
+TEST_CASE("a refusal of the largest sizes does not overflow", "[guard][ledger_node]") {
     node const root = root_of(unlimited);
     node const n = child_of(root, unlimited - 1);
     REQUIRE(n->try_charge(unlimited - 1));
@@ -104,8 +104,7 @@ TEST_CASE("a refusal of the largest sizes does not wrap", "[guard][ledger_node]"
     REQUIRE(root->info().held == 0);
 }
 
-TEST_CASE("a refusal is the same whichever level it comes from, and ends when there is room",
-          "[guard][ledger_node]") {
+TEST_CASE("each level refuses until enough bytes are refunded", "[guard][ledger_node]") {
     node const root = root_of(100);
     node const middle = child_of(root, 80);
     node const leaf = child_of(middle, 60);
@@ -123,8 +122,7 @@ TEST_CASE("a refusal is the same whichever level it comes from, and ends when th
     REQUIRE(root->info().held == 0);
 }
 
-TEST_CASE("what is refunded goes up to a prepaid node, and past it once that has ended",
-          "[guard][ledger_node]") {
+TEST_CASE("refunds stop at a prepaid node, and pass it once it was settled", "[guard][ledger_node]") {
     node const root = root_of(100);
     node const prepaid = ledger::prepaid("reservation", root);
     node const leaf = child_of(prepaid);
@@ -142,7 +140,7 @@ TEST_CASE("what is refunded goes up to a prepaid node, and past it once that has
     CHECK(leaf->refunds_in(*root));
 }
 
-TEST_CASE("a look up the tree sees all of it at one instant, and who would refuse then",
+TEST_CASE("look_up visits all levels at one instant, and returns the node that would refuse",
           "[guard][ledger_node]") {
     node const root = root_of(100);
     node const middle = child_of(root, 80);
@@ -167,7 +165,8 @@ TEST_CASE("a look up the tree sees all of it at one instant, and who would refus
     other.run([&] { REQUIRE(leaf->try_refund(20)); });
 }
 
-TEST_CASE("who looks on is told what is, and of each change here and below", "[guard][ledger_node]") {
+TEST_CASE("an observer is notified of the current figures, and of each change of the node and below",
+          "[guard][ledger_node]") {
     node const root = root_of(100);
     node const leaf = child_of(root);
     REQUIRE(leaf->try_charge(30));
@@ -186,7 +185,8 @@ TEST_CASE("who looks on is told what is, and of each change here and below", "[g
     CHECK(notes.limits == std::vector<std::size_t>{100, 100, 100, 200, 90});
 }
 
-TEST_CASE("a limit under what is held refuses all, and takes nothing away", "[guard][ledger_node]") {
+TEST_CASE("a limit below the held bytes refuses all charges and keeps the held bytes",
+          "[guard][ledger_node]") {
     node const root = root_of(100);
     REQUIRE(root->try_charge(60));
     CHECK_FALSE(root->set_limit(50));
@@ -199,7 +199,7 @@ TEST_CASE("a limit under what is held refuses all, and takes nothing away", "[gu
     REQUIRE(root->try_refund(50));
 }
 
-TEST_CASE("a node counts what each of its threads has in use as charged here", "[guard][ledger_node]") {
+TEST_CASE("charged_here is the sum of what all threads have charged at the node", "[guard][ledger_node]") {
     node const root = root_of(100);
     node const left = child_of(root);
     std::vector<worker> threads(3);

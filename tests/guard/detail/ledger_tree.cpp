@@ -29,7 +29,7 @@ struct looker final : cuota::detail::usage_observer {
 
 }  // namespace
 
-TEST_CASE("a figure reads as the number it is", "[guard][ledger_tree]") {
+TEST_CASE("a figure behaves as an integer", "[guard][ledger_tree]") {
     figure f{7};
     f += 5;
     f -= 2;
@@ -38,7 +38,7 @@ TEST_CASE("a figure reads as the number it is", "[guard][ledger_tree]") {
     REQUIRE(f + 1 == 4u);
 }
 
-TEST_CASE("the version of a tree is odd while it changes, and new afterwards", "[guard][ledger_tree]") {
+TEST_CASE("the version of a tree is odd during a change, and greater afterwards", "[guard][ledger_tree]") {
     auto const tree = intrusive_ptr<ledger_tree>::make();
     std::size_t const before = tree->version.now();
     REQUIRE(before % 2 == 0);
@@ -50,7 +50,7 @@ TEST_CASE("the version of a tree is odd while it changes, and new afterwards", "
     REQUIRE(tree->version.now() % 2 == 0);
 }
 
-TEST_CASE("who is due is delivered for when the change is over, though the tree ends with it",
+TEST_CASE("observers are called after the change, even if the tree is destroyed by them",
           "[guard][ledger_tree]") {
     auto tree = intrusive_ptr<ledger_tree>::make();
     ledger_tree& shared_by_nodes = *tree;

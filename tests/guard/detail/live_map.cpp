@@ -34,7 +34,7 @@ void add(live_map& to, std::uintptr_t at, std::uint64_t number = 0) {
 
 }  // namespace
 
-TEST_CASE("a live_map finds what is in it, and nothing else", "[guard][live_map]") {
+TEST_CASE("a live_map finds the addresses that it contains and no others", "[guard][live_map]") {
     live_map map;
     CHECK(map.find(live_map_address(16)) == nullptr);
     add(map, 16, 1);
@@ -48,7 +48,7 @@ TEST_CASE("a live_map finds what is in it, and nothing else", "[guard][live_map]
     CHECK(map.count() == 1);
 }
 
-TEST_CASE("a live_map is right beside a std::map, through growth and removal", "[guard][live_map]") {
+TEST_CASE("a live_map agrees with std::map over random insertions and removals", "[guard][live_map]") {
     live_map map;
     std::map<std::uintptr_t, std::uint64_t> shadow;
     std::mt19937 random{5};
@@ -71,7 +71,7 @@ TEST_CASE("a live_map is right beside a std::map, through growth and removal", "
     CHECK(all == shadow);
 }
 
-TEST_CASE("room that is reserved needs no host memory, nor does a removal", "[guard][live_map]") {
+TEST_CASE("insertions after reserve, and removals, need no host memory", "[guard][live_map]") {
     live_map map;
     CHECK(!map.try_reserve());
     for (int i = 0; i != 100; ++i) map.reserve();
@@ -86,7 +86,8 @@ TEST_CASE("room that is reserved needs no host memory, nor does a removal", "[gu
     CHECK(refused == 0);
 }
 
-TEST_CASE("a live_map that cannot grow is unchanged, and room is given back", "[guard][live_map]") {
+TEST_CASE("a live_map that cannot grow is unchanged, and a cancelled reservation can be reused",
+          "[guard][live_map]") {
     live_map map;
     for (std::size_t allowed = 0; allowed != 2; ++allowed) {
         bool refused = false;
@@ -117,7 +118,7 @@ TEST_CASE("a live_map that cannot grow is unchanged, and room is given back", "[
     for (std::uintptr_t at = 1; at != 49; ++at) CHECK(map.find(live_map_address(at)) != nullptr);
 }
 
-TEST_CASE("a live_map remembers the last that went", "[guard][live_map]") {
+TEST_CASE("a live_map keeps the records that were removed last", "[guard][live_map]") {
     live_map map;
     map.for_each_gone([](live_record const&) { FAIL("nothing has gone"); });
     for (std::uint64_t i = 1; i != 41; ++i) {

@@ -137,7 +137,7 @@ TEST_CASE_METHOD(one_cache, "what another thread holds ready is not asked of a c
     other.run([&] { b.refund(10); });
 }
 
-TEST_CASE("nobody is asked for what a reservation that has ended cannot hold", "[guard][pressure]") {
+TEST_CASE("a charge in a destroyed reservation reclaims nothing", "[guard][pressure]") {
     budget b{"b", 100};
     std::optional<cuota::reservation> r = b.reserve(50);
     budget inside = r->as_budget();
@@ -153,7 +153,7 @@ TEST_CASE("nobody is asked for what a reservation that has ended cannot hold", "
     REQUIRE(idle->requested == requested{20});
 }
 
-TEST_CASE("caches that are alike are asked in turn, until there is enough", "[guard][pressure]") {
+TEST_CASE("equal caches are called in turn until the shortfall is covered", "[guard][pressure]") {
     budget b{"b", 100};
     auto const [first, second, third] = caches_in(b, 30u, 30u, 30u);
     charged const half{b, 50};  // 10 are free
@@ -167,7 +167,7 @@ TEST_CASE_METHOD(one_cache, "a cache that gives in pieces is asked again", "[gua
     REQUIRE(idle->requested == requested{25, 15, 5});
 }
 
-TEST_CASE("a refusal says what was given back in vain, and by whom", "[guard][pressure]") {
+TEST_CASE("a refusal lists the bytes that were reclaimed without success, and by whom", "[guard][pressure]") {
     budget b{"b", 100};
     charged const half{b, 50};
     auto const [idle, other] = caches_in(b, 20u, 0u);
@@ -192,7 +192,7 @@ TEST_CASE("a refusal says what was given back in vain, and by whom", "[guard][pr
     REQUIRE(b.held() == 50);
 }
 
-TEST_CASE("nobody is asked for what all together could not give", "[guard][pressure]") {
+TEST_CASE("no cache is called if all caches together do not suffice", "[guard][pressure]") {
     budget b{"b", 100};
     charged const half{b, 50};
     auto const [first, second] = caches_in(b, 20u, 10u);
@@ -203,7 +203,7 @@ TEST_CASE("nobody is asked for what all together could not give", "[guard][press
     REQUIRE(asks_of(first, second) == std::vector<requested>{{30}, {10}});
 }
 
-TEST_CASE("caches are asked by priority", "[guard][pressure]") {
+TEST_CASE("caches are called in the order of priority", "[guard][pressure]") {
     budget b{"b", 100};
     auto const [last, first, second] = caches_in(b, 30u, 30u, 30u);
     last->rank = -1;
@@ -213,7 +213,7 @@ TEST_CASE("caches are asked by priority", "[guard][pressure]") {
     REQUIRE(asks_of(first, second, last) == std::vector<requested>{{50}, {20}, {}});
 }
 
-TEST_CASE("among equals, who gives least more than is missing is asked", "[guard][pressure]") {
+TEST_CASE("of caches with equal priority, the one with the least excess is called", "[guard][pressure]") {
     budget b{"b", 400};
     auto const [coarse, fine, exact] = caches_in(b, 200u, 100u, 20u);
     coarse->piece = 64;
@@ -226,14 +226,14 @@ TEST_CASE("among equals, who gives least more than is missing is asked", "[guard
     REQUIRE(exact->requested == requested{10});
 }
 
-TEST_CASE("when no one has enough, who has most is asked first", "[guard][pressure]") {
+TEST_CASE("if no single cache suffices, the one with most bytes is called first", "[guard][pressure]") {
     budget b{"b", 100};
     auto const [little, much, some] = caches_in(b, 10u, 40u, 20u);
     charged const most{b, 85};  // 30 are free
     REQUIRE(asks_of(much, some, little) == std::vector<requested>{{55}, {15}, {}});
 }
 
-TEST_CASE("a budget remembers what it refused last, and so do those above it", "[guard][pressure]") {
+TEST_CASE("a budget and its ancestors keep the last refusal", "[guard][pressure]") {
     budget root{"gpu", 100};
     budget left{"left", 50, root};
     budget right{"right", 50, root};
@@ -252,7 +252,7 @@ TEST_CASE("a budget remembers what it refused last, and so do those above it", "
     REQUIRE(left.last_refusal()->info().requested == 51);
 }
 
-TEST_CASE("what a reservation has not spent has a name in refusals", "[guard][pressure]") {
+TEST_CASE("unspent bytes of a reservation are named in refusals", "[guard][pressure]") {
     budget b{"b", 100};
     unsigned const line = __LINE__ + 1;
     cuota::reservation const r = b.reserve(60, "loader");
@@ -275,7 +275,7 @@ TEST_CASE("what a reservation has not spent has a name in refusals", "[guard][pr
     REQUIRE(inside.info().holders[0].bytes == 20);
 }
 
-TEST_CASE("a refusal by a reservation tells by how much it could be grown", "[guard][pressure]") {
+TEST_CASE("a refusal by a reservation has the bytes by which it can grow", "[guard][pressure]") {
     budget root{"gpu", 100};
     budget b{"b", 90, root};
     cuota::reservation r = b.reserve(40, "loader");
@@ -301,7 +301,7 @@ TEST_CASE("a refusal by a reservation tells by how much it could be grown", "[gu
     REQUIRE_NOTHROW(charged{slots, 45});
 }
 
-TEST_CASE("a refusal says when growing a reservation would be in vain", "[guard][pressure]") {
+TEST_CASE("a refusal marks growth of a reservation that would not suffice", "[guard][pressure]") {
     budget b{"b", 100};
     cuota::reservation outer = b.reserve(80, "epoch");
     std::optional<cuota::reservation> r = outer.as_budget().reserve(50, "loader");
@@ -319,7 +319,7 @@ TEST_CASE("a refusal says when growing a reservation would be in vain", "[guard]
     REQUIRE(!support::has(ended.what(), "held in"));
 }
 
-TEST_CASE("only a reservation can be grown", "[guard][pressure]") {
+TEST_CASE("only a reservation is suggested to grow", "[guard][pressure]") {
     budget b{"b", 100};
     cuota::reservation r = b.reserve(40);
     auto const refused = support::thrown<cuota::budget_exceeded>([&] { r.grow(61); });
@@ -356,7 +356,7 @@ TEST_CASE_METHOD(one_cache, "a cache that charges while it gives back is not ask
     idle->meanwhile = {};
 }
 
-TEST_CASE("those are asked who hold of the budget that refuses", "[guard][pressure]") {
+TEST_CASE("only caches that hold bytes of the refusing budget are called", "[guard][pressure]") {
     budget root{"gpu", 100};
     budget left{"left", 60, root};
     budget right{"right", 60, root};
@@ -370,7 +370,7 @@ TEST_CASE("those are asked who hold of the budget that refuses", "[guard][pressu
     REQUIRE(of_right->requested == requested{20});  // left has only 10 more
 }
 
-TEST_CASE("what a reservation holds back is not asked for: it would not come back", "[guard][pressure]") {
+TEST_CASE("caches inside a reservation are not called for charges outside of it", "[guard][pressure]") {
     budget b{"b", 100};
     cuota::reservation const r = b.reserve(60);
     cache_owner const inside = cache_owner::make(r.as_budget(), 60u);
@@ -396,7 +396,7 @@ TEST_CASE_METHOD(one_cache, "a cache lives while it is asked", "[guard][pressure
     REQUIRE(b.held() == 70);  // the rest was refunded by its destructor
 }
 
-TEST_CASE("a refusal names who holds what, the largest first", "[guard][pressure]") {
+TEST_CASE("a refusal lists the holders, largest first", "[guard][pressure]") {
     budget root{"gpu", 1000};
     budget model{"model", 1000, root};
     cache_owner const first = cache_owner::make(model, 300u);
@@ -427,7 +427,7 @@ TEST_CASE("a refusal names who holds what, the largest first", "[guard][pressure
                 {"weights", 250}, {"cached", 200}, {"charged without a tag", 70}, {"weights", 50}});
 }
 
-TEST_CASE("threads under pressure share what a cache gives back", "[guard][pressure]") {
+TEST_CASE("charges that fit are not refused while caches are created and destroyed", "[guard][pressure]") {
     // Each thread charges its quarter, while empty caches are made and destroyed. No charge may be refused.
     budget b{"b", 400};
     std::vector<std::thread> threads;

@@ -84,7 +84,7 @@ static_assert(!std::is_constructible_v<cuota::detail::resource_adaptor_base<told
 
 }  // namespace
 
-TEST_CASE("all calls of an resource_adaptor_base resource reach its upstream as they were made",
+TEST_CASE("calls of a resource_adaptor_base are passed to upstream unchanged",
           "[guard][resource_adaptor_base]") {
     made.clear();
     streams.clear();
@@ -104,7 +104,8 @@ TEST_CASE("all calls of an resource_adaptor_base resource reach its upstream as 
     REQUIRE(memory.kind() == memory_kind::managed);
 }
 
-TEST_CASE("what accounts cannot enter goes back the way it came", "[guard][resource_adaptor_base]") {
+TEST_CASE("a block that cannot be recorded is freed in the way in which it was allocated",
+          "[guard][resource_adaptor_base]") {
     made.clear();
     streams.clear();
     cuota::stream const s;
@@ -118,7 +119,7 @@ TEST_CASE("what accounts cannot enter goes back the way it came", "[guard][resou
     REQUIRE(streams == std::vector<cudaStream_t>{s.get(), s.get()});
 }
 
-TEST_CASE("copies of an resource_adaptor_base resource are the same", "[guard][resource_adaptor_base]") {
+TEST_CASE("copies of a resource_adaptor_base are equal", "[guard][resource_adaptor_base]") {
     handle<told> const one{cuota::detail::intrusive_ptr<no_books<told>>::make()};
     handle<told> const copy = one;
     handle<told> const other{cuota::detail::intrusive_ptr<no_books<told>>::make()};

@@ -23,7 +23,7 @@ struct shelf {
 
 }  // namespace
 
-TEST_CASE("a stock serves its owner alone", "[guard][stock]") {
+TEST_CASE("only the owner of a stock can use it", "[guard][stock]") {
     shelf s;
     REQUIRE(!s.ready.try_use(s.me, 0));
     s.ready.open(*s.node, s.me);
@@ -40,7 +40,7 @@ TEST_CASE("a stock serves its owner alone", "[guard][stock]") {
     REQUIRE(s.me.sections % 2 == 0);
 }
 
-TEST_CASE("a stock that was closed serves nobody", "[guard][stock]") {
+TEST_CASE("a stock that was closed cannot be used", "[guard][stock]") {
     shelf s;
     s.ready.open(*s.node, s.me);
     s.ready.extend(50, 20);

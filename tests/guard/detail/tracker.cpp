@@ -34,7 +34,7 @@ std::size_t count_of(tracker const& t) {
 
 }  // namespace
 
-TEST_CASE("a tracker takes off what it was told of, whichever thread did", "[guard][tracker]") {
+TEST_CASE("any thread can remove a block from a tracker", "[guard][tracker]") {
     tracker t{"memory", "x"};
     char heap[4096];
     track(t, heap, 100, "here");
@@ -48,7 +48,7 @@ TEST_CASE("a tracker takes off what it was told of, whichever thread did", "[gua
     CHECK(count_of(t) == 0);
 }
 
-TEST_CASE("after a rest all threads number beyond what was there", "[guard][tracker]") {
+TEST_CASE("after at_rest, numbers of all threads are not less than the next number", "[guard][tracker]") {
     tracker t{"memory", {}};
     char heap[256];
     for (std::size_t i = 0; i != 5; ++i) track(t, heap + i, 1);
@@ -62,7 +62,7 @@ TEST_CASE("after a rest all threads number beyond what was there", "[guard][trac
     for (std::size_t i = 0; i != 5; ++i) CHECK(t.take_out(heap + i, 1).number < next);
 }
 
-TEST_CASE("a tracker names the block that a mistake is about", "[guard][tracker]") {
+TEST_CASE("the error of a tracker names the block", "[guard][tracker]") {
     tracker t{"memory", "x"};
     char heap[4096];
     track(t, heap, 1000, "weights");
@@ -81,7 +81,7 @@ TEST_CASE("a tracker names the block that a mistake is about", "[guard][tracker]
     CHECK(what(heap, 1000) == "cuota::usage_error: memory x: double free: weights 1000 B (a.cpp:1)");
 }
 
-TEST_CASE("a tracker that has no host memory keeps what it has, and gives it back", "[guard][tracker]") {
+TEST_CASE("a tracker without host memory keeps its records and can remove them", "[guard][tracker]") {
     tracker t{"memory", {}};
     char heap[4096];
     for (std::size_t i = 0; i != 48; ++i) track(t, heap + 64 * i, 64);
@@ -97,7 +97,7 @@ TEST_CASE("a tracker that has no host memory keeps what it has, and gives it bac
     CHECK(count_of(t) == 0);
 }
 
-TEST_CASE("room that is not used is given back", "[guard][tracker]") {
+TEST_CASE("reservations of records that are not used are cancelled", "[guard][tracker]") {
     tracker t{"memory", {}};
     char heap[64];
     for (int i = 0; i != 1000; ++i) auto const available = t.reserve({});
@@ -111,7 +111,7 @@ TEST_CASE("room that is not used is given back", "[guard][tracker]") {
     CHECK(refused == 0);
 }
 
-TEST_CASE("a tracker that is closed takes nothing more, and is not closed while something is alive",
+TEST_CASE("a tracker refuses to close while blocks are live, and to add blocks after it",
           "[guard][tracker]") {
     tracker t{"memory", "x"};
     char heap[64];
@@ -128,7 +128,7 @@ TEST_CASE("a tracker that is closed takes nothing more, and is not closed while 
     std::thread{[&] { CHECK_THROWS_AS(t.reserve({}), usage_error); }}.join();
 }
 
-TEST_CASE("a tracker reports at its end what is alive", "[guard][tracker]") {
+TEST_CASE("the destructor of a tracker reports live blocks", "[guard][tracker]") {
     support::captured_errors errors;
     std::optional<tracker> t;
     t.emplace("memory", cuota::tag{"x"});
@@ -140,7 +140,7 @@ TEST_CASE("a tracker reports at its end what is alive", "[guard][tracker]") {
                                    "alive: weights 64 B (a.cpp:1)"});
 }
 
-TEST_CASE("threads take, give back each other's, and look, and nothing is lost", "[guard][tracker]") {
+TEST_CASE("threads may add blocks, remove each other's blocks and query the tracker", "[guard][tracker]") {
     tracker t{"memory", {}};
     constexpr std::size_t threads = 4;
     constexpr int rounds = 400;

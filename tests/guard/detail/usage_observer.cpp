@@ -32,7 +32,7 @@ private:
 
 }  // namespace
 
-TEST_CASE("who is due is delivered for in order, once", "[guard][usage_observer]") {
+TEST_CASE("observers that are due are called once, in order", "[guard][usage_observer]") {
     std::string heard;
     listener a{heard, 'a'}, b{heard, 'b'}, c{heard, 'c'};
     a.next_due = &b;
@@ -41,7 +41,7 @@ TEST_CASE("who is due is delivered for in order, once", "[guard][usage_observer]
     REQUIRE(heard == "abc");
 }
 
-TEST_CASE("what comes due within a delivery waits for those before it", "[guard][usage_observer]") {
+TEST_CASE("observers that become due in a call wait for those before them", "[guard][usage_observer]") {
     std::string heard;
     listener a{heard, 'a'}, b{heard, 'b'}, c{heard, 'c'}, d{heard, 'd'};
     a.next_due = &b;
@@ -61,7 +61,7 @@ TEST_CASE("what comes due within a delivery waits for those before it", "[guard]
     REQUIRE(heard == "a(bcdab");
 }
 
-TEST_CASE("an usage_observer may end in its own delivery", "[guard][usage_observer]") {
+TEST_CASE("a usage_observer may be destroyed in its own call", "[guard][usage_observer]") {
     std::string heard;
     auto a = std::make_unique<listener>(heard, 'a');
     listener b{heard, 'b'};

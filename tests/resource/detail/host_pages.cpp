@@ -29,7 +29,7 @@ std::size_t pages_there(std::byte* at, std::size_t bytes) {
 
 }  // namespace
 
-TEST_CASE("pages are whole, empty, and there when they were touched", "[resource][host_pages]") {
+TEST_CASE("pages are whole, zero, and resident once they were touched", "[resource][host_pages]") {
     CHECK(cuota::is_power_of_two(page_bytes()));
     std::size_t const pages = 37;
     std::size_t const threads = GENERATE(std::size_t{0}, std::size_t{1}, std::size_t{3}, std::size_t{64});
@@ -44,11 +44,11 @@ TEST_CASE("pages are whole, empty, and there when they were touched", "[resource
     unmap_pages(at, bytes);
 }
 
-TEST_CASE("pages that there is no room for are not mapped", "[resource][host_pages]") {
+TEST_CASE("map_pages returns null if the pages do not fit", "[resource][host_pages]") {
     CHECK(map_pages(std::numeric_limits<std::size_t>::max() / 2) == nullptr);
 }
 
-TEST_CASE("threads touch what is worth a thread, and never more than four do", "[resource][host_pages]") {
+TEST_CASE("one thread touches few pages, and at most four threads touch many", "[resource][host_pages]") {
     using namespace cuota::literals;
     CHECK(threads_to_touch(1) == 1);
     CHECK(threads_to_touch(63_MiB) == 1);

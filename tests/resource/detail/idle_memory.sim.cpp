@@ -82,7 +82,7 @@ void takes_what_lies_idle(std::size_t bytes) {
 
 }  // namespace
 
-TEST_CASE("what lies ready in the driver's pool serves every request that the driver refuses",
+TEST_CASE("idle memory of the driver's pool is released for requests that do not fit",
           "[resource][idle_memory]") {
     support::machine const sim{{1, 80_MiB}};
     keep_freed_memory();
@@ -96,7 +96,7 @@ TEST_CASE("what lies ready in the driver's pool serves every request that the dr
     SECTION("of cudaMallocAsync") { takes_what_lies_idle<cuota::async_memory>(70_MiB); }
 }
 
-TEST_CASE("a free that its stream has not come to is waited for", "[resource][idle_memory]") {
+TEST_CASE("a request that does not fit waits for frees that have not finished", "[resource][idle_memory]") {
     support::machine const sim{{1, 80_MiB}};
     cuota::stream const s;
     cuota::simulator::set_jitter(1, std::chrono::milliseconds{20});
@@ -109,7 +109,7 @@ TEST_CASE("a free that its stream has not come to is waited for", "[resource][id
     }
 }
 
-TEST_CASE("the wait for frees leaves captures of others intact", "[resource][idle_memory][foreign_capture]") {
+TEST_CASE("the wait for frees leaves foreign captures intact", "[resource][idle_memory][foreign_capture]") {
     support::machine const sim{{1, 80_MiB}};
     cuota::async_memory pooled;
     std::optional<cuota::stream> s{std::in_place};
@@ -129,7 +129,8 @@ TEST_CASE("the wait for frees leaves captures of others intact", "[resource][idl
     support::native_graph const graph{capture.end()};
 }
 
-TEST_CASE("nobody waits for a free in a capture of the program's", "[resource][idle_memory]") {
+TEST_CASE("a request in a capture releases idle memory without waiting for the captured stream",
+          "[resource][idle_memory]") {
     support::machine const sim{{1, 80_MiB}};
     keep_freed_memory();
     cuota::stream const s;
@@ -141,7 +142,7 @@ TEST_CASE("nobody waits for a free in a capture of the program's", "[resource][i
     (void)made;
 }
 
-TEST_CASE("who has memory of the device that lies idle is asked for what the device lacks",
+TEST_CASE("owners of idle device memory are called when the device has too little memory",
           "[resource][idle_memory]") {
     support::machine const sim{{2, 80_MiB}};
     auto const large = cuota::detail::intrusive_ptr<device_keeper>::make(cuota::device{0}, 40_MiB, "large");
@@ -151,13 +152,13 @@ TEST_CASE("who has memory of the device that lies idle is asked for what the dev
     std::size_t const free = cuota::device{0}.memory().free;
     cuota::device_memory memory;
 
-    SECTION("by the least excess") {
+    SECTION("the one with the least excess first") {
         void* const p = memory.allocate_sync(free + 10_MiB);
         CHECK(small->requested.size() == 1);
         CHECK(large->requested.empty());
         memory.deallocate_sync(p, free + 10_MiB);
     }
-    SECTION("not for what the driver grants") {
+    SECTION("not if the driver grants the request") {
         auto const calls = cuota::simulator::calls();
         void* const p = memory.allocate_sync(free / 2);
         CHECK(cuota::simulator::calls("cudaMemPoolTrimTo") == 0);
@@ -166,7 +167,7 @@ TEST_CASE("who has memory of the device that lies idle is asked for what the dev
         CHECK(large->requested.empty());
         memory.deallocate_sync(p, free / 2);
     }
-    SECTION("not for what all of them could not give") {
+    SECTION("not if all of them together do not suffice") {
         void* const mine = memory.allocate_sync(10_MiB);
         auto const refused =
             support::thrown<cuota::out_of_memory>([&] { (void)memory.allocate_sync(75_MiB); });
@@ -174,14 +175,14 @@ TEST_CASE("who has memory of the device that lies idle is asked for what the dev
         CHECK(small->requested.empty());
         memory.deallocate_sync(mine, 10_MiB);
     }
-    SECTION("not of another device") {
+    SECTION("not for another device") {
         cuota::device_memory second{cuota::device{1}};
         void* const mine = second.allocate_sync(70_MiB);
         CHECK_THROWS_AS(second.allocate_sync(20_MiB), cuota::out_of_memory);
         CHECK(large->requested.empty());
         second.deallocate_sync(mine, 70_MiB);
     }
-    SECTION("and not while somebody gives back") {
+    SECTION("not while the thread is reclaiming already") {
         cuota::detail::reclaiming const here;
         CHECK_THROWS_AS(memory.allocate_sync(free + 10_MiB), cuota::out_of_memory);
         CHECK(small->requested.empty());
@@ -189,7 +190,7 @@ TEST_CASE("who has memory of the device that lies idle is asked for what the dev
     CHECK(pinned->requested.empty());
 }
 
-TEST_CASE("who was asked in vain is named in the refusal", "[resource][idle_memory]") {
+TEST_CASE("the refusal names the reclaimers whose release did not suffice", "[resource][idle_memory]") {
     support::machine const sim{{1, 80_MiB}};
     auto const kept = cuota::detail::intrusive_ptr<device_keeper>::make(cuota::device{0}, 20_MiB, "kept");
     cuota::device_memory memory;
@@ -204,8 +205,7 @@ TEST_CASE("who was asked in vain is named in the refusal", "[resource][idle_memo
     CHECK(refused.info().device->free == free + 20_MiB);
 }
 
-TEST_CASE("page-locked memory that lies idle is asked for when the host has no more",
-          "[resource][idle_memory]") {
+TEST_CASE("idle page-locked memory is released when the host has no more", "[resource][idle_memory]") {
     support::machine const sim;
     auto const kept =
         cuota::detail::intrusive_ptr<pinned_keeper>::make(memory_origin::host(), 20_MiB, "kept");
@@ -217,7 +217,7 @@ TEST_CASE("page-locked memory that lies idle is asked for when the host has no m
     CHECK(of_device->requested.empty());
 }
 
-TEST_CASE("what lies in the driver's pool is a line of its own, and not elsewhere",
+TEST_CASE("memory of the driver's pool has its own line in a refusal and is not external",
           "[resource][idle_memory]") {
     support::machine const sim{{1, 80_MiB}};
     keep_freed_memory();

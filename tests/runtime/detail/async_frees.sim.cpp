@@ -29,7 +29,7 @@ std::size_t taken(int device) { return async_frees::take(cuota::device{device}).
 
 }  // namespace
 
-TEST_CASE("a stream is taken once for all frees on it, by its device", "[runtime][async_frees]") {
+TEST_CASE("a stream is listed once for all frees on it, under its device", "[runtime][async_frees]") {
     support::machine const on{{.devices = 2}};
     (void)taken(0);  // discards the streams of other tests
     (void)taken(1);
@@ -51,7 +51,7 @@ TEST_CASE("a stream is taken once for all frees on it, by its device", "[runtime
     CHECK(taken(1) == 1);
 }
 
-TEST_CASE("a stream that has ended, and a native handle, are not taken", "[runtime][async_frees]") {
+TEST_CASE("a stream that was destroyed and a native handle are not listed", "[runtime][async_frees]") {
     support::machine const on;
     (void)taken(0);
     support::native_stream const native;
@@ -65,7 +65,7 @@ TEST_CASE("a stream that has ended, and a native handle, are not taken", "[runti
     CHECK(!wait_for_async_frees(cuota::device{0}));
 }
 
-TEST_CASE("a stream that is taken lives until it was waited for", "[runtime][async_frees]") {
+TEST_CASE("a listed stream stays alive until it was waited for", "[runtime][async_frees]") {
     support::machine const on;
     (void)taken(0);
     std::optional<cuota::stream> brief{std::in_place};
@@ -76,7 +76,7 @@ TEST_CASE("a stream that is taken lives until it was waited for", "[runtime][asy
     CHECK(held.size() == 1);
 }
 
-TEST_CASE("captured streams are not waited for, and stay to be waited for later", "[runtime][async_frees]") {
+TEST_CASE("captured streams are not waited for, and stay listed for a later wait", "[runtime][async_frees]") {
     support::machine const on;
     (void)taken(0);
     cuota::stream const s;
@@ -93,8 +93,7 @@ TEST_CASE("captured streams are not waited for, and stay to be waited for later"
     CHECK(!wait_for_async_frees(cuota::device{0}));
 }
 
-TEST_CASE("the host waits for the streams on which memory was freed, and for no others",
-          "[runtime][async_frees]") {
+TEST_CASE("the host waits only for the streams on which memory was freed", "[runtime][async_frees]") {
     support::machine const on;
     (void)taken(0);
     cuota::stream const busy;

@@ -106,7 +106,7 @@ void expect_all_of_types() {
 
 }  // namespace
 
-TEST_CASE("elements are split into those before what is aligned, whole packs, and the rest",
+TEST_CASE("elements are split into those before the first aligned one, whole packs and the rest",
           "[runtime][for_each_element]") {
     auto const at = [](std::uintptr_t address) { return reinterpret_cast<void const*>(address); };
     auto const floats = [&](std::size_t count, std::uintptr_t a, std::uintptr_t b) {
@@ -131,7 +131,7 @@ TEST_CASE("elements are split into those before what is aligned, whole packs, an
     CHECK(is(pack_split::of(100, 2, {nullptr, 0, at(0x2008), 8}), 1, 49));
 }
 
-TEST_CASE("every element is read and written once, wherever the memory begins",
+TEST_CASE("every element is read and written once for any alignment of the memory",
           "[runtime][for_each_element][gpu]") {
     expect_all_of_types<float, float>();
     expect_all_of_types<std::uint8_t, float>();
@@ -141,7 +141,7 @@ TEST_CASE("every element is read and written once, wherever the memory begins",
     expect_all_of_types<std::int64_t, std::uint8_t>();
 }
 
-TEST_CASE("elements may be replaced where they are", "[runtime][for_each_element][gpu]") {
+TEST_CASE("elements may be replaced in place", "[runtime][for_each_element][gpu]") {
     cuota::stream const s;
     std::vector<float> host(5001, 2.0f);
     support::device_bytes const memory{host.size() * sizeof(float)};
@@ -155,7 +155,7 @@ TEST_CASE("elements may be replaced where they are", "[runtime][for_each_element
         if (host[i] != 2 + static_cast<float>((i - 1) % 100)) FAIL(i);
 }
 
-TEST_CASE("without a source elements are made of their index", "[runtime][for_each_element][gpu]") {
+TEST_CASE("without an input, elements are computed from their indices", "[runtime][for_each_element][gpu]") {
     cuota::stream const s;
     for (std::size_t const at : {0u, 1u})
         for (std::size_t const count : {1u, 2u, 3u, 999u, 100'000u}) {
@@ -183,9 +183,8 @@ TEMPLATE_TEST_CASE("elements of any size are written", "[runtime][for_each_eleme
     CHECK(got == std::vector<TestType>(1000, value));
 }
 
-TEST_CASE(
-    "a thread keeps what it has seen until it has seen all of its elements, and each launch begins anew",
-    "[runtime][for_each_element][gpu]") {
+TEST_CASE("a thread keeps its state over all of its elements, and each launch starts anew",
+          "[runtime][for_each_element][gpu]") {
     cuota::stream const s;
     support::device_bytes const sum{sizeof(unsigned)};
     for (std::size_t const count : {1u, 7u, 8u, 31u, 32u, 33u, 257u, 100'001u}) {
@@ -204,7 +203,7 @@ TEST_CASE(
     }
 }
 
-TEST_CASE("no elements are no launch", "[runtime][for_each_element][gpu]") {
+TEST_CASE("a launch over 0 elements does nothing", "[runtime][for_each_element][gpu]") {
     cuota::stream const s;
     float const* const nowhere = nullptr;
     float* const nor_there = nullptr;

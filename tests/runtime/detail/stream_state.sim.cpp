@@ -16,7 +16,7 @@ using cuota::detail::host_thread;
 using cuota::detail::intrusive_ptr;
 using cuota::detail::stream_state;
 
-TEST_CASE("each thread of the host has a number that no other one has", "[runtime][stream_state]") {
+TEST_CASE("each host thread has a unique number", "[runtime][stream_state]") {
     host_thread const mine = host_thread::current();
     host_thread first;
     host_thread second;
@@ -31,7 +31,7 @@ TEST_CASE("each thread of the host has a number that no other one has", "[runtim
     CHECK(second.number != first.number);
 }
 
-TEST_CASE("a default handle has one state for each thread and device", "[runtime][stream_state]") {
+TEST_CASE("a default stream handle has one state for each thread and device", "[runtime][stream_state]") {
     support::machine const on{{.devices = 2}};
     intrusive_ptr<stream_state> const mine = default_stream(cudaStreamPerThread);
     intrusive_ptr<stream_state> const legacy = default_stream(cudaStreamLegacy);
@@ -55,7 +55,8 @@ TEST_CASE("a default handle has one state for each thread and device", "[runtime
     CHECK(default_stream(cudaStreamLegacy)->home == cuota::device{1});
 }
 
-TEST_CASE("which handles are default ones", "[runtime][stream_state]") {
+TEST_CASE("is_default_handle is true for 0, the legacy stream and the per-thread stream only",
+          "[runtime][stream_state]") {
     CHECK(cuota::detail::is_default_handle(cudaStream_t{}));
     CHECK(cuota::detail::is_default_handle(cudaStreamLegacy));
     CHECK(cuota::detail::is_default_handle(cudaStreamPerThread));

@@ -65,7 +65,7 @@ std::vector<T> read(support::device_bytes const& from, cuota::stream_ref s) {
 
 }  // namespace
 
-TEST_CASE("the threads of a warp find the largest of their numbers", "[runtime][warp][gpu]") {
+TEST_CASE("the threads of a warp compute the maximum of their numbers", "[runtime][warp][gpu]") {
     cuota::stream const s;
     for (std::size_t const rows : {1u, 7u, 8u, 9u, 20'000u}) {
         std::vector<float> host(rows * row);
@@ -86,7 +86,7 @@ TEST_CASE("the threads of a warp find the largest of their numbers", "[runtime][
     }
 }
 
-TEST_CASE("the threads of a warp know what one of them has found", "[runtime][warp][gpu]") {
+TEST_CASE("the threads of a warp compute whether any of them has found an element", "[runtime][warp][gpu]") {
     cuota::stream const s;
     constexpr std::size_t rows = 2 * row + 1;
     std::vector<unsigned> host(rows * row, 2);
@@ -102,7 +102,7 @@ TEST_CASE("the threads of a warp know what one of them has found", "[runtime][wa
         if (got[r] != r % 2) FAIL("row " << r);
 }
 
-TEST_CASE("a vote of the warp is words of bits", "[runtime][warp][gpu]") {
+TEST_CASE("the vote of a warp is written as bits of words", "[runtime][warp][gpu]") {
     cuota::stream const s;
     constexpr std::size_t groups = 1000;
     support::device_bytes const to{groups * 3 * sizeof(std::uint32_t)};
@@ -112,7 +112,7 @@ TEST_CASE("a vote of the warp is words of bits", "[runtime][warp][gpu]") {
         if ((got[i / 32] >> (i % 32) & 1u) != (i % 7 == 0)) FAIL(i);
 }
 
-TEST_CASE("nothing to do for warps is no launch", "[runtime][warp][gpu]") {
+TEST_CASE("a launch over 0 rows does nothing", "[runtime][warp][gpu]") {
     cuota::stream const s;
     for_each_by_warp(s, 0, multiples_as_bits{nullptr}, "multiples_as_bits");
     s.synchronize();

@@ -11,7 +11,7 @@
 #include "support/machine.hpp"
 #include "support/thrown.hpp"
 
-TEST_CASE("a failed call throws its code, its name and its place, and leaves no error behind",
+TEST_CASE("check throws the code, the name and the call site of a failed call, and clears the error",
           "[runtime][call]") {
     support::machine const sim;
     cuota::simulator::fail_call("cudaMalloc", 1, cudaErrorNotPermitted);
@@ -29,13 +29,13 @@ TEST_CASE("a failed call throws its code, its name and its place, and leaves no 
     REQUIRE(support::last_error() == cudaSuccess);
 }
 
-TEST_CASE("a call that succeeded is nobody's business", "[runtime][call]") {
+TEST_CASE("check does nothing if the call succeeded", "[runtime][call]") {
     support::machine const sim;
     REQUIRE_NOTHROW(cuota::rt::check(cudaSuccess, "cudaMalloc"));
     REQUIRE(cuota::simulator::calls() == 0);
 }
 
-TEST_CASE("give_back reports a failure and tries once more", "[runtime][call]") {
+TEST_CASE("give_back reports a failure and retries once", "[runtime][call]") {
     support::machine sim;
     int calls = 0;
     auto const failing = [&calls](int times) {
@@ -59,7 +59,7 @@ TEST_CASE("give_back reports a failure and tries once more", "[runtime][call]") 
     REQUIRE(sim.errors.take().size() == 1);
 }
 
-TEST_CASE("give_back does not ask a device twice that has failed for good", "[runtime][call]") {
+TEST_CASE("give_back does not retry on a device that was lost", "[runtime][call]") {
     support::machine sim;
     void* p = nullptr;
     REQUIRE(cudaMalloc(&p, 16) == cudaSuccess);
@@ -73,7 +73,7 @@ TEST_CASE("give_back does not ask a device twice that has failed for good", "[ru
     (void)cudaGetLastError();
 }
 
-TEST_CASE("give_back tries once more whatever error others have left meanwhile", "[runtime][call]") {
+TEST_CASE("give_back retries once even if an unrelated error is pending", "[runtime][call]") {
     support::machine const sim;
     auto before = cuota::set_error_sink([](std::exception const&) { (void)cudaSetDevice(-1); });
     int calls = 0;
@@ -83,7 +83,7 @@ TEST_CASE("give_back tries once more whatever error others have left meanwhile",
     cuota::set_error_sink(std::move(before));
 }
 
-TEST_CASE("give_back says nothing when the process ends", "[runtime][call]") {
+TEST_CASE("give_back reports nothing when CUDA is unloading", "[runtime][call]") {
     support::machine sim;
     int calls = 0;
     REQUIRE(!cuota::rt::give_back("cudaFree", [&] { return ++calls, cudaErrorCudartUnloading; }));

@@ -32,7 +32,7 @@ struct ends {
 
 }  // namespace
 
-TEST_CASE("what is copied to a device, on it and back is what it was", "[runtime][copy]") {
+TEST_CASE("bytes that are copied to a device, on it and back are unchanged", "[runtime][copy]") {
     ends const e{100'001};
     cuota::stream const s;
     for (std::size_t i = 0; i != e.bytes; ++i) e.host[i] = support::pattern_byte(i, 3);
@@ -45,7 +45,7 @@ TEST_CASE("what is copied to a device, on it and back is what it was", "[runtime
     REQUIRE(support::has_pattern(e.host, e.bytes, 3));
 }
 
-TEST_CASE("copy_anywhere finds out where its ends are", "[runtime][copy]") {
+TEST_CASE("copy_anywhere copies between any combination of host and device", "[runtime][copy]") {
     ends const e{1000};
     cuota::stream const s;
     for (std::size_t i = 0; i != e.bytes; ++i) e.host[i] = support::pattern_byte(i, 4);
@@ -59,7 +59,7 @@ TEST_CASE("copy_anywhere finds out where its ends are", "[runtime][copy]") {
     REQUIRE_NOTHROW(cuota::rt::copy_anywhere(nullptr, nullptr, 0, s));
 }
 
-TEST_CASE("fill_bytes sets the bytes it was given, and no more", "[runtime][copy]") {
+TEST_CASE("fill_bytes sets the given bytes only", "[runtime][copy]") {
     ends const e{1000};
     cuota::stream const s;
     cuota::rt::fill_bytes(e.device, 0xff, e.bytes, s);
@@ -71,7 +71,7 @@ TEST_CASE("fill_bytes sets the bytes it was given, and no more", "[runtime][copy
     REQUIRE(std::memcmp(e.host, expected.data(), e.bytes) == 0);
 }
 
-TEST_CASE("copying nothing is legal, from and to nowhere", "[runtime][copy]") {
+TEST_CASE("copying 0 bytes is allowed with null pointers", "[runtime][copy]") {
     cuota::stream const s;
     REQUIRE_NOTHROW(cuota::rt::copy_to_device(nullptr, nullptr, 0, s));
     REQUIRE_NOTHROW(cuota::rt::copy_to_host(nullptr, nullptr, 0, s));
@@ -79,7 +79,8 @@ TEST_CASE("copying nothing is legal, from and to nowhere", "[runtime][copy]") {
     REQUIRE_NOTHROW(cuota::rt::fill_bytes(nullptr, 0, 0, s));
 }
 
-TEST_CASE("a fill writes words of one, two and four bytes, and none beside them", "[runtime][copy][gpu]") {
+TEST_CASE("fill_words writes words of one, two and four bytes, and nothing beside them",
+          "[runtime][copy][gpu]") {
     ends const e{1000};
     cuota::stream const s;
     auto const filled = [&](cuota::rt::fill_word value, std::size_t at, std::size_t count) {

@@ -9,7 +9,7 @@
 #include "support/machine.hpp"
 #include "support/thrown.hpp"
 
-TEST_CASE("a copy that fails names the place that asked for it", "[runtime][copy]") {
+TEST_CASE("the error of a failed copy has the call site", "[runtime][copy]") {
     support::machine const sim;
     cuota::stream const s;
     char byte = 0;
@@ -24,7 +24,7 @@ TEST_CASE("a copy that fails names the place that asked for it", "[runtime][copy
     REQUIRE(cuota::source_location_text(error.where()) == "copy.sim.cpp:" + std::to_string(line));
 }
 
-TEST_CASE("a copy that leaves its allocation is an error, not a write", "[runtime][copy]") {
+TEST_CASE("a fill that exceeds its allocation throws", "[runtime][copy]") {
     support::machine const sim;
     cuota::stream const s;
     void* p = nullptr;

@@ -26,7 +26,7 @@ constexpr out_of_bounds index_of(std::uint64_t index) {
 
 static_assert(sizeof(rt::device_assert_record) == 4096);  // a page of its own
 
-TEST_CASE("what a kernel wrote down is told in words, with name and place",
+TEST_CASE("text_of describes the recorded misuse with name and call site",
           "[runtime][device_assert_record]") {
     auto const record = std::make_unique<rt::device_assert_record>();
     CHECK(rt::text_of(*record).empty());
@@ -37,7 +37,7 @@ TEST_CASE("what a kernel wrote down is told in words, with name and place",
                                   "weights, leased at train.cpp:41");
 }
 
-TEST_CASE("the first misuse stays", "[runtime][device_assert_record]") {
+TEST_CASE("only the first misuse is recorded", "[runtime][device_assert_record]") {
     auto const record = std::make_unique<rt::device_assert_record>();
     rt::record_device_assert(*record, index_of(12), "floats", "first", {});
     rt::record_device_assert(*record, index_of(99), "ints", "second", {"b.cpp", 2});
@@ -46,7 +46,7 @@ TEST_CASE("the first misuse stays", "[runtime][device_assert_record]") {
           "cuota::usage_error: index 12 is outside a device_span of 10 floats: first");
 }
 
-TEST_CASE("a misuse that is still being written is not told", "[runtime][device_assert_record]") {
+TEST_CASE("a misuse that is still being written has no text", "[runtime][device_assert_record]") {
     auto const record = std::make_unique<rt::device_assert_record>();
     CHECK(rt::detail::claim(record->state));
     CHECK_FALSE(rt::detail::claim(record->state));
@@ -55,14 +55,15 @@ TEST_CASE("a misuse that is still being written is not told", "[runtime][device_
     CHECK(rt::text_of(*record).empty());
 }
 
-TEST_CASE("a unit that is longer than its place is cut", "[runtime][device_assert_record]") {
+TEST_CASE("a unit name that is too long is truncated", "[runtime][device_assert_record]") {
     auto const record = std::make_unique<rt::device_assert_record>();
     rt::record_device_assert(*record, index_of(12), "elements with a long name", {}, {});
     CHECK(rt::text_of(*record) ==
           "cuota::usage_error: index 12 is outside a device_span of 10 elements with a");
 }
 
-TEST_CASE("of many misuses at once one is written, whole", "[runtime][device_assert_record][threads]") {
+TEST_CASE("of several simultaneous misuses one is recorded completely",
+          "[runtime][device_assert_record][threads]") {
     for (int round = 0; round != 200; ++round) {
         auto const record = std::make_unique<rt::device_assert_record>();
         std::vector<std::thread> threads;

@@ -34,7 +34,8 @@ std::string error_after(cudaError_t code) {
 
 }  // namespace
 
-TEST_CASE("a call that fails because a kernel stopped itself says why", "[runtime][device_assert_record]") {
+TEST_CASE("the error of a call that fails because a kernel stopped itself has the reason",
+          "[runtime][device_assert_record]") {
     support::machine const machine;
     noted const what;
     for (cudaError_t const code : {cudaErrorLaunchFailure, cudaErrorIllegalInstruction, cudaErrorAssert})
@@ -43,7 +44,7 @@ TEST_CASE("a call that fails because a kernel stopped itself says why", "[runtim
                   "of 10 floats: weights, leased at train.cpp:41"));
 }
 
-TEST_CASE("a call that fails for another reason, or after a kernel that wrote nothing, says no such thing",
+TEST_CASE("an error with another cause, or without a record, does not mention a stopped kernel",
           "[runtime][device_assert_record]") {
     support::machine const machine;
     CHECK_FALSE(has(error_after(cudaErrorLaunchFailure), "kernel stopped"));
@@ -52,7 +53,7 @@ TEST_CASE("a call that fails for another reason, or after a kernel that wrote no
     CHECK_FALSE(has(error_after(cudaErrorIllegalAddress), "kernel stopped"));
 }
 
-TEST_CASE("an error that is reported in place of thrown says why a kernel stopped",
+TEST_CASE("an error that is reported and not thrown has the reason why a kernel stopped",
           "[runtime][device_assert_record]") {
     support::machine machine;
     noted const what;
@@ -62,13 +63,13 @@ TEST_CASE("an error that is reported in place of thrown says why a kernel stoppe
     CHECK(has(texts[0], "weights, leased at train.cpp:41"));
 }
 
-TEST_CASE("kernels of the simulator need no notebook: they throw", "[runtime][device_assert_record]") {
+TEST_CASE("kernels of the simulator throw and need no record", "[runtime][device_assert_record]") {
     support::machine const machine;
     CHECK(rt::device_assert_buffer() == nullptr);
     CHECK(cuota::simulator::calls() == 0);
 }
 
-TEST_CASE("a record that is open to kernels is page-locked, at its own address",
+TEST_CASE("a record that is opened to kernels is page-locked, and its device address is its own",
           "[runtime][device_assert_record]") {
     support::machine const machine;
     auto const record = std::make_unique<rt::device_assert_record>();
@@ -82,8 +83,7 @@ TEST_CASE("a record that is open to kernels is page-locked, at its own address",
     CHECK(cudaHostUnregister(record.get()) == cudaSuccess);
 }
 
-TEST_CASE("a record is opened during a capture of another thread's, and harms it not",
-          "[runtime][device_assert_record]") {
+TEST_CASE("opening a record leaves another thread's capture intact", "[runtime][device_assert_record]") {
     support::machine const machine;
     auto const record = std::make_unique<rt::device_assert_record>();
     cuota::stream const s;
@@ -100,7 +100,7 @@ TEST_CASE("a record is opened during a capture of another thread's, and harms it
     CHECK(cudaHostUnregister(record.get()) == cudaSuccess);
 }
 
-TEST_CASE("a record that CUDA does not open is no notebook, and leaves nothing behind",
+TEST_CASE("a record that CUDA cannot map is not used and is unregistered",
           "[runtime][device_assert_record]") {
     support::machine machine;
     auto const record = std::make_unique<rt::device_assert_record>();

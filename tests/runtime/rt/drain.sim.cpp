@@ -27,7 +27,7 @@ namespace rt = cuota::rt;
 using support::has;
 using support::thrown;
 
-TEST_CASE("drain waits, and reports instead of throwing", "[runtime][drain]") {
+TEST_CASE("drain waits, and reports errors instead of throwing", "[runtime][drain]") {
     support::machine sim;
     cuota::stream const s;
     cuota::simulator::fail_call("cudaStreamSynchronize", 1, cudaErrorUnknown);
@@ -36,7 +36,7 @@ TEST_CASE("drain waits, and reports instead of throwing", "[runtime][drain]") {
     CHECK(cuota::simulator::calls("cudaStreamSynchronize") == 2);
 }
 
-TEST_CASE("a wait for copies that fails is made again before the error is thrown", "[runtime][drain]") {
+TEST_CASE("synchronize_or_drain waits again after a failure and throws the error", "[runtime][drain]") {
     support::machine sim;
     cuota::stream const s;
     cuota::simulator::fail_call("cudaStreamSynchronize", 1, cudaErrorUnknown);
@@ -46,9 +46,8 @@ TEST_CASE("a wait for copies that fails is made again before the error is thrown
     CHECK(cuota::simulator::calls("cudaStreamSynchronize") == 2);
 }
 
-TEST_CASE(
-    "memory is freed after the work of its stream, and stays allocated where a foreign capture may use it",
-    "[runtime][drain][foreign_capture]") {
+TEST_CASE("memory is freed after the work of its stream, but not if a foreign capture may use it",
+          "[runtime][drain][foreign_capture]") {
     support::machine machine;
     support::native_stream const s;
     auto const waits = [] { return cuota::simulator::calls("cudaStreamSynchronize"); };
@@ -68,7 +67,7 @@ TEST_CASE(
     CHECK(rt::drain_to_free(s));
 }
 
-TEST_CASE("refusals on a captured stream tell the library's own capture from a foreign one",
+TEST_CASE("refusals on a captured stream differ for the library's own captures and foreign ones",
           "[runtime][drain][foreign_capture]") {
     support::machine const machine;
     support::native_stream const s;
@@ -96,7 +95,7 @@ TEST_CASE("refusals on a captured stream tell the library's own capture from a f
     });
 }
 
-TEST_CASE("a wait for a stream under a lock ends a checked program", "[runtime][drain]") {
+TEST_CASE("waiting for a stream under a lock aborts a checked program", "[runtime][drain]") {
 #if CUOTA_CHECKED
     if (support::under_thread_sanitizer) CUOTA_SKIP("it does not take a fork of a program with threads");
     support::machine const sim;

@@ -18,7 +18,7 @@
 
 namespace rt = cuota::rt;
 
-TEST_CASE("too little memory is an answer, and leaves no error behind", "[runtime][memory]") {
+TEST_CASE("an allocation that does not fit returns null and leaves no error", "[runtime][memory]") {
     support::machine const sim{{1, std::size_t{1} << 20}};
     cuota::stream const s;
     REQUIRE(rt::device_allocate(std::size_t{2} << 20) == nullptr);
@@ -33,7 +33,7 @@ TEST_CASE("too little memory is an answer, and leaves no error behind", "[runtim
     REQUIRE(support::last_error() == cudaSuccess);
 }
 
-TEST_CASE("any other failure of an allocation is an error", "[runtime][memory]") {
+TEST_CASE("an allocation that fails for another reason throws", "[runtime][memory]") {
     support::machine const sim;
     cuota::stream const s;
     cuota::simulator::fail_call("cudaMalloc", 1, cudaErrorUnknown);
@@ -46,7 +46,7 @@ TEST_CASE("any other failure of an allocation is an error", "[runtime][memory]")
     REQUIRE_THROWS_AS(rt::managed_allocate(16), cuota::cuda_error);
 }
 
-TEST_CASE("a release that fails in passing is reported, and done", "[runtime][memory]") {
+TEST_CASE("a free that fails once is reported and retried", "[runtime][memory]") {
     support::machine sim;
     cuota::stream const s;
     void* const device = rt::device_allocate(16);
@@ -64,7 +64,7 @@ TEST_CASE("a release that fails in passing is reported, and done", "[runtime][me
     REQUIRE(sim.errors.take().size() == 4);
 }
 
-TEST_CASE("a release that is refused says so", "[runtime][memory]") {
+TEST_CASE("a free that is refused returns false", "[runtime][memory]") {
     support::machine sim;
     int local = 0;
     REQUIRE(!rt::device_free(&local));
@@ -72,7 +72,7 @@ TEST_CASE("a release that is refused says so", "[runtime][memory]") {
     REQUIRE(sim.errors.take().size() == 2);
 }
 
-TEST_CASE("memory tells which device it is on, if it is on one", "[runtime][memory]") {
+TEST_CASE("device_of returns the device of an address, if it has one", "[runtime][memory]") {
     support::machine const sim{{2, std::size_t{16} << 20}};
     for (int i = 0; i != 2; ++i) {
         cuota::device const wanted{i};
@@ -125,28 +125,28 @@ private:
 
 }  // namespace
 
-TEST_CASE("pages are locked in parts that a driver takes, all or none", "[runtime][memory]") {
+TEST_CASE("pages are locked in parts that the driver accepts, either all or none", "[runtime][memory]") {
     support::machine machine;
     pages_of_two_parts const pages;
     support::calls_since const locked{"cudaHostRegister"};
     support::calls_since const unlocked{"cudaHostUnregister"};
-    SECTION("all") {
+    SECTION("all parts") {
         REQUIRE(rt::lock_pages(pages.at(), pages.bytes));
         CHECK(locked.count() == 2);
         CHECK(rt::unlock_pages(pages.at(), pages.bytes));
         CHECK(unlocked.count() == 2);
     }
-    SECTION("none, when there is too little for the second part") {
+    SECTION("none if memory does not suffice for the second part") {
         cuota::simulator::fail_call("cudaHostRegister", 2, cudaErrorMemoryAllocation);
         CHECK_FALSE(rt::lock_pages(pages.at(), pages.bytes));
         CHECK(unlocked.count() == 1);
     }
-    SECTION("none, when the second part fails") {
+    SECTION("none if locking the second part fails") {
         cuota::simulator::fail_call("cudaHostRegister", 2, cudaErrorUnknown);
         CHECK_THROWS_AS((void)rt::lock_pages(pages.at(), pages.bytes), cuota::cuda_error);
         CHECK(unlocked.count() == 1);
     }
-    SECTION("a part that stays locked is told, and the others are unlocked") {
+    SECTION("a part that cannot be unlocked is reported, and the others are unlocked") {
         REQUIRE(rt::lock_pages(pages.at(), pages.bytes));
         REQUIRE(cudaHostUnregister(pages.at()) == cudaSuccess);
         CHECK_FALSE(rt::unlock_pages(pages.at(), pages.bytes));
@@ -159,7 +159,7 @@ TEST_CASE("pages are locked in parts that a driver takes, all or none", "[runtim
     }
 }
 
-TEST_CASE("a copy between a device and pages of two parts is a copy of each", "[runtime][memory]") {
+TEST_CASE("a copy between a device and pages of two parts is split into two copies", "[runtime][memory]") {
     support::machine machine;
     pages_of_two_parts const pages;
     cuota::stream const s;

@@ -29,7 +29,7 @@ struct plain_memory {
 
 }  // namespace
 
-TEST_CASE("a device reaches its own memory, and a peer's where the machine lets it",
+TEST_CASE("a device can access its own memory, and a peer's if the machine supports it",
           "[runtime][peer_access]") {
     bool const can = GENERATE(true, false);
     support::machine const machine{{.devices = 2, .has_peer_access = can}};
@@ -41,8 +41,7 @@ TEST_CASE("a device reaches its own memory, and a peer's where the machine lets 
     CHECK(support::last_error() == cudaSuccess);
 }
 
-TEST_CASE("memory of cudaMalloc is in reach of a peer once that is allowed, and stays so",
-          "[runtime][peer_access]") {
+TEST_CASE("memory of cudaMalloc can be accessed by a peer after allow_reach", "[runtime][peer_access]") {
     support::machine const machine{{.devices = 2}};
     plain_memory const m;
     CHECK_FALSE(rt::out_of_reach(first, m.at));
@@ -54,7 +53,8 @@ TEST_CASE("memory of cudaMalloc is in reach of a peer once that is allowed, and 
     CHECK(cuota::device::current() == first);
 }
 
-TEST_CASE("mapped memory is in reach of the devices that it was opened to", "[runtime][peer_access]") {
+TEST_CASE("mapped memory can be accessed by the devices for which access was allowed",
+          "[runtime][peer_access]") {
     support::machine const machine{{.devices = 3}};
     rt::address_range const range{first, 4_MiB};
     for (std::size_t const offset : {0_MiB, 2_MiB})
@@ -66,7 +66,7 @@ TEST_CASE("mapped memory is in reach of the devices that it was opened to", "[ru
     rt::unmap_memory(range.at(), 4_MiB);
 }
 
-TEST_CASE("memory of the host, managed memory, and what the driver does not know are in reach of all",
+TEST_CASE("host memory, managed memory and unknown addresses can be accessed by all devices",
           "[runtime][peer_access]") {
     support::machine const machine{{.devices = 2}};
     int unknown = 0;

@@ -30,7 +30,7 @@ void on_a_new_thread(Work work) {
 
 }  // namespace
 
-TEST_CASE("a scope of one device makes no context on another, and the current device is as before",
+TEST_CASE("a device_scope creates no context on another device, and restores the current device",
           "[runtime][primary_context]") {
     support::machine const machine{two_devices};
     on_a_new_thread([] {
@@ -51,8 +51,7 @@ TEST_CASE("a scope of one device makes no context on another, and the current de
     CHECK(simulator::contexts_made(1) == 1);
 }
 
-TEST_CASE("questions about one device and work on it make no context on another",
-          "[runtime][primary_context]") {
+TEST_CASE("queries of one device and work on it create no context on another", "[runtime][primary_context]") {
     support::machine const machine{two_devices};
     on_a_new_thread([] {
         cuota::device const other{1};
@@ -66,7 +65,8 @@ TEST_CASE("questions about one device and work on it make no context on another"
     CHECK(simulator::contexts_made(1) == 1);
 }
 
-TEST_CASE("a device that the program uses is current again after a scope", "[runtime][primary_context]") {
+TEST_CASE("device_scope restores a device whose context the program has created",
+          "[runtime][primary_context]") {
     support::machine const machine{two_devices};
     on_a_new_thread([] {
         cuota::rt::device_free(cuota::rt::device_allocate(4096));
@@ -83,8 +83,7 @@ TEST_CASE("a device that the program uses is current again after a scope", "[run
     CHECK(simulator::contexts_made(1) == 1);
 }
 
-TEST_CASE("a scope in a scope that the driver has entered returns to it, whatever device it is of",
-          "[runtime][primary_context]") {
+TEST_CASE("nested scopes on different devices restore the devices in turn", "[runtime][primary_context]") {
     support::machine const machine{two_devices};
     on_a_new_thread([] {
         {
@@ -101,7 +100,7 @@ TEST_CASE("a scope in a scope that the driver has entered returns to it, whateve
     });
 }
 
-TEST_CASE("a device that is not there is refused without a context, and a scope survives every failure",
+TEST_CASE("a device that does not exist is refused without a context, and failures restore the device",
           "[runtime][primary_context]") {
     support::machine machine{two_devices};
     on_a_new_thread([&] {

@@ -82,8 +82,7 @@ std::string why_refused(Action action) {
 
 }  // namespace
 
-TEST_CASE("no call of the library invalidates a capture that others have begun",
-          "[runtime][foreign_capture]") {
+TEST_CASE("no call of the library invalidates a foreign capture", "[runtime][foreign_capture]") {
     support::machine const machine;
     auto const mode =
         GENERATE(cudaStreamCaptureModeGlobal, cudaStreamCaptureModeThreadLocal, cudaStreamCaptureModeRelaxed);
@@ -100,7 +99,7 @@ TEST_CASE("no call of the library invalidates a capture that others have begun",
     CHECK(simulator::misuse_reports().empty());
 }
 
-TEST_CASE("a capture by the library and one by others do not disturb each other",
+TEST_CASE("a capture by the library and a foreign one do not disturb each other",
           "[runtime][foreign_capture]") {
     support::machine const machine;
     native_stream const captured;
@@ -121,14 +120,14 @@ TEST_CASE("a capture by the library and one by others do not disturb each other"
     CHECK(simulator::misuse_reports().empty());
 }
 
-TEST_CASE("a native stream has an id and a device while it is captured, which CUDA then does not tell",
+TEST_CASE("a native stream has an id and a device while it is captured and CUDA cannot be queried",
           "[runtime][foreign_capture]") {
     support::machine const machine{{2, 64_MiB}};
     native_stream const captured;
     native_stream const another;
     cuota::stream_ref const s{captured};
     std::uint64_t const before = s.id();
-    SECTION("by others: an id of its own, the same each time") {
+    SECTION("a foreign capture: its own id, the same each time") {
         foreign_capture capture{captured, cudaStreamCaptureModeGlobal};
         std::uint64_t const meanwhile = s.id();
         CHECK(meanwhile == s.id());
@@ -138,7 +137,7 @@ TEST_CASE("a native stream has an id and a device while it is captured, which CU
         CHECK(capture.is_intact());
         (void)capture.end();
     }
-    SECTION("by the library: its own id") {
+    SECTION("a capture by the library: the same id as before") {
         int x = 0;
         auto graph = cuota::capture(s, [&] {
             CHECK(s.id() == before);
@@ -151,7 +150,7 @@ TEST_CASE("a native stream has an id and a device while it is captured, which CU
         s.synchronize();
         CHECK(x == 1);
     }
-    SECTION("by the library, a thread's own default stream") {
+    SECTION("a capture by the library of a thread's default stream") {
         cuota::stream_ref const own{cudaStreamPerThread};
         std::uint64_t const its_id = own.id();
         int x = 0;
@@ -168,7 +167,7 @@ TEST_CASE("a native stream has an id and a device while it is captured, which CU
     CHECK(simulator::misuse_reports().empty());
 }
 
-TEST_CASE("the thread's capture mode is as before, whoever set it and however often it is exchanged",
+TEST_CASE("relaxed_capture_mode restores the thread's capture mode, whatever it was and even if nested",
           "[runtime][foreign_capture]") {
     support::machine machine;
     auto const mode_now = [] {
@@ -198,9 +197,8 @@ TEST_CASE("the thread's capture mode is as before, whoever set it and however of
     REQUIRE(cudaThreadExchangeStreamCaptureMode(&mode) == cudaSuccess);
 }
 
-TEST_CASE(
-    "a stream that others capture is not waited for or queried, and the refusal leaves the capture intact",
-    "[runtime][foreign_capture]") {
+TEST_CASE("waits and queries of a stream in a foreign capture are refused, and the capture stays intact",
+          "[runtime][foreign_capture]") {
     support::machine machine;
     native_stream const native;
     cuota::stream const owned;
@@ -231,9 +229,8 @@ TEST_CASE(
     CHECK(simulator::misuse_reports().empty());
 }
 
-TEST_CASE(
-    "a captured stream waits on the host for work outside of the capture, and in the graph for work inside",
-    "[runtime][foreign_capture]") {
+TEST_CASE("a captured stream waits on the host for outside work, and in the graph for captured work",
+          "[runtime][foreign_capture]") {
     support::machine const machine;
     native_stream const a;
     native_stream const b;
@@ -256,7 +253,7 @@ TEST_CASE(
     CHECK(simulator::misuse_reports().empty());
 }
 
-TEST_CASE("a blocking stream that others capture bars the legacy stream, which is not touched",
+TEST_CASE("while a blocking stream is in a foreign capture, the capture of the legacy stream is unknown",
           "[runtime][foreign_capture]") {
     support::machine const machine;
     cudaStream_t blocking = nullptr;
@@ -271,7 +268,7 @@ TEST_CASE("a blocking stream that others capture bars the legacy stream, which i
     CHECK(simulator::misuse_reports().empty());
 }
 
-TEST_CASE("while a capture waits for what its stream was given, other threads ask about streams",
+TEST_CASE("other threads can query streams while a capture waits for its stream's earlier work",
           "[runtime][foreign_capture]") {
     support::machine const machine;
     cuota::stream const s;

@@ -25,7 +25,8 @@ namespace simulator = cuota::simulator;
 using support::has;
 using support::thrown;
 
-TEST_CASE("a device tells whether it has virtual memory, and its page", "[runtime][virtual_memory]") {
+TEST_CASE("a device reports whether it supports virtual memory, and its page size",
+          "[runtime][virtual_memory]") {
     support::machine const machine{{.devices = 2}};
     CHECK(rt::supports_virtual_memory(cuota::device{0}));
     CHECK(rt::supports_virtual_memory(cuota::device{1}));
@@ -33,7 +34,7 @@ TEST_CASE("a device tells whether it has virtual memory, and its page", "[runtim
     CHECK_THROWS_AS(rt::page_size(cuota::device{7}), cuota::cuda_error);
 }
 
-TEST_CASE("pages are mapped side by side, used as one piece, and unmapped", "[runtime][virtual_memory]") {
+TEST_CASE("adjacent mapped pages can be used as one block, and unmapped", "[runtime][virtual_memory]") {
     support::machine const machine;
     cuota::device const here{0};
     cuota::stream const s;
@@ -55,8 +56,7 @@ TEST_CASE("pages are mapped side by side, used as one piece, and unmapped", "[ru
     CHECK(simulator::live().device_bytes == 0);
 }
 
-TEST_CASE("mapped memory is made for GPUDirect RDMA where the device can do that",
-          "[runtime][virtual_memory]") {
+TEST_CASE("mapped memory supports GPUDirect RDMA if the device does", "[runtime][virtual_memory]") {
     bool const can = GENERATE(true, false);
     support::machine const machine{{.maps_for_rdma = can}};
     cuota::device const here{0};
@@ -72,7 +72,7 @@ TEST_CASE("mapped memory is made for GPUDirect RDMA where the device can do that
     rt::unmap_memory(range.at(), 2_MiB);
 }
 
-TEST_CASE("an address_range gives its addresses back once", "[runtime][virtual_memory]") {
+TEST_CASE("an address_range releases its addresses once, also after moves", "[runtime][virtual_memory]") {
     support::machine const machine;
     rt::address_range a{cuota::device{0}, 2_MiB};
     std::byte* const at = a.at();
@@ -86,7 +86,7 @@ TEST_CASE("an address_range gives its addresses back once", "[runtime][virtual_m
     CHECK(none.bytes() == 0);
 }
 
-TEST_CASE("a device that is full refuses a page, and a driver without addresses a range",
+TEST_CASE("map_memory fails on a full device, and an address_range is empty if no addresses are available",
           "[runtime][virtual_memory]") {
     support::machine const machine{{1, 4_MiB}};
     cuota::device const here{0};
@@ -103,7 +103,7 @@ TEST_CASE("a device that is full refuses a page, and a driver without addresses 
     CHECK(refused.bytes() == 0);
 }
 
-TEST_CASE("a driver's error names its call, and has a text", "[runtime][virtual_memory]") {
+TEST_CASE("an error of the driver names its call and has a text", "[runtime][virtual_memory]") {
     support::machine const machine;
     cuota::device const here{0};
     rt::address_range const range{here, 4_MiB};
@@ -117,7 +117,8 @@ TEST_CASE("a driver's error names its call, and has a text", "[runtime][virtual_
     CHECK(simulator::live().device_bytes == 0);
 }
 
-TEST_CASE("mapping and unmapping survive the failure of any call", "[runtime][virtual_memory]") {
+TEST_CASE("mapping and unmapping report the failure of any call and leak nothing",
+          "[runtime][virtual_memory]") {
     support::machine machine;
     cuota::device const here{0};
     REQUIRE(rt::supports_virtual_memory(here));  // looks up the driver's functions, which happens once

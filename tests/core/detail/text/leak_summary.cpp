@@ -9,7 +9,7 @@
 
 using cuota::detail::leak_summary;
 
-TEST_CASE("survivors are grouped by tag and place, most bytes first", "[core][survivors]") {
+TEST_CASE("live allocations are grouped by tag and call site, most bytes first", "[core][survivors]") {
     leak_summary alive;
     CHECK(alive.text().empty());
     alive.add("ids", {"load.cpp", 3}, 1024);
@@ -22,7 +22,8 @@ TEST_CASE("survivors are grouped by tag and place, most bytes first", "[core][su
           "weights 2.0 KiB (train.cpp:11, 1 step ago), ids 1.0 KiB (load.cpp:3)");
 }
 
-TEST_CASE("survivors of several sizes are added up, and of no name or place said so", "[core][survivors]") {
+TEST_CASE("live allocations of different sizes are added up, and those without a tag are called untagged",
+          "[core][survivors]") {
     leak_summary alive;
     alive.add({}, {}, 100);
     CHECK(alive.text() == "1 allocation is still alive: untagged 100 B");
@@ -31,7 +32,8 @@ TEST_CASE("survivors of several sizes are added up, and of no name or place said
           "2 allocations are still alive: untagged 300 B in 2 allocations (oldest 2 steps ago)");
 }
 
-TEST_CASE("of many groups of survivors the largest are named, and the rest counted", "[core][survivors]") {
+TEST_CASE("the largest groups of live allocations are listed, and the others are counted",
+          "[core][survivors]") {
     leak_summary alive;
     for (unsigned line = 1; line != 8; ++line) alive.add("x", {"a.cpp", line}, line * 100);
     CHECK(alive.text() ==

@@ -15,14 +15,14 @@
 
 using namespace cuota::detail;
 
-TEST_CASE("a message has its values in place of the pattern's braces", "[core][message]") {
+TEST_CASE("message replaces each pair of braces of the pattern by a value", "[core][message]") {
     REQUIRE(message("nothing to put in", {}) == "nothing to put in");
     REQUIRE(message("{}", {"alone"}) == "alone");
     REQUIRE(message("{} of {} bytes, {}", {"weights", 12U, "read"}) == "weights of 12 bytes, read");
     REQUIRE(message("a {single} brace { stays }", {}) == "a {single} brace { stays }");
 }
 
-TEST_CASE("a message takes text of each kind", "[core][message]") {
+TEST_CASE("message accepts text of each kind", "[core][message]") {
     std::string const text = "string";
     REQUIRE(message("{}{}{}{}", {"literal", std::string_view{"view of more"}.substr(0, 4), text,
                                  cuota::tag{"tag"}}) == "literalviewstringtag");
@@ -33,7 +33,7 @@ TEST_CASE("a message takes text of each kind", "[core][message]") {
     REQUIRE(message("{}", {as_name("bell\a of a long name", 12)}) == shown("bell\a of a long name", 12));
 }
 
-TEST_CASE("a message writes numbers in full", "[core][message]") {
+TEST_CASE("message writes numbers in full", "[core][message]") {
     REQUIRE(message("{} {} {}", {std::numeric_limits<std::int64_t>::min(), -1, std::int8_t{-7}}) ==
             "-9223372036854775808 -1 -7");
     REQUIRE(message("{} {}", {std::numeric_limits<std::uint64_t>::max(), std::uint8_t{200}}) ==
@@ -50,7 +50,7 @@ TEST_CASE("a value is padded to the width of its column", "[core][message]") {
     REQUIRE(message("{}|", {message_value{"größer"}.padded_to(10)}) == padded("größer", 10) + '|');
 }
 
-TEST_CASE("a message appends, and values without a place are left out", "[core][message]") {
+TEST_CASE("append_message appends, and values without braces are left out", "[core][message]") {
     std::string text = "begin";
     append_message(text, ", {}", {"then", "never seen"});
     REQUIRE(text == "begin, then");

@@ -12,7 +12,7 @@ using cuota::detail::lease_text;
 using cuota::detail::out_of_bounds;
 using part = out_of_bounds::part;
 
-TEST_CASE("what is outside a view is said with what the view has", "[core][out_of_bounds]") {
+TEST_CASE("bounds_text names the indices and the extents of the view", "[core][out_of_bounds]") {
     CHECK(bounds_text({part::element, {12}, {10}}, "floats") ==
           "index 12 is outside a device_span of 10 floats");
     CHECK(bounds_text({part::subspan, {3, 8}, {10}}, "ints") ==
@@ -29,12 +29,13 @@ TEST_CASE("what is outside a view is said with what the view has", "[core][out_o
           "a device_matrix of 3 x 4 elements at a pitch of 5 does not fit in a device_span of 10 floats");
 }
 
-TEST_CASE("the largest numbers are said in full", "[core][out_of_bounds]") {
+TEST_CASE("bounds_text writes the largest numbers in full", "[core][out_of_bounds]") {
     CHECK(bounds_text({part::element, {~std::uint64_t{0}}, {0}}, "floats") ==
           "index 18446744073709551615 is outside a device_span of 0 floats");
 }
 
-TEST_CASE("a view's name and lease are said as far as they are known", "[core][out_of_bounds]") {
+TEST_CASE("lease_text has the name and the call site of the lease if they are known",
+          "[core][out_of_bounds]") {
     CHECK(lease_text("weights", {"src/train.cpp", 41}) == ": weights, leased at train.cpp:41");
     CHECK(lease_text({}, {"train.cpp", 41}) == ": leased at train.cpp:41");
     CHECK(lease_text("weights", {}) == ": weights");

@@ -12,7 +12,7 @@ using namespace cuota::detail;
 using namespace cuota::literals;
 using namespace std::string_literals;
 
-TEST_CASE("a character of UTF-8 is told from bytes that are none", "[core][text]") {
+TEST_CASE("utf8_length is the length of a valid sequence, and 0 for an invalid one", "[core][text]") {
     REQUIRE(utf8_length("", 0) == 0);
     REQUIRE(utf8_length("a", 0) == 1);
     REQUIRE(utf8_length("a", 1) == 0);
@@ -28,14 +28,14 @@ TEST_CASE("a character of UTF-8 is told from bytes that are none", "[core][text]
         REQUIRE(utf8_length(bad, 0) == 0);
 }
 
-TEST_CASE("what would break a line is shown as a question mark", "[core][text]") {
+TEST_CASE("printable replaces control characters and invalid bytes by question marks", "[core][text]") {
     REQUIRE(printable("") == "");
     REQUIRE(printable("weights, größer") == "weights, größer");
     REQUIRE(printable("a\nb\tc\x1B[31m\x7F\0d"s) == "a?b?c?[31m??d");
     REQUIRE(printable("\xFFz\xE2\x82") == "?z??");
 }
 
-TEST_CASE("a long text keeps its begin and its end", "[core][text]") {
+TEST_CASE("cut keeps the beginning and the end of a long text", "[core][text]") {
     REQUIRE(cut("", 8) == "");
     REQUIRE(cut("12345", 4) == "1...");
     REQUIRE(cut("12345678", 8) == "12345678");
@@ -43,7 +43,7 @@ TEST_CASE("a long text keeps its begin and its end", "[core][text]") {
     REQUIRE(cut(std::string(300, 'a') + "z", 9) == "aaa...aaz");
 }
 
-TEST_CASE("no character is broken where a text is cut", "[core][text]") {
+TEST_CASE("cut does not split a character", "[core][text]") {
     std::string text;
     for (int i = 0; i != 100; ++i) text += "ä€😀";
     for (std::size_t most = 4; most != 60; ++most) {
@@ -53,7 +53,7 @@ TEST_CASE("no character is broken where a text is cut", "[core][text]") {
     }
 }
 
-TEST_CASE("columns are counted in characters, and two blanks are always left", "[core][text]") {
+TEST_CASE("padded counts columns in characters and leaves at least two blanks", "[core][text]") {
     REQUIRE(padded("", 4) == "    ");
     REQUIRE(padded("ab", 5) == "ab   ");
     REQUIRE(padded("abc", 5) == "abc  ");
@@ -62,7 +62,7 @@ TEST_CASE("columns are counted in characters, and two blanks are always left", "
     REQUIRE(columns_of("予算a😀") == 7);
 }
 
-TEST_CASE("a limit is never told too low", "[core][text]") {
+TEST_CASE("at_least_text never rounds down", "[core][text]") {
     REQUIRE(at_least_text(0) == "0 B");
     REQUIRE(at_least_text(1023) == "1023 B");
     REQUIRE(at_least_text(1024) == "1.0 KiB");
@@ -76,13 +76,13 @@ TEST_CASE("a limit is never told too low", "[core][text]") {
     REQUIRE(at_least_text((cuota::unlimited >> 1) + 2) == "8.1 EiB");
 }
 
-TEST_CASE("a sum stops at what can be said", "[core][text]") {
+TEST_CASE("saturating_add stops at the largest size", "[core][text]") {
     REQUIRE(saturating_add(1, 2) == 3);
     REQUIRE(saturating_add(cuota::unlimited, 0) == cuota::unlimited);
     REQUIRE(saturating_add(cuota::unlimited - 1, 2) == cuota::unlimited);
 }
 
-TEST_CASE("a unit is singular beside one", "[core][text]") {
+TEST_CASE("counted writes a singular unit for 1", "[core][text]") {
     using cuota::detail::counted;
     CHECK(counted(0, "samples") == "0 samples");
     CHECK(counted(1, "samples") == "1 sample");
@@ -95,7 +95,7 @@ TEST_CASE("a unit is singular beside one", "[core][text]") {
     CHECK(counted(1, "") == "1 ");
 }
 
-TEST_CASE("a number is written with as many digits as tell it from all others", "[core][text]") {
+TEST_CASE("real_text writes as many digits as a number needs to be read back exactly", "[core][text]") {
     using cuota::detail::real_text;
     CHECK(real_text(1.0000001) == "1.0000001");
     CHECK(real_text(1) == "1");

@@ -81,7 +81,7 @@ volatile std::sig_atomic_t protections = 0;
 
 }  // namespace
 
-TEST_CASE("a heavy fence on one side orders both", "[core][sync]") {
+TEST_CASE("a heavy fence in one thread and a light fence in the other order both", "[core][sync]") {
     if (!cuota::detail::fences_are_asymmetric()) {
         WARN("not run: this system has no membarrier(2)");
         return;
@@ -90,8 +90,7 @@ TEST_CASE("a heavy fence on one side orders both", "[core][sync]") {
     CHECK(times_neither_saw_the_other([] { cuota::detail::fence_by_protection(); }) == 0);
 }
 
-TEST_CASE("a heavy fence goes by protection after the kernel has begun to refuse membarrier",
-          "[core][sync]") {
+TEST_CASE("a heavy fence changes page protections once the kernel refuses membarrier", "[core][sync]") {
 #if defined(CUOTA_TEST_FILTERS)
     if (!cuota::detail::fences_are_asymmetric()) {
         WARN("not run: this system has no membarrier(2)");

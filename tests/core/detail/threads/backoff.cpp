@@ -11,7 +11,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-TEST_CASE("who polls sleeps after a while, longer each time, and half a millisecond at most",
+TEST_CASE("backoff starts to sleep after some polls, longer each time, and at most half a millisecond",
           "[core][backoff]") {
     cuota::detail::backoff pause;
     CHECK(pause.next() == 0us);

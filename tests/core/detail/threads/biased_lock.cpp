@@ -10,7 +10,7 @@
 
 #include "support/catch.hpp"
 
-TEST_CASE("biased_lock runs one thing at a time", "[core][biased_lock]") {
+TEST_CASE("biased_lock runs one function at a time", "[core][biased_lock]") {
     cuota::detail::biased_lock lock;
     std::size_t count = 0;  // deliberately not atomic
     bool is_inside = false, is_broken = false;
@@ -34,7 +34,8 @@ TEST_CASE("biased_lock runs one thing at a time", "[core][biased_lock]") {
     CHECK_FALSE(is_broken);
 }
 
-TEST_CASE("biased_lock goes from thread to thread, also when one is gone", "[core][biased_lock]") {
+TEST_CASE("biased_lock can be used by one thread after another, even after threads have ended",
+          "[core][biased_lock]") {
     cuota::detail::biased_lock lock;
     int last = -1;
     for (int i = 0; i != 100; ++i) {
@@ -45,7 +46,7 @@ TEST_CASE("biased_lock goes from thread to thread, also when one is gone", "[cor
     }
 }
 
-TEST_CASE("biased_lock is free again after an exception", "[core][biased_lock]") {
+TEST_CASE("biased_lock is unlocked after an exception", "[core][biased_lock]") {
     cuota::detail::biased_lock lock;
     for (int i = 0; i != 3; ++i) {
         REQUIRE_THROWS_AS(lock.run([] { throw std::runtime_error{"no"}; }), std::runtime_error);

@@ -28,7 +28,8 @@ struct thing : biased_ownership {
 
 }  // namespace
 
-TEST_CASE("a tenure is one thread's, until it is closed", "[core][biased_ownership]") {
+TEST_CASE("only the thread that has the bias may use the object, until the bias is closed",
+          "[core][biased_ownership]") {
     thread_slot me;
     thread_slot other;
     thing t;
@@ -44,7 +45,8 @@ TEST_CASE("a tenure is one thread's, until it is closed", "[core][biased_ownersh
     CHECK(t.uses == 2);
 }
 
-TEST_CASE("what is called in again and again does not pay, until it has served", "[core][biased_ownership]") {
+TEST_CASE("the bias is offered less often after each revocation, until it was used enough",
+          "[core][biased_ownership]") {
     thread_slot me;
     thing t;
     unsigned waited = 0;
@@ -66,7 +68,8 @@ TEST_CASE("what is called in again and again does not pay, until it has served",
     REQUIRE(t.should_bias());
 }
 
-TEST_CASE("who calls in sees all that the owner did, and he does nothing more", "[core][biased_ownership]") {
+TEST_CASE("the owner's writes are visible to the thread that revokes the bias, and no more follow",
+          "[core][biased_ownership]") {
     for (int round = 0; round != 200; ++round) {
         thing t;
         std::atomic<bool> begun = false;

@@ -49,7 +49,7 @@ private:
 }  // namespace
 
 TEST_CASE(
-    "errors that are reported under a lock reach the sink after it, in their order and with their types",
+    "errors that are reported under a lock reach the sink after the unlock, in order and with their types",
     "[core][locked_region]") {
     std::mutex guard;
     sink_that_locks const sink{guard};
@@ -70,7 +70,7 @@ TEST_CASE(
     CHECK(sink.is_misuse == std::vector<bool>{false, true, true, false});
 }
 
-TEST_CASE("errors wait for the outermost lock of their thread, and for no other thread's",
+TEST_CASE("errors are reported at the unlock of the outermost lock of their own thread",
           "[core][locked_region]") {
     std::mutex outer, inner;
     support::captured_errors errors;
@@ -88,7 +88,7 @@ TEST_CASE("errors wait for the outermost lock of their thread, and for no other 
     CHECK(!locked_region::is_here());
 }
 
-TEST_CASE("a sink may come to locks of the library, and report", "[core][locked_region]") {
+TEST_CASE("a sink may lock mutexes of the library and report errors", "[core][locked_region]") {
     std::mutex guard;
     std::vector<std::string> texts;
     cuota::error_sink before = cuota::set_error_sink([&](std::exception const& error) {
@@ -105,7 +105,7 @@ TEST_CASE("a sink may come to locks of the library, and report", "[core][locked_
     CHECK(texts == std::vector<std::string>{"a", "b", "met in the sink"});
 }
 
-TEST_CASE("an end that can throw keeps what is reported under a lock", "[core][locked_region]") {
+TEST_CASE("kept_error keeps an error that is reported under a lock", "[core][locked_region]") {
     std::mutex guard;
     support::captured_errors errors;
     cuota::detail::kept_error const met;
@@ -117,7 +117,7 @@ TEST_CASE("an end that can throw keeps what is reported under a lock", "[core][l
     CHECK_THROWS_AS(met.rethrow(), cuota::usage_error);
 }
 
-TEST_CASE("without host memory the number of errors is reported, and the text of the first",
+TEST_CASE("without host memory, the number of errors and the text of the first are reported",
           "[core][locked_region]") {
     support::captured_errors errors;
     std::runtime_error const first{"the first error"};
@@ -134,7 +134,7 @@ TEST_CASE("without host memory the number of errors is reported, and the text of
     CHECK(support::has(told[0], "the first error (the first of 2 errors"));
 }
 
-TEST_CASE("a call of the program's code under a lock ends a checked program", "[core][locked_region]") {
+TEST_CASE("a call of user code under a lock aborts a checked program", "[core][locked_region]") {
 #if CUOTA_CHECKED
     if (support::under_thread_sanitizer) CUOTA_SKIP("it does not take a fork of a program with threads");
     std::mutex guard;

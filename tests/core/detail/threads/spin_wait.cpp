@@ -10,7 +10,7 @@
 
 using cuota::detail::spin_wait;
 
-TEST_CASE("spin_wait asks once when what it waits for is there", "[core][brief_wait]") {
+TEST_CASE("spin_wait calls its predicate once if it is true", "[core][brief_wait]") {
     int requested = 0;
     spin_wait([&] {
         ++requested;
@@ -19,12 +19,12 @@ TEST_CASE("spin_wait asks once when what it waits for is there", "[core][brief_w
     CHECK(requested == (std::thread::hardware_concurrency() == 1 ? 0 : 1));
 }
 
-TEST_CASE("spin_wait comes back without what it waits for", "[core][brief_wait]") {
+TEST_CASE("spin_wait returns even if its predicate stays false", "[core][brief_wait]") {
     spin_wait([] { return false; });
     SUCCEED("it did");
 }
 
-TEST_CASE("spin_wait sees what another thread does", "[core][brief_wait]") {
+TEST_CASE("spin_wait observes what another thread writes", "[core][brief_wait]") {
     std::atomic<bool> go = false;
     std::atomic<bool> is_there = false;
     std::jthread const other{[&] {

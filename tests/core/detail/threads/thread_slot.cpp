@@ -36,7 +36,7 @@ last_of_a_thread& this_thread_last() {
 
 }  // namespace
 
-TEST_CASE("threads that live together have records of their own, numbered without gaps",
+TEST_CASE("threads that run at the same time have slots of their own, numbered without gaps",
           "[core][thread_slot]") {
     constexpr std::size_t count = 20;
     thread_slot* const mine = this_thread();
@@ -62,7 +62,7 @@ TEST_CASE("threads that live together have records of their own, numbered withou
     for (int i = 0; i != 100; ++i) std::thread{[&] { REQUIRE(this_thread()->index <= before); }}.join();
 }
 
-TEST_CASE("a thread that is ending has no record any more", "[core][thread_slot]") {
+TEST_CASE("a thread that is ending has no slot", "[core][thread_slot]") {
     thread_slot* seen = nullptr;
     std::thread{[&] {
         this_thread_last().tell = &seen;
@@ -72,7 +72,8 @@ TEST_CASE("a thread that is ending has no record any more", "[core][thread_slot]
     REQUIRE(seen == nullptr);
 }
 
-TEST_CASE("a thread that found no memory for a record has one when there is some", "[core][thread_slot]") {
+TEST_CASE("a thread that could not allocate a slot gets one once host memory is available",
+          "[core][thread_slot]") {
     // Covers the program's first request for a record too, when this test runs alone.
     thread_slot* later = nullptr;
     std::thread{[&] {
@@ -85,7 +86,8 @@ TEST_CASE("a thread that found no memory for a record has one when there is some
     REQUIRE(later != nullptr);
 }
 
-TEST_CASE("a section that may not have seen a change is waited for", "[core][thread_slot]") {
+TEST_CASE("the revoking thread waits for a section that may not have seen its change",
+          "[core][thread_slot]") {
     // Repeats Dekker's argument: at least one of the owner in its section and the revoking thread must see the other.
     for (bool const asymmetric : {true, false}) {
         if (asymmetric && !cuota::detail::fences_are_asymmetric()) continue;
@@ -121,8 +123,7 @@ TEST_CASE("a section that may not have seen a change is waited for", "[core][thr
     }
 }
 
-TEST_CASE("a thread that waits for a section of a thread of lower priority lets that one run",
-          "[core][thread_slot]") {
+TEST_CASE("a thread that waits for a section lets a thread of lower priority run", "[core][thread_slot]") {
     // With real-time scheduling on one processor, a thread that only yields starves a thread of lower priority.
     std::atomic<bool> was_refused = false;
     cuota::detail::thread_slot record;
