@@ -64,7 +64,7 @@ std::vector<int> multiples(int below, int of) {
 
 }  // namespace
 
-TEST_CASE("what the threads of a kernel append is there, each value once", "[buffer][append_buffer][gpu]") {
+TEST_CASE("each value that a kernel's threads append is stored once", "[buffer][append_buffer][gpu]") {
     scene const on;
     ints found{1000, on.s, on.pool};
     CHECK(found.capacity() == 1000);
@@ -76,7 +76,7 @@ TEST_CASE("what the threads of a kernel append is there, each value once", "[buf
     CHECK(sorted(found.to_vector(on.s)) == multiples(3000, 3));
 }
 
-TEST_CASE("kernels append behind what others appended, on any stream, until it is cleared",
+TEST_CASE("kernels on any stream append behind earlier values until the append_buffer is cleared",
           "[buffer][append_buffer]") {
     scene const on;
     cuota::stream const other;
@@ -95,7 +95,7 @@ TEST_CASE("kernels append behind what others appended, on any stream, until it i
     CHECK(sorted(found.to_vector(other)) == multiples(10, 5));
 }
 
-TEST_CASE("more than an append_buffer holds is refused to the thread, and tells the host what would do",
+TEST_CASE("append refuses values beyond the capacity, and size throws the capacity that would suffice",
           "[buffer][append_buffer][gpu]") {
     scene const on;
     ints found{64, on.s, on.pool, "matches"};
@@ -123,7 +123,8 @@ TEST_CASE("more than an append_buffer holds is refused to the thread, and tells 
     CHECK(sorted(found.to_vector(on.s)) == multiples(100, 1));
 }
 
-TEST_CASE("those that fitted are there when more were appended", "[buffer][append_buffer][gpu]") {
+TEST_CASE("the values that fitted are stored although a kernel appended more",
+          "[buffer][append_buffer][gpu]") {
     scene const on;
     ints found{10, on.s, on.pool};
     on.append(found, 1000, 1);
@@ -139,7 +140,7 @@ TEST_CASE("those that fitted are there when more were appended", "[buffer][appen
     CHECK(each.back() < 1000);
 }
 
-TEST_CASE("an append_buffer of nothing refuses all, and counts it", "[buffer][append_buffer]") {
+TEST_CASE("an append_buffer of capacity 0 refuses all values and counts them", "[buffer][append_buffer]") {
     scene const on;
     ints none{0, on.s, on.pool};
     CHECK(none.size(on.s) == 0);
@@ -148,7 +149,7 @@ TEST_CASE("an append_buffer of nothing refuses all, and counts it", "[buffer][ap
     CHECK(thrown<cuota::kernel_overflow_error>([&] { (void)none.size(on.s); }).needed() == 20);
 }
 
-TEST_CASE("an append_buffer that is refused more room is as it was", "[buffer][append_buffer]") {
+TEST_CASE("a refused restart leaves an append_buffer unchanged", "[buffer][append_buffer]") {
     cuota::stream const s;
     cuota::budget const account{"small", 64_KiB};
     cuota::scoped_pool pool{account};
@@ -159,7 +160,7 @@ TEST_CASE("an append_buffer that is refused more room is as it was", "[buffer][a
     CHECK(sorted(found.to_vector(s)) == multiples(50, 1));
 }
 
-TEST_CASE("a moved append_buffer has what was appended", "[buffer][append_buffer]") {
+TEST_CASE("a moved append_buffer keeps the appended values", "[buffer][append_buffer]") {
     scene const on;
     ints a{100, on.s, on.pool};
     on.append(a, 10, 1);

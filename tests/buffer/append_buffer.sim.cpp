@@ -21,7 +21,7 @@ struct append_all {
 
 }  // namespace
 
-TEST_CASE("an append_buffer survives every failing call", "[buffer][append_buffer]") {
+TEST_CASE("an append_buffer survives the failure of any CUDA call", "[buffer][append_buffer]") {
     support::machine machine;
     auto const turn = [] {
         cuota::stream const s;
@@ -38,7 +38,8 @@ TEST_CASE("an append_buffer survives every failing call", "[buffer][append_buffe
     CHECK(support::survives_every_failure(machine, turn).thrown > 0);
 }
 
-TEST_CASE("a restart leaves what was appended or nothing, whichever call fails", "[buffer][append_buffer]") {
+TEST_CASE("a restart that throws keeps the appended values and the capacity, whichever CUDA call fails",
+          "[buffer][append_buffer]") {
     support::machine machine;
     std::size_t const capacity = GENERATE(10u, 20u);
     cuota::stream const s;
@@ -66,7 +67,7 @@ TEST_CASE("a restart leaves what was appended or nothing, whichever call fails",
     CHECK(nth > 2);
 }
 
-TEST_CASE("a restart under a lease is refused", "[buffer][append_buffer]") {
+TEST_CASE("a restart is refused while a lease is open", "[buffer][append_buffer]") {
     support::machine const machine;
     cuota::stream const s;
     cuota::append_buffer<int> found{10, s, cuota::device_memory{}};

@@ -42,7 +42,7 @@ std::vector<int> counted(std::size_t count) {
 
 }  // namespace
 
-TEST_CASE("an upload through a ring carries any count of elements, in pieces of any slots",
+TEST_CASE("an upload through a ring copies any count of elements through slots of any size",
           "[buffer][async_copy]") {
     cuota::stream const stream;
     std::size_t const count = GENERATE(0u, 1u, 255u, 256u, 257u, 10'000u);
@@ -56,7 +56,7 @@ TEST_CASE("an upload through a ring carries any count of elements, in pieces of 
     CHECK(to.to_vector(stream) == counted(count));
 }
 
-TEST_CASE("an upload keeps pinned memory until it is over, and gives it back for the next",
+TEST_CASE("an upload keeps its pinned_buffer until the copy has finished, and returns it for the next upload",
           "[buffer][async_copy]") {
     cuota::stream const stream;
     cuota::stream const other;
@@ -75,7 +75,7 @@ TEST_CASE("an upload keeps pinned memory until it is over, and gives it back for
     CHECK(to.to_vector(stream) == std::vector<int>(1000, 4));
 }
 
-TEST_CASE("a download is what the buffer held when it was enqueued", "[buffer][async_copy]") {
+TEST_CASE("a download has the values that the buffer held when it was enqueued", "[buffer][async_copy]") {
     cuota::stream const stream;
     cuota::budget account{"pinned", 1_MiB};
     numbers from{1000, 7, stream, cuota::device_memory{}};
@@ -95,7 +95,7 @@ TEST_CASE("a download is what the buffer held when it was enqueued", "[buffer][a
     CHECK(std::ranges::count(kept.read(), 7) == 1000);
 }
 
-TEST_CASE("nothing can be copied, too", "[buffer][async_copy]") {
+TEST_CASE("uploads and downloads of no elements are allowed", "[buffer][async_copy]") {
     cuota::stream const stream;
     cuota::staging_ring ring{1, 0};
     numbers none{0, stream, cuota::device_memory{}};
@@ -107,7 +107,7 @@ TEST_CASE("nothing can be copied, too", "[buffer][async_copy]") {
     CHECK(down.get().empty());
 }
 
-TEST_CASE("copies of another count than the buffer's are refused, and nothing is lost",
+TEST_CASE("copies whose count differs from the buffer's are refused and change no elements",
           "[buffer][async_copy]") {
     cuota::stream const stream;
     cuota::staging_ring ring{1, 1024};
@@ -131,7 +131,7 @@ TEST_CASE("copies of another count than the buffer's are refused, and nothing is
     CHECK(some.to_vector(stream) == std::vector<int>(10, 1));
 }
 
-TEST_CASE("a pending_copy that was moved from says so", "[buffer][async_copy]") {
+TEST_CASE("a moved-from pending_copy throws usage_error", "[buffer][async_copy]") {
     cuota::stream const stream;
     numbers const from{10, 7, stream, cuota::device_memory{}};
     pending first = cuota::download(from, stream);

@@ -47,7 +47,8 @@ pinned filled(int value) {
 
 }  // namespace
 
-TEST_CASE("host elements may go before their upload through a ring has begun", "[buffer][async_copy]") {
+TEST_CASE("host elements may be destroyed before their upload through a ring has begun",
+          "[buffer][async_copy]") {
     support::machine const machine;
     scene on;
     cuota::staging_ring ring{4, 1024};
@@ -62,7 +63,7 @@ TEST_CASE("host elements may go before their upload through a ring has begun", "
     CHECK(on.there.to_vector(on.stream) == std::vector<int>(count, 3));
 }
 
-TEST_CASE("an upload through a ring waits for a slot, and for nothing else", "[buffer][async_copy]") {
+TEST_CASE("an upload through a ring makes the host wait for free slots only", "[buffer][async_copy]") {
     support::machine const machine;
     scene on;
     cuota::staging_ring ring{2, 1024};
@@ -78,7 +79,7 @@ TEST_CASE("an upload through a ring waits for a slot, and for nothing else", "[b
     CHECK(on.there.to_vector(on.stream) == std::vector<int>(count, 3));
 }
 
-TEST_CASE("an upload comes after what other streams did to the buffer, and before what they do next",
+TEST_CASE("an upload waits for earlier work of other streams on the buffer, and later work waits for it",
           "[buffer][async_copy]") {
     support::machine const machine;
     scene on;
@@ -97,7 +98,7 @@ TEST_CASE("an upload comes after what other streams did to the buffer, and befor
     CHECK(simulator::misuse().total() == 0);
 }
 
-TEST_CASE("pinned memory stays with an upload until it is over", "[buffer][async_copy]") {
+TEST_CASE("pinned memory is not freed before its upload has finished", "[buffer][async_copy]") {
     support::machine const machine;
     simulator::set_unkindness({.free_at_once = true});
     scene on;
@@ -117,7 +118,8 @@ TEST_CASE("pinned memory stays with an upload until it is over", "[buffer][async
     CHECK(simulator::misuse().total() == 0);  // the destructor waited before it freed the memory
 }
 
-TEST_CASE("a download runs while the host goes on, and its end waits for it", "[buffer][async_copy]") {
+TEST_CASE("a download does not block the host until its result is used or its pending_copy is destroyed",
+          "[buffer][async_copy]") {
     support::machine const machine;
     simulator::set_unkindness({.free_at_once = true});
     scene on;
@@ -126,19 +128,19 @@ TEST_CASE("a download runs while the host goes on, and its end waits for it", "[
     std::optional<pending> down{cuota::download(on.there, std::move(memory), on.stream)};
 
     CHECK_FALSE(down->is_done());
-    SECTION("when somebody looks") {
+    SECTION("when get is called") {
         std::thread opener{[&] { gate->open(); }};
         auto const seen = down->get();
         opener.join();
         CHECK(std::ranges::count(seen, 5) == count);
         CHECK(down->is_done());
     }
-    SECTION("when it is dropped") {
+    SECTION("when the pending_copy is destroyed") {
         std::thread opener{[&] { gate->open(); }};
         down.reset();
         opener.join();
     }
-    SECTION("when another takes its place") {
+    SECTION("when another pending_copy is assigned to it") {
         pending next = cuota::download(on.there, on.stream);
         std::thread opener{[&] { gate->open(); }};
         *down = std::move(next);
@@ -150,7 +152,8 @@ TEST_CASE("a download runs while the host goes on, and its end waits for it", "[
     CHECK(simulator::misuse().total() == 0);  // no memory was freed before the copy into it had finished
 }
 
-TEST_CASE("work that was ordered behind a pending_copy waits for it", "[buffer][async_copy]") {
+TEST_CASE("work on a stream that make_wait has ordered behind a pending_copy waits for the copy",
+          "[buffer][async_copy]") {
     support::machine const machine;
     scene on;
     support::gate gate{on.stream};
@@ -165,7 +168,7 @@ TEST_CASE("work that was ordered behind a pending_copy waits for it", "[buffer][
     CHECK(down.is_done());
 }
 
-TEST_CASE("a buffer may end while it is downloaded", "[buffer][async_copy]") {
+TEST_CASE("a buffer may be destroyed while it is downloaded", "[buffer][async_copy]") {
     support::machine const machine;
     cuota::stream const stream;
     cuota::stream const other;
@@ -179,7 +182,7 @@ TEST_CASE("a buffer may end while it is downloaded", "[buffer][async_copy]") {
     CHECK(simulator::misuse().total() == 0);
 }
 
-TEST_CASE("copies on the way survive the failure of any CUDA call, and leak nothing",
+TEST_CASE("pending uploads and downloads survive the failure of any CUDA call, and leak nothing",
           "[buffer][async_copy]") {
     support::machine machine;
     cuota::budget host{"pinned", 1_MiB};
@@ -201,8 +204,7 @@ TEST_CASE("copies on the way survive the failure of any CUDA call, and leak noth
     CHECK(host.held() == 0);
 }
 
-TEST_CASE("an upload that fails leaves the pinned elements to its caller, or has copied them",
-          "[buffer][async_copy]") {
+TEST_CASE("an upload that fails leaves the pinned_buffer with its caller", "[buffer][async_copy]") {
     support::machine machine;
     scene on;
     for (std::uint64_t nth = 1;; ++nth) {

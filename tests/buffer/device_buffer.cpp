@@ -70,7 +70,7 @@ std::vector<int> counted(std::size_t count) {
 
 }  // namespace
 
-TEST_CASE("a device_buffer's elements are zero unless something else is said", "[buffer][device_buffer]") {
+TEST_CASE("a device_buffer's elements are zero by default", "[buffer][device_buffer]") {
     cuota::stream const stream;
     cuota::scoped_pool pool{cuota::budget{"test", 1_MiB}};
     { numbers const dirty{1000, -1, stream, pool}; }
@@ -82,7 +82,7 @@ TEST_CASE("a device_buffer's elements are zero unless something else is said", "
     CHECK(spelled.to_vector(stream) == std::vector<int>(1000, 0));
 }
 
-TEST_CASE("a device_buffer can be made of one value, of a host's elements, or of whatever is there",
+TEST_CASE("a device_buffer is constructed from one value, from host elements, or without initialization",
           "[buffer][device_buffer]") {
     cuota::stream const stream;
     std::vector<int> host = counted(1000);
@@ -97,7 +97,7 @@ TEST_CASE("a device_buffer can be made of one value, of a host's elements, or of
     CHECK(raw.size() == 1000);
 }
 
-TEST_CASE("a device_buffer knows its size, its home and its memory", "[buffer][device_buffer]") {
+TEST_CASE("a device_buffer returns its size, its home stream and its resource", "[buffer][device_buffer]") {
     cuota::stream const stream;
     device_buffer<pixel> const image{100, stream, cuota::device_memory{}};
 
@@ -108,7 +108,8 @@ TEST_CASE("a device_buffer knows its size, its home and its memory", "[buffer][d
     CHECK(image.memory() == cuota::any_resource{cuota::device_memory{}});
 }
 
-TEST_CASE("a device_buffer of no elements is legal, however it is made", "[buffer][device_buffer]") {
+TEST_CASE("a device_buffer of no elements can be made by every constructor, and allocates nothing",
+          "[buffer][device_buffer]") {
     cuota::budget budget{"test", 0};
     cuota::stream const stream;
     cuota::any_resource const memory = cuota::budgeted{budget, cuota::device_memory{}};
@@ -131,8 +132,7 @@ TEST_CASE("a device_buffer of no elements is legal, however it is made", "[buffe
     CHECK(budget.held() == 0);
 }
 
-TEST_CASE("more elements than a machine can count in bytes are refused as memory, not wrapped around",
-          "[buffer][device_buffer]") {
+TEST_CASE("an element count whose bytes exceed SIZE_MAX throws out_of_memory", "[buffer][device_buffer]") {
     cuota::stream const stream;
     std::size_t const count = cuota::unlimited / sizeof(int) + 1;  // 4 bytes each wrap to 0
 
@@ -148,7 +148,7 @@ TEST_CASE("more elements than a machine can count in bytes are refused as memory
                     cuota::out_of_memory);
 }
 
-TEST_CASE("a refused device_buffer says what was asked in elements, for what and where",
+TEST_CASE("a refused device_buffer's message has the element count, the tag, the call site and the holders",
           "[buffer][device_buffer]") {
     cuota::budget budget{"trainer", 1_MiB};
     cuota::stream const stream;
@@ -171,7 +171,8 @@ TEST_CASE("a refused device_buffer says what was asked in elements, for what and
     REQUIRE_NOTHROW(device_buffer<float>{facts.max_fit_count(), stream, pool});
 }
 
-TEST_CASE("the place of a refused device_buffer is that of its construction", "[buffer][device_buffer]") {
+TEST_CASE("the call site of a refused device_buffer is the line of its construction",
+          "[buffer][device_buffer]") {
     cuota::budget budget{"trainer", 1_KiB};
     cuota::stream const stream;
     cuota::scoped_pool pool{budget};
@@ -202,7 +203,7 @@ TEST_CASE("a moved-from device_buffer is empty and can be used again", "[buffer]
     CHECK(pool.stats().live_blocks == 1);
 }
 
-TEST_CASE("a device_buffer moved to itself is as it was", "[buffer][device_buffer]") {
+TEST_CASE("a device_buffer that is moved to itself keeps its elements", "[buffer][device_buffer]") {
     cuota::stream const stream;
     numbers some{100, 1, stream, cuota::device_memory{}};
     numbers& same = some;
@@ -212,7 +213,7 @@ TEST_CASE("a device_buffer moved to itself is as it was", "[buffer][device_buffe
     CHECK(some.to_vector(stream) == std::vector<int>(100, 1));
 }
 
-TEST_CASE("a moved device_buffer keeps its home and its memory", "[buffer][device_buffer]") {
+TEST_CASE("a moved device_buffer keeps its home stream and its resource", "[buffer][device_buffer]") {
     cuota::stream const a;
     cuota::stream const b;
     cuota::scoped_pool of_a{cuota::budget{"a", 1_MiB}};
@@ -228,7 +229,7 @@ TEST_CASE("a moved device_buffer keeps its home and its memory", "[buffer][devic
     CHECK(of_b.stats().live_blocks == 1);
 }
 
-TEST_CASE("resize keeps the elements that stay, and the new ones are zero", "[buffer][device_buffer]") {
+TEST_CASE("resize keeps the remaining elements, and new elements are zero", "[buffer][device_buffer]") {
     cuota::stream const stream;
     cuota::scoped_pool pool{cuota::budget{"test", 1_MiB}};
     { numbers const dirty{20'000, -1, stream, pool}; }
@@ -244,7 +245,7 @@ TEST_CASE("resize keeps the elements that stay, and the new ones are zero", "[bu
 }
 
 #if CUOTA_CHECKED
-TEST_CASE("resize keeps the buffer's name, unless it gets another", "[buffer][device_buffer]") {
+TEST_CASE("resize keeps the buffer's name unless a new one is passed", "[buffer][device_buffer]") {
     cuota::stream const stream;
     numbers some{10, stream, cuota::device_memory{}, "weights"};
     auto const named = [&](char const* name) {
@@ -277,7 +278,8 @@ TEST_CASE("a refused resize changes nothing", "[buffer][device_buffer]") {
     CHECK(some.to_vector(stream) == host);
 }
 
-TEST_CASE("a copy of a device_buffer is made by name and is another one", "[buffer][device_buffer]") {
+TEST_CASE("clone copies a device_buffer's elements into separate memory on the given stream",
+          "[buffer][device_buffer]") {
     cuota::stream const stream;
     cuota::stream const other;
     cuota::scoped_pool pool{cuota::budget{"test", 1_MiB}};
@@ -292,7 +294,8 @@ TEST_CASE("a copy of a device_buffer is made by name and is another one", "[buff
     CHECK(copy.memory() == some.memory());
 }
 
-TEST_CASE("copies to and from the host must match in count", "[buffer][device_buffer]") {
+TEST_CASE("copies between a device_buffer and host elements are refused when their counts differ",
+          "[buffer][device_buffer]") {
     cuota::stream const stream;
     numbers some{10, 1, stream, cuota::device_memory{}};
     std::vector<int> more(11, 5);
@@ -308,7 +311,8 @@ TEST_CASE("copies to and from the host must match in count", "[buffer][device_bu
     CHECK(some.to_vector(stream) == std::vector<int>(10, 1));
 }
 
-TEST_CASE("a host's elements may change or go once they were copied", "[buffer][device_buffer]") {
+TEST_CASE("host elements may be changed or destroyed after copy_from has returned",
+          "[buffer][device_buffer]") {
     cuota::stream const stream;
     numbers some{1'000'000, stream, cuota::device_memory{}};
     {
@@ -337,7 +341,7 @@ TEST_CASE("a device_buffer outlives its stream object", "[buffer][device_buffer]
     CHECK(errors.take().empty());
 }
 
-TEST_CASE("memory whose kind shows only at run time is refused when kernels cannot reach it",
+TEST_CASE("a type-erased resource is refused at run time when kernels cannot access its memory",
           "[buffer][device_buffer]") {
     cuota::stream const stream;
     cuota::any_resource const host = cuota::pinned_memory{};
@@ -367,7 +371,7 @@ TEST_CASE("a device_buffer of managed memory works", "[buffer][device_buffer]") 
     CHECK(some.to_vector(stream) == expected);
 }
 
-TEST_CASE("kernels on two streams see each other's elements in the order of the leases",
+TEST_CASE("kernels on two streams update a device_buffer in the order of their leases",
           "[buffer][device_buffer][gpu]") {
     cuota::stream const a;
     cuota::stream const b;
@@ -384,7 +388,8 @@ TEST_CASE("kernels on two streams see each other's elements in the order of the 
     CHECK(support::all_are(total.to_vector(b), 20));
 }
 
-TEST_CASE("a device_buffer can be made of any host elements that stand in a row", "[buffer][device_buffer]") {
+TEST_CASE("a device_buffer is constructed from any contiguous range of host elements",
+          "[buffer][device_buffer]") {
     cuota::stream const stream;
     cuota::device_memory const memory;
     std::vector<int> const expected{1, 2, 3};
@@ -401,7 +406,7 @@ TEST_CASE("a device_buffer can be made of any host elements that stand in a row"
     CHECK(numbers{{}, stream, memory}.is_empty());
 }
 
-TEST_CASE("a negative count of elements is a misuse at the caller's line, and takes nothing",
+TEST_CASE("a negative element count throws usage_error with the caller's line and allocates nothing",
           "[buffer][device_buffer]") {
     cuota::budget budget{"test", 1_MiB};
     cuota::stream const stream;
@@ -424,7 +429,8 @@ TEST_CASE("a negative count of elements is a misuse at the caller's line, and ta
     CHECK(some.to_vector(stream) == std::vector<int>(10, 3));
 }
 
-TEST_CASE("what is new after a resize is what was said", "[buffer][device_buffer]") {
+TEST_CASE("elements that resize adds have the value or the initialization that its argument selects",
+          "[buffer][device_buffer]") {
     cuota::stream const stream;
     cuota::scoped_pool pool{cuota::budget{"test", 1_MiB}};
     numbers some{1000, 1, stream, pool, "some"};
@@ -452,7 +458,8 @@ TEST_CASE("what is new after a resize is what was said", "[buffer][device_buffer
     CHECK(pool.stats().live_blocks == 1);
 }
 
-TEST_CASE("a text beside a count is a name, whatever the elements are", "[buffer][device_buffer]") {
+TEST_CASE("a string beside an element count is a name, also for a device_buffer of bool",
+          "[buffer][device_buffer]") {
     cuota::budget budget{"test", 64_KiB};
     cuota::stream const stream;
     device_buffer<bool> flags{10, true, stream, cuota::budgeted{budget, cuota::device_memory{}}};
@@ -462,7 +469,7 @@ TEST_CASE("a text beside a count is a name, whatever the elements are", "[buffer
     CHECK(refused.info().request.name == cuota::tag{"flags"});
 }
 
-TEST_CASE("a buffer that is borrowed is not resized", "[buffer][device_buffer]") {
+TEST_CASE("a device_buffer cannot be resized while it is leased", "[buffer][device_buffer]") {
     cuota::stream const stream;
     cuota::stream const other;
     bool const at_home = GENERATE(true, false);
@@ -483,7 +490,8 @@ TEST_CASE("a buffer that is borrowed is not resized", "[buffer][device_buffer]")
     REQUIRE_NOTHROW(some.resize(20));
 }
 
-TEST_CASE("device_buffers exchange all that they have", "[buffer][device_buffer]") {
+TEST_CASE("swap exchanges the elements, home streams and resources of two device_buffers",
+          "[buffer][device_buffer]") {
     cuota::stream const a;
     cuota::stream const b;
     cuota::scoped_pool of_a{cuota::budget{"a", 1_MiB}};
@@ -509,7 +517,7 @@ TEST_CASE("device_buffers exchange all that they have", "[buffer][device_buffer]
     CHECK(none.to_vector(a) == std::vector<int>(100, 1));
 }
 
-TEST_CASE("elements are copied from one buffer to another, all or some of them", "[buffer][device_buffer]") {
+TEST_CASE("copy_from copies all elements or a range of them from another buffer", "[buffer][device_buffer]") {
     cuota::stream const a;
     cuota::stream const b;
     numbers from{counted(1000), a, cuota::device_memory{}};
@@ -525,8 +533,7 @@ TEST_CASE("elements are copied from one buffer to another, all or some of them",
     CHECK(few.to_vector(b) == std::vector<int>{-1, -1, 501, 502, 503, -1, -1, -1, -1, 1000});
 }
 
-TEST_CASE("elements move within a buffer to a place that does not overlap theirs",
-          "[buffer][device_buffer]") {
+TEST_CASE("copy_from within one buffer requires ranges that do not overlap", "[buffer][device_buffer]") {
     cuota::stream const stream;
     numbers some{{1, 2, 3, 4, 5, 6}, stream, cuota::device_memory{}};
 
@@ -543,7 +550,7 @@ TEST_CASE("elements move within a buffer to a place that does not overlap theirs
     CHECK(some.to_vector(stream) == std::vector<int>{1, 2, 3, 1, 2, 3});
 }
 
-TEST_CASE("elements that are not there are not copied", "[buffer][device_buffer]") {
+TEST_CASE("copy_from refuses ranges outside either buffer", "[buffer][device_buffer]") {
     cuota::stream const stream;
     numbers const from{10, 1, stream, cuota::device_memory{}};
     numbers to{20, 2, stream, cuota::device_memory{}};
@@ -605,7 +612,7 @@ TEST_CASE("elements of any size are filled with a value", "[buffer][device_buffe
     expect_filled<20>({{1, 2, 3}});
 }
 
-TEST_CASE("a device_buffer takes a literal for its name where its arguments are forwarded",
+TEST_CASE("a device_buffer's name may be a literal that make_unique and emplace forward",
           "[buffer][device_buffer]") {
     using floats = cuota::device_buffer<float>;
     cuota::stream const s;

@@ -70,7 +70,8 @@ void with_every_call_failing(support::machine& machine, Change change, Judge is_
 
 }  // namespace
 
-TEST_CASE("a buffer from a warm pool makes no CUDA call but for its contents", "[buffer][device_buffer]") {
+TEST_CASE("a buffer from a warm pool makes no CUDA call except to fill its elements",
+          "[buffer][device_buffer]") {
     support::machine const machine;
     cuota::stream const stream;
     cuota::scoped_pool pool{cuota::budget{"test", 1_MiB}};
@@ -89,7 +90,7 @@ TEST_CASE("a buffer from a warm pool makes no CUDA call but for its contents", "
     CHECK(calls.count() == 1);
 }
 
-TEST_CASE("a buffer may end while its kernel runs, though cudaFree waits for nothing",
+TEST_CASE("a buffer may be destroyed while its kernel runs, though cudaFree does not wait",
           "[buffer][device_buffer]") {
     support::machine const sim;
     simulator::set_race_checks(simulator::race_checks::report);
@@ -116,7 +117,8 @@ TEST_CASE("a buffer may end while its kernel runs, though cudaFree waits for not
     CHECK(simulator::misuse().total() == 0);
 }
 
-TEST_CASE("a new element is never what somebody else left", "[buffer][device_buffer]") {
+TEST_CASE("elements that resize adds are zero although the new memory has other contents",
+          "[buffer][device_buffer]") {
     support::machine const machine;
     cuota::stream const stream;
     numbers some{1000, 7, stream, cuota::device_memory{}};
@@ -128,7 +130,8 @@ TEST_CASE("a new element is never what somebody else left", "[buffer][device_buf
     CHECK(std::count(host.begin() + 1000, host.end(), 0) == 4000);
 }
 
-TEST_CASE("resize changes everything or nothing, whichever call fails", "[buffer][device_buffer]") {
+TEST_CASE("a resize that throws leaves the elements unchanged, whichever CUDA call fails",
+          "[buffer][device_buffer]") {
     support::machine machine;
     std::size_t const count = GENERATE(2000u, 10u, 0u);
     std::vector<int> const before = counted(1000);
@@ -140,7 +143,7 @@ TEST_CASE("resize changes everything or nothing, whichever call fails", "[buffer
         [&](std::vector<int> const& left, bool threw) { return left == (threw ? before : after); });
 }
 
-TEST_CASE("copy_from leaves the old elements or the new ones, whichever call fails",
+TEST_CASE("copy_from leaves the old elements or the new ones, whichever CUDA call fails",
           "[buffer][device_buffer]") {
     support::machine machine;
     std::vector<int> const before = counted(1000);
@@ -151,7 +154,7 @@ TEST_CASE("copy_from leaves the old elements or the new ones, whichever call fai
         [&](std::vector<int> const& left, bool threw) { return left == after || (threw && left == before); });
 }
 
-TEST_CASE("clone leaves its source alone, whichever call fails", "[buffer][device_buffer]") {
+TEST_CASE("clone leaves the original unchanged, whichever CUDA call fails", "[buffer][device_buffer]") {
     support::machine machine;
     std::vector<int> const before = counted(1000);
 
@@ -160,8 +163,7 @@ TEST_CASE("clone leaves its source alone, whichever call fails", "[buffer][devic
         [&](std::vector<int> const& left, bool) { return left == before; });
 }
 
-TEST_CASE("a buffer's whole life survives the failure of any CUDA call, and leaks nothing",
-          "[buffer][device_buffer]") {
+TEST_CASE("a buffer survives the failure of any CUDA call, and leaks nothing", "[buffer][device_buffer]") {
     support::machine machine;
     cuota::budget budget{"test", 1_MiB};
     std::vector<int> const host = counted(1000);
@@ -184,7 +186,8 @@ TEST_CASE("a buffer's whole life survives the failure of any CUDA call, and leak
     CHECK(budget.held() == 0);
 }
 
-TEST_CASE("a buffer of another device than the current one works", "[buffer][device_buffer]") {
+TEST_CASE("a buffer can be leased, resized and copied while another device is current",
+          "[buffer][device_buffer]") {
     support::machine const machine{{.devices = 2}};
     cuota::stream const home;
     cuota::stream const other;
@@ -199,7 +202,7 @@ TEST_CASE("a buffer of another device than the current one works", "[buffer][dev
     CHECK(some.to_vector(other) == expected);
 }
 
-TEST_CASE("a buffer in a pool outlives the pool's scope and its own stream, and takes them along",
+TEST_CASE("a buffer outlives its pool's scope and its stream, and releases both when it is destroyed",
           "[buffer][device_buffer]") {
     support::machine machine;
     bool const small = GENERATE(false, true);
@@ -236,7 +239,7 @@ TEST_CASE("a buffer in a pool outlives the pool's scope and its own stream, and 
     CHECK(machine.errors.take().empty());
 }
 
-TEST_CASE("buffers that threads give back are the last to keep a pool that has ended",
+TEST_CASE("buffers that two threads destroy free the memory of a pool that was destroyed before them",
           "[buffer][device_buffer][threads]") {
     support::machine machine;
     for (int round = 0; round != support::rounds(50); ++round) {
@@ -259,7 +262,7 @@ TEST_CASE("buffers that threads give back are the last to keep a pool that has e
     CHECK(simulator::live().device_bytes == 0);
 }
 
-TEST_CASE("every way to resize changes everything or nothing, whichever call fails",
+TEST_CASE("every overload of resize leaves the elements unchanged when it throws, whichever CUDA call fails",
           "[buffer][device_buffer]") {
     support::machine machine;
     std::size_t const count = GENERATE(2000u, 10u, 0u);
@@ -283,7 +286,7 @@ TEST_CASE("every way to resize changes everything or nothing, whichever call fai
         });
 }
 
-TEST_CASE("a copy from another buffer leaves the old elements or the new ones, whichever call fails",
+TEST_CASE("copy_from another buffer leaves the old elements or the new ones, whichever CUDA call fails",
           "[buffer][device_buffer]") {
     support::machine machine;
     cuota::stream const third;
@@ -296,7 +299,7 @@ TEST_CASE("a copy from another buffer leaves the old elements or the new ones, w
         [&](std::vector<int> const& left, bool threw) { return left == after || (threw && left == before); });
 }
 
-TEST_CASE("a copy between buffers waits for who wrote either, and both wait for it",
+TEST_CASE("a copy between buffers waits for the last writers of both, and later uses wait for the copy",
           "[buffer][device_buffer]") {
     support::machine const machine;
     cuota::stream const a;
@@ -341,7 +344,7 @@ TEST_CASE("elements are copied between devices", "[buffer][device_buffer]") {
     CHECK(simulator::misuse().total() == 0);
 }
 
-TEST_CASE("leases that are open go along when buffers are exchanged", "[buffer][device_buffer]") {
+TEST_CASE("swap exchanges the open leases of two buffers", "[buffer][device_buffer]") {
     support::machine const machine;
     cuota::stream const home;
     cuota::stream const other;
@@ -358,8 +361,7 @@ TEST_CASE("leases that are open go along when buffers are exchanged", "[buffer][
     CHECK(second.to_vector(home) == std::vector<int>(1000, 1));
 }
 
-TEST_CASE("a copy to the host that cannot be waited for is over when its error is caught",
-          "[buffer][device_buffer]") {
+TEST_CASE("copy_to has finished when it throws because a wait failed", "[buffer][device_buffer]") {
     support::machine machine;
     cuota::stream const stream;
     numbers some{1000, 7, stream, cuota::device_memory{}};
@@ -378,8 +380,7 @@ TEST_CASE("a copy to the host that cannot be waited for is over when its error i
     memory.deallocate_sync(at, 1000 * sizeof(int));
 }
 
-TEST_CASE("elements that are copies of a value are written in order of home: who reads them elsewhere "
-          "unasked is told",
+TEST_CASE("elements are filled on the home stream: a read on another stream without a lease is a race",
           "[buffer][device_buffer]") {
     if (support::under_thread_sanitizer) CUOTA_SKIP("it is a race, which ThreadSanitizer reports as well");
     bool const is_resized = GENERATE(false, true);

@@ -61,7 +61,7 @@ std::string text_of(auto action) { return thrown<cuota::usage_error>(action).wha
 
 }  // namespace
 
-TEST_CASE("a device_matrix knows where it is and what shape it has", "[buffer][device_matrix]") {
+TEST_CASE("a device_matrix returns its address and shape", "[buffer][device_matrix]") {
     device_matrix<int> const some{device_span<int>{nowhere(), 12}, 3, 4};
     device_matrix<int const> const to_read = some;
     device_matrix<int> const none;
@@ -82,7 +82,7 @@ TEST_CASE("a device_matrix knows where it is and what shape it has", "[buffer][d
     CHECK(device_matrix{device_span<int>{}, 7, 0}.rows() == 7);
 }
 
-TEST_CASE("the rows and parts of a device_matrix keep its pitch", "[buffer][device_matrix]") {
+TEST_CASE("rows and submatrices of a device_matrix keep its pitch", "[buffer][device_matrix]") {
     device_matrix<int> const some{device_span<int>{nowhere(), 100}, 5, 6, 20};
     device_matrix<int> const part = some.submatrix(1, 2, 3, 4);
 
@@ -99,7 +99,7 @@ TEST_CASE("the rows and parts of a device_matrix keep its pitch", "[buffer][devi
     CHECK(some.submatrix(5, 6, 0, 0).is_empty());
 }
 
-TEST_CASE("a device_matrix that its span does not make is misuse", "[buffer][device_matrix]") {
+TEST_CASE("a device_matrix whose size differs from its span's is misuse", "[buffer][device_matrix]") {
     device_span<int> const ten{nowhere(), 10};
     constexpr auto huge = ~std::size_t{0};
 
@@ -117,8 +117,7 @@ TEST_CASE("a device_matrix that its span does not make is misuse", "[buffer][dev
     CHECK_NOTHROW((device_matrix{ten, 10, 1}));
 }
 
-TEST_CASE("a device_matrix whose rows overlap or end outside of its span is misuse",
-          "[buffer][device_matrix]") {
+TEST_CASE("a device_matrix whose rows overlap or exceed its span is misuse", "[buffer][device_matrix]") {
     device_span<int> const ten{nowhere(), 10};
     constexpr auto huge = ~std::size_t{0};
 
@@ -136,7 +135,7 @@ TEST_CASE("a device_matrix whose rows overlap or end outside of its span is misu
     CHECK_NOTHROW((device_matrix{ten, 5, 0, 0}));
 }
 
-TEST_CASE("rows and parts that a device_matrix does not have are misuse", "[buffer][device_matrix]") {
+TEST_CASE("a row or submatrix outside a device_matrix is misuse", "[buffer][device_matrix]") {
     device_matrix<int> const some{device_span<int>{nowhere(), 12}, 3, 4};
     constexpr auto huge = ~std::size_t{0};
 
@@ -152,7 +151,7 @@ TEST_CASE("rows and parts that a device_matrix does not have are misuse", "[buff
     CHECK_THROWS_AS(device_matrix<int>{}.row(0), cuota::usage_error);
 }
 
-TEST_CASE("a kernel reaches every element of a device_matrix, its rows and its parts",
+TEST_CASE("a kernel accesses every element of a device_matrix through rows and submatrices",
           "[buffer][device_matrix][gpu]") {
     cuota::stream const stream;
     cuota::device_buffer<int> numbers{7, stream, cuota::device_memory{}};
@@ -164,7 +163,7 @@ TEST_CASE("a kernel reaches every element of a device_matrix, its rows and its p
 }
 
 #if CUOTA_CHECKED
-TEST_CASE("host code cannot reach an element of a device_matrix", "[buffer][device_matrix]") {
+TEST_CASE("access to an element of a device_matrix by host code is misuse", "[buffer][device_matrix]") {
     device_matrix<int> const some{device_span<int>{nowhere(), 12}, 3, 4};
 
     CHECK(text_of([&] { (void)some(0, 0); }) ==
@@ -177,9 +176,8 @@ TEST_CASE("host code cannot reach an element of a device_matrix", "[buffer][devi
 #endif
 }
 
-TEST_CASE(
-    "a device_matrix of a lease names the buffer and the place of the lease, and so does what is made of it",
-    "[buffer][device_matrix]") {
+TEST_CASE("errors of a device_matrix name the buffer and the call site of the lease it was made from",
+          "[buffer][device_matrix]") {
     cuota::stream const stream;
     cuota::device_buffer<float> buffer{12, stream, cuota::device_memory{}, "weights"};
     auto const lease = buffer.write(stream, {"src/train.cpp", 41});

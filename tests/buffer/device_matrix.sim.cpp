@@ -17,7 +17,7 @@ using cuota::device_matrix;
 using support::thrown;
 
 #if CUOTA_CHECKED
-TEST_CASE("an element outside a device_matrix stops the kernel, and the next call names it",
+TEST_CASE("access outside a device_matrix stops the kernel, and the next CUDA call reports the element",
           "[buffer][device_matrix]") {
     support::machine machine;
     cuota::stream const stream;

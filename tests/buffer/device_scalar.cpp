@@ -34,7 +34,8 @@ struct pair {
 
 }  // namespace
 
-TEST_CASE("a device_scalar is zero or what was said, and what was set", "[buffer][device_scalar]") {
+TEST_CASE("a device_scalar is zero or has its initial value until set changes it",
+          "[buffer][device_scalar]") {
     cuota::stream const stream;
     cuota::scoped_pool pool{cuota::budget{"test", 1_MiB}};
     { number const dirty{-1.0, stream, pool}; }
@@ -66,7 +67,8 @@ TEST_CASE("a kernel reads and writes a device_scalar through leases", "[buffer][
     CHECK(total.read().size() == 1);
 }
 
-TEST_CASE("a device_scalar can be set and read while the host goes on", "[buffer][device_scalar]") {
+TEST_CASE("set_async and get_async of a device_scalar work in stream order without a wait of the host",
+          "[buffer][device_scalar]") {
     cuota::stream const stream;
     cuota::staging_ring ring{2, 64};
     number some{stream, cuota::device_memory{}};
@@ -83,7 +85,7 @@ TEST_CASE("a device_scalar can be set and read while the host goes on", "[buffer
     CHECK(slot.size() == 1);
 }
 
-TEST_CASE("a slot that is smaller than the value is refused", "[buffer][device_scalar]") {
+TEST_CASE("set_async refuses a ring whose slots are smaller than the value", "[buffer][device_scalar]") {
     cuota::stream const stream;
     cuota::staging_ring ring{2, 4};
     number some{1.0, stream, cuota::device_memory{}};
@@ -96,7 +98,7 @@ TEST_CASE("a slot that is smaller than the value is refused", "[buffer][device_s
     CHECK(some.get() == 1.0);
 }
 
-TEST_CASE("a moved-from device_scalar is empty; set makes it whole, everything else is a misuse",
+TEST_CASE("a moved-from device_scalar is empty: only set may be called, and it allocates the value again",
           "[buffer][device_scalar]") {
     cuota::stream const stream;
     cuota::scoped_pool pool{cuota::budget{"test", 1_MiB}};
@@ -144,7 +146,7 @@ TEST_CASE("a device_scalar outlives its stream object", "[buffer][device_scalar]
     CHECK(errors.take().empty());
 }
 
-TEST_CASE("a refused device_scalar holds nothing", "[buffer][device_scalar]") {
+TEST_CASE("a refused device_scalar allocates nothing", "[buffer][device_scalar]") {
     cuota::budget budget{"test", 4};
     cuota::stream const stream;
     cuota::any_resource const pinned = cuota::pinned_memory{};

@@ -23,20 +23,21 @@ using number = cuota::device_scalar<double>;
 
 }  // namespace
 
-TEST_CASE("a value that is set may go at once, waited for or not", "[buffer][device_scalar]") {
+TEST_CASE("the value that is passed to set or set_async may be destroyed after the call",
+          "[buffer][device_scalar]") {
     support::machine const machine;
     cuota::stream const stream;
     cuota::staging_ring ring{1, 64};
     number some{stream, cuota::device_memory{}};
     support::gate gate{stream};
 
-    SECTION("set waits until it is there") {
+    SECTION("set waits until the value is copied") {
         std::thread opener{[&] { gate.open(); }};
         some.set(2.5, stream);
         opener.join();
         CHECK(stream.is_idle());
     }
-    SECTION("set_async has it in a slot") {
+    SECTION("set_async copies the value into a slot") {
         {
             double value = 2.5;
             some.set_async(value, ring, stream);
@@ -48,7 +49,8 @@ TEST_CASE("a value that is set may go at once, waited for or not", "[buffer][dev
     CHECK(some.get() == 2.5);
 }
 
-TEST_CASE("what a device_scalar held when it was asked comes, however late", "[buffer][device_scalar]") {
+TEST_CASE("get_async returns the value that a device_scalar had when it was called",
+          "[buffer][device_scalar]") {
     support::machine const machine;
     cuota::stream const stream;
     cuota::staging_ring ring{1, 64};
@@ -65,7 +67,7 @@ TEST_CASE("what a device_scalar held when it was asked comes, however late", "[b
     CHECK(some.get() == 2.0);
 }
 
-TEST_CASE("a device_scalar's whole life survives the failure of any CUDA call, and leaks nothing",
+TEST_CASE("a device_scalar survives the failure of any CUDA call, and leaks nothing",
           "[buffer][device_scalar]") {
     support::machine machine;
     cuota::budget budget{"test", 1_MiB};
@@ -89,7 +91,7 @@ TEST_CASE("a device_scalar's whole life survives the failure of any CUDA call, a
     CHECK(budget.held() == 0);
 }
 
-TEST_CASE("an empty device_scalar that cannot be set stays empty", "[buffer][device_scalar]") {
+TEST_CASE("an empty device_scalar stays empty when set fails", "[buffer][device_scalar]") {
     support::machine machine;
     cuota::stream const stream;
     number first{1.0, stream, cuota::device_memory{}};

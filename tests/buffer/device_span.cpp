@@ -50,7 +50,7 @@ struct number_elements {
 
 }  // namespace
 
-TEST_CASE("a device_span knows where it is and how much it has", "[buffer][device_span]") {
+TEST_CASE("a device_span returns its address and size", "[buffer][device_span]") {
     device_span<int> const some{nowhere(), 10};
     device_span<int const> const to_read = some;
     device_span<int> const none;
@@ -65,7 +65,8 @@ TEST_CASE("a device_span knows where it is and how much it has", "[buffer][devic
     CHECK(none.is_empty());
 }
 
-TEST_CASE("part of a device_span is a device_span, and more than it has is misuse", "[buffer][device_span]") {
+TEST_CASE("part of a device_span is a device_span, and a range outside it is misuse",
+          "[buffer][device_span]") {
     device_span<int> const some{nowhere(), 10};
 
     CHECK(some.subspan(3, 4).data() == nowhere() + 3);
@@ -90,7 +91,7 @@ TEST_CASE("part of a device_span is a device_span, and more than it has is misus
           "cuota::usage_error: 11 elements from index 0 are outside a device_span of 10 ints");
 }
 
-TEST_CASE("a kernel reaches every element of a device_span", "[buffer][device_span][gpu]") {
+TEST_CASE("a kernel accesses every element of a device_span", "[buffer][device_span][gpu]") {
     cuota::stream const stream;
     cuota::device_buffer<int> numbers{10'000, stream, cuota::device_memory{}};
     cuota::for_each_index(stream, numbers.size(), number_elements{numbers.write(stream)});
@@ -100,7 +101,7 @@ TEST_CASE("a kernel reaches every element of a device_span", "[buffer][device_sp
     CHECK(numbers.to_vector(stream) == expected);
 }
 
-TEST_CASE("kernels take device_spans apart", "[buffer][device_span][gpu]") {
+TEST_CASE("kernels divide device_spans into parts", "[buffer][device_span][gpu]") {
     cuota::stream const stream;
     cuota::device_buffer<int> numbers{4, stream, cuota::device_memory{}};
     cuota::for_each_index(stream, 1, write_parts{numbers.write(stream)});
@@ -108,7 +109,7 @@ TEST_CASE("kernels take device_spans apart", "[buffer][device_span][gpu]") {
 }
 
 #if CUOTA_CHECKED
-TEST_CASE("host code cannot reach an element of a device_span", "[buffer][device_span]") {
+TEST_CASE("access to an element of a device_span by host code is misuse", "[buffer][device_span]") {
     device_span<int> const some{nowhere(), 10};
 
     CHECK(has(thrown<cuota::usage_error>([&] { (void)some[0]; }).what(),
@@ -118,9 +119,8 @@ TEST_CASE("host code cannot reach an element of a device_span", "[buffer][device
     CHECK_THROWS_AS(device_span<int>{}[0], cuota::usage_error);
 }
 
-TEST_CASE(
-    "a device_span from a lease names the buffer and the place of the lease, and so does what is made of it",
-    "[buffer][device_span]") {
+TEST_CASE("errors of a device_span name the buffer and the call site of the lease it was made from",
+          "[buffer][device_span]") {
     cuota::stream const stream;
     cuota::device_buffer<float> made{10, stream, cuota::device_memory{}, "weights"};
     cuota::device_buffer<float> buffer{std::move(made)};

@@ -39,7 +39,7 @@ std::string why_it_stops(char const* kernel, std::size_t indices, Body body) {
 
 }  // namespace
 
-TEST_CASE("an index outside a device_span stops the kernel, and the next call names it",
+TEST_CASE("an index outside a device_span stops the kernel, and the next CUDA call reports it",
           "[buffer][device_span]") {
     auto const why =
         why_it_stops("fill_too_much", 5, [](cuota::device_span<int> to, std::size_t i) { to[i] = 1; });
@@ -47,7 +47,7 @@ TEST_CASE("an index outside a device_span stops the kernel, and the next call na
     CHECK(support::has(why, "index 4 is outside a device_span of 4 ints: numbers, leased at train.cpp:41"));
 }
 
-TEST_CASE("a part that a device_span does not have stops the kernel, and the next call names it",
+TEST_CASE("a part outside a device_span stops the kernel, and the next CUDA call reports it",
           "[buffer][device_span]") {
     auto const why =
         why_it_stops("take_too_much", 1, [](cuota::device_span<int> to, std::size_t) { to.last(5)[0] = 1; });

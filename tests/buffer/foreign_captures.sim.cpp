@@ -60,7 +60,7 @@ struct scene {
 
 }  // namespace
 
-TEST_CASE("a lease on a captured stream comes after what other streams did, by a wait of the host",
+TEST_CASE("a lease on a captured stream makes the host wait for earlier work of other streams",
           "[buffer][foreign_capture]") {
     support::machine const machine;
     simulator::set_capture_checks(simulator::capture_checks::every_slow_call);
@@ -79,7 +79,8 @@ TEST_CASE("a lease on a captured stream comes after what other streams did, by a
     CHECK(simulator::race_reports().empty());
 }
 
-TEST_CASE("leases on streams of one foreign capture are edges of its graph", "[buffer][foreign_capture]") {
+TEST_CASE("leases on several streams of one foreign capture become edges of its graph",
+          "[buffer][foreign_capture]") {
     support::machine const machine;
     scene on;
     bool const from_home = GENERATE(false, true);
@@ -99,7 +100,7 @@ TEST_CASE("leases on streams of one foreign capture are edges of its graph", "[b
     CHECK(simulator::race_reports().empty());
 }
 
-TEST_CASE("after a foreign capture, leases wait for what ran before it, and for nothing of the graph",
+TEST_CASE("after a foreign capture, leases wait for work before it and not for its graph",
           "[buffer][foreign_capture]") {
     support::machine const machine;
     scene on;
@@ -128,8 +129,7 @@ TEST_CASE("after a foreign capture, leases wait for what ran before it, and for 
     CHECK(simulator::race_reports().empty());
 }
 
-TEST_CASE("a stream that would have to wait for a home stream that others capture is refused, until the "
-          "capture ends",
+TEST_CASE("a lease that would wait for a home stream in a foreign capture is refused until the capture ends",
           "[buffer][foreign_capture]") {
     support::machine const machine;
     scene on;
@@ -144,7 +144,7 @@ TEST_CASE("a stream that would have to wait for a home stream that others captur
     CHECK(simulator::race_reports().empty());
 }
 
-TEST_CASE("a buffer that ends in a foreign capture of its home stream leaves its memory to the graph",
+TEST_CASE("a buffer that is destroyed in a foreign capture of its home stream leaves its memory to the graph",
           "[buffer][foreign_capture]") {
     support::machine const machine;
     scene on;
@@ -167,7 +167,7 @@ TEST_CASE("a buffer that ends in a foreign capture of its home stream leaves its
     CHECK(simulator::race_reports().empty());
 }
 
-TEST_CASE("what needs the host at each launch is refused on a stream that others capture",
+TEST_CASE("operations that need the host at each launch are refused on a stream in a foreign capture",
           "[buffer][foreign_capture]") {
     support::machine const machine;
     scene on;

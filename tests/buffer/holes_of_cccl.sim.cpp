@@ -67,7 +67,7 @@ constexpr int layers = 7;
 }  // namespace
 
 // 1
-TEST_CASE("a count whose bytes wrap around is refused, wherever elements are counted", "[buffer][holes]") {
+TEST_CASE("an element count whose bytes wrap around is refused by every buffer class", "[buffer][holes]") {
     support::machine const machine;
     cuota::budget budget{"test", 1_MiB};
     cuota::stream const stream;
@@ -92,7 +92,7 @@ TEST_CASE("a count whose bytes wrap around is refused, wherever elements are cou
 }
 
 // 2
-TEST_CASE("no member of a buffer hands out elements of device memory, and parts of a span are looked at",
+TEST_CASE("no member of a buffer returns elements of device memory, and parts of a span are checked",
           "[buffer][holes]") {
     support::machine const machine;
     cuota::stream const stream;
@@ -113,7 +113,7 @@ TEST_CASE("no member of a buffer hands out elements of device memory, and parts 
 }
 
 // 3
-TEST_CASE("there is no iterator of device memory, whichever compiler asks", "[buffer][holes]") {
+TEST_CASE("buffers, spans and leases have no iterators", "[buffer][holes]") {
     CHECK(has_iterators<std::vector<int>>);
     CHECK_FALSE(has_iterators<numbers>);
     CHECK_FALSE(has_iterators<numbers const>);
@@ -123,7 +123,8 @@ TEST_CASE("there is no iterator of device memory, whichever compiler asks", "[bu
 }
 
 // 4: a header that needs nvcc. tests/lint/headers.py compiles each header alone.
-TEST_CASE("a buffer is made, filled and copied by a program that no nvcc has compiled", "[buffer][holes]") {
+TEST_CASE("a buffer is made, filled and copied by a program that the host compiler has compiled",
+          "[buffer][holes]") {
     support::machine const machine;
     cuota::stream const stream;
     numbers some{10, 7, stream, cuota::device_memory{}};
@@ -135,7 +136,7 @@ TEST_CASE("a buffer is made, filled and copied by a program that no nvcc has com
 }
 
 // 5
-TEST_CASE("where there is no device, or no driver, whatever needs one throws a cuda_error that says so",
+TEST_CASE("without a device or a driver, every operation that needs one throws a cuda_error with its code",
           "[buffer][holes]") {
     support::machine machine;
     cuota::budget const budget{"test", 64_MiB};
@@ -154,7 +155,7 @@ TEST_CASE("where there is no device, or no driver, whatever needs one throws a c
     (void)machine.errors.take();
 }
 
-TEST_CASE("owners of memory end without a word of std::terminate when the driver is gone",
+TEST_CASE("destructors of memory owners report errors after the device is lost, and do not terminate",
           "[buffer][holes]") {
     support::machine machine;
     {

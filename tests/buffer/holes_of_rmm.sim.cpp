@@ -69,7 +69,7 @@ concept has_raw_elements = std::ranges::range<V> || std::is_convertible_v<V, wor
 }  // namespace
 
 // 1
-TEST_CASE("a stream that ends before its buffer is there until the buffer is gone: no handle dangles",
+TEST_CASE("a stream that is destroyed before its buffer stays usable until the buffer is destroyed",
           "[buffer][holes]") {
     support::machine const machine;
     on_each_memory([](cuota::any_resource const& memory) {
@@ -89,9 +89,8 @@ TEST_CASE("a stream that ends before its buffer is there until the buffer is gon
 }
 
 // 2
-TEST_CASE(
-    "a block given back on one stream while another still uses it is not reused before that use is over",
-    "[buffer][holes]") {
+TEST_CASE("a block that is freed on one stream is not reused before its use on another has finished",
+          "[buffer][holes]") {
     support::machine const machine;
     cuota::scoped_pool pool{cuota::budget{"test", 64_MiB}};
     for (cuota::any_resource const& memory :
@@ -119,7 +118,7 @@ TEST_CASE(
 }
 
 // 3
-TEST_CASE("buffers, leases and spans have no iterators and become no pointers or spans of the host",
+TEST_CASE("buffers, leases and spans do not convert to host pointers and have no iterators",
           "[buffer][holes]") {
     CHECK(has_raw_elements<std::vector<word>>);  // the concept detects such members
     CHECK(has_raw_elements<word*>);
@@ -131,7 +130,7 @@ TEST_CASE("buffers, leases and spans have no iterators and become no pointers or
 }
 
 TEST_CASE(
-    "a resize or a release under a lease is refused, and the end of a buffer waits for it: no view dangles",
+    "resize and release throw under an open lease, and destroying the buffer waits for the lease's work",
     "[buffer][holes]") {
     support::machine machine;
     cuota::stream const stream;
@@ -154,7 +153,8 @@ TEST_CASE(
 }
 
 // 4
-TEST_CASE("an element that is not there is named, in kernels and by host code", "[buffer][holes]") {
+TEST_CASE("access to an element out of range is reported with its index, in kernels and by host code",
+          "[buffer][holes]") {
     support::machine machine;
     cuota::stream const stream;
     words some{count, stream, cuota::device_memory{}};
@@ -175,7 +175,7 @@ TEST_CASE("an element that is not there is named, in kernels and by host code", 
 }
 
 // 5
-TEST_CASE("a moved-from buffer is empty and does all that an empty one does", "[buffer][holes]") {
+TEST_CASE("a moved-from buffer is empty and supports every operation of an empty buffer", "[buffer][holes]") {
     support::machine const machine;
     on_each_memory([](cuota::any_resource const& memory) {
         cuota::stream const stream;
@@ -199,7 +199,7 @@ TEST_CASE("a moved-from buffer is empty and does all that an empty one does", "[
 }
 
 // 6
-TEST_CASE("a resize that throws leaves the home stream, the elements and the count as they were",
+TEST_CASE("a resize that throws leaves the home stream, the elements and the size unchanged",
           "[buffer][holes]") {
     support::machine machine;
     cuota::budget budget{"test", 8_KiB};
@@ -230,7 +230,7 @@ TEST_CASE("a resize that throws leaves the home stream, the elements and the cou
 }
 
 // 7
-TEST_CASE("new memory is zero unless something else is said", "[buffer][holes]") {
+TEST_CASE("elements are zero by default, on new and on reused memory", "[buffer][holes]") {
     support::machine const machine;
     on_each_memory([](cuota::any_resource const& memory) {
         cuota::stream const stream;
@@ -242,7 +242,7 @@ TEST_CASE("new memory is zero unless something else is said", "[buffer][holes]")
     });
 }
 
-TEST_CASE("an alignment is honoured or refused, never ignored", "[buffer][holes]") {
+TEST_CASE("an alignment is provided or refused, and never ignored", "[buffer][holes]") {
     support::machine const machine;
     on_each_memory([](cuota::any_resource memory) {
         cuota::stream const stream;
@@ -267,7 +267,7 @@ TEST_CASE("an alignment is honoured or refused, never ignored", "[buffer][holes]
 }
 
 // 8
-TEST_CASE("a synchronisation that fails is an error of the call that needed it", "[buffer][holes]") {
+TEST_CASE("a synchronization that fails throws from the call that made it", "[buffer][holes]") {
     support::machine machine;
     cuota::stream const stream;
     words some{count, 1u, stream, cuota::device_memory{}};
@@ -290,7 +290,7 @@ TEST_CASE("a synchronisation that fails is an error of the call that needed it",
     CHECK(machine.errors.take().empty());
 }
 
-TEST_CASE("an event that cannot be recorded is told of, and costs a wait on the host, not the order",
+TEST_CASE("an event that cannot be recorded is reported, and the host waits for the stream instead",
           "[buffer][holes]") {
     support::machine machine;
     cuota::stream const home;
@@ -309,7 +309,8 @@ TEST_CASE("an event that cannot be recorded is told of, and costs a wait on the 
     CHECK(support::all_are(some.to_vector(home), 2));
 }
 
-TEST_CASE("a stream that has no id is an error, and not stream zero", "[buffer][holes]") {
+TEST_CASE("a stream whose id cannot be queried throws a cuda_error and is not treated as stream 0",
+          "[buffer][holes]") {
     support::machine machine;
     cuota::stream const stream;
     cuota::stream const native;
@@ -323,7 +324,7 @@ TEST_CASE("a stream that has no id is an error, and not stream zero", "[buffer][
 }
 
 // 9
-TEST_CASE("memory is given back when the host has none, at any point where it has none left",
+TEST_CASE("freeing memory needs no host memory, at whichever allocation the host runs out",
           "[buffer][holes]") {
     support::machine machine;
     cuota::budget const budget{"test", 64_MiB};
@@ -360,7 +361,7 @@ TEST_CASE("memory is given back when the host has none, at any point where it ha
 }
 
 // 10
-TEST_CASE("a double free, a foreign pointer and a wrong size are told of, and no two owners get one address",
+TEST_CASE("a double free, a foreign pointer or a wrong size is reported, and no address is allocated twice",
           "[buffer][holes]") {
     support::machine machine;
     cuota::budget const budget{"test", 64_MiB};
@@ -390,8 +391,7 @@ TEST_CASE("a double free, a foreign pointer and a wrong size are told of, and no
     CHECK(pool.stats().live_blocks == 0);
 }
 
-TEST_CASE("a wrong size on a free leaves the account as it is: nothing underflows, nothing is refused later",
-          "[buffer][holes]") {
+TEST_CASE("a free with a wrong size is reported and leaves the budget's account correct", "[buffer][holes]") {
     support::machine machine;
     cuota::budget const budget{"test", 1_MiB};
     cuota::budgeted<cuota::device_memory> memory{budget};
@@ -408,8 +408,7 @@ TEST_CASE("a wrong size on a free leaves the account as it is: nothing underflow
 }
 
 // 11
-TEST_CASE("sizes that would wrap around are refused, and the next block is nobody else's",
-          "[buffer][holes]") {
+TEST_CASE("sizes that would wrap around are refused, and later blocks do not overlap", "[buffer][holes]") {
     support::machine const machine;
     auto const refuses = [](cuota::any_resource memory) {
         cuota::stream const stream;
@@ -434,7 +433,8 @@ TEST_CASE("sizes that would wrap around are refused, and the next block is nobod
 }
 
 // 12
-TEST_CASE("what is still alive when its pool or its tracker ends is named", "[buffer][holes]") {
+TEST_CASE("allocations that outlive their pool or their tracker are reported by tag and call site",
+          "[buffer][holes]") {
     support::machine machine;
     cuota::stream const stream;
     cuota::label const who{"scores", {"train.cpp", 7}};
@@ -464,7 +464,7 @@ TEST_CASE("what is still alive when its pool or its tracker ends is named", "[bu
     }
 }
 
-TEST_CASE("a write beyond a block is found inside of a pool", "[buffer][holes]") {
+TEST_CASE("guard bytes detect a write beyond a block of a pool", "[buffer][holes]") {
     support::machine machine;
     cuota::stream const stream;
     cuota::scoped_pool pool{cuota::budget{"test", 4_MiB}};

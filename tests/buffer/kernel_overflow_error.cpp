@@ -15,7 +15,8 @@ using cuota::detail::kernel_count;
 static_assert(std::is_base_of_v<std::runtime_error, cuota::kernel_overflow_error>);
 static_assert(std::is_nothrow_copy_constructible_v<cuota::kernel_overflow_error>);
 
-TEST_CASE("a kernel_overflow_error has the facts and says the place", "[buffer][kernel_overflow_error]") {
+TEST_CASE("a kernel_overflow_error has the capacity, the needed size and the call site",
+          "[buffer][kernel_overflow_error]") {
     cuota::kernel_overflow_error const error{"too much", 3, 5, {"src/kernel.cpp", 12}};
     CHECK(error.capacity() == 3);
     CHECK(error.needed() == 5);
@@ -24,7 +25,7 @@ TEST_CASE("a kernel_overflow_error has the facts and says the place", "[buffer][
           "cuota::kernel_overflow_error: too much");
 }
 
-TEST_CASE("threads that count together lose nothing, and a count does not begin anew",
+TEST_CASE("counts of several threads add up, and a count saturates and never wraps around",
           "[buffer][kernel_overflow_error]") {
     kernel_count count = 0;
     std::vector<std::thread> threads;

@@ -47,7 +47,7 @@ using words = cuota::device_buffer<support::word>;
 
 }  // namespace
 
-TEST_CASE("a temporary lease lasts as long as the launch it is made in", "[buffer][lease][gpu]") {
+TEST_CASE("a temporary lease lasts until the end of the launch expression", "[buffer][lease][gpu]") {
     cuota::stream const stream;
     words from{1000, 5u, stream, cuota::device_memory{}};
     words to{1000, stream, cuota::device_memory{}};
@@ -61,7 +61,7 @@ TEST_CASE("a temporary lease lasts as long as the launch it is made in", "[buffe
     CHECK(support::all_are(to.to_vector(stream), 5));
 }
 
-TEST_CASE("leases on one stream go together, in any number", "[buffer][lease]") {
+TEST_CASE("any number of leases may be open on one stream", "[buffer][lease]") {
     cuota::stream const home;
     cuota::stream const other;
     words some{10, home, cuota::device_memory{}};
@@ -74,7 +74,7 @@ TEST_CASE("leases on one stream go together, in any number", "[buffer][lease]") 
     CHECK(second.span().data() == first.span().data());
 }
 
-TEST_CASE("many may read on many streams", "[buffer][lease]") {
+TEST_CASE("several streams may have read leases at the same time", "[buffer][lease]") {
     cuota::stream const a;
     cuota::stream const b;
     cuota::stream const c;
@@ -86,8 +86,9 @@ TEST_CASE("many may read on many streams", "[buffer][lease]") {
     REQUIRE_NOTHROW(some.read(c));
 }
 
-TEST_CASE("a writer and anybody else on another stream are misuse that names both places",
-          "[buffer][lease]") {
+TEST_CASE(
+    "a write lease and a lease on another stream at the same time are misuse that names both call sites",
+    "[buffer][lease]") {
     cuota::stream const a;
     cuota::stream const b;
     words some{10, a, cuota::device_memory{}};
@@ -117,7 +118,7 @@ TEST_CASE("a writer and anybody else on another stream are misuse that names bot
     REQUIRE_NOTHROW(some.write(a));
 }
 
-TEST_CASE("the place of a lease is that of the call", "[buffer][lease]") {
+TEST_CASE("the call site of a lease is the line of the call", "[buffer][lease]") {
     cuota::stream const a;
     cuota::stream const b;
     words some{10, a, cuota::device_memory{}};
@@ -130,7 +131,7 @@ TEST_CASE("the place of a lease is that of the call", "[buffer][lease]") {
     CHECK(has(error.what(), "since lease.cpp:" + std::to_string(line - 3)));
 }
 
-TEST_CASE("a moved lease ends once, with its last owner", "[buffer][lease]") {
+TEST_CASE("a moved lease ends once, when its last owner is destroyed", "[buffer][lease]") {
     cuota::stream const a;
     cuota::stream const b;
     words some{10, a, cuota::device_memory{}};
@@ -145,7 +146,7 @@ TEST_CASE("a moved lease ends once, with its last owner", "[buffer][lease]") {
     REQUIRE_NOTHROW(some.write(b));
 }
 
-TEST_CASE("a lease keeps its buffer's elements in place when the buffer moves", "[buffer][lease]") {
+TEST_CASE("a lease stays valid when its buffer is moved", "[buffer][lease]") {
     support::captured_errors errors;
     cuota::stream const a;
     cuota::stream const b;
@@ -162,8 +163,7 @@ TEST_CASE("a lease keeps its buffer's elements in place when the buffer moves", 
     CHECK(errors.take().size() == 1);  // moved was destroyed before its lease
 }
 
-TEST_CASE("a buffer that ends while it is borrowed is reported by the place of the lease",
-          "[buffer][lease]") {
+TEST_CASE("destroying a leased buffer is reported with the call site of the lease", "[buffer][lease]") {
     support::captured_errors errors;
     cuota::stream const a;
     cuota::stream const b;
@@ -180,7 +180,7 @@ TEST_CASE("a buffer that ends while it is borrowed is reported by the place of t
     CHECK(errors.take().empty());
 }
 
-TEST_CASE("threads may read one buffer on streams of their own", "[buffer][lease][threads]") {
+TEST_CASE("threads may read one buffer on separate streams", "[buffer][lease][threads]") {
     cuota::stream const home;
     words some{1000, 3u, home, cuota::device_memory{}};
     auto const work = [&some] {

@@ -80,7 +80,7 @@ bool is_held_up(cuota::stream_ref s) {
 
 }  // namespace
 
-TEST_CASE("leases on the home stream put in no CUDA call", "[buffer][lease]") {
+TEST_CASE("leases on the home stream make no CUDA call", "[buffer][lease]") {
     support::machine const machine;
     scene on;
 
@@ -93,7 +93,7 @@ TEST_CASE("leases on the home stream put in no CUDA call", "[buffer][lease]") {
     CHECK(calls.count() == 0);
 }
 
-TEST_CASE("a lease on another stream costs an event at its end, and the waits that are new to that stream",
+TEST_CASE("a lease on another stream records one event, and enqueues only waits that its stream has not made",
           "[buffer][lease]") {
     support::machine const machine;
     scene on;
@@ -111,12 +111,12 @@ TEST_CASE("a lease on another stream costs an event at its end, and the waits th
     };
     using counts = std::pair<std::uint64_t, std::uint64_t>;  // events recorded, waits enqueued
 
-    SECTION("none for a reader, when nobody has written since") {
+    SECTION("a reader enqueues no wait when nothing was written since its last wait") {
         CHECK(calls_of([&] {
                   for (int i = 0; i != 10; ++i) (void)on.some.read(on.b);
               }) == counts{10, 0});
     }
-    SECTION("one for a reader, when the home stream has written since, once or often") {
+    SECTION("a reader enqueues one wait after the home stream has written once or more") {
         CHECK(calls_of([&] {
                   for (int i = 0; i != 10; ++i) {
                       (void)on.some.write();
@@ -126,13 +126,13 @@ TEST_CASE("a lease on another stream costs an event at its end, and the waits th
                   }
               }) == counts{30, 20});  // home also waits for the readers
     }
-    SECTION("none for a writer that was the last one, and whom nobody has read") {
+    SECTION("a repeated writer enqueues no wait when no other stream has read or written") {
         { auto const first = on.some.write(on.b); }
         CHECK(calls_of([&] {
                   for (int i = 0; i != 10; ++i) (void)on.some.write(on.b);
               }) == counts{10, 0});
     }
-    SECTION("one for a writer, when one has read what he wrote, at home as well") {
+    SECTION("a writer enqueues one wait after another stream has read its values") {
         { auto const first = on.some.write(on.b); }
         CHECK(calls_of([&] {
                   for (int i = 0; i != 10; ++i) {
@@ -142,7 +142,8 @@ TEST_CASE("a lease on another stream costs an event at its end, and the waits th
                   }
               }) == counts{20, 20});
     }
-    SECTION("one for a writer of each reader, and none for the write that they have waited for") {
+    SECTION(
+        "a writer enqueues one wait for each reader, and none for the write that the readers waited for") {
         { auto const first = on.some.read(on.c); }
         { auto const second = on.some.read(); }
         cuota::stream const d;
@@ -150,14 +151,14 @@ TEST_CASE("a lease on another stream costs an event at its end, and the waits th
         CHECK(calls_of([&] { (void)on.some.write(on.b); }) ==
               counts{1, 3});  // the event that d waited for is reused
     }
-    SECTION("none for a reader of what its stream wrote") {
+    SECTION("a reader on the stream that wrote enqueues no wait") {
         { auto const first = on.some.write(on.b); }
         CHECK(calls_of([&] { (void)on.some.read(on.b); }) == counts{1, 0});
     }
     CHECK(simulator::live().events <= 8);
 }
 
-TEST_CASE("a reader on another stream waits for what the home stream wrote", "[buffer][lease]") {
+TEST_CASE("a reader on another stream waits for the home stream's write", "[buffer][lease]") {
     support::machine const machine;
     scene on;
     block const into{on.pool, on.b};
@@ -184,7 +185,7 @@ TEST_CASE("a reader waits for a writer on another stream", "[buffer][lease]") {
         gate.open();
         CHECK(into.holds(3));
     }
-    SECTION("at home") {
+    SECTION("on the home stream") {
         block const into{on.pool, on.home};
         on.read(on.home, into.at);
         CHECK(is_held_up(on.home));
@@ -240,7 +241,7 @@ TEST_CASE("readers on different streams do not wait for each other", "[buffer][l
     CHECK(of_b.holds(1));
 }
 
-TEST_CASE("a later reader still waits for a writer that others have read after", "[buffer][lease]") {
+TEST_CASE("a reader waits for the last writer although other streams have read since", "[buffer][lease]") {
     support::machine const machine;
     scene on;
     support::gate gate{on.b};
@@ -259,7 +260,8 @@ TEST_CASE("a later reader still waits for a writer that others have read after",
     CHECK(of_home.holds(7));
 }
 
-TEST_CASE("a reader at home makes no later writer forget an earlier reader", "[buffer][lease]") {
+TEST_CASE("a read on the home stream does not remove an earlier reader that a later writer must wait for",
+          "[buffer][lease]") {
     support::machine const machine;
     scene on;
     block const of_b{on.pool, on.b};
@@ -275,8 +277,9 @@ TEST_CASE("a reader at home makes no later writer forget an earlier reader", "[b
     CHECK(of_b.holds(1));
 }
 
-TEST_CASE("after the home stream has written, others wait for it and through it for all before",
-          "[buffer][lease]") {
+TEST_CASE(
+    "after a write on the home stream, waiting for that write orders a reader behind all earlier writes",
+    "[buffer][lease]") {
     support::machine const machine;
     scene on;
     support::gate gate{on.b};
@@ -291,7 +294,7 @@ TEST_CASE("after the home stream has written, others wait for it and through it 
     CHECK(into.holds(9));
 }
 
-TEST_CASE("memory is given back after the last use on every stream, and the host waits for none",
+TEST_CASE("memory is freed in order after the last use on every stream, without a wait of the host",
           "[buffer][lease]") {
     support::machine const machine;
     cuota::stream const home;
@@ -327,7 +330,7 @@ TEST_CASE("memory is given back after the last use on every stream, and the host
     if (!writes) CHECK(support::all_are(into.to_vector(b), 1));
 }
 
-TEST_CASE("a use on a stream that is gone is still waited for", "[buffer][lease]") {
+TEST_CASE("a use on a stream that was destroyed is still waited for", "[buffer][lease]") {
     support::machine const machine;
     scene on;
     {
@@ -346,7 +349,7 @@ TEST_CASE("a use on a stream that is gone is still waited for", "[buffer][lease]
     CHECK(support::all_are(on.some.to_vector(on.home), 8));
 }
 
-TEST_CASE("a moved buffer takes its waits along", "[buffer][lease]") {
+TEST_CASE("a moved buffer keeps the uses that later leases must wait for", "[buffer][lease]") {
     support::machine const machine;
     scene on;
     support::gate gate{on.b};
@@ -361,7 +364,7 @@ TEST_CASE("a moved buffer takes its waits along", "[buffer][lease]") {
     on.c.synchronize();
 }
 
-TEST_CASE("a lease whose end cannot be marked waits for its stream instead, and is reported",
+TEST_CASE("a lease whose event cannot be recorded makes the host wait for its stream, and is reported",
           "[buffer][lease]") {
     support::machine machine;
     scene on;
@@ -376,7 +379,7 @@ TEST_CASE("a lease whose end cannot be marked waits for its stream instead, and 
     CHECK(support::all_are(on.some.to_vector(on.home), 7));
 }
 
-TEST_CASE("memory whose last use cannot be waited for in order is waited for on the host, and it is reported",
+TEST_CASE("when a stream cannot wait for a buffer's last use, the host waits and the error is reported",
           "[buffer][lease]") {
     support::machine machine;
     cuota::stream const home;
@@ -396,7 +399,7 @@ TEST_CASE("memory whose last use cannot be waited for in order is waited for on 
     CHECK(pool.stats().live_blocks == 0);
 }
 
-TEST_CASE("a buffer that ends while it is borrowed waits for the borrower's stream", "[buffer][lease]") {
+TEST_CASE("destroying a leased buffer waits for the stream of the lease", "[buffer][lease]") {
     support::machine machine;
     cuota::stream const home;
     cuota::stream const b;
@@ -413,7 +416,7 @@ TEST_CASE("a buffer that ends while it is borrowed waits for the borrower's stre
     CHECK(machine.errors.take().size() == 1);
 }
 
-TEST_CASE("a lease that cannot begin borrows nothing", "[buffer][lease]") {
+TEST_CASE("a lease that throws leaves the buffer unleased", "[buffer][lease]") {
     support::machine machine;
     scene on;
     char const* const call = GENERATE("cudaEventCreateWithFlags", "cudaEventRecord", "cudaStreamWaitEvent");
@@ -434,7 +437,7 @@ cuota::stream stream_of(int ordinal) {
 
 }  // namespace
 
-TEST_CASE("a stream of another device borrows only what its kernels can reach, or is told both devices",
+TEST_CASE("a lease on a stream of another device is refused if its kernels cannot access the memory",
           "[buffer][lease][peers]") {
     support::machine const machine{{.devices = 2}};
     cuota::stream const home;
@@ -464,7 +467,7 @@ TEST_CASE("a stream of another device borrows only what its kernels can reach, o
     CHECK_NOTHROW(some.write(other));
 }
 
-TEST_CASE("a buffer in a pool is borrowed on streams of the pool's peers, wherever its home is",
+TEST_CASE("a buffer from a pool can be leased on streams of the pool's peers, whatever its home stream",
           "[buffer][lease][peers]") {
     support::machine const machine{{.devices = 2}};
     simulator::set_memory_checks(simulator::memory_checks::strict);
@@ -483,7 +486,7 @@ TEST_CASE("a buffer in a pool is borrowed on streams of the pool's peers, wherev
     CHECK(simulator::misuse().total() == 0);
 }
 
-TEST_CASE("copies go between devices whose kernels do not reach each other", "[buffer][lease][peers]") {
+TEST_CASE("buffers are copied between devices without peer access", "[buffer][lease][peers]") {
     support::machine const machine{{.devices = 2, .has_peer_access = false}};
     cuota::stream const home;
     cuota::stream const other = stream_of(1);
@@ -562,7 +565,8 @@ TEST_CASE("threads share a buffer whose home is one thread's default stream",
     CHECK(seen.front() == 3u);
 }
 
-TEST_CASE("a buffer of one thread's default stream ends in another", "[buffer][lease][default_stream]") {
+TEST_CASE("a buffer with the default stream of one thread as home stream may be destroyed in another thread",
+          "[buffer][lease][default_stream]") {
     default_stream_scene on;
     cuota::scoped_pool pool{cuota::budget{"test", 64_MiB}};
     cuota::any_resource const memory = GENERATE(0, 1) == 0 ? cuota::any_resource{pool.resource()}
@@ -582,7 +586,7 @@ TEST_CASE("a buffer of one thread's default stream ends in another", "[buffer][l
     CHECK(support::all_are(next.to_vector(other), 7u));
 }
 
-TEST_CASE("a lease on a thread's default stream that ends in another is reported, and ordered all the same",
+TEST_CASE("a lease on a thread's default stream that ends in another thread is ordered, and is reported",
           "[buffer][lease][default_stream]") {
     default_stream_scene on;
     cuota::scoped_pool pool{cuota::budget{"test", 64_MiB}};
@@ -605,7 +609,7 @@ TEST_CASE("a lease on a thread's default stream that ends in another is reported
     CHECK(support::all_are(some.to_vector(home), 5u));
 }
 
-TEST_CASE("to borrow at home is misuse where home is another thread's default stream",
+TEST_CASE("use of a home stream that is another thread's default stream is misuse",
           "[buffer][lease][default_stream]") {
     default_stream_scene on;
     cuota::scoped_pool pool{cuota::budget{"test", 64_MiB}};
@@ -634,7 +638,7 @@ TEST_CASE("to borrow at home is misuse where home is another thread's default st
     CHECK(support::all_are(some.to_vector(cudaStreamPerThread), 1u));
 }
 
-TEST_CASE("a buffer at home on a device's legacy stream is used while another device is current",
+TEST_CASE("a buffer whose home is the legacy default stream can be used while another device is current",
           "[buffer][lease][default_stream]") {
     default_stream_scene on{2};
     cuota::scoped_pool pool{cuota::budget{"test", 64_MiB}};
@@ -654,9 +658,8 @@ TEST_CASE("a buffer at home on a device's legacy stream is used while another de
     CHECK(support::all_are(next.to_vector(other), 7u));
 }
 
-TEST_CASE(
-    "a buffer at home on a thread's default stream that has no bytes, or is refused, keeps nothing of it",
-    "[buffer][lease][default_stream]") {
+TEST_CASE("an empty or refused buffer keeps nothing of its thread's default stream",
+          "[buffer][lease][default_stream]") {
     default_stream_scene const on;
     cuota::budget const budget{"test", 4_MiB};
     cuota::scoped_pool pool{budget};
@@ -670,7 +673,7 @@ TEST_CASE(
     CHECK(pool.stats().live_blocks == 0);
 }
 
-TEST_CASE("work at home goes to the home stream while another device is current",
+TEST_CASE("work on a default home stream is enqueued on that stream while another device is current",
           "[buffer][lease][default_stream]") {
     default_stream_scene on{2};
     cuota::scoped_pool pool{cuota::budget{"test", 64_MiB}};
@@ -708,7 +711,7 @@ TEST_CASE("work at home goes to the home stream while another device is current"
     CHECK(support::all_are(more.to_vector(home), 5u));
 }
 
-TEST_CASE("a graph that was launched on a thread's default stream ends in another",
+TEST_CASE("a graph that was launched on a thread's default stream may be destroyed in another thread",
           "[buffer][lease][default_stream]") {
     default_stream_scene on;
     cuota::scoped_pool pool{cuota::budget{"test", 64_MiB}};
@@ -730,7 +733,7 @@ TEST_CASE("a graph that was launched on a thread's default stream ends in anothe
     CHECK(support::all_are(out.to_vector(s), 1u));
 }
 
-TEST_CASE("a lease from before a capture cannot be used in it", "[buffer][lease][default_stream]") {
+TEST_CASE("a lease from before a capture is refused in the capture", "[buffer][lease][default_stream]") {
     default_stream_scene on;
     cuota::scoped_pool pool{cuota::budget{"test", 64_MiB}};
     cuota::stream const s;

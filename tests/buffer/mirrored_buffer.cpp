@@ -65,7 +65,7 @@ struct scene {
 
 }  // namespace
 
-TEST_CASE("a mirrored_buffer costs nothing until a side asks, and is zero then",
+TEST_CASE("a mirrored_buffer allocates each side on its first use, and its elements are zero at first",
           "[buffer][mirrored_buffer]") {
     scene on;
     CHECK(on.all.size() == count);
@@ -88,7 +88,8 @@ TEST_CASE("a mirrored_buffer costs nothing until a side asks, and is zero then",
     }
 }
 
-TEST_CASE("who changes the elements makes the other side's old, and only then", "[buffer][mirrored_buffer]") {
+TEST_CASE("a write on one side invalidates the other side, and a read does not",
+          "[buffer][mirrored_buffer]") {
     scene on;
     std::ranges::fill(on.all.write_host(), 3);
     CHECK(on.has(true, false));
@@ -105,7 +106,8 @@ TEST_CASE("who changes the elements makes the other side's old, and only then", 
     CHECK(on.are(15));
 }
 
-TEST_CASE("the sides agree on whatever streams the work is", "[buffer][mirrored_buffer][gpu]") {
+TEST_CASE("both sides have the same values whichever streams have written",
+          "[buffer][mirrored_buffer][gpu]") {
     scene on;
     cuota::stream const a;
     cuota::stream const b;
@@ -119,7 +121,7 @@ TEST_CASE("the sides agree on whatever streams the work is", "[buffer][mirrored_
     CHECK(on.are(31));
 }
 
-TEST_CASE("who writes all of the elements copies none", "[buffer][mirrored_buffer]") {
+TEST_CASE("overwriting all of the elements copies none of them", "[buffer][mirrored_buffer]") {
     scene on;
     std::ranges::fill(on.all.overwrite_host(), 5);
     CHECK(on.has(true, false));
@@ -135,7 +137,8 @@ TEST_CASE("who writes all of the elements copies none", "[buffer][mirrored_buffe
     CHECK(on.are(8));
 }
 
-TEST_CASE("a side that is given up gives its bytes back, and the values stay", "[buffer][mirrored_buffer]") {
+TEST_CASE("a released or evicted side frees its bytes, and the values are kept",
+          "[buffer][mirrored_buffer]") {
     scene on;
     cuota::stream const copies;
     std::ranges::fill(on.all.write_host(), 2);
@@ -162,7 +165,7 @@ TEST_CASE("a side that is given up gives its bytes back, and the values stay", "
     CHECK(on.are(4));
 }
 
-TEST_CASE("two arrays take turns in device memory that holds one", "[buffer][mirrored_buffer]") {
+TEST_CASE("two arrays alternate in device memory that holds one", "[buffer][mirrored_buffer]") {
     cuota::stream const s;
     cuota::stream const copies;
     cuota::budget const device{"device", 5000};
@@ -184,7 +187,7 @@ TEST_CASE("two arrays take turns in device memory that holds one", "[buffer][mir
     CHECK(b.read_host()[0] == 10);
 }
 
-TEST_CASE("a side that is refused its memory leaves the values as they were", "[buffer][mirrored_buffer]") {
+TEST_CASE("a side whose allocation is refused leaves the values unchanged", "[buffer][mirrored_buffer]") {
     cuota::stream const s;
     cuota::budget const device{"device", 1000};
     cuota::budget const host{"host", 1_MiB};
@@ -200,7 +203,7 @@ TEST_CASE("a side that is refused its memory leaves the values as they were", "[
     CHECK(device.held() == 0);
 }
 
-TEST_CASE("what is borrowed to be written is not read by host code, nor offloaded",
+TEST_CASE("host access and eviction are refused while a lease for writing is open",
           "[buffer][mirrored_buffer]") {
     scene on;
     {
@@ -223,7 +226,8 @@ TEST_CASE("what is borrowed to be written is not read by host code, nor offloade
     CHECK(on.has(true, false));
 }
 
-TEST_CASE("a moved mirrored_buffer has the elements, and leaves none", "[buffer][mirrored_buffer]") {
+TEST_CASE("a moved mirrored_buffer keeps its elements, and the original is empty",
+          "[buffer][mirrored_buffer]") {
     scene on;
     std::ranges::fill(on.all.write_host(), 4);
     ints other{std::move(on.all)};
@@ -234,7 +238,7 @@ TEST_CASE("a moved mirrored_buffer has the elements, and leaves none", "[buffer]
     CHECK(on.are(4));
 }
 
-TEST_CASE("a mirrored_buffer of nothing works on both sides", "[buffer][mirrored_buffer]") {
+TEST_CASE("a mirrored_buffer of no elements works on both sides", "[buffer][mirrored_buffer]") {
     cuota::stream const s;
     ints none{0, s, cuota::device_memory{}};
     CHECK(none.read_host().empty());
@@ -243,7 +247,8 @@ TEST_CASE("a mirrored_buffer of nothing works on both sides", "[buffer][mirrored
     none.release_host();
 }
 
-TEST_CASE("sides that could not be reached are refused", "[buffer][mirrored_buffer]") {
+TEST_CASE("a mirrored_buffer whose sides the host or kernels cannot access is refused",
+          "[buffer][mirrored_buffer]") {
     cuota::stream const s;
     CHECK_THROWS_AS((ints{10, s, cuota::pinned_memory{}}), cuota::usage_error);
     CHECK_THROWS_AS((ints{10, s, cuota::device_memory{}, cuota::device_memory{}}), cuota::usage_error);

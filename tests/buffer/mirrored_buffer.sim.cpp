@@ -46,7 +46,7 @@ bool are(ints& all, int value) {
 
 }  // namespace
 
-TEST_CASE("nothing is copied that is there already", "[buffer][mirrored_buffer]") {
+TEST_CASE("a valid side is not copied again", "[buffer][mirrored_buffer]") {
     support::machine const machine;
     cuota::stream const s;
     cuota::stream const other;
@@ -70,8 +70,7 @@ TEST_CASE("nothing is copied that is there already", "[buffer][mirrored_buffer]"
     CHECK(copies.count() == 3);
 }
 
-TEST_CASE("there is one copy on each side at most, and none that was told to go",
-          "[buffer][mirrored_buffer]") {
+TEST_CASE("each side allocates memory once, and release and evict free it", "[buffer][mirrored_buffer]") {
     support::machine const machine;
     cuota::stream const s;
     constexpr std::size_t device_bytes = 8 * 512;  // 4,000 bytes, rounded up
@@ -90,8 +89,7 @@ TEST_CASE("there is one copy on each side at most, and none that was told to go"
     CHECK(are(all, 1));
 }
 
-TEST_CASE("the host waits neither for what is offloaded nor for what is fetched",
-          "[buffer][mirrored_buffer]") {
+TEST_CASE("the host waits neither for an eviction nor for a prefetch", "[buffer][mirrored_buffer]") {
     support::machine const machine;
     cuota::stream const home;
     cuota::stream const copies;
@@ -113,7 +111,7 @@ TEST_CASE("the host waits neither for what is offloaded nor for what is fetched"
     CHECK(are(all, 7));
 }
 
-TEST_CASE("a mirrored_buffer survives every failing call", "[buffer][mirrored_buffer]") {
+TEST_CASE("a mirrored_buffer survives the failure of any CUDA call", "[buffer][mirrored_buffer]") {
     support::machine machine;
     auto const turn = [] {
         cuota::stream const s;
@@ -133,7 +131,7 @@ TEST_CASE("a mirrored_buffer survives every failing call", "[buffer][mirrored_bu
     CHECK(support::survives_every_failure(machine, turn).thrown > 0);
 }
 
-TEST_CASE("a mirrored_buffer that met a failure has its values", "[buffer][mirrored_buffer]") {
+TEST_CASE("a mirrored_buffer keeps its values when any CUDA call fails", "[buffer][mirrored_buffer]") {
     support::machine machine;
     cuota::stream const s;
     cuota::stream const copies;

@@ -50,7 +50,7 @@ std::vector<int> contents(pinned_buffer<int> const& some) {
 
 }  // namespace
 
-TEST_CASE("a pinned_buffer is zero at first and can be written by the host", "[buffer][pinned_buffer]") {
+TEST_CASE("a pinned_buffer is zero at first and the host can write it", "[buffer][pinned_buffer]") {
     pinned_buffer<int> some{1000};
     CHECK(contents(some) == std::vector<int>(1000, 0));
 
@@ -61,7 +61,7 @@ TEST_CASE("a pinned_buffer is zero at first and can be written by the host", "[b
     CHECK(some.bytes() == 4000);
 }
 
-TEST_CASE("a pinned_buffer of no elements is legal", "[buffer][pinned_buffer]") {
+TEST_CASE("a pinned_buffer of no elements is allowed", "[buffer][pinned_buffer]") {
     cuota::stream const stream;
     cuota::device_buffer<int> none_there{0, stream, cuota::device_memory{}};
     pinned_buffer<int> none{0};
@@ -73,7 +73,7 @@ TEST_CASE("a pinned_buffer of no elements is legal", "[buffer][pinned_buffer]") 
     REQUIRE_NOTHROW(none.download(none_there, stream));
 }
 
-TEST_CASE("what was uploaded comes back by download", "[buffer][pinned_buffer]") {
+TEST_CASE("a download returns the uploaded elements", "[buffer][pinned_buffer]") {
     cuota::stream const stream;
     cuota::stream const other;
     pinned_buffer<int> from{100'000};
@@ -88,7 +88,7 @@ TEST_CASE("what was uploaded comes back by download", "[buffer][pinned_buffer]")
     }
 }
 
-TEST_CASE("a pinned_buffer takes exactly its bytes of a budget", "[buffer][pinned_buffer]") {
+TEST_CASE("a pinned_buffer charges a budget exactly its bytes", "[buffer][pinned_buffer]") {
     cuota::budget host{"pinned", 1'000'003};
     {
         pinned_buffer<char> const some{1'000'003, host, "staging"};
@@ -106,20 +106,20 @@ TEST_CASE("a pinned_buffer takes exactly its bytes of a budget", "[buffer][pinne
     CHECK(host.held() == 0);
 }
 
-TEST_CASE("more pinned elements than a machine can count in bytes are refused as memory",
+TEST_CASE("an element count of a pinned_buffer whose bytes exceed SIZE_MAX throws out_of_memory",
           "[buffer][pinned_buffer]") {
     CHECK_THROWS_AS(pinned_buffer<int>{cuota::unlimited / 4 + 1}, cuota::out_of_memory);
     CHECK_THROWS_AS(pinned_buffer<int>{cuota::unlimited}, cuota::out_of_memory);
 }
 
-TEST_CASE("memory whose kind shows only at run time is refused when the host cannot reach it",
+TEST_CASE("a type-erased resource is refused at run time when the host cannot access its memory",
           "[buffer][pinned_buffer]") {
     cuota::any_resource const device = cuota::device_memory{};
     CHECK_THROWS_AS((pinned_buffer<int>{10, device}), cuota::usage_error);
     REQUIRE_NOTHROW(pinned_buffer<int>{10, cuota::any_resource{cuota::managed_memory{}}});
 }
 
-TEST_CASE("a moved-from pinned_buffer is empty, and one moved to itself is as it was",
+TEST_CASE("a moved-from pinned_buffer is empty, and self-assignment keeps the elements",
           "[buffer][pinned_buffer]") {
     cuota::budget host{"pinned", 1_MiB};
     pinned_buffer<int> first{100, host};
@@ -140,7 +140,8 @@ TEST_CASE("a moved-from pinned_buffer is empty, and one moved to itself is as it
     CHECK(first.size() == 10);
 }
 
-TEST_CASE("a copy between a pinned and a device buffer must match in count", "[buffer][pinned_buffer]") {
+TEST_CASE("a copy between a pinned_buffer and a device_buffer of different sizes is refused",
+          "[buffer][pinned_buffer]") {
     cuota::stream const stream;
     cuota::device_buffer<int> there{10, 1, stream, cuota::device_memory{}};
     pinned_buffer<int> some{11};
@@ -152,7 +153,7 @@ TEST_CASE("a copy between a pinned and a device buffer must match in count", "[b
     CHECK(there.to_vector(stream) == std::vector<int>(10, 1));
 }
 
-TEST_CASE("a pinned_buffer and its device_buffer may both go while a copy is under way",
+TEST_CASE("a pinned_buffer and its device_buffer may both be destroyed during a copy",
           "[buffer][pinned_buffer]") {
     cuota::stream const stream;
     for (int i = 0; i != 10; ++i) {
@@ -164,8 +165,7 @@ TEST_CASE("a pinned_buffer and its device_buffer may both go while a copy is und
     REQUIRE_NOTHROW(stream.synchronize());
 }
 
-TEST_CASE("an element that throws while it is made leaves no memory and no charge behind",
-          "[buffer][pinned_buffer]") {
+TEST_CASE("memory is freed and refunded when an element's constructor throws", "[buffer][pinned_buffer]") {
     struct reluctant {
         reluctant() { throw std::runtime_error{"not today"}; }
         int value = 0;

@@ -45,7 +45,7 @@ private:
 
 }  // namespace
 
-TEST_CASE("looking at the elements waits for what a download still writes", "[buffer][pinned_buffer]") {
+TEST_CASE("read waits for a download", "[buffer][pinned_buffer]") {
     support::machine const machine;
     scene on;
     support::gate gate{on.stream};
@@ -59,7 +59,7 @@ TEST_CASE("looking at the elements waits for what a download still writes", "[bu
     CHECK(waits.count() == 1);
 }
 
-TEST_CASE("a pinned_buffer is usable while another thread waits for its elements",
+TEST_CASE("a pinned_buffer can be used while another thread waits for its elements",
           "[buffer][pinned_buffer]") {
     support::machine const machine;
     scene on;
@@ -77,7 +77,7 @@ TEST_CASE("a pinned_buffer is usable while another thread waits for its elements
     CHECK(on.there.to_vector(on.stream) == std::vector<int>(count, 3));
 }
 
-TEST_CASE("a device_buffer is usable while the end of a lease waits for a stream without an event",
+TEST_CASE("a device_buffer can be used while the end of a lease waits for its stream",
           "[buffer][pinned_buffer]") {
     support::machine machine;
     scene on;
@@ -93,7 +93,7 @@ TEST_CASE("a device_buffer is usable while the end of a lease waits for a stream
     CHECK(late.is_idle());
 }
 
-TEST_CASE("looking at the elements does not wait for an upload", "[buffer][pinned_buffer]") {
+TEST_CASE("read does not wait for an upload", "[buffer][pinned_buffer]") {
     support::machine const machine;
     scene on;
     support::gate gate{on.stream};
@@ -105,7 +105,7 @@ TEST_CASE("looking at the elements does not wait for an upload", "[buffer][pinne
     CHECK(calls.count() == 0);
 }
 
-TEST_CASE("changing the elements waits for what an upload still reads", "[buffer][pinned_buffer]") {
+TEST_CASE("write waits for an upload", "[buffer][pinned_buffer]") {
     support::machine const machine;
     scene on;
     std::ranges::fill(on.some.write(), 1);
@@ -118,7 +118,7 @@ TEST_CASE("changing the elements waits for what an upload still reads", "[buffer
     CHECK(on.there.to_vector(on.stream) == std::vector<int>(count, 1));
 }
 
-TEST_CASE("a wait that is over is not made again", "[buffer][pinned_buffer]") {
+TEST_CASE("a wait that has finished is not repeated", "[buffer][pinned_buffer]") {
     support::machine const machine;
     scene on;
     on.some.upload(on.there, on.stream);
@@ -170,7 +170,7 @@ TEST_CASE("a download waits for an upload of the same elements on another stream
     CHECK(std::ranges::all_of(on.some.read(), [](int i) { return i == 9; }));
 }
 
-TEST_CASE("a pinned_buffer that ends waits for its copies", "[buffer][pinned_buffer]") {
+TEST_CASE("destroying a pinned_buffer waits for its copies", "[buffer][pinned_buffer]") {
     support::machine const machine;
     scene on;
     support::gate gate{on.stream};
@@ -187,8 +187,7 @@ TEST_CASE("a pinned_buffer that ends waits for its copies", "[buffer][pinned_buf
     CHECK(on.there.to_vector(on.stream) == std::vector<int>(count, 4));
 }
 
-TEST_CASE("a pinned_buffer that ends takes exactly one wait on the host, and none when nothing is under way",
-          "[buffer][pinned_buffer]") {
+TEST_CASE("destroying an unused pinned_buffer waits for nothing", "[buffer][pinned_buffer]") {
     support::machine const machine;
     calls_since const calls;
     calls_since const modes{"cudaThreadExchangeStreamCaptureMode"};
@@ -211,7 +210,7 @@ TEST_CASE("a copy that cannot be enqueued leaves both buffers usable", "[buffer]
     CHECK(std::ranges::all_of(on.some.read(), [](int i) { return i == 5; }));
 }
 
-TEST_CASE("a round trip survives the failure of any CUDA call, and leaks nothing",
+TEST_CASE("an upload and a download survive the failure of any CUDA call, and leak nothing",
           "[buffer][pinned_buffer]") {
     support::machine machine;
     cuota::budget host{"pinned", 1_MiB};

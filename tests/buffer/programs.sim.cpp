@@ -288,7 +288,7 @@ std::uint64_t programs() {
 
 }  // namespace
 
-TEST_CASE("programs made up at random have no race and the right results", "[buffer][programs]") {
+TEST_CASE("random programs have no race and correct results", "[buffer][programs]") {
     std::uint64_t waits = 0;
     session all;
     for (std::uint64_t seed = 1; seed <= programs(); ++seed) {
@@ -304,7 +304,7 @@ TEST_CASE("programs made up at random have no race and the right results", "[buf
     CHECK(waits > 0);
 }
 
-TEST_CASE("a wait that is left out of a program made up at random shows where it mattered",
+TEST_CASE("a wait that is omitted from a random program is detected where it affects the order",
           "[buffer][programs]") {
     if (support::under_thread_sanitizer) {
         WARN("CUOTA_SKIPPED: what is left out makes a race of threads of the simulator");

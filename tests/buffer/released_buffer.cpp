@@ -29,7 +29,7 @@ static_assert(std::is_trivially_copyable_v<cuota::raw_memory>);  // for use from
 
 }  // namespace
 
-TEST_CASE("released memory has the elements, and a pointer to them", "[buffer][released_buffer]") {
+TEST_CASE("a released_buffer has the elements and their address", "[buffer][released_buffer]") {
     cuota::stream const stream;
     cuota::scoped_pool pool{cuota::budget{"test", 1_MiB}};
     words some{1000, 7u, stream, pool};
@@ -43,7 +43,7 @@ TEST_CASE("released memory has the elements, and a pointer to them", "[buffer][r
     CHECK(pool.stats().live_blocks == 1);
 }
 
-TEST_CASE("a buffer whose memory was released is empty and can be used again", "[buffer][released_buffer]") {
+TEST_CASE("a buffer is empty and usable after its memory was released", "[buffer][released_buffer]") {
     cuota::stream const stream;
     cuota::scoped_pool pool{cuota::budget{"test", 1_MiB}};
     words some{1000, 7u, stream, pool};
@@ -63,7 +63,7 @@ TEST_CASE("a buffer whose memory was released is empty and can be used again", "
     CHECK(pool.stats().live_blocks == 0);
 }
 
-TEST_CASE("no elements are released as a null pointer", "[buffer][released_buffer]") {
+TEST_CASE("a buffer of no elements is released as a null pointer", "[buffer][released_buffer]") {
     cuota::stream const stream;
     words none{0, stream, cuota::device_memory{}};
     released raw = none.release();
@@ -77,7 +77,8 @@ TEST_CASE("no elements are released as a null pointer", "[buffer][released_buffe
     plain.deleter(plain.context);
 }
 
-TEST_CASE("released memory as plain words is given back by whoever has them", "[buffer][released_buffer]") {
+TEST_CASE("the deleter of raw_memory frees the memory of a detached released_buffer",
+          "[buffer][released_buffer]") {
     cuota::stream const stream;
     cuota::scoped_pool pool{cuota::budget{"test", 1_MiB}};
     released raw = words{1000, 7u, stream, pool}.release();
@@ -94,7 +95,7 @@ TEST_CASE("released memory as plain words is given back by whoever has them", "[
     CHECK(pool.stats().live_blocks == 0);
 }
 
-TEST_CASE("released memory keeps its stream", "[buffer][released_buffer]") {
+TEST_CASE("a released_buffer keeps its home stream", "[buffer][released_buffer]") {
     support::captured_errors errors;
     cuota::stream const other;
     cuota::scoped_pool pool{cuota::budget{"test", 1_MiB}};

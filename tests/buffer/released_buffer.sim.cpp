@@ -32,7 +32,7 @@ constexpr std::size_t count = 1000;
 
 }  // namespace
 
-TEST_CASE("released memory is given back after all that leases did before", "[buffer][released_buffer]") {
+TEST_CASE("released memory is freed after the work of all earlier leases", "[buffer][released_buffer]") {
     support::machine const machine;
     cuota::stream const home;
     cuota::stream const other;
@@ -55,7 +55,7 @@ TEST_CASE("released memory is given back after all that leases did before", "[bu
     CHECK(simulator::misuse().total() == 0);
 }
 
-TEST_CASE("released memory is given back after the streams it was said to be used on",
+TEST_CASE("released memory is freed after the work of the streams that were passed to used_on",
           "[buffer][released_buffer]") {
     support::machine const machine;
     cuota::stream const home;
@@ -76,7 +76,7 @@ TEST_CASE("released memory is given back after the streams it was said to be use
     CHECK(simulator::misuse().total() == 0);
 }
 
-TEST_CASE("a buffer is not released while it is borrowed", "[buffer][released_buffer]") {
+TEST_CASE("a buffer cannot be released while it is leased", "[buffer][released_buffer]") {
     support::machine const machine;
     cuota::stream const home;
     cuota::stream const other;
@@ -94,7 +94,7 @@ TEST_CASE("a buffer is not released while it is borrowed", "[buffer][released_bu
     CHECK(some.release().size() == count);
 }
 
-TEST_CASE("without host memory released memory is not detached, and stays whole",
+TEST_CASE("detaching a released_buffer without host memory throws and leaves it unchanged",
           "[buffer][released_buffer]") {
     support::machine const machine;
     cuota::stream const home;

@@ -84,7 +84,8 @@ std::size_t given(std::vector<std::uint64_t> const& at) {
 
 }  // namespace
 
-TEST_CASE("pieces of a scratch_arena are each thread's own", "[buffer][scratch_arena][gpu]") {
+TEST_CASE("pieces that a scratch_arena allocates to different threads do not overlap",
+          "[buffer][scratch_arena][gpu]") {
     scene const on;
     scratch_arena arena{64_KiB, on.s, on.pool};
     CHECK(arena.part_bytes() == 64_KiB);
@@ -101,7 +102,8 @@ TEST_CASE("pieces of a scratch_arena are each thread's own", "[buffer][scratch_a
     CHECK(arena.needed(on.s) == sum);
 }
 
-TEST_CASE("pieces begin at multiples of 16 bytes and do not overlap", "[buffer][scratch_arena][gpu]") {
+TEST_CASE("pieces of a scratch_arena are aligned to 16 bytes and do not overlap",
+          "[buffer][scratch_arena][gpu]") {
     scene const on;
     scratch_arena arena{4096, on.s, on.pool};
     auto at = on.take(arena, 100, 17);
@@ -114,7 +116,7 @@ TEST_CASE("pieces begin at multiples of 16 bytes and do not overlap", "[buffer][
     CHECK(at.back() - at.front() + 32 <= 4096);
 }
 
-TEST_CASE("a thread that finds an arena full gets nothing, and the host hears what would do",
+TEST_CASE("an exhausted scratch_arena returns null in the kernel, and check throws the size that suffices",
           "[buffer][scratch_arena][gpu]") {
     scene const on;
     scratch_arena arena{1000, on.s, on.pool, "visited"};
@@ -131,7 +133,7 @@ TEST_CASE("a thread that finds an arena full gets nothing, and the host hears wh
     enough.check(on.s);
 }
 
-TEST_CASE("what one kernel wanted is not forgotten when another does with less", "[buffer][scratch_arena]") {
+TEST_CASE("a scratch_arena's needed size is the maximum over all kernels", "[buffer][scratch_arena]") {
     scene const on;
     scratch_arena arena{1024, on.s, on.pool};
     (void)on.take(arena, 100, 64);
@@ -139,7 +141,8 @@ TEST_CASE("what one kernel wanted is not forgotten when another does with less",
     CHECK(arena.needed(on.s) == 6400);
 }
 
-TEST_CASE("each part of an arena is as large, and full for itself", "[buffer][scratch_arena][gpu]") {
+TEST_CASE("the parts of a scratch_arena have equal sizes, and each is exhausted separately",
+          "[buffer][scratch_arena][gpu]") {
     scene const on;
     scratch_arena arena{256, 4, on.s, on.pool};
     CHECK(arena.parts() == 4);
@@ -151,7 +154,8 @@ TEST_CASE("each part of an arena is as large, and full for itself", "[buffer][sc
     CHECK(has(error.what(), ", capacity is 256 B per part"));
 }
 
-TEST_CASE("no request of a kernel is too large to be refused and counted", "[buffer][scratch_arena]") {
+TEST_CASE("requests of any size are refused in the kernel and counted without overflow",
+          "[buffer][scratch_arena]") {
     scene const on;
     scratch_arena arena{1024, on.s, on.pool};
     cuota::device_buffer<int> taken{6, on.s, on.pool};
@@ -163,7 +167,7 @@ TEST_CASE("no request of a kernel is too large to be refused and counted", "[buf
     CHECK(arena.needed(on.s) == ~std::size_t{0});
 }
 
-TEST_CASE("a scratch_arena that cannot be is refused", "[buffer][scratch_arena]") {
+TEST_CASE("a scratch_arena without parts or of too large a size is refused", "[buffer][scratch_arena]") {
     scene const on;
     CHECK_THROWS_AS((scratch_arena{1024, 0, on.s, on.pool}), cuota::usage_error);
     CHECK_THROWS_AS((scratch_arena{~std::size_t{0} / 2, 3, on.s, on.pool}), cuota::out_of_memory);
@@ -174,7 +178,7 @@ TEST_CASE("a scratch_arena that cannot be is refused", "[buffer][scratch_arena]"
     CHECK(none.needed(on.s) == 80);
 }
 
-TEST_CASE("a moved scratch_arena is the same arena", "[buffer][scratch_arena]") {
+TEST_CASE("a moved scratch_arena keeps its capacity and its counts", "[buffer][scratch_arena]") {
     scene const on;
     scratch_arena a{1024, on.s, on.pool};
     (void)on.take(a, 100, 64);

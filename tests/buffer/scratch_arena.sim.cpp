@@ -20,7 +20,7 @@ struct take_a_piece {
 
 }  // namespace
 
-TEST_CASE("a scratch_arena survives every failing call", "[buffer][scratch_arena]") {
+TEST_CASE("a scratch_arena survives the failure of any CUDA call", "[buffer][scratch_arena]") {
     support::machine machine;
     auto const turn = [] {
         cuota::stream const s;

@@ -46,7 +46,8 @@ std::vector<std::byte> all(std::size_t count, int value) {
 
 }  // namespace
 
-TEST_CASE("a staging_ring takes exactly its slots of a budget, once", "[buffer][staging_ring]") {
+TEST_CASE("a staging_ring charges a budget exactly its slots when it is constructed",
+          "[buffer][staging_ring]") {
     cuota::budget host{"pinned", 3 * 1001};
     {
         staging_ring ring{3, 1001, host, "slots"};
@@ -66,14 +67,15 @@ TEST_CASE("a staging_ring takes exactly its slots of a budget, once", "[buffer][
     CHECK(host.held() == 0);
 }
 
-TEST_CASE("a staging_ring that cannot work is not made", "[buffer][staging_ring]") {
+TEST_CASE("a staging_ring without slots, of device memory or of too large a size is refused",
+          "[buffer][staging_ring]") {
     CHECK_THROWS_AS((staging_ring{0, 100}), cuota::usage_error);
     CHECK_THROWS_AS((staging_ring{2, 100, cuota::any_resource{cuota::device_memory{}}}), cuota::usage_error);
     CHECK_THROWS_AS((staging_ring{3, cuota::unlimited / 2}), cuota::out_of_memory);
     REQUIRE_NOTHROW(staging_ring{2, 0});
 }
 
-TEST_CASE("every slot of a staging_ring is memory of its own", "[buffer][staging_ring]") {
+TEST_CASE("the slots of a staging_ring do not overlap", "[buffer][staging_ring]") {
     staging_ring ring{4, 100};
     std::vector<lease> leases;
     for (int i = 0; i != 4; ++i) {
@@ -86,7 +88,7 @@ TEST_CASE("every slot of a staging_ring is memory of its own", "[buffer][staging
                                   [=](std::byte b) { return b == static_cast<std::byte>(i); }));
 }
 
-TEST_CASE("what is submitted arrives, slot after slot", "[buffer][staging_ring]") {
+TEST_CASE("submitted slots are copied in order", "[buffer][staging_ring]") {
     cuota::stream const stream;
     staging_ring ring{2, 4096};
     bytes there{4096, stream, cuota::device_memory{}};
@@ -105,7 +107,7 @@ TEST_CASE("what is submitted arrives, slot after slot", "[buffer][staging_ring]"
     CHECK(there.to_vector(stream) == all(4096, 19));
 }
 
-TEST_CASE("only as many bytes are copied as were submitted", "[buffer][staging_ring]") {
+TEST_CASE("a submit copies only the submitted bytes", "[buffer][staging_ring]") {
     cuota::stream const stream;
     staging_ring ring{1, 100};
     bytes there{100, stream, cuota::device_memory{}};
@@ -119,7 +121,7 @@ TEST_CASE("only as many bytes are copied as were submitted", "[buffer][staging_r
     CHECK(there.to_vector(stream) == expected);
 }
 
-TEST_CASE("a submit of no bytes is legal", "[buffer][staging_ring]") {
+TEST_CASE("a submit of no bytes is allowed", "[buffer][staging_ring]") {
     cuota::stream const stream;
     staging_ring ring{1, 100};
 
@@ -151,7 +153,7 @@ TEST_CASE("a lease that is not submitted returns its slot", "[buffer][staging_ri
     CHECK(first.bytes().size() == 100);
 }
 
-TEST_CASE("a lease that is assigned to returns the slot it had", "[buffer][staging_ring]") {
+TEST_CASE("a lease that is assigned to returns its previous slot", "[buffer][staging_ring]") {
     staging_ring ring{2, 100};
     lease first = ring.acquire();
     lease second = ring.acquire();
@@ -162,7 +164,7 @@ TEST_CASE("a lease that is assigned to returns the slot it had", "[buffer][stagi
     CHECK(ring.try_acquire());
 }
 
-TEST_CASE("a submit that does not fit is misuse, and the slot is back in the ring",
+TEST_CASE("a submit that is larger than its slot or its target is misuse, and the slot returns to the ring",
           "[buffer][staging_ring]") {
     cuota::stream const stream;
     staging_ring ring{1, 100};
@@ -191,11 +193,11 @@ TEST_CASE("a lease cannot be submitted twice", "[buffer][staging_ring]") {
     CHECK_THROWS_AS(std::move(slot).submit(stream, there.write(stream), again), cuota::usage_error);
 }
 
-TEST_CASE("a wait for a slot ends when it is told to stop", "[buffer][staging_ring]") {
+TEST_CASE("a wait for a slot ends when a stop is requested", "[buffer][staging_ring]") {
     staging_ring ring{1, 100};
     std::stop_source stop;
 
-    SECTION("while it waits") {
+    SECTION("during the wait") {
         lease const taken = ring.acquire();
         bool got = true;
         std::jthread waiting{[&] { got = ring.acquire(stop.get_token()).has_value(); }};
@@ -203,12 +205,12 @@ TEST_CASE("a wait for a slot ends when it is told to stop", "[buffer][staging_ri
         waiting.join();
         CHECK_FALSE(got);
     }
-    SECTION("before it began, though a slot is free") {
+    SECTION("before the wait, although a slot is free") {
         stop.request_stop();
         CHECK_FALSE(ring.acquire(stop.get_token()));
         CHECK(ring.try_acquire());
     }
-    SECTION("never, when nobody says so") {
+    SECTION("without a request, acquire returns a slot") {
         CHECK(ring.acquire(stop.get_token()));
         CHECK(ring.acquire(std::stop_token{}));
     }
@@ -224,7 +226,7 @@ TEST_CASE("a wait for a slot ends when another thread returns one", "[buffer][st
     CHECK(got);
 }
 
-TEST_CASE("leases and copies outlive their ring", "[buffer][staging_ring]") {
+TEST_CASE("leases and copies outlive their staging_ring", "[buffer][staging_ring]") {
     support::captured_errors errors;
     cuota::budget host{"pinned", 1_MiB};
     cuota::stream const stream;
@@ -243,7 +245,8 @@ TEST_CASE("leases and copies outlive their ring", "[buffer][staging_ring]") {
     CHECK(errors.take().empty());
 }
 
-TEST_CASE("two threads fill slots of one ring, and each copy is whole", "[buffer][staging_ring][threads]") {
+TEST_CASE("two threads fill slots of one staging_ring, and each copy is complete",
+          "[buffer][staging_ring][threads]") {
     staging_ring ring{3, 4096};
     auto const work = [&ring](int salt) {
         cuota::stream const own;
@@ -268,7 +271,7 @@ TEST_CASE("two threads fill slots of one ring, and each copy is whole", "[buffer
     CHECK(there);
 }
 
-TEST_CASE("a copy is ordered before work on another stream", "[buffer][staging_ring]") {
+TEST_CASE("make_wait orders a copy before work on another stream", "[buffer][staging_ring]") {
     cuota::stream const copies;
     cuota::stream const computes;
     staging_ring ring{2, 4000};
@@ -294,7 +297,7 @@ TEST_CASE("a copy is ordered before work on another stream", "[buffer][staging_r
     }
 }
 
-TEST_CASE("a staging_ring that the device fills may be of its memory, one that the host fills may not",
+TEST_CASE("a staging_ring of device memory is refused unless the device writes its slots",
           "[buffer][staging_ring]") {
     cuota::stream const s;
     cuota::label const who{"slots", cuota::source_location::current()};

@@ -55,7 +55,7 @@ struct scene {
 
 }  // namespace
 
-TEST_CASE("a slot is not given out before its copy is over", "[buffer][staging_ring]") {
+TEST_CASE("a slot is not acquired again before its copy has finished", "[buffer][staging_ring]") {
     support::machine const machine;
     scene on{1};
     support::gate gate{on.stream};
@@ -75,7 +75,7 @@ TEST_CASE("a slot is not given out before its copy is over", "[buffer][staging_r
     CHECK(on.ring.try_acquire());
 }
 
-TEST_CASE("a free slot is found beside one whose copy is stopped", "[buffer][staging_ring]") {
+TEST_CASE("a free slot is acquired while the copy of another is pending", "[buffer][staging_ring]") {
     support::machine const machine;
     scene on{2};
     support::gate gate{on.stream};
@@ -88,7 +88,7 @@ TEST_CASE("a free slot is found beside one whose copy is stopped", "[buffer][sta
     CHECK_FALSE(first.is_done());
 }
 
-TEST_CASE("slots come back in the order they were submitted", "[buffer][staging_ring]") {
+TEST_CASE("slots are acquired in the order in which they were submitted", "[buffer][staging_ring]") {
     support::machine const machine;
     scene on{3};
     std::vector<std::byte*> order;
@@ -105,7 +105,7 @@ TEST_CASE("slots come back in the order they were submitted", "[buffer][staging_
         }
 }
 
-TEST_CASE("a copy stays over after its slot went round again", "[buffer][staging_ring]") {
+TEST_CASE("a copy stays finished after its slot was submitted again", "[buffer][staging_ring]") {
     support::machine const machine;
     scene on{1};
     auto const first = on.send(1);
@@ -128,7 +128,7 @@ TEST_CASE("a copy stays over after its slot went round again", "[buffer][staging
     CHECK(second.is_done());
 }
 
-TEST_CASE("a copy is ordered before later work on another stream", "[buffer][staging_ring]") {
+TEST_CASE("make_wait makes another stream wait for an unfinished copy", "[buffer][staging_ring]") {
     support::machine const machine;
     scene on{1};
     cuota::stream const other;
@@ -142,7 +142,7 @@ TEST_CASE("a copy is ordered before later work on another stream", "[buffer][sta
     CHECK_FALSE(other.is_idle());
 }
 
-TEST_CASE("a ring that ends waits for its copies", "[buffer][staging_ring]") {
+TEST_CASE("destroying a staging_ring waits for its copies", "[buffer][staging_ring]") {
     support::machine const machine;
     cuota::stream const stream;
     cuota::device_buffer<std::byte> there{3 * size, stream, cuota::device_memory{}};
@@ -165,7 +165,7 @@ TEST_CASE("a ring that ends waits for its copies", "[buffer][staging_ring]") {
     CHECK(host.back() == std::byte{2});
 }
 
-TEST_CASE("a copy in flight keeps its ring's memory", "[buffer][staging_ring]") {
+TEST_CASE("a pending copy keeps its staging_ring's memory", "[buffer][staging_ring]") {
     support::machine const machine;
     std::optional<scene> on{std::in_place, 1u};
     auto const copy = on->send(1);
@@ -174,7 +174,7 @@ TEST_CASE("a copy in flight keeps its ring's memory", "[buffer][staging_ring]") 
     copy.synchronize();
 }
 
-TEST_CASE("steady use of a ring takes no memory and makes no event", "[buffer][staging_ring]") {
+TEST_CASE("steady use of a staging_ring allocates no memory and creates no event", "[buffer][staging_ring]") {
     support::machine const machine;
     scene on{2};
     for (int i = 0; i != 2; ++i) (void)on.send(i);
@@ -190,7 +190,7 @@ TEST_CASE("steady use of a ring takes no memory and makes no event", "[buffer][s
     CHECK(on.has_arrived(49));
 }
 
-TEST_CASE("a copy that cannot be enqueued leaves its slot free", "[buffer][staging_ring]") {
+TEST_CASE("a copy that cannot be enqueued returns its slot to the ring", "[buffer][staging_ring]") {
     support::machine const machine;
     scene on{1};
     char const* const call = GENERATE("cudaMemcpyAsync", "cudaEventCreateWithFlags", "cudaEventRecord");
@@ -218,7 +218,7 @@ TEST_CASE("a wait for a copy that fails returns the slot", "[buffer][staging_rin
     CHECK(on.has_arrived(2));
 }
 
-TEST_CASE("a ring that cannot be pinned is refused, or made of ordinary memory if that was asked for",
+TEST_CASE("a staging_ring that cannot be pinned is refused, or pageable if the policy allows it",
           "[buffer][staging_ring]") {
     support::machine on;
     cuota::label const who{"slots", cuota::source_location::current()};
@@ -266,7 +266,7 @@ TEST_CASE("a ring that cannot be pinned is refused, or made of ordinary memory i
     CHECK(simulator::calls("cudaFreeHost") == 1);  // for the first ring
 }
 
-TEST_CASE("a ring's life survives the failure of any CUDA call, and leaks nothing",
+TEST_CASE("a staging_ring survives the failure of any CUDA call, and leaks nothing",
           "[buffer][staging_ring]") {
     support::machine machine;
     cuota::budget host{"pinned", 1_MiB};
@@ -288,9 +288,8 @@ TEST_CASE("a ring's life survives the failure of any CUDA call, and leaks nothin
     CHECK(host.held() == 0);
 }
 
-TEST_CASE(
-    "a ring that copies to one device refuses a stream of another by both names, before anything is copied",
-    "[buffer][staging_ring]") {
+TEST_CASE("a staging_ring refuses a stream of another device before it copies, and names both devices",
+          "[buffer][staging_ring]") {
     support::machine machine{{.devices = 2}};
     staging_ring ring{2, size};
     cuota::stream const here;

@@ -60,8 +60,7 @@ void on_a_thread(bool is_another, auto work) {
 
 }  // namespace
 
-TEST_CASE("a pool serves a stream that others capture, whatever the mode and the thread, and the graph has "
-          "the memory for itself",
+TEST_CASE("a pool serves a stream in a foreign capture of any mode, and the graph keeps the memory",
           "[pool][foreign_capture]") {
     support::machine const machine;
     auto const mode =
@@ -98,7 +97,7 @@ TEST_CASE("a pool serves a stream that others capture, whatever the mode and the
     CHECK(simulator::race_reports().empty());
 }
 
-TEST_CASE("the host waits for the earlier use of a block that a stream takes while others capture it",
+TEST_CASE("the host waits for the earlier use of a block that is allocated in a foreign capture",
           "[pool][foreign_capture]") {
     support::machine const machine;
     bool const was_its_own = GENERATE(false, true);
@@ -118,9 +117,8 @@ TEST_CASE("the host waits for the earlier use of a block that a stream takes whi
     CHECK(simulator::race_reports().empty());
 }
 
-TEST_CASE(
-    "a block that is freed in a foreign capture serves that capture only, until its graphs are released",
-    "[pool][foreign_capture]") {
+TEST_CASE("a block that is freed in a foreign capture serves only that capture until its graphs are released",
+          "[pool][foreign_capture]") {
     support::machine const machine;
     scene on;
     cuota::stream_ref const s = on.captured;
@@ -160,7 +158,7 @@ TEST_CASE(
     CHECK(simulator::misuse_reports().empty());
 }
 
-TEST_CASE("a pool ends though graphs of others had blocks of it, and close says so of other blocks only",
+TEST_CASE("a pool that foreign graphs use can be destroyed, and close reports other live blocks only",
           "[pool][foreign_capture]") {
     support::machine const machine;
     bool const is_closed = GENERATE(false, true);
@@ -180,8 +178,7 @@ TEST_CASE("a pool ends though graphs of others had blocks of it, and close says 
     CHECK(account.held() == 0);
 }
 
-TEST_CASE("a `stream` that is captured by CUDA's own calls: its freed blocks wait until the capture ends, "
-          "others serve",
+TEST_CASE("blocks freed on an owned stream in a foreign capture wait for its end, and other blocks serve",
           "[pool][foreign_capture]") {
     support::machine machine;
     scene on{cuota::pool_growth::segments};
@@ -210,7 +207,7 @@ TEST_CASE("a `stream` that is captured by CUDA's own calls: its freed blocks wai
     CHECK(simulator::race_reports().empty());
 }
 
-TEST_CASE("a `stream` that is captured by CUDA's own calls takes blocks of others after a wait of the host",
+TEST_CASE("an owned stream in a foreign capture reuses blocks of other streams after a wait of the host",
           "[pool][foreign_capture]") {
     support::machine const machine;
     scene on{cuota::pool_growth::segments, 4_MiB};
@@ -226,7 +223,7 @@ TEST_CASE("a `stream` that is captured by CUDA's own calls takes blocks of other
     CHECK(simulator::race_reports().empty());
 }
 
-TEST_CASE("threads use a pool, trim it and make it grow while another thread captures",
+TEST_CASE("threads allocate from a pool, trim it and make it grow while another thread captures",
           "[pool][foreign_capture]") {
     support::machine const machine;
     scene on;
@@ -262,8 +259,7 @@ TEST_CASE("threads use a pool, trim it and make it grow while another thread cap
     CHECK(simulator::race_reports().empty());
 }
 
-TEST_CASE("memory of other resources that is freed on a stream that others capture stays allocated, and is "
-          "reported",
+TEST_CASE("memory of other resources that is freed in a foreign capture stays allocated and is reported",
           "[pool][foreign_capture]") {
     support::machine machine;
     native_stream const captured;
@@ -288,7 +284,7 @@ TEST_CASE("memory of other resources that is freed on a stream that others captu
     CHECK(simulator::misuse_reports().empty());
 }
 
-TEST_CASE("what a step or a frame would reuse is refused on a stream that others capture",
+TEST_CASE("steps and frames that would reuse memory are refused in a foreign capture",
           "[pool][foreign_capture]") {
     support::machine const machine;
     scene on;
@@ -313,7 +309,7 @@ TEST_CASE("what a step or a frame would reuse is refused on a stream that others
     CHECK(simulator::misuse_reports().empty());
 }
 
-TEST_CASE("whichever CUDA call fails in a foreign capture, no block that its graph uses is given to others",
+TEST_CASE("no CUDA failure in a foreign capture makes a pool reuse a block of its graph",
           "[pool][foreign_capture]") {
     support::machine machine;
     auto const program = [&] {

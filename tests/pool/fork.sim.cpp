@@ -94,9 +94,10 @@ public:
 
 }  // namespace
 
-TEST_CASE("a child that only calls exit ends, whatever its parent's threads do", "[pool][fork][stress]") {
+TEST_CASE("a forked child that only calls exit ends, whatever the parent's threads do",
+          "[pool][fork][stress]") {
     if (support::under_thread_sanitizer) CUOTA_SKIP("it does not take a fork of a program with threads");
-    if (!support::is_alone("a child that only calls exit ends*")) return;
+    if (!support::is_alone("a forked child that only calls exit ends*")) return;
     static owners all;
     static thread_local std::optional<cuota::stream> of_thread{std::in_place};
     int wrong = 0;
@@ -108,7 +109,7 @@ TEST_CASE("a child that only calls exit ends, whatever its parent's threads do",
     std::exit(wrong == 0 ? 0 : 1);
 }
 
-TEST_CASE("in a child each owner ends, and makes no CUDA call and no report", "[pool][fork]") {
+TEST_CASE("in a forked child every owner is destroyed without a CUDA call or a report", "[pool][fork]") {
     if (support::under_thread_sanitizer) CUOTA_SKIP("it does not take a fork of a program with threads");
     support::machine const on;
     std::optional<owners> all{std::in_place};
@@ -131,7 +132,7 @@ TEST_CASE("in a child each owner ends, and makes no CUDA call and no report", "[
     all->stream.synchronize();
 }
 
-TEST_CASE("in a child requests of what its parent made are misuse that says so", "[pool][fork]") {
+TEST_CASE("in a forked child requests to the parent's objects are misuse that names fork", "[pool][fork]") {
     if (support::under_thread_sanitizer) CUOTA_SKIP("it does not take a fork of a program with threads");
     support::machine const on;
     owners all;
@@ -183,9 +184,9 @@ TEST_CASE("in a child requests of what its parent made are misuse that says so",
     all.stream.synchronize();
 }
 
-TEST_CASE("a program may use CUDA in its child when it has not used it itself", "[pool][fork]") {
+TEST_CASE("a forked child may use CUDA when its parent has not used it", "[pool][fork]") {
     if (support::under_thread_sanitizer) CUOTA_SKIP("it does not take a fork of a program with threads");
-    if (!support::is_alone("a program may use CUDA in its child*")) return;
+    if (!support::is_alone("a forked child may use CUDA*")) return;
     cuota::budget of_parent{"parent", 100};
     of_parent.charge(10);
     int const status = support::status_of_child([] {

@@ -44,7 +44,7 @@ TEST_CASE("a frame behaves as a resource", "[pool][frame][resource]") {
     CHECK(errors.take().empty());
 }
 
-TEST_CASE("what is allocated in a frame stands side by side, and goes back with it", "[pool][frame]") {
+TEST_CASE("allocations in a frame are adjacent and are freed when it is destroyed", "[pool][frame]") {
     support::captured_errors errors;
     cuota::stream const s;
     cuota::scoped_pool pool{cuota::budget{"trainer", 64_MiB}, {.initial_size = 8_MiB}};
@@ -64,7 +64,8 @@ TEST_CASE("what is allocated in a frame stands side by side, and goes back with 
     CHECK(errors.take().empty());
 }
 
-TEST_CASE("the last of a frame can be taken again, and with it what was given back before", "[pool][frame]") {
+TEST_CASE("the last block of a frame can be allocated again together with blocks freed before it",
+          "[pool][frame]") {
     cuota::stream const s;
     cuota::scoped_pool pool{cuota::budget{"trainer", 64_MiB}, {.initial_size = 8_MiB}};
     auto frame = pool.frame();
@@ -79,7 +80,7 @@ TEST_CASE("the last of a frame can be taken again, and with it what was given ba
     CHECK(first != second);
 }
 
-TEST_CASE("a frame takes few chunks, and no more than a 16th of its pool ahead", "[pool][frame]") {
+TEST_CASE("a frame allocates few chunks, and at most a 16th of its pool in advance", "[pool][frame]") {
     cuota::stream const s;
     cuota::scoped_pool pool{cuota::budget{"trainer", 64_MiB}, {.initial_size = 32_MiB}};
     auto frame = pool.frame();
@@ -94,7 +95,7 @@ TEST_CASE("a frame takes few chunks, and no more than a 16th of its pool ahead",
     CHECK(pool.stats().reserved == 32_MiB);
 }
 
-TEST_CASE("a frame asks no source for more than the request", "[pool][frame]") {
+TEST_CASE("a frame allocates no more than the request from its upstream", "[pool][frame]") {
     cuota::stream const s;
     cuota::budget budget{"trainer", 1_MiB};
     cuota::scoped_pool pool{budget};
@@ -111,7 +112,7 @@ TEST_CASE("a frame asks no source for more than the request", "[pool][frame]") {
     CHECK(has(refused.what(), "train.cpp:9"));
 }
 
-TEST_CASE("frames inside one another are apart: an outer one goes on while an inner one is open",
+TEST_CASE("nested frames are independent: the outer frame can be used while the inner one is open",
           "[pool][frame]") {
     support::captured_errors errors;
     cuota::stream const s;
@@ -137,7 +138,7 @@ TEST_CASE("frames inside one another are apart: an outer one goes on while an in
     CHECK(errors.take().empty());
 }
 
-TEST_CASE("a buffer that outlives its frame is reported, and keeps its memory", "[pool][frame]") {
+TEST_CASE("a buffer that outlives its frame is reported and keeps its memory", "[pool][frame]") {
     support::captured_errors errors;
     cuota::stream const s;
     cuota::budget budget{"trainer", 64_MiB};
@@ -179,7 +180,8 @@ TEST_CASE("a buffer that outlives its frame is reported, and keeps its memory", 
     CHECK(errors.take().empty());
 }
 
-TEST_CASE("what was never given back goes with the last handle on its frame", "[pool][frame]") {
+TEST_CASE("blocks that are never freed are freed when the last handle on their frame is destroyed",
+          "[pool][frame]") {
     support::captured_errors errors;
     cuota::stream const s;
     cuota::budget budget{"trainer", 64_MiB};
@@ -192,8 +194,7 @@ TEST_CASE("what was never given back goes with the last handle on its frame", "[
     CHECK(pool.stats().live_blocks == 0);
 }
 
-TEST_CASE("releases in a frame that cannot be right are reported with both places, and change nothing",
-          "[pool][frame]") {
+TEST_CASE("invalid frees in a frame are reported with both call sites and change nothing", "[pool][frame]") {
     support::captured_errors errors;
     cuota::stream const s;
     cuota::scoped_pool pool{cuota::budget{"trainer", 64_MiB}, {.name = "main", .initial_size = 8_MiB}};
@@ -223,7 +224,8 @@ TEST_CASE("releases in a frame that cannot be right are reported with both place
     CHECK(errors.take().empty());
 }
 
-TEST_CASE("a frame refuses bad requests by type, and is none the worse for it", "[pool][frame]") {
+TEST_CASE("a frame refuses invalid requests with usage_error or out_of_memory, and stays usable",
+          "[pool][frame]") {
     cuota::stream const s;
     cuota::scoped_pool pool{cuota::budget{"trainer", 64_MiB}, {.initial_size = 1_MiB}};
     auto frame = pool.frame();
@@ -236,7 +238,7 @@ TEST_CASE("a frame refuses bad requests by type, and is none the worse for it", 
     CHECK(frame.allocate(s, 100) != nullptr);
 }
 
-TEST_CASE("a frame may end after its pool", "[pool][frame]") {
+TEST_CASE("a frame may be destroyed after its pool", "[pool][frame]") {
     support::captured_errors errors;
     cuota::stream const s;
     cuota::budget budget{"trainer", 64_MiB};
@@ -254,9 +256,8 @@ TEST_CASE("a frame may end after its pool", "[pool][frame]") {
     CHECK(errors.take().empty());
 }
 
-TEST_CASE(
-    "what another stream gives back to a frame is given back, also when the host cannot note that stream",
-    "[pool][frame]") {
+TEST_CASE("a free on another stream succeeds when the host has no memory to record that stream",
+          "[pool][frame]") {
     support::captured_errors errors;
     cuota::stream const a;
     cuota::stream const b;
@@ -277,7 +278,7 @@ TEST_CASE(
     CHECK(pool.stats().live_blocks == 0);
 }
 
-TEST_CASE("threads may fill one frame at once", "[pool][frame][threads]") {
+TEST_CASE("threads may allocate from one frame at the same time", "[pool][frame][threads]") {
     cuota::scoped_pool pool{cuota::budget{"trainer", 64_MiB}, {.initial_size = 16_MiB}};
     std::vector<cuota::stream> streams(4);
     std::vector<char> right(4, 0);
@@ -301,7 +302,7 @@ TEST_CASE("threads may fill one frame at once", "[pool][frame][threads]") {
     CHECK(pool.stats().live_blocks == 0);
 }
 
-TEST_CASE("a frame honours alignments up to 2 MiB, in chunks of its own and beside others", "[pool][frame]") {
+TEST_CASE("a frame provides alignments up to 2 MiB", "[pool][frame]") {
     cuota::stream const s;
     cuota::budget budget{"trainer", 256_MiB};
     cuota::scoped_pool pool{budget, {.initial_size = 64_MiB}};

@@ -38,7 +38,8 @@ TEST_CASE("a warm frame makes no CUDA call on one stream", "[pool][frame]") {
     CHECK(calls.count() == 0);
 }
 
-TEST_CASE("a frame's end does not wait, and its memory reaches another stream in order", "[pool][frame]") {
+TEST_CASE("destroying a frame does not wait, and its memory is reused on another stream in order",
+          "[pool][frame]") {
     support::machine const machine;
     simulator::set_race_checks(simulator::race_checks::report);
     cuota::stream const a;
@@ -59,7 +60,8 @@ TEST_CASE("a frame's end does not wait, and its memory reaches another stream in
     pool.deallocate(b, p, 1_MiB);
 }
 
-TEST_CASE("a chunk goes back after the work of another stream that gave some of it back", "[pool][frame]") {
+TEST_CASE("a chunk is reused only after the work of the other streams that freed parts of it",
+          "[pool][frame]") {
     support::machine const machine;
     simulator::set_race_checks(simulator::race_checks::report);
     cuota::stream const a;
@@ -99,7 +101,8 @@ TEST_CASE("a chunk goes back after the work of another stream that gave some of 
     pool.deallocate(c, all, 1_MiB);
 }
 
-TEST_CASE("memory that outlives its frame goes back in order of what used it", "[pool][frame]") {
+TEST_CASE("memory that outlives its frame is freed after the work of all streams that used it",
+          "[pool][frame]") {
     support::machine machine;
     simulator::set_race_checks(simulator::race_checks::report);
     cuota::stream const b;
@@ -127,7 +130,7 @@ TEST_CASE("memory that outlives its frame goes back in order of what used it", "
     pool.deallocate(b, all, 1_MiB);
 }
 
-TEST_CASE("what a stream without a known id gives back to a frame is given back, after its work",
+TEST_CASE("a free in a frame on a stream whose id cannot be queried waits for that stream's work",
           "[pool][frame]") {
     support::machine machine;
     simulator::set_race_checks(simulator::race_checks::report);
@@ -156,7 +159,8 @@ TEST_CASE("what a stream without a known id gives back to a frame is given back,
     CHECK(cudaStreamDestroy(native) == cudaSuccess);
 }
 
-TEST_CASE("frames of random sizes, streams and depths are in order, and leave nothing", "[pool][frame]") {
+TEST_CASE("frames of random sizes, streams and depths are ordered without races and leak nothing",
+          "[pool][frame]") {
     support::machine const machine;
     simulator::set_race_checks(simulator::race_checks::report);
     std::mt19937 random{5};
@@ -205,7 +209,7 @@ TEST_CASE("frames of random sizes, streams and depths are in order, and leave no
     CHECK(pool.stats().requested == 0);
 }
 
-TEST_CASE("a frame survives the failure of every call", "[pool][frame]") {
+TEST_CASE("a frame survives the failure of any CUDA call", "[pool][frame]") {
     support::machine machine;
     auto const seen = support::survives_every_failure(machine, [] {
         cuota::stream const a;

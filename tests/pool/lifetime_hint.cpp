@@ -11,7 +11,7 @@ using cuota::detail::step_clock;
 
 static_assert(sizeof(allocation_epoch) == 4);
 
-TEST_CASE("a allocation_epoch tells what was meant, and how many steps have begun since",
+TEST_CASE("an allocation_epoch has the lifetime_hint and the number of steps since its allocation",
           "[pool][lifetime_hint]") {
     step_clock steps;
     allocation_epoch const before{steps.now(), lifetime_hint::persistent};
@@ -36,7 +36,7 @@ TEST_CASE("a allocation_epoch tells what was meant, and how many steps have begu
     CHECK_FALSE(in_first == in_second);
 }
 
-TEST_CASE("ages stay right when the steps of a pool are more than a allocation_epoch can count",
+TEST_CASE("ages are correct when a pool's steps exceed the range of an allocation_epoch",
           "[pool][lifetime_hint]") {
     // The largest value of 30 bits.
     cuota::detail::step_time const late = (cuota::detail::step_time{1} << 30) - 1;

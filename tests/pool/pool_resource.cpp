@@ -27,7 +27,8 @@ TEST_CASE("handles of every lifetime_hint behave as resources", "[pool][pool_res
     CHECK(errors.take().empty());
 }
 
-TEST_CASE("what one handle of a pool took any other may give back", "[pool][pool_resource]") {
+TEST_CASE("a block that one handle of a pool allocated may be freed through any other",
+          "[pool][pool_resource]") {
     support::captured_errors errors;
     cuota::stream const s;
     cuota::scoped_pool pool{cuota::budget{"trainer", 64_MiB}, {.initial_size = 8_MiB}};
@@ -42,7 +43,7 @@ TEST_CASE("what one handle of a pool took any other may give back", "[pool][pool
     CHECK(errors.take().empty());
 }
 
-TEST_CASE("bad requests are refused by type through every handle, and change nothing",
+TEST_CASE("every handle refuses invalid requests with usage_error or out_of_memory, and changes nothing",
           "[pool][pool_resource]") {
     cuota::stream const s;
     cuota::budget budget{"trainer", 64_MiB};

@@ -55,7 +55,7 @@ std::size_t holes_after_steps(cuota::scoped_pool& pool, cuota::stream_ref s, Wei
 
 }  // namespace
 
-TEST_CASE("after steps in which memory that stays was made, all the rest is one block",
+TEST_CASE("persistent allocations in steps leave the rest of the pool in one free block",
           "[pool][pool_step][lifetime_hint]") {
     cuota::stream const stream;
     cuota::stream_ref const s = stream;
@@ -78,7 +78,7 @@ TEST_CASE("after steps in which memory that stays was made, all the rest is one 
     for (auto const& [p, n] : kept) untold.deallocate(s, p, n);
 }
 
-TEST_CASE("what is taken for scratch and for a step is at different ends of a pool",
+TEST_CASE("scratch and step allocations are placed at opposite ends of a pool",
           "[pool][pool_step][lifetime_hint]") {
     cuota::stream const s;
     cuota::scoped_pool pool{cuota::budget{"trainer", 64_MiB}, {.initial_size = 8_MiB}};
@@ -95,7 +95,8 @@ TEST_CASE("what is taken for scratch and for a step is at different ends of a po
     CHECK(pool.largest_free() == 8_MiB);
 }
 
-TEST_CASE("what stays goes into holes between what stays, then behind it", "[pool][lifetime_hint]") {
+TEST_CASE("a persistent block fills a hole between persistent blocks, otherwise it follows the last one",
+          "[pool][lifetime_hint]") {
     cuota::stream const s;
     cuota::scoped_pool pool{cuota::budget{"trainer", 64_MiB}, {.initial_size = 8_MiB}};
     auto kept = pool.persistent();
@@ -112,7 +113,7 @@ TEST_CASE("what stays goes into holes between what stays, then behind it", "[poo
     CHECK(pool.largest_free() == 8_MiB);
 }
 
-TEST_CASE("what stays is never refused what fits", "[pool][lifetime_hint]") {
+TEST_CASE("a persistent request that fits into any free block is served", "[pool][lifetime_hint]") {
     cuota::stream const s;
     cuota::scoped_pool pool{cuota::budget{"trainer", 1_MiB}, {.initial_size = 1_MiB}};
     auto kept = pool.persistent();
@@ -150,7 +151,7 @@ TEST_CASE("a step allocation that survives its step is reported once, and stays 
     CHECK(errors.take().empty());
 }
 
-TEST_CASE("small blocks that a thread takes again have the age and the lifetime_hint of the last time",
+TEST_CASE("small blocks from the thread cache have the age and the lifetime_hint of their latest allocation",
           "[pool][pool_step]") {
     support::captured_errors errors;
     cuota::stream const s;
@@ -174,7 +175,7 @@ TEST_CASE("small blocks that a thread takes again have the age and the lifetime_
     pool.deallocate(s, p, 4096);
 }
 
-TEST_CASE("a pool has one step open at a time, and gives memory of a step only then", "[pool][pool_step]") {
+TEST_CASE("a pool has at most one open step, and refuses step allocations without one", "[pool][pool_step]") {
     cuota::stream const s;
     cuota::scoped_pool pool{cuota::budget{"trainer", 64_MiB}, {.name = "main"}};
     std::optional<cuota::pool_resource_for<cuota::lifetime_hint::step>> memory;
@@ -196,7 +197,7 @@ TEST_CASE("a pool has one step open at a time, and gives memory of a step only t
     memory->deallocate(s, memory->allocate(s, 100), 100);
 }
 
-TEST_CASE("a step trims its pool to the release threshold", "[pool][pool_step]") {
+TEST_CASE("the end of a step trims the pool to the release threshold", "[pool][pool_step]") {
     cuota::budget budget{"trainer", 64_MiB};
     cuota::stream const s;
     cuota::scoped_pool pool{budget, {.release_threshold = 2_MiB}};

@@ -83,7 +83,8 @@ TEST_CASE("a scoped_pool of pinned memory behaves as a resource", "[pool][scoped
     CHECK(errors.take().empty());
 }
 
-TEST_CASE("a scoped_pool out of another one behaves as a resource", "[pool][scoped_pool][resource]") {
+TEST_CASE("a scoped_pool whose upstream is another scoped_pool behaves as a resource",
+          "[pool][scoped_pool][resource]") {
     support::captured_errors errors;
     cuota::budget budget{"test", 256_MiB};
     {
@@ -95,7 +96,7 @@ TEST_CASE("a scoped_pool out of another one behaves as a resource", "[pool][scop
     CHECK(errors.take().empty());
 }
 
-TEST_CASE("a scoped_pool of the driver's stream-ordered memory behaves as a resource",
+TEST_CASE("a scoped_pool whose upstream is async_memory behaves as a resource",
           "[pool][scoped_pool][resource]") {
     support::captured_errors errors;
     cuota::budget budget{"test", 256_MiB};
@@ -107,7 +108,7 @@ TEST_CASE("a scoped_pool of the driver's stream-ordered memory behaves as a reso
     CHECK(errors.take().empty());
 }
 
-TEST_CASE("scoped_pool charges what it takes and gives everything back when its scope ends",
+TEST_CASE("a scoped_pool charges the memory that it allocates and frees all of it when it is destroyed",
           "[pool][scoped_pool]") {
     cuota::budget budget{"trainer", 64_MiB};
     cuota::stream const stream;
@@ -128,7 +129,7 @@ TEST_CASE("scoped_pool charges what it takes and gives everything back when its 
     CHECK(budget.peak() == 4_MiB);
 }
 
-TEST_CASE("the first segment of a scoped_pool is as large as its first request", "[pool][scoped_pool]") {
+TEST_CASE("the first segment of a scoped_pool has the size of the first request", "[pool][scoped_pool]") {
     cuota::budget budget{"trainer", 64_MiB};
     cuota::stream const stream;
     cuota::scoped_pool pool{budget, in_segments};
@@ -143,7 +144,7 @@ TEST_CASE("the first segment of a scoped_pool is as large as its first request",
     blocks.give_back_all();
 }
 
-TEST_CASE("scoped_pool never takes more than an eighth above what it is asked for", "[pool][scoped_pool]") {
+TEST_CASE("a scoped_pool grows by no more than an eighth above the requests", "[pool][scoped_pool]") {
     cuota::stream const stream;
     cuota::scoped_pool pool{cuota::budget{"trainer", 256_MiB}, in_segments};
     taken blocks{pool, stream};
@@ -165,7 +166,8 @@ TEST_CASE("scoped_pool never takes more than an eighth above what it is asked fo
     blocks.give_back_all();
 }
 
-TEST_CASE("scoped_pool takes the exact size when the budget has no room for more", "[pool][scoped_pool]") {
+TEST_CASE("a scoped_pool allocates the exact size when the budget has no more bytes available",
+          "[pool][scoped_pool]") {
     cuota::budget budget{"trainer", 16_MiB + 64_KiB};
     cuota::stream const stream;
     cuota::scoped_pool pool{budget};
@@ -178,7 +180,8 @@ TEST_CASE("scoped_pool takes the exact size when the budget has no room for more
     blocks.give_back_all();
 }
 
-TEST_CASE("scoped_pool refuses what its budget cannot hold, and is as it was", "[pool][scoped_pool]") {
+TEST_CASE("a scoped_pool refuses a request that exceeds its budget, and is unchanged",
+          "[pool][scoped_pool]") {
     cuota::budget machine{"machine", 1_GiB};
     cuota::budget budget{"trainer", 8_MiB, machine};
     cuota::stream const stream;
@@ -212,7 +215,7 @@ TEST_CASE("scoped_pool refuses what its budget cannot hold, and is as it was", "
     blocks.give_back_all();
 }
 
-TEST_CASE("a refusal names what a pool holds by tag, and what lies free in it", "[pool][scoped_pool]") {
+TEST_CASE("a refusal lists a pool's live bytes by tag and its cached bytes", "[pool][scoped_pool]") {
     cuota::budget budget{"trainer", 8_MiB};
     cuota::stream const stream;
     cuota::scoped_pool pool{budget, {.name = "main"}};
@@ -238,7 +241,7 @@ TEST_CASE("a refusal names what a pool holds by tag, and what lies free in it", 
     blocks.give_back_all();
 }
 
-TEST_CASE("what a refusal says would fit does fit", "[pool][scoped_pool]") {
+TEST_CASE("a request of the max_fit that a refusal reports is served", "[pool][scoped_pool]") {
     std::size_t const limit = GENERATE(8_MiB, 8_MiB + 1000, 5'000'001u);
     cuota::any_resource const source = GENERATE(0, 1) == 0 ? cuota::any_resource{cuota::device_memory{}}
                                                            : cuota::any_resource{cuota::pinned_memory{}};
@@ -273,8 +276,7 @@ TEST_CASE("what a refusal says would fit does fit", "[pool][scoped_pool]") {
     for (std::size_t i : {1u, 2u}) others.give_back(i);
 }
 
-TEST_CASE("a pool's own cap is a budget inside its budget, and says so when it refuses",
-          "[pool][scoped_pool]") {
+TEST_CASE("a pool's max_size is a budget inside its budget, and a refusal names it", "[pool][scoped_pool]") {
     cuota::budget budget{"trainer", 64_MiB};
     cuota::stream const stream;
     cuota::scoped_pool pool{budget, {.name = "scratch", .max_size = 4_MiB}};
@@ -292,18 +294,18 @@ TEST_CASE("a pool's own cap is a budget inside its budget, and says so when it r
     CHECK(budget.held() == 0);
 }
 
-TEST_CASE("a capped pool serves exactly its cap", "[pool][scoped_pool]") {
+TEST_CASE("a capped pool serves requests up to exactly its cap", "[pool][scoped_pool]") {
     cuota::budget budget{"trainer", 64_MiB};
     cuota::stream const stream;
     std::size_t const initial = GENERATE(0u, 1_MiB, 4_MiB);
     cuota::scoped_pool pool{budget, {.initial_size = initial, .max_size = 4_MiB}};
     taken blocks{pool, stream};
 
-    SECTION("in one piece") { blocks(4_MiB); }
-    SECTION("in many") {
+    SECTION("one block of the whole cap") { blocks(4_MiB); }
+    SECTION("many blocks") {
         for (int i = 0; i != 16; ++i) blocks(256_KiB);
     }
-    SECTION("after other use") {
+    SECTION("after other blocks were freed") {
         for (int i = 0; i != 7; ++i) blocks(500'000);
         blocks.give_back_all();
         blocks(4_MiB);
@@ -314,7 +316,8 @@ TEST_CASE("a capped pool serves exactly its cap", "[pool][scoped_pool]") {
     blocks.give_back_all();
 }
 
-TEST_CASE("a pool takes its initial bytes at once, or is not made", "[pool][scoped_pool]") {
+TEST_CASE("a pool allocates its initial bytes in the constructor, or the constructor throws",
+          "[pool][scoped_pool]") {
     cuota::budget budget{"trainer", 8_MiB};
     cuota::stream const stream;
     {
@@ -331,7 +334,7 @@ TEST_CASE("a pool takes its initial bytes at once, or is not made", "[pool][scop
     CHECK(budget.held() == 0);
 }
 
-TEST_CASE("a pool without a budget counts for itself", "[pool][scoped_pool]") {
+TEST_CASE("a pool without a budget has an account of its own", "[pool][scoped_pool]") {
     cuota::stream const stream;
     cuota::scoped_pool pool{cuota::device_memory{}, {.name = "scratch"}};
 
@@ -343,7 +346,7 @@ TEST_CASE("a pool without a budget counts for itself", "[pool][scoped_pool]") {
     pool.deallocate(stream, p, 1_MiB);
 }
 
-TEST_CASE("a freed block is the next request's on the same stream", "[pool][scoped_pool]") {
+TEST_CASE("a freed block serves the next request on the same stream", "[pool][scoped_pool]") {
     cuota::scoped_pool pool{cuota::budget{"trainer", 64_MiB}};
     cuota::stream const stream;
     void* const first = pool.allocate(stream, 1_MiB);
@@ -356,7 +359,7 @@ TEST_CASE("a freed block is the next request's on the same stream", "[pool][scop
     pool.deallocate(stream, second, 1_MiB);
 }
 
-TEST_CASE("of two blocks that fit, the tighter one is taken", "[pool][scoped_pool]") {
+TEST_CASE("of two free blocks that fit, the smaller one is allocated", "[pool][scoped_pool]") {
     cuota::scoped_pool pool{cuota::budget{"trainer", 64_MiB}, in_segments};
     cuota::stream const stream;
     taken blocks{pool, stream};
@@ -370,7 +373,7 @@ TEST_CASE("of two blocks that fit, the tighter one is taken", "[pool][scoped_poo
     blocks.give_back_all();
 }
 
-TEST_CASE("a release that cannot be right is reported and changes nothing", "[pool][scoped_pool]") {
+TEST_CASE("an invalid free is reported and changes nothing", "[pool][scoped_pool]") {
     support::captured_errors errors;
     cuota::budget budget{"trainer", 64_MiB};
     cuota::stream const stream;
@@ -388,11 +391,11 @@ TEST_CASE("a release that cannot be right is reported and changes nothing", "[po
         CHECK(has(texts[0], "weights"));
         CHECK(has(texts[0], "train.cpp:17"));
     }
-    SECTION("a wrong size that rounds to the same") {
+    SECTION("a wrong size that rounds to the same block size") {
         pool.deallocate(stream, p, 4001);
         CHECK(errors.take().size() == 1);
     }
-    SECTION("a second release") {
+    SECTION("a double free") {
         pool.deallocate(stream, p, 4000);
         released = true;
         pool.deallocate(stream, p, 4000);
@@ -400,7 +403,7 @@ TEST_CASE("a release that cannot be right is reported and changes nothing", "[po
         REQUIRE(texts.size() == 1);
         CHECK(has(texts[0], "double free"));
     }
-    SECTION("a pointer into the middle") {
+    SECTION("a pointer into the middle of a block") {
         pool.deallocate(stream, static_cast<std::byte*>(p) + 256, 3744);
         CHECK(errors.take().size() == 1);
     }
@@ -411,12 +414,12 @@ TEST_CASE("a release that cannot be right is reported and changes nothing", "[po
         CHECK(errors.take().size() == 1);
         other.deallocate(stream, foreign, 4000);
     }
-    SECTION("memory of the host") {
+    SECTION("host memory") {
         int on_the_stack = 0;
         pool.deallocate(stream, &on_the_stack, sizeof on_the_stack);
         CHECK(errors.take().size() == 1);
     }
-    SECTION("at once, with a wrong size") {
+    SECTION("deallocate_sync with a wrong size") {
         pool.resource().deallocate_sync(p, 1);
         CHECK(errors.take().size() == 1);
     }
@@ -433,7 +436,7 @@ TEST_CASE("a release that cannot be right is reported and changes nothing", "[po
     CHECK(pool.stats().live_blocks == 0);
 }
 
-TEST_CASE("trim gives back bytes truly, and never a segment more than is needed", "[pool][scoped_pool]") {
+TEST_CASE("trim releases free segments, and no more of them than requested", "[pool][scoped_pool]") {
     cuota::budget budget{"trainer", 64_MiB};
     cuota::stream const stream;
     cuota::scoped_pool pool{budget, in_segments};
@@ -442,11 +445,11 @@ TEST_CASE("trim gives back bytes truly, and never a segment more than is needed"
     REQUIRE(pool.stats().segments == 4);
     REQUIRE(pool.stats().reserved == 15_MiB);
 
-    SECTION("nothing while everything is in use") {
+    SECTION("nothing while all blocks are live") {
         CHECK(pool.trim() == 0);
         CHECK(budget.held() == 15_MiB);
     }
-    SECTION("a segment of which one byte is used stays") {
+    SECTION("not a segment with one live byte") {
         for (std::size_t i : {0u, 1u, 2u}) blocks.give_back(i);
         void* const small = pool.allocate(stream, 1);
         CHECK(pool.trim() == 6_MiB);  // the byte is in the segment of 1 MiB
@@ -454,14 +457,14 @@ TEST_CASE("trim gives back bytes truly, and never a segment more than is needed"
         pool.deallocate(stream, small, 1);
         blocks.blocks = {blocks.blocks[3]};
     }
-    SECTION("all that is free") {
+    SECTION("all free segments") {
         blocks.give_back_all();
         CHECK(pool.trim() == 15_MiB);
         CHECK(pool.stats().reserved == 0);
         CHECK(budget.held() == 0);
         CHECK(pool.trim() == 0);
     }
-    SECTION("down to what is to be kept") {
+    SECTION("down to the bytes to keep") {
         blocks.give_back_all();
         CHECK(pool.trim(14_MiB) == 1_MiB);
         CHECK(budget.held() == 14_MiB);
@@ -469,7 +472,7 @@ TEST_CASE("trim gives back bytes truly, and never a segment more than is needed"
         CHECK(pool.trim(11_MiB) == 4_MiB);  // the smallest segment that covers the excess of 3 MiB
         CHECK(pool.trim(0) == 10_MiB);
     }
-    SECTION("nothing when less is reserved than is to be kept") {
+    SECTION("nothing when fewer bytes are reserved than are to be kept") {
         blocks.give_back_all();
         CHECK(pool.trim(15_MiB) == 0);
         CHECK(pool.trim(cuota::unlimited) == 0);
@@ -478,7 +481,7 @@ TEST_CASE("trim gives back bytes truly, and never a segment more than is needed"
     blocks.give_back_all();
 }
 
-TEST_CASE("a refusal says that live blocks hold what is cached in a pool", "[pool][scoped_pool]") {
+TEST_CASE("a refusal reports cached bytes that share pages with live blocks", "[pool][scoped_pool]") {
     cuota::budget budget{"trainer", 2_MiB};
     cuota::stream const stream;
     cuota::scoped_pool pool{budget};  // allocates a page or a segment of 2 MiB
@@ -493,7 +496,7 @@ TEST_CASE("a refusal says that live blocks hold what is cached in a pool", "[poo
     budget.refund(2_MiB);
 }
 
-TEST_CASE("a pool gives idle segments back when its budget is short, and no more than are needed",
+TEST_CASE("when a budget is short, a pool releases the smallest idle segment that covers the shortfall",
           "[pool][scoped_pool]") {
     cuota::budget budget{"trainer", 16_MiB};
     cuota::stream const stream;
@@ -512,8 +515,9 @@ TEST_CASE("a pool gives idle segments back when its budget is short, and no more
     b.deallocate(stream, p, 4_MiB);
 }
 
-TEST_CASE("the pool of the higher priority gives first, though another would give less in excess",
-          "[pool][scoped_pool]") {
+TEST_CASE(
+    "the pool with the higher priority is reclaimed first, although another would release less in excess",
+    "[pool][scoped_pool]") {
     cuota::budget budget{"trainer", 16_MiB};
     cuota::stream const stream;
     bool const first_is_higher = GENERATE(true, false);
@@ -535,7 +539,7 @@ TEST_CASE("the pool of the higher priority gives first, though another would giv
     other.deallocate(stream, p, 8_MiB);
 }
 
-TEST_CASE("a pool gives its own idle segments back for a request that they do not fit",
+TEST_CASE("a pool releases its own idle segments for a request that does not fit into them",
           "[pool][scoped_pool]") {
     cuota::budget budget{"trainer", 8_MiB};
     cuota::stream const stream;
@@ -551,7 +555,7 @@ TEST_CASE("a pool gives its own idle segments back for a request that they do no
     blocks.give_back_all();
 }
 
-TEST_CASE("a request that no cache can make room for costs nobody anything", "[pool][scoped_pool]") {
+TEST_CASE("a request that reclaiming cannot satisfy releases nothing", "[pool][scoped_pool]") {
     cuota::budget budget{"trainer", 8_MiB};
     cuota::stream const stream;
     cuota::scoped_pool a{budget};
@@ -576,7 +580,7 @@ TEST_CASE("a request that no cache can make room for costs nobody anything", "[p
     a.deallocate(stream, blocks.blocks[0].first, 4_MiB);
 }
 
-TEST_CASE("close names what is alive and the pool goes on", "[pool][scoped_pool]") {
+TEST_CASE("close throws and lists the live blocks, and the pool can still be used", "[pool][scoped_pool]") {
     cuota::budget budget{"trainer", 64_MiB};
     cuota::stream const stream;
     cuota::scoped_pool pool{budget, {.name = "main"}};
@@ -603,7 +607,7 @@ TEST_CASE("close names what is alive and the pool goes on", "[pool][scoped_pool]
     REQUIRE_NOTHROW(pool.close());
 }
 
-TEST_CASE("a long list of what is alive is grouped and cut, and says so", "[pool][scoped_pool]") {
+TEST_CASE("close groups and shortens a long list of live blocks", "[pool][scoped_pool]") {
     cuota::stream const stream;
     cuota::scoped_pool pool{cuota::budget{"trainer", 64_MiB}};
     taken blocks{pool, stream};
@@ -621,7 +625,7 @@ TEST_CASE("a long list of what is alive is grouped and cut, and says so", "[pool
     blocks.give_back_all();
 }
 
-TEST_CASE("memory outlives its pool until its last owner is gone", "[pool][scoped_pool]") {
+TEST_CASE("memory outlives its pool until its last owner is destroyed", "[pool][scoped_pool]") {
     support::captured_errors errors;
     cuota::budget budget{"trainer", 64_MiB};
     cuota::stream const stream;
@@ -651,7 +655,8 @@ TEST_CASE("memory outlives its pool until its last owner is gone", "[pool][scope
     CHECK(errors.take().empty());
 }
 
-TEST_CASE("what was never given back goes with the last handle on the pool", "[pool][scoped_pool]") {
+TEST_CASE("blocks that are never freed are freed when the last handle on the pool is destroyed",
+          "[pool][scoped_pool]") {
     support::captured_errors errors;
     cuota::budget budget{"trainer", 64_MiB};
     cuota::stream const stream;
@@ -665,7 +670,7 @@ TEST_CASE("what was never given back goes with the last handle on the pool", "[p
     CHECK(budget.held() == 0);
 }
 
-TEST_CASE("the statistics of a pool agree with one another", "[pool][scoped_pool]") {
+TEST_CASE("the statistics of a pool are consistent", "[pool][scoped_pool]") {
     cuota::stream const stream;
     cuota::scoped_pool pool{cuota::budget{"trainer", 64_MiB}};
     taken blocks{pool, stream};
@@ -691,7 +696,7 @@ TEST_CASE("the statistics of a pool agree with one another", "[pool][scoped_pool
     CHECK(now.free_blocks == now.segments);
 }
 
-TEST_CASE("one stream frees, another merges, a third takes: each sees only its own writes",
+TEST_CASE("a merged block of two streams is reused on a third stream after the work of both",
           "[pool][scoped_pool]") {
     constexpr std::size_t half = 64_KiB;
     cuota::budget budget{"trainer", 2 * half};
@@ -799,9 +804,8 @@ private:
 
 }  // namespace
 
-TEST_CASE(
-    "a long walk over four streams: no two blocks overlap, every block keeps its values, the numbers add up",
-    "[pool][scoped_pool]") {
+TEST_CASE("in a random walk over four streams blocks keep their values, and statistics are correct",
+          "[pool][scoped_pool]") {
     cuota::budget budget{"trainer", 64_MiB};
     cuota::scoped_pool pool{budget};
     cuota::pool_stats peak;
@@ -831,7 +835,7 @@ TEST_CASE(
     CHECK(budget.held() == 0);
 }
 
-TEST_CASE("two threads use one pool at once", "[pool][scoped_pool][threads]") {
+TEST_CASE("two threads may use one pool at the same time", "[pool][scoped_pool][threads]") {
     support::captured_errors errors;
     cuota::budget budget{"trainer", 64_MiB};
     cuota::scoped_pool pool{budget};
@@ -862,7 +866,7 @@ TEST_CASE("two threads use one pool at once", "[pool][scoped_pool][threads]") {
     CHECK(errors.take().empty());
 }
 
-TEST_CASE("two pools on one budget take from each other on two threads, and neither stops",
+TEST_CASE("two pools on one budget reclaim from each other on two threads without a deadlock",
           "[pool][scoped_pool][threads]") {
     support::captured_errors errors;
     cuota::budget budget{"trainer", 4_MiB};
@@ -895,7 +899,7 @@ TEST_CASE("two pools on one budget take from each other on two threads, and neit
     CHECK(errors.take().empty());
 }
 
-TEST_CASE("a pool of addresses grows as one of device memory does", "[pool][scoped_pool]") {
+TEST_CASE("a pool of dry_run_memory reserves the same bytes as one of device memory", "[pool][scoped_pool]") {
     cuota::stream const s;
     cuota::budget on_device{"device", 64_MiB};
     cuota::budget dry{"dry run", 64_MiB};
@@ -933,7 +937,7 @@ bool is_aligned(void const* p, std::size_t alignment) {
 
 }  // namespace
 
-TEST_CASE("alignments up to 2 MiB are honoured, whatever a pool grows by", "[pool][scoped_pool]") {
+TEST_CASE("alignments up to 2 MiB are provided with pages and with segments", "[pool][scoped_pool]") {
     cuota::stream const s;
     cuota::budget budget{"trainer", 64_MiB};
     auto const growth = GENERATE(cuota::pool_growth::automatic, cuota::pool_growth::segments);
@@ -953,7 +957,7 @@ TEST_CASE("alignments up to 2 MiB are honoured, whatever a pool grows by", "[poo
     CHECK(budget.held() == 0);
 }
 
-TEST_CASE("a request that its alignment makes too large is refused as what it was, and changes nothing",
+TEST_CASE("a request that exceeds the budget by its alignment is refused with its size, and changes nothing",
           "[pool][scoped_pool]") {
     cuota::stream const s;
     cuota::budget budget{"trainer", 1_MiB};
@@ -971,7 +975,8 @@ TEST_CASE("a request that its alignment makes too large is refused as what it wa
     CHECK_THROWS_AS(pool.allocate(s, cuota::unlimited - 4096, 2_MiB), cuota::out_of_memory);
 }
 
-TEST_CASE("a pool's alignment is that of all its blocks, through every handle", "[pool][scoped_pool]") {
+TEST_CASE("the alignment option of a pool applies to all its blocks, through every handle",
+          "[pool][scoped_pool]") {
     cuota::stream const s;
     cuota::budget budget{"trainer", 64_MiB};
     auto const growth = GENERATE(cuota::pool_growth::automatic, cuota::pool_growth::segments);
@@ -1013,8 +1018,7 @@ TEST_CASE("a pool's alignment is a power of two up to 2 MiB", "[pool][scoped_poo
     pool.deallocate(s, p, 1);
 }
 
-TEST_CASE("memory that stays is taken on a new stream beside what a thread holds ready",
-          "[pool][scoped_pool]") {
+TEST_CASE("a persistent request on a new stream reuses blocks of the thread cache", "[pool][scoped_pool]") {
     cuota::budget budget{"trainer", 64_MiB};
     cuota::scoped_pool pool{budget, {.initial_size = 8_MiB, .growth = cuota::pool_growth::segments}};
     cuota::stream const s;

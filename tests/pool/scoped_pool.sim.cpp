@@ -59,7 +59,7 @@ std::vector<void*> apart(cuota::scoped_pool& pool, cuota::stream_ref s, std::siz
 
 }  // namespace
 
-TEST_CASE("a warm pool makes no CUDA call while one stream takes what it freed", "[pool][scoped_pool]") {
+TEST_CASE("a warm pool makes no CUDA call while one stream reuses its own blocks", "[pool][scoped_pool]") {
     support::machine const machine;
     cuota::scoped_pool pool{cuota::budget{"trainer", 64_MiB}};
     cuota::stream const stream;
@@ -78,8 +78,7 @@ TEST_CASE("a warm pool makes no CUDA call while one stream takes what it freed",
     CHECK(pool.stats().stream_waits == 0);
 }
 
-TEST_CASE("a pool makes one call to the driver for each segment, and one for giving it back",
-          "[pool][scoped_pool]") {
+TEST_CASE("a pool makes one CUDA call to allocate each segment and one to free it", "[pool][scoped_pool]") {
     support::machine const machine;
     calls_since const mallocs{"cudaMalloc"};
     calls_since const frees{"cudaFree"};
@@ -99,7 +98,7 @@ TEST_CASE("a pool makes one call to the driver for each segment, and one for giv
     CHECK(frees.count() == 2);
 }
 
-TEST_CASE("the device never holds more than the budget was charged", "[pool][scoped_pool]") {
+TEST_CASE("the device's allocated bytes equal the bytes that the budget was charged", "[pool][scoped_pool]") {
     support::machine const machine;
     cuota::budget budget{"trainer", 5_MiB + 513};
     cuota::stream const stream;
@@ -118,7 +117,7 @@ TEST_CASE("the device never holds more than the budget was charged", "[pool][sco
     CHECK(simulator::live().device_bytes == 0);
 }
 
-TEST_CASE("memory freed on one stream reaches another in order, without a wait on the host",
+TEST_CASE("memory freed on one stream is reused on another in order, without a wait on the host",
           "[pool][scoped_pool]") {
     support::machine const machine;
     cuota::budget budget{"trainer", 1_MiB};
@@ -146,8 +145,7 @@ TEST_CASE("memory freed on one stream reaches another in order, without a wait o
     pool.deallocate(b, q, 1_MiB);
 }
 
-TEST_CASE("one stream frees, another merges, a third takes: the third waits for both",
-          "[pool][scoped_pool]") {
+TEST_CASE("a request for a merged block of two streams waits for both", "[pool][scoped_pool]") {
     support::machine const machine;
     constexpr std::size_t half = 512_KiB;
     cuota::budget budget{"trainer", 2 * half};
@@ -163,7 +161,7 @@ TEST_CASE("one stream frees, another merges, a third takes: the third waits for 
     pool.deallocate(a, p, half);
     pool.deallocate(b, q, half);
 
-    SECTION("the whole, at once") {
+    SECTION("the whole block") {
         void* const all = pool.allocate(c, 2 * half);
         support::write_words(c, all, 2 * half, 3);
         support::let_ready_work_run();
@@ -172,7 +170,7 @@ TEST_CASE("one stream frees, another merges, a third takes: the third waits for 
         CHECK(support::all_are(support::words(c, all, 2 * half), 3));
         pool.deallocate(c, all, 2 * half);
     }
-    SECTION("the rest, after the second has taken the front") {
+    SECTION("the rest, after the second stream has allocated the front") {
         void* const front = pool.allocate(b, 256);
         void* const rest = pool.allocate(c, 2 * half - 256);
         support::write_words(c, rest, 2 * half - 256, 3);
@@ -183,7 +181,7 @@ TEST_CASE("one stream frees, another merges, a third takes: the third waits for 
         pool.deallocate(b, front, 256);
         pool.deallocate(c, rest, 2 * half - 256);
     }
-    SECTION("through the second, which took it and gave it back unused") {
+    SECTION("through the second stream, which has allocated and freed it unused") {
         pool.deallocate(b, pool.allocate(b, 2 * half), 2 * half);
         void* const all = pool.allocate(c, 2 * half);
         support::write_words(c, all, 2 * half, 3);
@@ -195,9 +193,8 @@ TEST_CASE("one stream frees, another merges, a third takes: the third waits for 
     }
 }
 
-TEST_CASE(
-    "memory that a stream waited for reaches a third through it, in order and without a wait of its own",
-    "[pool][scoped_pool]") {
+TEST_CASE("one wait covers blocks of two streams when one of the streams has waited for the other",
+          "[pool][scoped_pool]") {
     support::machine const machine;
     simulator::set_race_checks(simulator::race_checks::report);
     constexpr std::size_t bytes = 64_KiB;
@@ -237,8 +234,9 @@ TEST_CASE(
     for (void* p : between) pool.deallocate(a, p, 256);
 }
 
-TEST_CASE("a long walk of a pool's memory over streams that come and go is in order, and spares waits",
-          "[pool][scoped_pool]") {
+TEST_CASE(
+    "in a random walk over short-lived streams, memory is reused in order with fewer waits than requests",
+    "[pool][scoped_pool]") {
     support::machine const machine;
     simulator::set_race_checks(simulator::race_checks::report);
     struct held {
@@ -283,7 +281,7 @@ TEST_CASE("a long walk of a pool's memory over streams that come and go is in or
     CHECK(pool.stats().stream_waits < taken);
 }
 
-TEST_CASE("one event serves many frees, and one wait", "[pool][scoped_pool]") {
+TEST_CASE("one event and one wait suffice for many frees", "[pool][scoped_pool]") {
     support::machine const machine;
     cuota::stream const a;
     cuota::stream const b;
@@ -312,7 +310,7 @@ TEST_CASE("one event serves many frees, and one wait", "[pool][scoped_pool]") {
     for (void* p : between) pool.deallocate(a, p, 256);
 }
 
-TEST_CASE("a stream's blocks are taken without a wait once its work is known to be over",
+TEST_CASE("blocks of a stream are reused without a wait once its work is known to have finished",
           "[pool][scoped_pool]") {
     support::machine const machine;
     cuota::stream const a;
@@ -343,8 +341,7 @@ TEST_CASE("a stream's blocks are taken without a wait once its work is known to 
     for (void* p : between) pool.deallocate(a, p, 256);
 }
 
-TEST_CASE("of blocks of one size a stream takes its own and those known to be over before one to wait for",
-          "[pool][scoped_pool]") {
+TEST_CASE("of blocks of one size, those that need no wait are allocated first", "[pool][scoped_pool]") {
     support::machine const machine;
     cuota::stream const busy;
     cuota::stream const over;
@@ -374,7 +371,7 @@ TEST_CASE("of blocks of one size a stream takes its own and those known to be ov
     pool.deallocate(own, last, last_bytes);
 }
 
-TEST_CASE("short-lived streams leave a few behind while the pool lives", "[pool][scoped_pool]") {
+TEST_CASE("a pool keeps few short-lived streams and events", "[pool][scoped_pool]") {
     support::machine const machine;
     cuota::budget budget{"trainer", 64_MiB};
     cuota::scoped_pool pool{budget};
@@ -395,7 +392,8 @@ TEST_CASE("short-lived streams leave a few behind while the pool lives", "[pool]
     CHECK(budget.held() == 2_MiB);
 }
 
-TEST_CASE("a block freed on a stream that is gone waits for that stream's work", "[pool][scoped_pool]") {
+TEST_CASE("a block freed on a stream that was destroyed waits for that stream's work",
+          "[pool][scoped_pool]") {
     support::machine const machine;
     cuota::budget budget{"trainer", 1_MiB};
     cuota::scoped_pool pool{budget, {.initial_size = 1_MiB}};
@@ -417,7 +415,8 @@ TEST_CASE("a block freed on a stream that is gone waits for that stream's work",
     pool.deallocate(next, q, 1_MiB);
 }
 
-TEST_CASE("a block freed on a native stream can be taken after that was destroyed", "[pool][scoped_pool]") {
+TEST_CASE("a block freed on a native stream can be reused after that stream was destroyed",
+          "[pool][scoped_pool]") {
     support::machine const machine;
     cuota::budget budget{"trainer", 1_MiB};
     cuota::scoped_pool pool{budget, {.initial_size = 1_MiB}};
@@ -441,7 +440,7 @@ TEST_CASE("a block freed on a native stream can be taken after that was destroye
     pool.deallocate(next, q, 1_MiB);
 }
 
-TEST_CASE("a pool's memory that is asked for at once is free of work at return", "[pool][scoped_pool]") {
+TEST_CASE("allocate_sync returns memory whose earlier work has finished", "[pool][scoped_pool]") {
     support::machine const machine;
     cuota::budget budget{"trainer", 1_MiB};
     cuota::scoped_pool pool{budget, {.initial_size = 1_MiB}};
@@ -460,7 +459,7 @@ TEST_CASE("a pool's memory that is asked for at once is free of work at return",
     CHECK(calls.count() == 0);  // not used since
 }
 
-TEST_CASE("trim waits for the work that may still use a segment", "[pool][scoped_pool]") {
+TEST_CASE("trim waits for work that may still use a segment", "[pool][scoped_pool]") {
     support::machine const machine;
     cuota::scoped_pool pool{cuota::budget{"trainer", 64_MiB}, cuota::async_memory{}};
     cuota::stream const a;
@@ -498,7 +497,8 @@ TEST_CASE("a segment whose work cannot be waited for is kept, and the failure is
     CHECK(pool.trim() == 1_MiB);
 }
 
-TEST_CASE("a pool that ends waits for what was freed beside something lost", "[pool][scoped_pool]") {
+TEST_CASE("destroying a pool waits for freed blocks that share a segment with a leaked block",
+          "[pool][scoped_pool]") {
     support::machine machine;
     cuota::stream const a;
     std::optional<support::gate> gate;
@@ -521,7 +521,7 @@ TEST_CASE("a pool that ends waits for what was freed beside something lost", "[p
     CHECK(machine.errors.take().size() == 1);
 }
 
-TEST_CASE("a pool of segments that ends waits for the work on what was lost in it", "[pool][scoped_pool]") {
+TEST_CASE("destroying a pool of segments waits for the work on leaked blocks", "[pool][scoped_pool]") {
     support::machine machine;
     simulator::set_race_checks(simulator::race_checks::report);
     simulator::set_unkindness({.free_at_once = true});
@@ -539,7 +539,7 @@ TEST_CASE("a pool of segments that ends waits for the work on what was lost in i
     CHECK(simulator::misuse().total() == 0);
 }
 
-TEST_CASE("a pool that ends waits for what was freed though waits fail", "[pool][scoped_pool]") {
+TEST_CASE("destroying a pool waits for freed blocks although event waits fail", "[pool][scoped_pool]") {
     support::machine machine;
     simulator::set_race_checks(simulator::race_checks::report);
     simulator::set_unkindness({.free_at_once = true});
@@ -556,7 +556,7 @@ TEST_CASE("a pool that ends waits for what was freed though waits fail", "[pool]
     CHECK(simulator::race_reports() == std::vector<std::string>{});
 }
 
-TEST_CASE("a pool that ends waits for what was freed though the host has no memory", "[pool][scoped_pool]") {
+TEST_CASE("destroying a pool waits for freed blocks although the host has no memory", "[pool][scoped_pool]") {
     support::machine machine;
     simulator::set_race_checks(simulator::race_checks::report);
     simulator::set_unkindness({.free_at_once = true});
@@ -576,7 +576,7 @@ TEST_CASE("a pool that ends waits for what was freed though the host has no memo
     (void)machine.errors.take();
 }
 
-TEST_CASE("when the device has less than the budget allows, the refusal says so and nothing is charged",
+TEST_CASE("a refusal reports that the device has less memory than the budget, and nothing stays charged",
           "[pool][scoped_pool]") {
     support::machine const machine{{.capacity = 64_MiB}};
     cuota::budget budget{"trainer", 64_MiB};
@@ -614,7 +614,7 @@ TEST_CASE("when the device has less than the budget allows, the refusal says so 
     CHECK(budget.held() == 0);
 }
 
-TEST_CASE("a pool gives back what it does not use when the device has less than the budget allows",
+TEST_CASE("a pool releases its free memory when the device has less memory than the budget",
           "[pool][scoped_pool]") {
     support::machine const machine{{.capacity = 16_MiB}};
     cuota::budget budget{"trainer", 64_MiB};
@@ -632,7 +632,8 @@ TEST_CASE("a pool gives back what it does not use when the device has less than 
     pool.deallocate(stream, p, 16_MiB);
 }
 
-TEST_CASE("an ample segment that the device refuses becomes an exact one", "[pool][scoped_pool]") {
+TEST_CASE("growth by more than the request is retried with the exact size when the device refuses it",
+          "[pool][scoped_pool]") {
     support::machine const machine{{.capacity = 16_MiB + 64_KiB}};
     cuota::budget budget{"trainer", 64_MiB};
     cuota::stream const stream;
@@ -646,7 +647,7 @@ TEST_CASE("an ample segment that the device refuses becomes an exact one", "[poo
     pool.deallocate(stream, q, 64_KiB);
 }
 
-TEST_CASE("a driver's error that is no lack of memory comes through, and nothing is charged",
+TEST_CASE("a CUDA error other than out of memory is thrown, and nothing stays charged",
           "[pool][scoped_pool]") {
     support::machine const machine;
     cuota::budget budget{"trainer", 64_MiB};
@@ -661,7 +662,7 @@ TEST_CASE("a driver's error that is no lack of memory comes through, and nothing
     CHECK(pool.stats().reserved == 0);
 }
 
-TEST_CASE("a request that fails for any reason leaves the pool as it was", "[pool][scoped_pool]") {
+TEST_CASE("a request that fails for any reason leaves the pool unchanged", "[pool][scoped_pool]") {
     support::machine machine;
     cuota::budget budget{"trainer", 8_MiB};
     cuota::stream const a;
@@ -708,8 +709,7 @@ TEST_CASE("a request that fails for any reason leaves the pool as it was", "[poo
     pool.deallocate(a, kept, 1_MiB);
 }
 
-TEST_CASE("a pool's whole life survives the failure of any CUDA call, and leaks nothing",
-          "[pool][scoped_pool]") {
+TEST_CASE("a pool survives the failure of any CUDA call, and leaks nothing", "[pool][scoped_pool]") {
     support::machine machine;
     cuota::budget budget{"trainer", 8_MiB};
 
@@ -741,8 +741,7 @@ TEST_CASE("a pool's whole life survives the failure of any CUDA call, and leaks 
     CHECK(budget.held() == 0);
 }
 
-TEST_CASE("a release on a stream that cannot be entered waits for that stream instead",
-          "[pool][scoped_pool]") {
+TEST_CASE("a free on a stream whose id cannot be queried waits for that stream", "[pool][scoped_pool]") {
     support::machine machine;
     cuota::budget budget{"trainer", 1_MiB};
     cuota::scoped_pool pool{budget, {.initial_size = 1_MiB}};
@@ -763,7 +762,7 @@ TEST_CASE("a release on a stream that cannot be entered waits for that stream in
     pool.deallocate(b, q, 1_MiB);
 }
 
-TEST_CASE("a release on a native stream that was destroyed waits for the device", "[pool][scoped_pool]") {
+TEST_CASE("a free on a native stream that was destroyed waits for the device", "[pool][scoped_pool]") {
     support::machine machine;
     simulator::set_race_checks(simulator::race_checks::report);
     cuota::scoped_pool pool{cuota::budget{"trainer", 1_MiB}, {.initial_size = 1_MiB}};
@@ -787,7 +786,7 @@ TEST_CASE("a release on a native stream that was destroyed waits for the device"
     CHECK(simulator::race_reports().empty());
 }
 
-TEST_CASE("a release on a native stream for which there is no event waits for that stream instead",
+TEST_CASE("a free on a native stream whose event cannot be recorded waits for that stream",
           "[pool][scoped_pool]") {
     support::machine machine;
     cuota::budget budget{"trainer", 1_MiB};
@@ -812,7 +811,7 @@ TEST_CASE("a release on a native stream for which there is no event waits for th
     pool.deallocate(b, q, 1_MiB);
 }
 
-TEST_CASE("a segment that cannot be given back stays nobody's, and the failure is reported",
+TEST_CASE("a segment whose release fails is released again later, and the failure is reported",
           "[pool][scoped_pool]") {
     support::machine machine;
     cuota::budget budget{"trainer", 64_MiB};
@@ -853,7 +852,7 @@ cuota::stream stream_of(int ordinal) {
 
 }  // namespace
 
-TEST_CASE("a pool's memory is in reach of the devices that its options name, and of no other",
+TEST_CASE("a pool's memory is accessible from the peers in its options and from no other device",
           "[pool][scoped_pool][peers]") {
     support::machine const machine{{.devices = 3}};
     // Kernels that access memory out of reach fault.
@@ -882,7 +881,7 @@ TEST_CASE("a pool's memory is in reach of the devices that its options name, and
     CHECK(is_same(pool.stats(), before));
 }
 
-TEST_CASE("a stream of another device gets no memory of a pool that does not name it",
+TEST_CASE("a request on a stream of a device that is not a peer of the pool is refused",
           "[pool][scoped_pool][peers]") {
     support::machine const machine{{.devices = 2}};
     cuota::stream const other = stream_of(1);
@@ -896,7 +895,7 @@ TEST_CASE("a stream of another device gets no memory of a pool that does not nam
     CHECK(pool.stats().reserved == 0);
 }
 
-TEST_CASE("work of two devices on one block is in order", "[pool][scoped_pool][peers]") {
+TEST_CASE("work of two devices on one block is ordered", "[pool][scoped_pool][peers]") {
     support::machine const machine{{.devices = 2}};
     simulator::set_race_checks(simulator::race_checks::report);
     cuota::stream const home;
@@ -913,7 +912,7 @@ TEST_CASE("work of two devices on one block is in order", "[pool][scoped_pool][p
     CHECK(simulator::misuse().races == 0);
 }
 
-TEST_CASE("a pool names a peer that cannot reach its device, and a source that cannot have any",
+TEST_CASE("a pool refuses a peer without access to its device, and peers of pinned memory",
           "[pool][scoped_pool][peers]") {
     support::machine const machine{{.devices = 2, .has_peer_access = false}};
     cuota::budget const budget{"trainer", 64_MiB};
@@ -926,8 +925,7 @@ TEST_CASE("a pool names a peer that cannot reach its device, and a source that c
     CHECK_NOTHROW(cuota::scoped_pool{budget, cuota::dry_run_memory{}, wanted});  // a dry run of it
 }
 
-TEST_CASE("the life of a pool with a peer survives the failure of any CUDA call",
-          "[pool][scoped_pool][peers]") {
+TEST_CASE("a pool with a peer survives the failure of any CUDA call", "[pool][scoped_pool][peers]") {
     support::machine machine{{.devices = 2}};
     cuota::budget budget{"trainer", 64_MiB};
     auto const growth = GENERATE(cuota::pool_growth::automatic, cuota::pool_growth::segments);
@@ -943,8 +941,7 @@ TEST_CASE("the life of a pool with a peer survives the failure of any CUDA call"
     CHECK(cuota::device::current() == cuota::device{0});
 }
 
-TEST_CASE("a pool that lies idle serves what the driver refuses, of whatever budget it is",
-          "[pool][scoped_pool]") {
+TEST_CASE("idle pools of any budget are reclaimed when the driver refuses memory", "[pool][scoped_pool]") {
     support::machine const sim{{1, 80_MiB}};
     cuota::stream const s;
     cuota::budget budget{"trainer", 200_MiB};
@@ -957,21 +954,21 @@ TEST_CASE("a pool that lies idle serves what the driver refuses, of whatever bud
     idle.deallocate(s, idle.allocate(s, 60_MiB), 60_MiB);
     REQUIRE(idle.stats().reserved >= 60_MiB);
 
-    SECTION("for a pool") {
+    SECTION("for a pool of pages") {
         cuota::scoped_pool busy{budget, {.name = "busy"}};
         busy.deallocate(s, busy.allocate(s, 60_MiB), 60_MiB);
     }
-    SECTION("for a pool by segments") {
+    SECTION("for a pool of segments") {
         cuota::scoped_pool busy{budget, {.name = "busy", .growth = cuota::pool_growth::segments}};
         busy.deallocate(s, busy.allocate(s, 60_MiB), 60_MiB);
     }
-    SECTION("for memory that is no pool's") {
+    SECTION("for memory outside of pools") {
         cuota::device_memory memory;
         memory.deallocate_sync(memory.allocate_sync(60_MiB), 60_MiB);
         cuota::async_memory pooled;
         pooled.deallocate(s, pooled.allocate(s, 60_MiB), 60_MiB);
     }
-    SECTION("but not what all of them together do not cover") {
+    SECTION("but not for a request that exceeds all idle memory") {
         cuota::scoped_pool busy{budget, {.name = "busy"}};
         void* const p = busy.allocate(s, 18_MiB);
         auto const refused = thrown<cuota::out_of_memory>([&] { (void)busy.allocate(s, 70_MiB); });
@@ -981,9 +978,8 @@ TEST_CASE("a pool that lies idle serves what the driver refuses, of whatever bud
     }
 }
 
-TEST_CASE(
-    "a cache of the program's is asked when the driver refuses, and then the pool that it gave blocks to",
-    "[pool][scoped_pool]") {
+TEST_CASE("a reclaimer is called when the driver refuses, and the pool that it freed blocks to is trimmed",
+          "[pool][scoped_pool]") {
     support::machine const sim{{1, 80_MiB}};
     cuota::stream const s;
     cuota::budget budget{"trainer", 200_MiB};
@@ -1000,7 +996,7 @@ TEST_CASE(
     CHECK(!cached);
 }
 
-TEST_CASE("pinned pools that lie idle are asked when the host has no more to lock", "[pool][scoped_pool]") {
+TEST_CASE("idle pinned pools are reclaimed when the host cannot pin more memory", "[pool][scoped_pool]") {
     support::machine const sim;
     cuota::stream const s;
     cuota::budget budget{"host", 200_MiB};
@@ -1013,7 +1009,7 @@ TEST_CASE("pinned pools that lie idle are asked when the host has no more to loc
     CHECK(idle.stats().reserved == 0);
 }
 
-TEST_CASE("a peak never counts what the driver refused", "[pool][scoped_pool]") {
+TEST_CASE("memory that the driver refused is not part of a peak", "[pool][scoped_pool]") {
     support::machine const sim{{1, 80_MiB}};
     cuota::stream const s;
     cuota::budget account{"pool", 1_GiB};
@@ -1027,7 +1023,7 @@ TEST_CASE("a peak never counts what the driver refused", "[pool][scoped_pool]") 
     pool.deallocate(s, p, 10_MiB);
 }
 
-TEST_CASE("a pool by segments does not keep what requests that grow leave behind", "[pool][scoped_pool]") {
+TEST_CASE("a pool of segments does not keep segments of steadily growing requests", "[pool][scoped_pool]") {
     support::machine const sim;
     std::size_t const streams = GENERATE(1, 3);
     std::size_t const step = GENERATE(400, 4'000, 60'000);
@@ -1048,7 +1044,7 @@ TEST_CASE("a pool by segments does not keep what requests that grow leave behind
     for (cuota::stream const& s : on) s.synchronize();
 }
 
-TEST_CASE("a pool by segments makes no calls for requests that come again and again", "[pool][scoped_pool]") {
+TEST_CASE("a pool of segments makes no CUDA call for a repeated cycle of requests", "[pool][scoped_pool]") {
     support::machine const sim;
     unsigned const seed = GENERATE(range(0U, 40U));
     std::mt19937 random{seed};

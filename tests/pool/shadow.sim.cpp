@@ -21,7 +21,7 @@ using pool_tests::share_of;
 using pool_tests::tell;
 using pool_tests::walk;
 
-TEST_CASE("a pool agrees with its shadow, and every stream's work is in order, over a random walk",
+TEST_CASE("in a random walk, a pool of segments matches its shadow, without races",
           "[pool][scoped_pool][stress]") {
     support::machine machine;
     simulator::set_race_checks(simulator::race_checks::report);
@@ -39,7 +39,7 @@ TEST_CASE("a pool agrees with its shadow, and every stream's work is in order, o
     tell(late ? "late" : "at once", streams, w.figures());
 }
 
-TEST_CASE("a pool agrees with its shadow, and loses nothing, when calls to the driver fail at random",
+TEST_CASE("in a random walk with CUDA failures, a pool of segments matches its shadow and leaks nothing",
           "[pool][scoped_pool][stress]") {
     support::machine machine;
     simulator::set_race_checks(simulator::race_checks::report);
@@ -53,7 +53,7 @@ TEST_CASE("a pool agrees with its shadow, and loses nothing, when calls to the d
     tell("with faults", streams, w.figures());
 }
 
-TEST_CASE("a pool of pages agrees with its shadow, and every stream's work is in order, over a random walk",
+TEST_CASE("in a random walk, a pool of pages matches its shadow, without races",
           "[pool][growing_range][stress]") {
     support::machine machine;
     simulator::set_race_checks(simulator::race_checks::report);
@@ -78,9 +78,8 @@ TEST_CASE("a pool of pages agrees with its shadow, and every stream's work is in
     tell("pages", streams, w.figures());
 }
 
-TEST_CASE(
-    "a pool of pages agrees with its shadow, and loses nothing, when calls to the driver fail at random",
-    "[pool][growing_range][stress]") {
+TEST_CASE("in a random walk with CUDA failures, a pool of pages matches its shadow and leaks nothing",
+          "[pool][growing_range][stress]") {
     support::machine machine;
     simulator::set_race_checks(simulator::race_checks::report);
     std::size_t const streams = GENERATE(1U, 3U, 16U);
@@ -100,9 +99,8 @@ TEST_CASE(
     tell("pages with faults", streams, w.figures());
 }
 
-TEST_CASE(
-    "with steps and frames a pool agrees with its shadow, and reports what they leave, over a random walk",
-    "[pool][pool_step][frame][stress]") {
+TEST_CASE("in a random walk with steps and frames, a pool matches its shadow and reports leaks",
+          "[pool][pool_step][frame][stress]") {
     support::machine machine;
     simulator::set_race_checks(simulator::race_checks::report);
     std::size_t const streams = GENERATE(1U, 4U, 16U);

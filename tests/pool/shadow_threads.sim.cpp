@@ -73,9 +73,8 @@ void run_beside_others(walker& me, cuota::scoped_pool& pool, exchange& between, 
 
 }  // namespace
 
-TEST_CASE(
-    "a pool agrees with its shadow after threads have walked through it at once, on streams that they share",
-    "[pool][scoped_pool][threads][stress]") {
+TEST_CASE("a pool matches its shadow after random walks of several threads on shared streams",
+          "[pool][scoped_pool][threads][stress]") {
     constexpr std::size_t threads = 4;
     support::machine machine;
     simulator::set_race_checks(simulator::race_checks::report);

@@ -74,7 +74,7 @@ void take_and_give(cuota::scoped_pool& pool, cuota::stream_ref s, std::size_t by
 
 }  // namespace
 
-TEST_CASE("a sink may use the pool whatever CUDA call of it has failed", "[pool][sink]") {
+TEST_CASE("an error sink may use the pool, whichever of its CUDA calls has failed", "[pool][sink]") {
     support::machine sim;
     auto const seen = support::survives_every_failure(sim, [] {
         cuota::budget account{"b", 64_MiB};
@@ -104,7 +104,7 @@ TEST_CASE("a sink may use the pool whatever CUDA call of it has failed", "[pool]
 }
 
 // Planned steps make CUDA calls in a section of the plan's biased lock; their errors reach the sink after it.
-TEST_CASE("a sink may use a step_plan, its pool and its budget whatever CUDA call of it has failed",
+TEST_CASE("an error sink may use a step_plan, its pool and its budget, whichever CUDA call has failed",
           "[pool][sink]") {
     support::machine sim;
     auto const seen = support::survives_every_failure(sim, [] {
@@ -139,7 +139,7 @@ TEST_CASE("a sink may use a step_plan, its pool and its budget whatever CUDA cal
     CHECK(seen.reported > 0);
 }
 
-TEST_CASE("a sink may use the pool when a buffer ends on a lost device", "[pool][sink]") {
+TEST_CASE("an error sink may use the pool when a block is freed on a lost device", "[pool][sink]") {
     support::machine sim;
     {
         cuota::budget account{"b", 64_MiB};
@@ -159,9 +159,9 @@ TEST_CASE("a sink may use the pool when a buffer ends on a lost device", "[pool]
     (void)cudaGetLastError();
 }
 
-TEST_CASE("a sink may end a program that has a static pool", "[pool][sink]") {
+TEST_CASE("an error sink may exit a program that has a static pool", "[pool][sink]") {
     if (support::under_thread_sanitizer) CUOTA_SKIP("it does not take a fork of a program with threads");
-    if (!support::is_alone("a sink may end a program that has a static pool", 7)) return;
+    if (!support::is_alone("an error sink may exit a program that has a static pool", 7)) return;
     static cuota::budget account{"b", 64_MiB};
     static cuota::scoped_pool pool{account};
     cuota::set_error_sink([](std::exception const&) { std::exit(7); });
@@ -178,8 +178,7 @@ TEST_CASE("a sink may end a program that has a static pool", "[pool][sink]") {
     std::exit(1);  // the sink was not called
 }
 
-TEST_CASE("an alert that is called while a pool gives memory back may take memory of the pool",
-          "[pool][sink]") {
+TEST_CASE("a budget alert that a trim triggers may allocate from the pool", "[pool][sink]") {
     support::machine const sim;
     cuota::budget source{"source", 8_MiB};
     cuota::budget account{"pool", 4_MiB};

@@ -146,7 +146,8 @@ struct tally {
 
 }  // namespace
 
-TEST_CASE("a step that is said to suffice does, when it is followed alone", "[pool][sufficing_steps]") {
+TEST_CASE("after following one suggestion that is marked as sufficient, the request fits",
+          "[pool][sufficing_steps]") {
     char const* const requested = std::getenv("CUOTA_SUFFICING");
     unsigned const programs = requested ? static_cast<unsigned>(std::strtoul(requested, nullptr, 10)) : 300;
     tally of[5];

@@ -43,7 +43,8 @@ struct scene {
 
 }  // namespace
 
-TEST_CASE("any number of uses at home may be open, and end in any order", "[buffer][access_tracker]") {
+TEST_CASE("any number of accesses on the home stream may be open and end in any order",
+          "[buffer][access_tracker]") {
     scene on;
     std::size_t const count = GENERATE(1, 2, 5, 6, 20);
     bool const backwards = GENERATE(false, true);
@@ -62,7 +63,8 @@ TEST_CASE("any number of uses at home may be open, and end in any order", "[buff
     CHECK(on.open().empty());
 }
 
-TEST_CASE("uses that end in the order in which they began take up no room", "[buffer][access_tracker]") {
+TEST_CASE("accesses that end in the order in which they began reuse their slots",
+          "[buffer][access_tracker]") {
     scene on;
     for (int i = 0; i != 100; ++i) {
         auto const a = on.begin(false, 1);
@@ -80,7 +82,7 @@ TEST_CASE("uses that end in the order in which they began take up no room", "[bu
     on.uses->end(1, false);
 }
 
-TEST_CASE("what is named is a use that is open, a writer first", "[buffer][access_tracker]") {
+TEST_CASE("a conflict names an open access, a writer first", "[buffer][access_tracker]") {
     scene on;
     auto const a = on.begin(false, 11);
     auto const b = on.begin(true, 22);
@@ -97,7 +99,8 @@ TEST_CASE("what is named is a use that is open, a writer first", "[buffer][acces
     CHECK(on.open().empty());
 }
 
-TEST_CASE("a use may end in another thread than it began in", "[buffer][access_tracker][threads]") {
+TEST_CASE("an access may end in another thread than the one in which it began",
+          "[buffer][access_tracker][threads]") {
     scene on;
     std::uint64_t here[]{on.begin(true, 1), on.begin(false, 2)};
     std::uint64_t there = 0;
@@ -112,7 +115,7 @@ TEST_CASE("a use may end in another thread than it began in", "[buffer][access_t
     CHECK(on.open().empty());
 }
 
-TEST_CASE("a thread that writes at home enters its uses there from then on",
+TEST_CASE("a thread that writes on the home stream becomes the owner of the slots",
           "[buffer][access_tracker][threads]") {
     scene on;
     auto const first = on.begin(true, 1);
@@ -133,7 +136,7 @@ TEST_CASE("a thread that writes at home enters its uses there from then on",
     CHECK(on.open().empty());
 }
 
-TEST_CASE("threads may read at home at the same time", "[buffer][access_tracker][threads]") {
+TEST_CASE("threads may read on the home stream at the same time", "[buffer][access_tracker][threads]") {
     scene on;
     auto const read = [&] {
         for (int i = 0; i != 2000; ++i) {
@@ -149,7 +152,7 @@ TEST_CASE("threads may read at home at the same time", "[buffer][access_tracker]
     CHECK(on.open().empty());
 }
 
-TEST_CASE("uses that end after their buffer are of no account, and the last one takes all along",
+TEST_CASE("accesses that end after their buffer are ignored, and the last one destroys the tracker",
           "[buffer][access_tracker]") {
     support::captured_errors errors;
     scene on;

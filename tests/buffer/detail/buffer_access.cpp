@@ -13,7 +13,7 @@
 using cuota::detail::access_tracker;
 using cuota::detail::buffer_access;
 
-TEST_CASE("of the uses that two threads make at the same time one is kept",
+TEST_CASE("of the trackers that two threads create at the same time one is kept",
           "[buffer][access_tracker][threads]") {
     cuota::stream const home;
     for (int i = 0; i != 200; ++i) {

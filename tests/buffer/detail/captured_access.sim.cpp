@@ -74,7 +74,7 @@ struct scene {
 
 }  // namespace
 
-TEST_CASE("a launch is a use of the buffers that were borrowed in the capture, on whatever stream it is",
+TEST_CASE("a launch on any stream counts as access to the buffers that were leased in the capture",
           "[buffer][captured_access]") {
     support::machine const machine;
     scene on;
@@ -92,7 +92,7 @@ TEST_CASE("a launch is a use of the buffers that were borrowed in the capture, o
     CHECK(simulator::race_reports().empty());
 }
 
-TEST_CASE("a launch at home puts in no CUDA call but its own and the question whether it is captured",
+TEST_CASE("a launch on the home stream makes no CUDA call but the launch and a query for a foreign capture",
           "[buffer][captured_access]") {
     support::machine const machine;
     scene on;
@@ -107,7 +107,7 @@ TEST_CASE("a launch at home puts in no CUDA call but its own and the question wh
     CHECK(all.count() == 20);
 }
 
-TEST_CASE("launches of two graphs on two streams come one after the other by the buffers that they share",
+TEST_CASE("launches of two graphs that share buffers are ordered across streams",
           "[buffer][captured_access]") {
     support::machine const machine;
     scene on;
@@ -121,7 +121,7 @@ TEST_CASE("launches of two graphs on two streams come one after the other by the
     CHECK(simulator::race_reports().empty());
 }
 
-TEST_CASE("streams of a capture are ordered by the leases in it", "[buffer][captured_access]") {
+TEST_CASE("leases in a capture order its streams", "[buffer][captured_access]") {
     support::machine const machine;
     scene on;
     ints z{count, on.home, on.pool};
@@ -139,8 +139,7 @@ TEST_CASE("streams of a capture are ordered by the leases in it", "[buffer][capt
     CHECK(simulator::race_reports().empty());
 }
 
-TEST_CASE("what was captured does not stand in the way of what comes after, on any stream",
-          "[buffer][captured_access]") {
+TEST_CASE("a capture leaves later leases on any stream unaffected", "[buffer][captured_access]") {
     support::machine const machine;
     scene on;
     set(on.x, 7, on.other);  // outside a capture, the home stream would wait for this
@@ -153,7 +152,7 @@ TEST_CASE("what was captured does not stand in the way of what comes after, on a
     CHECK(simulator::race_reports().empty());
 }
 
-TEST_CASE("eager work beside a capture goes on, in f and in other threads", "[buffer][captured_access]") {
+TEST_CASE("other streams and other threads can be used during a capture", "[buffer][captured_access]") {
     support::machine const machine;
     scene on;
     ints z{count, on.other, on.pool};
@@ -174,7 +173,7 @@ TEST_CASE("eager work beside a capture goes on, in f and in other threads", "[bu
     CHECK(simulator::race_reports().empty());
 }
 
-TEST_CASE("a lease that was begun before a capture and ends in it, or after it, counts as work before it",
+TEST_CASE("a lease that was begun before a capture and ends in it or later counts as work before it",
           "[buffer][captured_access]") {
     support::machine const machine;
     scene on;
@@ -188,7 +187,7 @@ TEST_CASE("a lease that was begun before a capture and ends in it, or after it, 
     CHECK(simulator::race_reports().empty());
 }
 
-TEST_CASE("a launch is refused when a buffer of its is borrowed in a way that conflicts, or has ended",
+TEST_CASE("a launch is refused when one of its buffers has a conflicting lease or was destroyed",
           "[buffer][captured_access]") {
     support::machine const machine;
     scene on;
@@ -217,7 +216,7 @@ TEST_CASE("a launch is refused when a buffer of its is borrowed in a way that co
     CHECK(simulator::race_reports().empty());
 }
 
-TEST_CASE("a buffer waits for the launches that use it before its memory goes", "[buffer][captured_access]") {
+TEST_CASE("a buffer's memory is freed after the launches that use it", "[buffer][captured_access]") {
     support::machine const machine;
     scene on;
     auto z = std::make_optional<ints>(count, on.home, on.pool);
@@ -234,7 +233,7 @@ TEST_CASE("a buffer waits for the launches that use it before its memory goes", 
     CHECK(simulator::race_reports().empty());
 }
 
-TEST_CASE("a lease that is still open at the end of its capture is misuse, and no graph comes of it",
+TEST_CASE("a lease that is open when its capture ends is misuse, and no graph is made",
           "[buffer][captured_access]") {
     support::machine machine;
     scene on;
@@ -248,7 +247,7 @@ TEST_CASE("a lease that is still open at the end of its capture is misuse, and n
     CHECK(first_of(on.x, on.other) == 1);
 }
 
-TEST_CASE("two streams of a capture that use a buffer at a time are refused as ever, and the capture goes on",
+TEST_CASE("conflicting leases on two streams of a capture are refused, and the capture continues",
           "[buffer][captured_access]") {
     support::machine const machine;
     scene on;
@@ -261,7 +260,7 @@ TEST_CASE("two streams of a capture that use a buffer at a time are refused as e
     CHECK(first_of(on.x, on.other) == 5);
 }
 
-TEST_CASE("copies that wait on the host are refused before anything is captured of them",
+TEST_CASE("copies that wait on the host are refused before any of them is captured",
           "[buffer][captured_access]") {
     support::machine const machine;
     scene on;
@@ -280,7 +279,7 @@ TEST_CASE("copies that wait on the host are refused before anything is captured 
     CHECK(simulator::misuse_reports().empty());
 }
 
-TEST_CASE("pinned memory is copied at each launch, as it is then", "[buffer][captured_access]") {
+TEST_CASE("pinned memory is copied at each launch with its current contents", "[buffer][captured_access]") {
     support::machine const machine;
     scene on;
     cuota::pinned_buffer<int> in{count, cuota::pinned_memory{}};
@@ -298,7 +297,7 @@ TEST_CASE("pinned memory is copied at each launch, as it is then", "[buffer][cap
     CHECK(simulator::race_reports().empty());
 }
 
-TEST_CASE("whichever CUDA call fails around a capture and a launch, nothing leaks and the streams go on",
+TEST_CASE("no CUDA failure around a capture and a launch leaks memory or makes the streams unusable",
           "[buffer][captured_access]") {
     support::machine machine;
     scene on;
@@ -325,8 +324,9 @@ TEST_CASE("whichever CUDA call fails around a capture and a launch, nothing leak
     CHECK(simulator::race_reports().empty());
 }
 
-TEST_CASE("buffers that begin and end in a capture take the graph's memory, and launches ask for nothing",
-          "[buffer][captured_access]") {
+TEST_CASE(
+    "buffers that are made and destroyed in a capture use the graph's memory, and launches allocate none",
+    "[buffer][captured_access]") {
     support::machine const machine;
     scene on;
     std::optional<cuota::graph_exec> graph{cuota::capture(on.home, [&] {
@@ -348,7 +348,7 @@ TEST_CASE("buffers that begin and end in a capture take the graph's memory, and 
     CHECK(simulator::race_reports().empty());
 }
 
-TEST_CASE("a buffer of before that ends in the capture is the graph's, whatever its memory",
+TEST_CASE("a buffer from before a capture that is destroyed in it belongs to the graph, for every resource",
           "[buffer][captured_access]") {
     support::machine machine;
     scene on;
@@ -377,9 +377,8 @@ TEST_CASE("a buffer of before that ends in the capture is the graph's, whatever 
     CHECK(simulator::misuse_reports().empty());
 }
 
-TEST_CASE(
-    "the end of a graph waits for its last launch before memory of it goes, though one has failed since",
-    "[buffer][captured_access]") {
+TEST_CASE("destroying a graph waits for its last successful launch before its memory is freed",
+          "[buffer][captured_access]") {
     support::machine const machine;
     simulator::set_race_checks(simulator::race_checks::report);
     simulator::set_unkindness({.free_at_once = true});
@@ -396,8 +395,7 @@ TEST_CASE(
     CHECK(simulator::race_reports() == std::vector<std::string>{});
 }
 
-TEST_CASE("a buffer that was made in a capture and outlives it is as any, and lives as long as the graph is "
-          "launched",
+TEST_CASE("a buffer that is made in a capture and outlives it can be used like any other",
           "[buffer][captured_access]") {
     support::machine const machine;
     scene on;
@@ -410,12 +408,12 @@ TEST_CASE("a buffer that was made in a capture and outlives it is as any, and li
     graph->launch(on.home);
     CHECK(first_of(*made, on.other) == 5);
     increase(*made, on.other);
-    SECTION("the graph goes first") {
+    SECTION("the graph is destroyed first") {
         graph.reset();
         CHECK(first_of(*made, on.home) == 6);
         made.reset();
     }
-    SECTION("the buffer goes first") {
+    SECTION("the buffer is destroyed first") {
         made.reset();
         CHECK(why_refused([&] { graph->launch(on.home); }).find("uses a destroyed buffer") !=
               std::string::npos);
@@ -425,7 +423,7 @@ TEST_CASE("a buffer that was made in a capture and outlives it is as any, and li
     CHECK(simulator::race_reports().empty());
 }
 
-TEST_CASE("what needs the host at each launch is refused before anything is captured of it",
+TEST_CASE("operations that need the host at each launch are refused before any of them is captured",
           "[buffer][captured_access]") {
     support::machine const machine;
     scene on;
@@ -457,7 +455,7 @@ TEST_CASE("what needs the host at each launch is refused before anything is capt
     CHECK(simulator::race_reports().empty());
 }
 
-TEST_CASE("a capture by others is not spoiled by what makes no CUDA call, and launches of it are not known",
+TEST_CASE("leases and pool requests that make no CUDA call leave a foreign capture intact",
           "[buffer][captured_access]") {
     support::machine const machine;
     scene on;

@@ -82,7 +82,7 @@ struct scene {
 
 }  // namespace
 
-TEMPLATE_TEST_CASE("an owned_block gives its bytes back, and keeps what that takes",
+TEMPLATE_TEST_CASE("an owned_block frees its bytes, and keeps its resource and its stream until that is done",
                    "[resource][owned_block]", handle<true>, handle<false>) {
     scene<TestType> on;
     {
@@ -100,7 +100,8 @@ TEMPLATE_TEST_CASE("an owned_block gives its bytes back, and keeps what that tak
     CHECK(source::alive == 0);
 }
 
-TEST_CASE("an owned_block counts for nothing where its bytes keep the resource", "[resource][owned_block]") {
+TEST_CASE("an owned_block does not count as an owner where its bytes keep the resource",
+          "[resource][owned_block]") {
     scene<handle<true>> const kept;
     owned_block const a = kept.block(64);
     CHECK(kept.owners() == 2);  // the handle and the bytes
@@ -118,7 +119,7 @@ TEST_CASE("an owned_block counts for nothing where its bytes keep the resource",
     CHECK(other.owners() == 2);  // the handle and the block
 }
 
-TEMPLATE_TEST_CASE("a moved owned_block is what it was, and leaves its resource and stream behind",
+TEMPLATE_TEST_CASE("a moved owned_block keeps its bytes, and the original has none",
                    "[resource][owned_block]", handle<true>, handle<false>) {
     scene<TestType> on;
     {
@@ -148,8 +149,8 @@ TEMPLATE_TEST_CASE("a moved owned_block is what it was, and leaves its resource 
     CHECK(source::alive == 0);
 }
 
-TEMPLATE_TEST_CASE("a refused owned_block leaves nothing behind", "[resource][owned_block]", handle<true>,
-                   handle<false>) {
+TEMPLATE_TEST_CASE("a refused owned_block allocates nothing and keeps no owner", "[resource][owned_block]",
+                   handle<true>, handle<false>) {
     scene<TestType> const on;
     CHECK_THROWS_AS(on.block(64, 13), cuota::usage_error);
     CHECK(on.owners() == 1);

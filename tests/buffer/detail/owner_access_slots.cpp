@@ -27,7 +27,7 @@ struct mine : owner_access_slots {
 
 }  // namespace
 
-TEST_CASE("slots of nobody are entered by nobody", "[buffer][owner_access_slots]") {
+TEST_CASE("slots without an owner cannot be entered", "[buffer][owner_access_slots]") {
     owner_access_slots none;
     none.allow(true, true);
     CHECK_FALSE(none.may_begin_first(false));
@@ -39,7 +39,7 @@ TEST_CASE("slots of nobody are entered by nobody", "[buffer][owner_access_slots]
     CHECK_FALSE(none.may_begin_first(false));
 }
 
-TEST_CASE("their owner enters them, when it may, and no other thread does", "[buffer][owner_access_slots]") {
+TEST_CASE("only the owner enters its slots, and only when allowed", "[buffer][owner_access_slots]") {
     mine slots;
     CHECK(slots.may_begin_first(false));
     CHECK(slots.may_begin_first(true));
@@ -66,7 +66,7 @@ TEST_CASE("their owner enters them, when it may, and no other thread does", "[bu
     CHECK(slots.are_free());
 }
 
-TEST_CASE("a place for reads, one for writes and three for either, each known while it is open",
+TEST_CASE("one slot is for reads, one for writes and three for either, and an open access is found",
           "[buffer][owner_access_slots]") {
     mine slots;
     slots.begin_first(false, {"a.cpp", 1});
@@ -97,8 +97,7 @@ TEST_CASE("a place for reads, one for writes and three for either, each known wh
     CHECK_FALSE(slots.open());
 }
 
-TEST_CASE("what is open stays so whatever the owner may begin, and ends as ever",
-          "[buffer][owner_access_slots]") {
+TEST_CASE("open accesses stay open when allow changes, and end as before", "[buffer][owner_access_slots]") {
     mine slots;
     slots.begin_first(false, {"a.cpp", 1});
     slots.allow(true, false);
@@ -108,7 +107,8 @@ TEST_CASE("what is open stays so whatever the owner may begin, and ends as ever"
     CHECK(slots.may_begin_first(false));
 }
 
-TEST_CASE("a use that ends after its buffer is told of it", "[buffer][owner_access_slots]") {
+TEST_CASE("an access that ends after its buffer is refused by try_end_first and ended by end",
+          "[buffer][owner_access_slots]") {
     mine slots;
     slots.begin_first(true, {"a.cpp", 1});
     slots.set_owner(nullptr);
@@ -119,7 +119,7 @@ TEST_CASE("a use that ends after its buffer is told of it", "[buffer][owner_acce
     CHECK_FALSE(slots.may_begin_first(true));
 }
 
-TEST_CASE("what has ended is told once", "[buffer][owner_access_slots]") {
+TEST_CASE("take_done returns finished accesses once", "[buffer][owner_access_slots]") {
     mine slots;
     auto const at_first = slots.take_done();
     CHECK(at_first.read);
@@ -141,7 +141,7 @@ TEST_CASE("what has ended is told once", "[buffer][owner_access_slots]") {
     CHECK(second.written);
 }
 
-TEST_CASE("a use begins by one comparison once one has ended there since somebody looked",
+TEST_CASE("an access begins by one comparison when another has ended since the last take_done",
           "[buffer][owner_access_slots]") {
     owner_access_slots slots;
     CHECK_FALSE(slots.take_done().written);
@@ -157,7 +157,7 @@ TEST_CASE("a use begins by one comparison once one has ended there since somebod
     CHECK_FALSE(slots.take_done().written);
 }
 
-TEST_CASE("what has ended is told while the next is open, and the next is told when it ends",
+TEST_CASE("take_done returns a finished access while the next is open, and the next when it ends",
           "[buffer][owner_access_slots]") {
     mine slots;
     slots.begin_first(true, {"a.cpp", 1});
@@ -178,7 +178,8 @@ TEST_CASE("what has ended is told while the next is open, and the next is told w
     CHECK(slots.take_done().read);
 }
 
-TEST_CASE("looks beside the owner's uses miss none that has ended", "[buffer][owner_access_slots][threads]") {
+TEST_CASE("take_done in another thread misses no finished access of the owner",
+          "[buffer][owner_access_slots][threads]") {
     mine slots;
     (void)slots.take_done();
     int const rounds = support::rounds(20'000);

@@ -77,8 +77,7 @@ std::string output_of(std::string const& case_of_it) {
 
 }  // namespace
 
-TEST_CASE("the names of views, and of what hands them out, tell whether they are checked",
-          "[buffer][view_origin]") {
+TEST_CASE("type names of views include whether they are checked", "[buffer][view_origin]") {
     CHECK(names_its_checks<device_span<int>>());
     CHECK(names_its_checks<device_matrix<int>>());
     CHECK(names_its_checks<cuota::lease<int>>());
@@ -86,7 +85,8 @@ TEST_CASE("the names of views, and of what hands them out, tell whether they are
     CHECK(names_its_checks<cuota::detail::view_origin>());
 }
 
-TEST_CASE("a range is within a size when its end is, however large the numbers", "[buffer][view_origin]") {
+TEST_CASE("a range is within a size when its end is, also for sizes that would wrap around",
+          "[buffer][view_origin]") {
     using cuota::detail::is_within;
     constexpr auto huge = ~std::size_t{0};
     CHECK(is_within(0, 0, 0));
@@ -100,7 +100,7 @@ TEST_CASE("a range is within a size when its end is, however large the numbers",
 
 #if CUOTA_CHECKED
 // The next test runs this one as a separate program for each case.
-TEST_CASE("a kernel misses a view", "[.][stops]") {
+TEST_CASE("a kernel accesses a view out of range", "[.][stops]") {
     char const* const told = std::getenv("CUOTA_STOPS_AT");
     std::string const at = told ? told : "nothing";
     if (at == "span") print_why_it_stopped([](device_span<float> x) { return read_span{x, 12}; });
@@ -111,7 +111,7 @@ TEST_CASE("a kernel misses a view", "[.][stops]") {
         print_why_it_stopped([](device_span<float> x) { return read_matrix{device_matrix{x, 2, 5}}; });
 }
 
-TEST_CASE("why a kernel stopped reaches the host with the next call", "[buffer][view_origin][gpu]") {
+TEST_CASE("the next CUDA call tells the host the reason why a kernel stopped", "[buffer][view_origin][gpu]") {
     std::string const by = cuota::is_simulated() ? "threw: " : "a kernel stopped itself: ";
     auto const says = [&](std::string const& test, std::string const& what) {
         std::string const text = output_of(test);

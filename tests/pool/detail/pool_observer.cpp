@@ -121,7 +121,7 @@ struct observed {
 
 }  // namespace
 
-TEST_CASE("pool_observer is told of blocks, segments and steps, in the order in which they happen",
+TEST_CASE("a pool_observer is notified of blocks, segments and steps in their order",
           "[pool][pool_observer]") {
     cuota::budget budget{"b", 64_MiB};
     cuota::stream stream;
@@ -154,7 +154,7 @@ TEST_CASE("pool_observer is told of blocks, segments and steps, in the order in 
     REQUIRE(kept->reserved == 0);
 }
 
-TEST_CASE("pool_observer is told by a pool's end of what it still had", "[pool][pool_observer]") {
+TEST_CASE("destroying a pool notifies its pool_observer of the remaining segments", "[pool][pool_observer]") {
     support::captured_errors errors;
     for (auto const growth : {cuota::pool_growth::automatic, cuota::pool_growth::segments}) {
         cuota::budget budget{"b", 64_MiB};
@@ -172,7 +172,7 @@ TEST_CASE("pool_observer is told by a pool's end of what it still had", "[pool][
     }
 }
 
-TEST_CASE("pool_observer misses no small block: threads keep none ready while somebody looks on",
+TEST_CASE("a pool_observer is notified of all small blocks: thread caches are off while it observes",
           "[pool][pool_observer]") {
     cuota::budget budget{"b", 512_MiB};
     cuota::scoped_pool pool{budget, {.initial_size = 256_MiB}};
@@ -194,7 +194,7 @@ TEST_CASE("pool_observer misses no small block: threads keep none ready while so
     REQUIRE(std::count(seen->all.begin(), seen->all.end(), 'a') == 100);
 }
 
-TEST_CASE("pool_observer: a pool has one at a time", "[pool][pool_observer]") {
+TEST_CASE("a pool has at most one pool_observer", "[pool][pool_observer]") {
     cuota::budget budget{"b", 4_MiB};
     cuota::scoped_pool pool{budget, {.name = "p"}};
     observed seen{pool};
@@ -205,7 +205,7 @@ TEST_CASE("pool_observer: a pool has one at a time", "[pool][pool_observer]") {
     observed{pool};
 }
 
-TEST_CASE("pool_observer: a closed pool refuses as before, and tells of what comes back late",
+TEST_CASE("a pool_observer is notified of blocks that are freed after their pool was closed",
           "[pool][pool_observer]") {
     support::captured_errors errors;
     cuota::budget budget{"b", 64_MiB};
@@ -234,7 +234,7 @@ TEST_CASE("pool_observer: a closed pool refuses as before, and tells of what com
     }
 }
 
-TEST_CASE("pool_observer: what it was told adds up to what the pool says, on random walks",
+TEST_CASE("in a random walk, the notifications of a pool_observer add up to the pool's statistics",
           "[pool][pool_observer]") {
     for (auto const growth : {cuota::pool_growth::automatic, cuota::pool_growth::segments}) {
         std::mt19937 random{growth == cuota::pool_growth::segments ? 7u : 8u};
@@ -281,7 +281,8 @@ TEST_CASE("pool_observer: what it was told adds up to what the pool says, on ran
     }
 }
 
-TEST_CASE("pool_observer may come and go while threads take and give", "[pool][pool_observer][threads]") {
+TEST_CASE("a pool_observer may be attached and detached while threads use the pool",
+          "[pool][pool_observer][threads]") {
     cuota::budget budget{"b", 256_MiB};
     cuota::scoped_pool pool{budget, {.initial_size = 128_MiB}};
     std::vector<std::thread> threads;

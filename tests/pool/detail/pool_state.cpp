@@ -38,7 +38,8 @@ std::map<std::string, std::size_t> allocation_groups(pool_state const& pool) {
 
 }  // namespace
 
-TEST_CASE("a pool holds one entry for each tag and place, and one for what lies free", "[pool][pool_state]") {
+TEST_CASE("a pool lists one holder for each tag and call site, and one for its cached bytes",
+          "[pool][pool_state]") {
     cuota::budget budget{"test", 64_MiB};
     cuota::stream const stream;
     auto const pool = pool_on(budget);
@@ -62,7 +63,7 @@ TEST_CASE("a pool holds one entry for each tag and place, and one for what lies 
     for (void* p : blocks) pool->deallocate(stream, p, 1000);
 }
 
-TEST_CASE("a closed pool gives a segment back as soon as nobody uses it", "[pool][pool_state]") {
+TEST_CASE("a closed pool releases a segment once it has no live block", "[pool][pool_state]") {
     support::captured_errors errors;
     cuota::budget budget{"test", 64_MiB};
     cuota::stream const stream;
@@ -85,7 +86,7 @@ TEST_CASE("a closed pool gives a segment back as soon as nobody uses it", "[pool
     CHECK(errors.take().empty());
 }
 
-TEST_CASE("a cache that is asked for what a pool lacks may use that pool", "[pool][pool_state]") {
+TEST_CASE("a reclaimer that is called for a pool's request may use that pool", "[pool][pool_state]") {
     cuota::budget budget{"test", 6_MiB};
     cuota::stream const s;
     std::size_t mapped = 0;
@@ -110,7 +111,8 @@ TEST_CASE("a cache that is asked for what a pool lacks may use that pool", "[poo
     pool->deallocate(s, first, 3_MiB);
 }
 
-TEST_CASE("a cache of a pool's blocks is asked for as long as they come free", "[pool][pool_state]") {
+TEST_CASE("a reclaimer that frees blocks of the pool is called until the request fits",
+          "[pool][pool_state]") {
     support::captured_errors errors;
     cuota::budget budget{"test", 8_MiB};
     cuota::stream const s;
@@ -136,7 +138,7 @@ TEST_CASE("a cache of a pool's blocks is asked for as long as they come free", "
     for (void* const entry : entries) pool->deallocate(s, entry, 512_KiB);
 }
 
-TEST_CASE("a pool whose cache says that it gave refuses in the end", "[pool][pool_state]") {
+TEST_CASE("a request fails when a reclaimer reports bytes that it has not freed", "[pool][pool_state]") {
     support::captured_errors errors;
     cuota::budget budget{"test", 16_MiB};
     cuota::stream const s;

@@ -27,7 +27,7 @@ bool live_together(lifetime const& a, lifetime const& b) { return a.from < b.unt
 
 }  // namespace
 
-TEST_CASE("lifetimes that make no sense are refused, and the row is named", "[pool][lifetimes]") {
+TEST_CASE("invalid lifetimes are refused, and the message names the row", "[pool][lifetimes]") {
     std::vector<lifetime> const good{{0, 1, 5}, {3, 4, cuota::unlimited - 5}};
     CHECK_NOTHROW(detail::checked_sizes(good, 1, {}));
 
@@ -50,7 +50,7 @@ TEST_CASE("checked_sizes rounds up to the alignment", "[pool][lifetimes]") {
     CHECK(detail::checked_sizes(blocks, 256, {}) == std::vector<std::size_t>{0, 256, 256, 512});
 }
 
-TEST_CASE("independent_parts share no step, and blocks of no size are in none", "[pool][lifetimes]") {
+TEST_CASE("independent_parts share no step, and contain no blocks of size zero", "[pool][lifetimes]") {
     CHECK(parts_of({}).empty());
     CHECK(parts_of({{0, 9, 0}}).empty());
 
@@ -64,7 +64,7 @@ TEST_CASE("independent_parts share no step, and blocks of no size are in none", 
     CHECK(parts[3].blocks[0].row == 5);
 }
 
-TEST_CASE("sections keep which blocks live together, and the most that is alive", "[pool][lifetimes]") {
+TEST_CASE("sections keep the overlaps of blocks and the largest sum of live sizes", "[pool][lifetimes]") {
     std::mt19937_64 random{11};
     for (int round = 0; round != 2'000; ++round) {
         auto const blocks = support::random_lifetimes(random, support::pick(random, 1, 12), 10, 20);

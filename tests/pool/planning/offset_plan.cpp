@@ -63,7 +63,7 @@ void try_every_offset(std::vector<lifetime> const& blocks, offset_plan& plan, st
 
 }  // namespace
 
-TEST_CASE("plan_offsets of nothing, of one block, and of blocks of no size", "[pool][offset_plan]") {
+TEST_CASE("plan_offsets accepts empty input, one block and blocks of size zero", "[pool][offset_plan]") {
     offset_plan const none = plan_offsets({});
     CHECK(none.peak == 0);
     CHECK(none.proven);
@@ -85,7 +85,7 @@ TEST_CASE("plan_offsets finds the least peak of a known example", "[pool][offset
     CHECK(!check_offsets(twelve, plan));
 }
 
-TEST_CASE("plan_offsets is as low as trying every offset, and knows it", "[pool][offset_plan]") {
+TEST_CASE("plan_offsets is as low as an exhaustive search, and proves it", "[pool][offset_plan]") {
     std::mt19937_64 random{31};
     for (int round = 0; round != 1'500; ++round) {
         auto const blocks = support::random_lifetimes(random, support::pick(random, 1, 6), 5, 3);
@@ -99,7 +99,7 @@ TEST_CASE("plan_offsets is as low as trying every offset, and knows it", "[pool]
     }
 }
 
-TEST_CASE("plan_offsets knows when no plan comes down to what is alive at once", "[pool][offset_plan]") {
+TEST_CASE("plan_offsets proves that the lower bound cannot be reached", "[pool][offset_plan]") {
     for (auto const& blocks : support::above_their_bound()) {
         offset_plan const plan = plan_offsets(blocks);
         CHECK(plan.proven);
@@ -131,7 +131,7 @@ TEST_CASE("plan_offsets of 10,000 random problems is sound and between its bound
     }
 }
 
-TEST_CASE("plan_offsets keeps a training step within 0.4 % of what lives at once", "[pool][offset_plan]") {
+TEST_CASE("plan_offsets keeps a training step within 0.4 % of the lower bound", "[pool][offset_plan]") {
     for (std::size_t const count : {1'000U, 5'000U, 20'000U})
         for (std::uint64_t const seed : {1U, 2U, 3U}) {
             auto const blocks = support::training_step(count, seed);
@@ -142,7 +142,8 @@ TEST_CASE("plan_offsets keeps a training step within 0.4 % of what lives at once
         }
 }
 
-TEST_CASE("plan_offsets stops at a capacity, and says when it is out of reach", "[pool][offset_plan]") {
+TEST_CASE("plan_offsets stops at a capacity that fits, and reports one that cannot be reached",
+          "[pool][offset_plan]") {
     CHECK(plan_offsets(twelve, {.capacity = 12}).fits(12));
     CHECK(plan_offsets(twelve, {.capacity = 13}).fits(13));
     offset_plan const refused = plan_offsets(twelve, {.capacity = 11, .time_limit = 1h});
@@ -151,7 +152,7 @@ TEST_CASE("plan_offsets stops at a capacity, and says when it is out of reach", 
     CHECK(!plan_offsets(twelve, {.capacity = 0, .time_limit = 1h}).fits(0));
 }
 
-TEST_CASE("plan_offsets returns at once when there is no time, or when it is stopped",
+TEST_CASE("plan_offsets returns at once when its time limit is zero or negative, or when it is stopped",
           "[pool][offset_plan]") {
     auto const blocks = support::training_step(2'000, 4);
     std::stop_source stop;
@@ -165,7 +166,8 @@ TEST_CASE("plan_offsets returns at once when there is no time, or when it is sto
     }
 }
 
-TEST_CASE("plan_offsets gives the same plan again, wherever time and sizes begin", "[pool][offset_plan]") {
+TEST_CASE("plan_offsets is deterministic, and independent of the origin of time and the unit of size",
+          "[pool][offset_plan]") {
     std::mt19937_64 random{41};
     for (int round = 0; round != 200; ++round) {
         auto const blocks = support::random_lifetimes(random, 12, 12, 9);
@@ -183,7 +185,7 @@ TEST_CASE("plan_offsets gives the same plan again, wherever time and sizes begin
     }
 }
 
-TEST_CASE("plan_offsets of awkward shapes", "[pool][offset_plan]") {
+TEST_CASE("plan_offsets handles equal, nested, staggered and huge blocks", "[pool][offset_plan]") {
     std::vector<lifetime> alike(3'000, {0, 1, 1}), nested, stairs,
         huge{{0, 2, cuota::unlimited / 2}, {1, 3, cuota::unlimited / 2}};
     for (std::uint64_t i = 0; i != 2'000; ++i) {
@@ -200,7 +202,8 @@ TEST_CASE("plan_offsets of awkward shapes", "[pool][offset_plan]") {
     CHECK(plan_offsets(nested, {.time_limit = 20s}).proven);  // in a small part of that time
 }
 
-TEST_CASE("plan_offsets refuses what lifetimes refuse", "[pool][offset_plan]") {
+TEST_CASE("plan_offsets and check_offsets refuse invalid lifetimes, sizes and alignments",
+          "[pool][offset_plan]") {
     std::vector<lifetime> const reversed{{4, 3, 1}}, too_much{{0, 1, cuota::unlimited}, {5, 6, 1}};
     CHECK_THROWS_AS(plan_offsets(reversed), cuota::usage_error);
     CHECK_THROWS_AS(plan_offsets(too_much), cuota::usage_error);
@@ -209,7 +212,7 @@ TEST_CASE("plan_offsets refuses what lifetimes refuse", "[pool][offset_plan]") {
     CHECK_THROWS_AS(check_offsets(twelve, {{0}, 12, 12, 1, false}), cuota::usage_error);
 }
 
-TEST_CASE("check_offsets names the rows of a conflict", "[pool][offset_plan]") {
+TEST_CASE("check_offsets returns the rows of a conflict", "[pool][offset_plan]") {
     offset_plan plan = plan_offsets(twelve);
     offset_plan const good = plan;
 
@@ -230,8 +233,7 @@ TEST_CASE("check_offsets names the rows of a conflict", "[pool][offset_plan]") {
     CHECK(std::max(conflict->first, conflict->second) == 2);
 }
 
-TEST_CASE("check_offsets finds one block moved onto another, and nothing where nothing is",
-          "[pool][offset_plan]") {
+TEST_CASE("check_offsets finds a conflict exactly when blocks overlap", "[pool][offset_plan]") {
     std::mt19937_64 random{43};
     std::size_t conflicts = 0;
     for (int round = 0; round != 3'000; ++round) {

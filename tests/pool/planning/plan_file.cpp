@@ -58,7 +58,7 @@ TEST_CASE("a plan is readable text", "[pool][plan_file]") {
     CHECK(cuota::parse_plan(text.substr(0, text.size() - 1), "text") == step);
 }
 
-TEST_CASE("what is saved is what is loaded", "[pool][plan_file]") {
+TEST_CASE("a saved plan loads unchanged", "[pool][plan_file]") {
     support::temp_folder const folder;
     std::mt19937_64 random{47};
     for (int round = 0; round != 30; ++round) {
@@ -69,7 +69,7 @@ TEST_CASE("what is saved is what is loaded", "[pool][plan_file]") {
     CHECK(std::distance(std::filesystem::directory_iterator{folder.path()}, {}) == 1);
 }
 
-TEST_CASE("a plan with any byte changed is refused, or the same", "[pool][plan_file]") {
+TEST_CASE("a plan with any byte changed is refused or equivalent", "[pool][plan_file]") {
     std::mt19937_64 random{53};
     cuota::planned_step const step = random_planned_step(random, 8);
     std::string const text = cuota::plan_text(step);
@@ -90,7 +90,7 @@ TEST_CASE("a plan with any byte changed is refused, or the same", "[pool][plan_f
     }
 }
 
-TEST_CASE("a bad plan is refused with its line and the reason", "[pool][plan_file]") {
+TEST_CASE("an invalid plan is refused with its line and the reason", "[pool][plan_file]") {
     cuota::planned_step step{{{{0, 3, 500}}, {{1, 2, 256}}}};
     cuota::detail::place_requests(step, {});
     std::string const text = cuota::plan_text(step);
@@ -128,7 +128,7 @@ TEST_CASE("a bad plan is refused with its line and the reason", "[pool][plan_fil
     }
 }
 
-TEST_CASE("a plan that cannot be written leaves what was there", "[pool][plan_file]") {
+TEST_CASE("a plan that cannot be written leaves the old file unchanged", "[pool][plan_file]") {
     support::temp_folder const folder;
     cuota::planned_step step{{{{0, 3, 500}}}};
     cuota::detail::place_requests(step, {});

@@ -47,7 +47,7 @@ std::set<std::uint32_t> last_users_of(planned_step const& step, std::uint32_t re
 
 }  // namespace
 
-TEST_CASE("place_requests gives places that do not overlap, in as much as is alive at once",
+TEST_CASE("place_requests computes offsets that do not overlap, with the least peak",
           "[pool][planned_step]") {
     planned_step step{{{{0, 4, 300}}, {{1, 2, 1}}, {{3, 9, 256}}, {{5, 9, 70'000}, 7, false}}};
     cuota::detail::place_requests(step, {});
@@ -60,7 +60,7 @@ TEST_CASE("place_requests gives places that do not overlap, in as much as is ali
     CHECK(blocks[3] == cuota::lifetime{5, 9, 0});
 }
 
-TEST_CASE("planned_step's hash is that of the sequence alone", "[pool][planned_step]") {
+TEST_CASE("planned_step's hash depends on the sequence only", "[pool][planned_step]") {
     planned_step const step{{{{0, 4, 300}}, {{1, 2, 1}}}};
     CHECK(planned_step{}.hash() == 0xcbf29ce484222325U);  // of an empty step: FNV's offset basis
     auto other = step;
@@ -84,7 +84,8 @@ TEST_CASE("planned_step's hash is that of the sequence alone", "[pool][planned_s
     CHECK(other.hash() != step.hash());
 }
 
-TEST_CASE("last_users are those that had the bytes last, round and round", "[pool][planned_step]") {
+TEST_CASE("last_users are the requests that used the bytes last, also in the previous step",
+          "[pool][planned_step]") {
     std::mt19937_64 random{43};
     for (int round = 0; round != 60; ++round) {
         planned_step const step = random_planned_step(random, support::pick(random, 1, 60));

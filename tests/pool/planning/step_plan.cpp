@@ -52,7 +52,7 @@ std::size_t total(std::vector<std::size_t> const& sizes) {
 
 }  // namespace
 
-TEST_CASE("step_plan records a step and serves those after it from one slab", "[pool][step_plan]") {
+TEST_CASE("step_plan records a step and serves later steps from one slab", "[pool][step_plan]") {
     planned_pool p;
     std::vector<std::size_t> const sizes{1000, 70'000, 300, 1000};
     {
@@ -101,7 +101,7 @@ TEST_CASE("step_plan behaves as a resource, in steps and between them", "[pool][
     support::behaves_as_a_resource(p.memory);
 }
 
-TEST_CASE("step_plan is a place for buffers", "[pool][step_plan]") {
+TEST_CASE("step_plan serves buffers", "[pool][step_plan]") {
     planned_pool p;
     for (int i = 0; i != 3; ++i) {
         auto const scope = p.plan.begin();
@@ -114,14 +114,14 @@ TEST_CASE("step_plan is a place for buffers", "[pool][step_plan]") {
     CHECK(p.plan.stats().fallbacks() == 0);
 }
 
-TEST_CASE("step_plan counts what deviates by its reason, and goes on", "[pool][step_plan]") {
+TEST_CASE("step_plan counts deviations by reason, and continues with the plan", "[pool][step_plan]") {
     planned_pool p;
     std::vector<std::size_t> const sizes{1000, 2000, 3000, 4000, 5000};
     (void)p.step(sizes);
     auto const base = p.step(sizes);
     CHECK(p.plan.stats().served == 5);
 
-    SECTION("another size, and one more in between") {
+    SECTION("another size, and one additional request") {
         auto const blocks = p.step({1000, 2000, 9999, 3000, 4000, 5000});
         CHECK(blocks[0] == base[0]);
         CHECK(blocks[3] == base[2]);
@@ -130,18 +130,18 @@ TEST_CASE("step_plan counts what deviates by its reason, and goes on", "[pool][s
         CHECK(p.plan.stats().missed_size == 1);
         CHECK(p.plan.stats().skipped == 0);
     }
-    SECTION("some that do not come") {
+    SECTION("missing requests") {
         auto const blocks = p.step({1000, 4000});
         CHECK(blocks[1] == base[3]);
         CHECK(p.plan.stats().served == 7);
         CHECK(p.plan.stats().skipped == 3);
         CHECK(p.step(sizes) == base);
     }
-    SECTION("more than there were") {
+    SECTION("more requests than recorded") {
         (void)p.step({1000, 2000, 3000, 4000, 5000, 1000, 1});
         CHECK(p.plan.stats().missed_beyond_plan == 2);
     }
-    SECTION("one that is looked for too far ahead") {
+    SECTION("a request that is too far ahead") {
         std::vector<std::size_t> many(17, 256);
         many.push_back(512);
         p.plan.rerecord();
@@ -152,14 +152,14 @@ TEST_CASE("step_plan counts what deviates by its reason, and goes on", "[pool][s
         CHECK(p.plan.stats().missed_size == 1);
         CHECK(p.plan.stats().served == 5 + 3);
     }
-    SECTION("between steps, and not in stream order") {
+    SECTION("between steps, and without a stream") {
         void* const q = p.take(1000);
         CHECK(q != base[0]);
         p.give(q, 1000);
         p.memory.deallocate_sync(p.memory.allocate_sync(1000), 1000);
         CHECK(p.plan.stats().outside == 2);
     }
-    SECTION("aligned to more than a plan's blocks: as what stands below honours it") {
+    SECTION("a larger alignment than a plan's blocks, which the upstream provides") {
         {
             auto const step = p.plan.begin();
             void* const q = p.memory.allocate(p.stream, 1000, 4096);
@@ -179,7 +179,7 @@ TEST_CASE("step_plan counts what deviates by its reason, and goes on", "[pool][s
     CHECK(p.plan.stats().live == 0);
 }
 
-TEST_CASE("step_plan: what outlives its step keeps its bytes, and is named", "[pool][step_plan]") {
+TEST_CASE("step_plan: a block that outlives its step keeps its bytes and is listed", "[pool][step_plan]") {
     planned_pool p;
     (void)p.step({1000, 2000});
     auto const base = p.step({1000, 2000});
@@ -205,7 +205,8 @@ TEST_CASE("step_plan: what outlives its step keeps its bytes, and is named", "[p
     CHECK(p.step({1000, 2000}) == base);
 }
 
-TEST_CASE("step_plan leaves what outlived the recorded step to the pool, and names it", "[pool][step_plan]") {
+TEST_CASE("step_plan: a block that outlived the recorded step is served by the pool and listed",
+          "[pool][step_plan]") {
     planned_pool p;
     std::vector<void*> kept;
     for (int i = 0; i != 3; ++i) {
@@ -221,7 +222,7 @@ TEST_CASE("step_plan leaves what outlived the recorded step to the pool, and nam
     for (void* const q : kept) p.give(q, 1000);
 }
 
-TEST_CASE("step_plan plans anew when it is told to, and old bytes stay valid", "[pool][step_plan]") {
+TEST_CASE("rerecord makes step_plan record again, and earlier blocks stay valid", "[pool][step_plan]") {
     planned_pool p;
     (void)p.step({1000, 2000});
     (void)p.step({1000, 2000});
@@ -244,7 +245,7 @@ TEST_CASE("step_plan plans anew when it is told to, and old bytes stay valid", "
     CHECK(p.plan.stats().fallbacks() == 0);
 }
 
-TEST_CASE("step_plan forgets a recorded step that an exception ended, or that asked for nothing",
+TEST_CASE("step_plan ignores a recorded step that an exception ended or that was empty",
           "[pool][step_plan]") {
     planned_pool p;
     REQUIRE_THROWS_AS(
@@ -260,7 +261,8 @@ TEST_CASE("step_plan forgets a recorded step that an exception ended, or that as
     CHECK(p.plan.stats().recorded == 2);
 }
 
-TEST_CASE("step_plan goes on without a slab that is refused, and prepare tells why", "[pool][step_plan]") {
+TEST_CASE("step_plan works without a slab when it is refused, and prepare throws the reason",
+          "[pool][step_plan]") {
     cuota::budget const budget{"trainer", 1_MiB};
     cuota::scoped_pool pool{budget};
     cuota::stream const stream;
@@ -292,7 +294,7 @@ TEST_CASE("step_plan goes on without a slab that is refused, and prepare tells w
     CHECK(plan.stats().served == 2);
 }
 
-TEST_CASE("step_plan takes a saved plan for a recorded step", "[pool][step_plan]") {
+TEST_CASE("step_plan uses a saved plan in place of a recorded step", "[pool][step_plan]") {
     support::temp_folder const folder;
     std::vector<std::size_t> const sizes{1000, 70'000, 300, 1000};
     {
@@ -316,7 +318,7 @@ TEST_CASE("step_plan takes a saved plan for a recorded step", "[pool][step_plan]
     CHECK(p.plan.stats().served == 8);
 }
 
-TEST_CASE("step_plan serves the first step, too, when its requests are known", "[pool][step_plan]") {
+TEST_CASE("step_plan serves the first step as well when its requests are given", "[pool][step_plan]") {
     planned_pool p;
     std::vector<cuota::lifetime> const requests{{0, 3, 1000}, {1, 2, 70'000}, {4, 5, 2000}};
     auto const step = [&] {
@@ -349,7 +351,7 @@ TEST_CASE("step_plan serves the first step, too, when its requests are known", "
     CHECK(p.plan.planned() == planned);
 }
 
-TEST_CASE("step_plan refuses what makes no sense", "[pool][step_plan]") {
+TEST_CASE("step_plan refuses invalid calls and frees", "[pool][step_plan]") {
     support::captured_errors errors;
     planned_pool p;
     (void)p.step({1000, 2000});
@@ -380,7 +382,7 @@ TEST_CASE("step_plan refuses what makes no sense", "[pool][step_plan]") {
     REQUIRE_THROWS_AS(fresh.prepare(), cuota::usage_error);
 }
 
-TEST_CASE("step_plan: what is alive at its end is reported, stays valid, and goes with its last owner",
+TEST_CASE("step_plan: live blocks at its destruction are reported, and keep the slab until they are freed",
           "[pool][step_plan]") {
     support::captured_errors errors;
     cuota::scoped_pool pool{cuota::budget{"trainer", 64_MiB}};
@@ -406,7 +408,7 @@ TEST_CASE("step_plan: what is alive at its end is reported, stays valid, and goe
     CHECK(errors.count() == 0);
 }
 
-TEST_CASE("a request that deviates and is refused may come again, and the rest of its step is as planned",
+TEST_CASE("a refused request may be repeated, and the rest of its step is served as planned",
           "[pool][step_plan]") {
     planned_pool p;
     void* lasting = nullptr;

@@ -80,8 +80,7 @@ cuota::step_plan_stats run_program(std::uint64_t seed, std::size_t streams) {
 
 }  // namespace
 
-TEST_CASE("programs at random never have bytes that are another's, nor before their turn",
-          "[pool][step_plan]") {
+TEST_CASE("random programs on a step_plan never share bytes and have no races", "[pool][step_plan]") {
     std::size_t const streams = GENERATE(1U, 2U, 5U);
     cuota::step_plan_stats all;
     for (std::uint64_t seed = 1; seed != 4; ++seed) {
@@ -136,7 +135,7 @@ TEST_CASE("a planned step makes no CUDA call on one stream", "[pool][step_plan]"
     CHECK(plan.stats().peak == 4_KiB * 79);
 }
 
-TEST_CASE("bytes that go to another stream wait for the one that had them, within a step and after it",
+TEST_CASE("bytes that pass to another stream wait for their previous user, within a step and across steps",
           "[pool][step_plan]") {
     support::machine const machine;
     cuota::scoped_pool pool{cuota::budget{"trainer", 64_MiB}};
@@ -188,7 +187,7 @@ TEST_CASE("bytes that go to another stream wait for the one that had them, withi
     }
 }
 
-TEST_CASE("two steps in flight on a stream that runs late do not meet", "[pool][step_plan]") {
+TEST_CASE("two steps in flight on delayed streams do not share bytes", "[pool][step_plan]") {
     support::machine const machine;
     simulator::set_schedule(simulator::schedule::late, 3);
     cuota::scoped_pool pool{cuota::budget{"trainer", 64_MiB}};
@@ -212,7 +211,7 @@ TEST_CASE("two steps in flight on a stream that runs late do not meet", "[pool][
     }
 }
 
-TEST_CASE("a plan survives the failure of every call, and leaks nothing", "[pool][step_plan]") {
+TEST_CASE("a step_plan survives the failure of any CUDA call, and leaks nothing", "[pool][step_plan]") {
     support::machine machine;
     auto const failures = support::survives_every_failure(machine, [] {
         cuota::budget const budget{"trainer", 64_MiB};
@@ -235,7 +234,7 @@ TEST_CASE("a plan survives the failure of every call, and leaks nothing", "[pool
     CHECK(failures.thrown > 5);
 }
 
-TEST_CASE("a plan that is refused a wait has changed nothing", "[pool][step_plan]") {
+TEST_CASE("a request whose wait fails leaves a step_plan unchanged", "[pool][step_plan]") {
     support::machine const machine;
     cuota::scoped_pool pool{cuota::budget{"trainer", 64_MiB}};
     cuota::stream const a;
@@ -259,7 +258,7 @@ TEST_CASE("a plan that is refused a wait has changed nothing", "[pool][step_plan
     CHECK(plan.stats().fallbacks() == 0);
 }
 
-TEST_CASE("a block given back on a native stream is known to be over after that is gone",
+TEST_CASE("a planned block freed on a native stream can be reused after that stream was destroyed",
           "[pool][step_plan]") {
     support::machine const machine;
     cuota::scoped_pool pool{cuota::budget{"trainer", 64_MiB}};
@@ -282,7 +281,7 @@ TEST_CASE("a block given back on a native stream is known to be over after that 
     CHECK(plan.stats().served == 4);
 }
 
-TEST_CASE("threads may share a step: each has bytes of its own", "[pool][step_plan]") {
+TEST_CASE("threads may share a step, and their blocks do not overlap", "[pool][step_plan]") {
     support::machine const machine;
     cuota::scoped_pool pool{cuota::budget{"trainer", 64_MiB}};
     cuota::step_plan plan{pool};

@@ -39,7 +39,7 @@ void fill(block& b, block& other) {
 
 }  // namespace
 
-TEST_CASE("a block knows whether it is a whole segment", "[pool][block]") {
+TEST_CASE("a block without neighbours is a whole segment", "[pool][block]") {
     block a;
     block b;
 
@@ -50,7 +50,7 @@ TEST_CASE("a block knows whether it is a whole segment", "[pool][block]") {
     CHECK_FALSE(b.is_whole_segment());
 }
 
-TEST_CASE("a live block is claimed once, by its first byte", "[pool][block]") {
+TEST_CASE("a live block can be claimed once, by its first byte only", "[pool][block]") {
     block b;
     b.size = 512;
     b.stand_at(address(512), block::state::free);
@@ -68,7 +68,7 @@ TEST_CASE("a live block is claimed once, by its first byte", "[pool][block]") {
     CHECK_FALSE(b.may_merge());
 }
 
-TEST_CASE("a block keeps its address whatever its state", "[pool][block]") {
+TEST_CASE("a block keeps its address in every state", "[pool][block]") {
     block b;
     for (auto const now : {block::state::live, block::state::in_transition, block::state::hole,
                            block::state::growing, block::state::free}) {
@@ -82,7 +82,7 @@ TEST_CASE("a block keeps its address whatever its state", "[pool][block]") {
     CHECK(b.end() == address(768 + 512));
 }
 
-TEST_CASE("a record lies in one line of the cache, and its number beside its waits", "[pool][block]") {
+TEST_CASE("a block is aligned to a cache line, and its number is stored beside its waits", "[pool][block]") {
     std::vector<block> const blocks(3);
     for (block const& b : blocks) CHECK(reinterpret_cast<std::uintptr_t>(&b) % 64 == 0);
 
@@ -109,7 +109,7 @@ TEST_CASE("a record lies in one line of the cache, and its number beside its wai
     CHECK(b.number() == 17);
 }
 
-TEST_CASE("a block_store makes clean records, each of its own", "[pool][block]") {
+TEST_CASE("a block_store makes distinct blocks with initial values", "[pool][block]") {
     block_store store;
     std::set<block*> made;
 
@@ -121,8 +121,7 @@ TEST_CASE("a block_store makes clean records, each of its own", "[pool][block]")
     }
 }
 
-TEST_CASE("the addresses of records stay, and what is in them, while others are made and dropped",
-          "[pool][block]") {
+TEST_CASE("blocks keep their addresses and contents while others are made and dropped", "[pool][block]") {
     block_store store;
     std::mt19937 random{20'261'121};
     struct entry {
@@ -160,7 +159,7 @@ TEST_CASE("the addresses of records stay, and what is in them, while others are 
     }
 }
 
-TEST_CASE("records are used again, come back clean, and take nothing from the host's heap", "[pool][block]") {
+TEST_CASE("dropped blocks are reused with initial values, without host allocations", "[pool][block]") {
     block_store store;
     std::vector<block*> first;
     for (std::size_t i = 0; i != 300; ++i) first.push_back(&store.make(address(i * 256), 256));
@@ -184,7 +183,7 @@ TEST_CASE("records are used again, come back clean, and take nothing from the ho
     CHECK(again == std::set<block*>(first.begin(), first.end()));
 }
 
-TEST_CASE("the record that was dropped last is the next to be made", "[pool][block]") {
+TEST_CASE("the block that was dropped last is made again first", "[pool][block]") {
     block_store store;
     block& a = store.make(address(0), 256);
     block& b = store.make(address(256), 256);
@@ -195,7 +194,7 @@ TEST_CASE("the record that was dropped last is the next to be made", "[pool][blo
     CHECK(&store.make(address(0), 512) == &b);
 }
 
-TEST_CASE("a dropped record keeps no memory of its waits", "[pool][block]") {
+TEST_CASE("a dropped block has no waits", "[pool][block]") {
     block_store store;
     block& b = store.make(address(0), 256);
     fill(b, b);
@@ -205,7 +204,7 @@ TEST_CASE("a dropped record keeps no memory of its waits", "[pool][block]") {
     CHECK(b.waits.is_empty());
 }
 
-TEST_CASE("a block_store is as it was when the host has no memory for more records", "[pool][block]") {
+TEST_CASE("a block_store is unchanged when the host has no memory for more blocks", "[pool][block]") {
     block_store store;
     std::set<block*> made;
     std::size_t failed = 0;
@@ -232,7 +231,7 @@ TEST_CASE("a block_store is as it was when the host has no memory for more recor
     CHECK(heap.refused() == 0);
 }
 
-TEST_CASE("a record is found by its number, however many there are", "[pool][block]") {
+TEST_CASE("every block is found by its number", "[pool][block]") {
     block_store store;
     std::vector<block*> made;
     for (std::size_t i = 0; i != 1000; ++i) made.push_back(&store.make(address(i * 256), 256));
@@ -245,7 +244,7 @@ TEST_CASE("a record is found by its number, however many there are", "[pool][blo
     }
 }
 
-TEST_CASE("notes are each of one's own, and used again without the host's heap", "[pool][block]") {
+TEST_CASE("notes are distinct, and dropped ones are reused without host allocations", "[pool][block]") {
     block_store store;
     std::set<block_metadata*> first;
     for (std::size_t i = 0; i != 300; ++i) {
@@ -267,7 +266,7 @@ TEST_CASE("notes are each of one's own, and used again without the host's heap",
     CHECK(std::set<block_metadata*>(again.begin(), again.end()) == first);
 }
 
-TEST_CASE("a host without memory gets no note, and loses none", "[pool][block]") {
+TEST_CASE("reserve_note throws without host memory, and loses no note", "[pool][block]") {
     block_store store;
     {
         support::failing_heap const heap{0};

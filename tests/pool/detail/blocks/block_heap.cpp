@@ -43,7 +43,7 @@ block* take(block_heap& heap, std::size_t bytes, std::size_t alignment = block::
 
 }  // namespace
 
-TEST_CASE("a block_heap counts what is live, what it has, and the most of both", "[pool][block_heap]") {
+TEST_CASE("a block_heap counts live, active and reserved bytes and their peaks", "[pool][block_heap]") {
     block_heap heap;
     heap.add({address(0), 1_MiB});
     block* const a = take(heap, 1000);
@@ -82,7 +82,7 @@ TEST_CASE("sizes are multiples of a block_heap's granularity", "[pool][block_hea
     CHECK(heap.stats().largest_free == 60_KiB);
 }
 
-TEST_CASE("an aligned block skips what comes before, and that stays free", "[pool][block_heap]") {
+TEST_CASE("the bytes before an aligned block stay free", "[pool][block_heap]") {
     block_heap heap;
     heap.add({address(256), 1_MiB});
     lifetime_hint const lifetime =
@@ -99,7 +99,7 @@ TEST_CASE("an aligned block skips what comes before, and that stays free", "[poo
     CHECK(heap.stats().largest_free == 1_MiB);
 }
 
-TEST_CASE("an aligned block is found where it just fits", "[pool][block_heap]") {
+TEST_CASE("an aligned block is found in a free block that it fits exactly", "[pool][block_heap]") {
     block_heap heap;
     heap.add({address(4096), 4096});
     heap.add({address(64_KiB + 256), 4096});  // as large, but no aligned block fits
@@ -109,7 +109,8 @@ TEST_CASE("an aligned block is found where it just fits", "[pool][block_heap]") 
     CHECK(!take(heap, 4096, 4096));
 }
 
-TEST_CASE("an aligned block is found behind any number that do not serve", "[pool][block_heap]") {
+TEST_CASE("an aligned block is found behind any number of free blocks that do not fit",
+          "[pool][block_heap]") {
     block_heap heap;
     for (std::size_t i = 1; i != 100; ++i) heap.add({address(i * 64_KiB + 256), 4096});
     CHECK(!take(heap, 4096, 4096));
@@ -119,7 +120,7 @@ TEST_CASE("an aligned block is found behind any number that do not serve", "[poo
     CHECK(offset_of(*b) == 0);
 }
 
-TEST_CASE("what is left on both sides of an aligned block waits for what the whole did",
+TEST_CASE("the remainders on both sides of an aligned block keep the waits of the whole block",
           "[pool][block_heap]") {
     support::machine const machine;
     block_heap heap;
@@ -150,8 +151,7 @@ TEST_CASE("what is left on both sides of an aligned block waits for what the who
     CHECK(heap.stats().active == 0);
 }
 
-TEST_CASE("an aligned block is taken, or everything is as it was, when the host has no memory",
-          "[pool][block_heap]") {
+TEST_CASE("without host memory, an aligned request is served or changes nothing", "[pool][block_heap]") {
     block_heap heap;
     heap.add({address(256), 1_MiB});
     std::vector<block*> live;
@@ -176,7 +176,7 @@ TEST_CASE("an aligned block is taken, or everything is as it was, when the host 
     CHECK(heap.stats().largest_free == 1_MiB);
 }
 
-TEST_CASE("a walk of aligned requests: each is served where it fits, and all comes together again",
+TEST_CASE("in a random walk, aligned requests are served where they fit, and all freed blocks merge",
           "[pool][block_heap]") {
     block_heap heap;
     heap.add({address(768), 4_MiB});
@@ -215,7 +215,8 @@ TEST_CASE("a walk of aligned requests: each is served where it fits, and all com
     CHECK(heap.stats().free_blocks == 1);
 }
 
-TEST_CASE("what is taken out of a block_heap counts as reserved until it is gone", "[pool][block_heap]") {
+TEST_CASE("a segment that is taken out of a block_heap counts as reserved until its release is recorded",
+          "[pool][block_heap]") {
     block_heap heap;
     heap.add({address(0), 1_MiB});
     heap.add({address(2_MiB), 2_MiB});
@@ -238,7 +239,8 @@ TEST_CASE("what is taken out of a block_heap counts as reserved until it is gone
     CHECK(heap.stats().segments == 1);
 }
 
-TEST_CASE("waits that a failed allocation left to the host are not the next one's", "[pool][block_heap]") {
+TEST_CASE("the host waits of a failed allocation are not kept for the next allocation",
+          "[pool][block_heap]") {
     support::machine const machine;
     cuota::stream const a;
     cuota::stream const b;

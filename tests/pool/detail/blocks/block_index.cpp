@@ -61,7 +61,7 @@ std::map<std::uint32_t, std::uint64_t> points(wait_set const& waits) {
 
 }  // namespace
 
-TEST_CASE("block_index gives the front of a block and keeps the rest free", "[pool][block_index]") {
+TEST_CASE("block_index allocates the front of a free block and keeps the rest free", "[pool][block_index]") {
     block_index blocks;
     blocks.add_segment(address(0), 4096);
 
@@ -79,7 +79,7 @@ TEST_CASE("block_index gives the front of a block and keeps the rest free", "[po
     CHECK(blocks.free_blocks() == 1);
 }
 
-TEST_CASE("block_index leaves no rest when a block fits exactly", "[pool][block_index]") {
+TEST_CASE("block_index leaves no remainder when a block fits exactly", "[pool][block_index]") {
     block_index blocks;
     blocks.add_segment(address(0), 4096);
 
@@ -91,7 +91,7 @@ TEST_CASE("block_index leaves no rest when a block fits exactly", "[pool][block_
     CHECK(blocks.release(all, {}).size == 4096);
 }
 
-TEST_CASE("block_index merges a released block with its free neighbours", "[pool][block_index]") {
+TEST_CASE("block_index merges a freed block with its free neighbours", "[pool][block_index]") {
     block_index blocks;
     blocks.add_segment(address(0), 4096);
     block& a = take(blocks, 1024);
@@ -99,12 +99,12 @@ TEST_CASE("block_index merges a released block with its free neighbours", "[pool
     block& c = take(blocks, 1024);
     block& d = take(blocks, 1024);
 
-    SECTION("the one before") {
+    SECTION("the block before") {
         blocks.release(a, {});
         blocks.release(b, {});
         CHECK(free_extents(blocks) == std::vector<extent>{{0, 2048}});
     }
-    SECTION("the one after") {
+    SECTION("the block after") {
         blocks.release(d, {});
         blocks.release(c, {});
         CHECK(free_extents(blocks) == std::vector<extent>{{2048, 2048}});
@@ -116,11 +116,11 @@ TEST_CASE("block_index merges a released block with its free neighbours", "[pool
         blocks.release(b, {});
         CHECK(free_extents(blocks) == std::vector<extent>{{0, 3072}});
     }
-    SECTION("neither, when they are live") {
+    SECTION("no live neighbours") {
         blocks.release(b, {});
         CHECK(free_extents(blocks) == std::vector<extent>{{1024, 1024}});
     }
-    SECTION("until the segment is whole again") {
+    SECTION("into the whole segment") {
         for (block* one : {&c, &a, &d, &b}) blocks.release(*one, {});
         CHECK(free_extents(blocks) == std::vector<extent>{{0, 4096}});
         CHECK(first_fit(blocks, 1).is_whole_segment());
@@ -128,7 +128,7 @@ TEST_CASE("block_index merges a released block with its free neighbours", "[pool
     }
 }
 
-TEST_CASE("block_index never merges two segments, however close they lie", "[pool][block_index]") {
+TEST_CASE("block_index never merges two segments, even if they are adjacent", "[pool][block_index]") {
     block_index blocks;
     blocks.add_segment(address(0), 1024);
     blocks.add_segment(address(1024), 1024);
@@ -141,8 +141,7 @@ TEST_CASE("block_index never merges two segments, however close they lie", "[poo
     CHECK(free_extents(blocks) == std::vector<extent>{{0, 1024}, {1024, 1024}});
 }
 
-TEST_CASE("a merged block waits for what each of its parts did, and for the latest of each stream",
-          "[pool][block_index]") {
+TEST_CASE("a merged block waits for the latest point of each stream of its parts", "[pool][block_index]") {
     block_index blocks;
     blocks.add_segment(address(0), 4096);
     block& a = take(blocks, 1024);
@@ -158,7 +157,7 @@ TEST_CASE("a merged block waits for what each of its parts did, and for the late
     CHECK(points(all.waits) == std::map<std::uint32_t, std::uint64_t>{{0, 7}, {1, 5}, {2, 9}});
 }
 
-TEST_CASE("what is left of a taken block waits for what the whole did", "[pool][block_index]") {
+TEST_CASE("the remainder of a split block keeps the waits of the whole block", "[pool][block_index]") {
     block_index blocks;
     blocks.add_segment(address(0), 4096);
     block& a = take(blocks, 2048);
@@ -189,7 +188,7 @@ TEST_CASE("block_index visits the blocks that fit, smallest first and lowest add
     CHECK(seen == std::vector<extent>{{0x10000, 32768}, {0x40000, 32768}, {0x80000, 131072}});
 }
 
-TEST_CASE("block_index visits small blocks that fit, smallest first and the last one to come first",
+TEST_CASE("block_index visits small blocks that fit, smallest first and most recently freed first",
           "[pool][block_index]") {
     block_index blocks;
     blocks.add_segment(address(0x4000), 1024);
@@ -207,7 +206,7 @@ TEST_CASE("block_index visits small blocks that fit, smallest first and the last
     CHECK(seen == std::vector<extent>{{0x6000, 1024}, {0x1000, 1024}, {0x4000, 1024}, {0x8000, 4096}});
 }
 
-TEST_CASE("block_index visits free blocks from the largest", "[pool][block_index]") {
+TEST_CASE("block_index visits free blocks in order of decreasing size", "[pool][block_index]") {
     block_index blocks;
     for (std::size_t size : {1024u, 65536u, 512u, 131072u, 66560u, 16384u})
         blocks.add_segment(address(size * 16), size);
@@ -233,7 +232,7 @@ TEST_CASE("block_index visits nothing when no block is large enough", "[pool][bl
     CHECK(blocks.largest_free() == 1024);
 }
 
-TEST_CASE("block_index knows a live block by its first byte only", "[pool][block_index]") {
+TEST_CASE("block_index finds a live block by its first byte only", "[pool][block_index]") {
     block_index blocks;
     blocks.add_segment(address(0), 4096);
     block& b = take(blocks, 1024);
@@ -246,7 +245,7 @@ TEST_CASE("block_index knows a live block by its first byte only", "[pool][block
     CHECK_FALSE(blocks.find_live(address(0)));
 }
 
-TEST_CASE("block_index forgets a segment that is removed", "[pool][block_index]") {
+TEST_CASE("block_index does not visit a removed segment", "[pool][block_index]") {
     block_index blocks;
     block& whole = blocks.add_segment(address(0), 1024);
     blocks.add_segment(address(0x4000), 4096);
@@ -256,7 +255,8 @@ TEST_CASE("block_index forgets a segment that is removed", "[pool][block_index]"
     CHECK(free_extents(blocks) == std::vector<extent>{{0x4000, 4096}});
 }
 
-TEST_CASE("block_index is unchanged when the host has no memory for a taken block", "[pool][block_index]") {
+TEST_CASE("block_index is unchanged when the host has no memory for an allocated block",
+          "[pool][block_index]") {
     block_index blocks;
     blocks.add_segment(address(0), 4096);
     block& front = first_fit(blocks, 1024);
@@ -294,8 +294,7 @@ TEST_CASE("block_index is unchanged when the host has no memory for a segment", 
     CHECK(blocks.free_blocks() == 1);
 }
 
-TEST_CASE("a release takes nothing from the host's heap when one stream is concerned",
-          "[pool][block_index]") {
+TEST_CASE("a free allocates no host memory when all waits are of one stream", "[pool][block_index]") {
     block_index blocks;
     blocks.add_segment(address(0), 4096);
     block& a = take(blocks, 1024);
@@ -311,7 +310,7 @@ TEST_CASE("a release takes nothing from the host's heap when one stream is conce
     CHECK(blocks.free_blocks() == 1);
 }
 
-TEST_CASE("without host memory blocks of two streams stay apart, and no wait is lost",
+TEST_CASE("without host memory, free blocks of two streams are not merged, and no wait is lost",
           "[pool][block_index]") {
     constexpr std::size_t size = 8 << 20;  // kept in a tree, so the lowest address comes first
     block_index blocks;
@@ -332,7 +331,7 @@ TEST_CASE("without host memory blocks of two streams stay apart, and no wait is 
     CHECK(blocks.release(again, wait_set{{0, 2}}).size == 2 * size);
 }
 
-TEST_CASE("block_index covers every byte of its segments exactly once, whatever is taken and released",
+TEST_CASE("in a random walk, block_index covers every byte of its segments exactly once",
           "[pool][block_index]") {
     constexpr std::size_t segment = 64 * 1024;
     block_index blocks;
@@ -371,7 +370,7 @@ TEST_CASE("block_index covers every byte of its segments exactly once, whatever 
     }
 }
 
-TEST_CASE("the high end of a free block is taken in order, merged again, and never beyond",
+TEST_CASE("blocks at the high end of a free block are allocated in order and merged again",
           "[pool][block_index]") {
     block_index blocks;
     blocks.add_segment(address(0), 4096);
@@ -401,7 +400,7 @@ TEST_CASE("the high end of a free block is taken in order, merged again, and nev
     CHECK(points(whole.waits) == std::map<std::uint32_t, std::uint64_t>{{1, 9}, {2, 1}});
 }
 
-TEST_CASE("block_index knows what is mapped when the first block of its range is cut",
+TEST_CASE("block_index keeps its page counts when the first block of a range is split",
           "[pool][block_index]") {
     constexpr std::size_t page = 4096;
     block_index blocks;
@@ -431,7 +430,7 @@ TEST_CASE("block_index knows what is mapped when the first block of its range is
     CHECK(blocks.free_pages() == 4 * page);
 }
 
-TEST_CASE("pages at the high end of a free block that are taken are free no more", "[pool][block_index]") {
+TEST_CASE("pages that a block at the high end covers are not counted as free", "[pool][block_index]") {
     constexpr std::size_t page = 4096;
     block_index blocks;
     blocks.add_range(static_cast<std::byte*>(address(0)), 5 * page, page);
@@ -448,7 +447,7 @@ TEST_CASE("pages at the high end of a free block that are taken are free no more
     CHECK(blocks.free_pages() == 4 * page);
 }
 
-TEST_CASE("a window that is undone keeps what has memory, or all when the host has none to tell it apart",
+TEST_CASE("without host memory, undoing a window keeps its mapped page or counts all of it as mapped",
           "[pool][block_index]") {
     constexpr std::size_t page = 2 << 20;
     auto* const at = reinterpret_cast<std::byte*>(std::uintptr_t{1} << 40);

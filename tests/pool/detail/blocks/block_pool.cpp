@@ -42,7 +42,7 @@ std::optional<idle_memory> drop(block_pool& pool) {
 
 }  // namespace
 
-TEST_CASE("a block_pool has what was added to it, and no more", "[pool][block_pool]") {
+TEST_CASE("a block_pool serves exactly the memory that was added to it", "[pool][block_pool]") {
     cuota::stream const s;
     block_pool pool{"main"};
     CHECK(!take(pool, s, 1));
@@ -58,7 +58,7 @@ TEST_CASE("a block_pool has what was added to it, and no more", "[pool][block_po
     CHECK(pool.stats().peak_requested == 4000);
 }
 
-TEST_CASE("a new segment is entered and cut, or not entered, when the host has no memory",
+TEST_CASE("a new segment is added and split, or nothing changes when the host has no memory",
           "[pool][block_pool]") {
     cuota::stream const s;
     cuota::stream_ref const in_order = s;
@@ -83,8 +83,7 @@ TEST_CASE("a new segment is entered and cut, or not entered, when the host has n
     give(pool, s, p, 1000);
 }
 
-TEST_CASE("segments are taken out when nothing lives in them, as few bytes as will do",
-          "[pool][block_pool]") {
+TEST_CASE("segments without live blocks are taken out, as few bytes as suffice", "[pool][block_pool]") {
     cuota::stream const s;
     block_pool pool{"main"};
     pool.add({address(0), 1_MiB});
@@ -119,9 +118,8 @@ TEST_CASE("segments are taken out when nothing lives in them, as few bytes as wi
     CHECK(pool.stats().peak_reserved == 7_MiB);
 }
 
-TEST_CASE(
-    "a closed block_pool gives nothing, and says when something came back, and when the last that kept it",
-    "[pool][block_pool]") {
+TEST_CASE("a closed block_pool refuses requests, and reports the free of the last block that keeps it",
+          "[pool][block_pool]") {
     cuota::stream const s;
     cuota::stream_ref const in_order = s;
     block_pool pool{"main"};
@@ -148,8 +146,7 @@ TEST_CASE(
     CHECK(drop(pool)->bytes == 16_MiB);
 }
 
-TEST_CASE("what is held ready is no part of a peak, also when a segment comes between",
-          "[pool][block_pool]") {
+TEST_CASE("cached blocks are not part of a peak, also after a new segment", "[pool][block_pool]") {
     cuota::stream const s;
     cuota::stream_ref const in_order = s;
     block_pool pool{"main"};
@@ -169,7 +166,7 @@ TEST_CASE("what is held ready is no part of a peak, also when a segment comes be
     give(pool, s, large, 32_MiB);
 }
 
-TEST_CASE("a wrong release is reported, and changes nothing", "[pool][block_pool]") {
+TEST_CASE("an invalid free on a block_pool is reported and changes nothing", "[pool][block_pool]") {
     support::captured_errors errors;
     cuota::stream const s;
     block_pool pool{"main"};
@@ -185,7 +182,7 @@ TEST_CASE("a wrong release is reported, and changes nothing", "[pool][block_pool
     CHECK(pool.stats().requested == 0);
 }
 
-TEST_CASE("what stays gets its bytes also for a new stream, for which what is held ready comes in",
+TEST_CASE("a persistent request on a new stream merges the blocks of the thread cache",
           "[pool][block_pool][lifetime_hint]") {
     cuota::stream const s;
     cuota::stream const fresh;

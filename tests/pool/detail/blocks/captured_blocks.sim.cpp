@@ -49,7 +49,7 @@ struct scene {
 
 }  // namespace
 
-TEST_CASE("what is taken in a capture is the graph's until that ends, also when it was given back",
+TEST_CASE("a block that is allocated in a capture belongs to the graph until that is destroyed",
           "[pool][graph]") {
     support::machine const machine;
     scene on;
@@ -76,8 +76,7 @@ TEST_CASE("what is taken in a capture is the graph's until that ends, also when 
     CHECK(simulator::race_reports().empty());
 }
 
-TEST_CASE("in a capture a stream has again what it gave back there, and another stream has not",
-          "[pool][graph]") {
+TEST_CASE("in a capture, a freed block is reused by its stream and not by others", "[pool][graph]") {
     support::machine const machine;
     scene on;
     auto const graph = cuota::capture({on.s, on.other}, [&] {
@@ -95,8 +94,7 @@ TEST_CASE("in a capture a stream has again what it gave back there, and another 
     CHECK(on.pool.stats().live_blocks == 3);
 }
 
-TEST_CASE("what a stream gave back before its capture it has without a wait, and what others did after one "
-          "of the host",
+TEST_CASE("in a capture, the host waits for earlier work of other streams on an allocated block",
           "[pool][graph]") {
     support::machine const machine;
     cuota::stream const s;
@@ -118,7 +116,7 @@ TEST_CASE("what a stream gave back before its capture it has without a wait, and
     CHECK(simulator::race_reports().empty());
 }
 
-TEST_CASE("what was taken before a capture and is given back in it stays until the graph ends",
+TEST_CASE("a block from before a capture that is freed in it stays allocated until the graph is destroyed",
           "[pool][graph]") {
     support::machine const machine;
     scene on;
@@ -138,7 +136,8 @@ TEST_CASE("what was taken before a capture and is given back in it stays until t
     CHECK(simulator::race_reports().empty());
 }
 
-TEST_CASE("what was taken in a capture outlives the graph while somebody has it", "[pool][graph]") {
+TEST_CASE("a block that is allocated in a capture and never freed in it outlives the graph",
+          "[pool][graph]") {
     support::machine machine;
     scene on;
     void* p = nullptr;
@@ -171,8 +170,7 @@ TEST_CASE("what was taken in a capture outlives the graph while somebody has it"
     CHECK(on.pool.stats().live_blocks == 0);
 }
 
-TEST_CASE("a pool grows, is trimmed and makes its budget's others give back in a capture, which goes on",
-          "[pool][graph]") {
+TEST_CASE("growing, trimming and reclaiming in a capture leave the capture intact", "[pool][graph]") {
     support::machine const machine;
     auto const growth = GENERATE(cuota::pool_growth::automatic, cuota::pool_growth::segments);
     cuota::stream const s;
@@ -198,7 +196,7 @@ TEST_CASE("a pool grows, is trimmed and makes its budget's others give back in a
     CHECK(simulator::race_reports().empty());
 }
 
-TEST_CASE("other streams use the pool while one is captured, in f and in other threads", "[pool][graph]") {
+TEST_CASE("other streams and other threads use the pool during a capture", "[pool][graph]") {
     support::machine const machine;
     cuota::stream const s;
     cuota::stream const other;
@@ -227,7 +225,7 @@ TEST_CASE("other streams use the pool while one is captured, in f and in other t
     CHECK(simulator::race_reports().empty());
 }
 
-TEST_CASE("captures begin and end while another thread wants what their stream has given back",
+TEST_CASE("captures begin and end while another thread allocates blocks that their stream has freed",
           "[pool][graph]") {
     support::machine const machine;
     cuota::stream const s;
@@ -258,7 +256,8 @@ TEST_CASE("captures begin and end while another thread wants what their stream h
     CHECK(simulator::race_reports().empty());
 }
 
-TEST_CASE("memory that no graph can have is refused before the capture is spoiled", "[pool][graph]") {
+TEST_CASE("requests to resources that cannot serve a graph are refused before they invalidate the capture",
+          "[pool][graph]") {
     support::machine machine;
     scene on;
     auto const graph = cuota::capture(on.s, [&] {
@@ -273,9 +272,8 @@ TEST_CASE("memory that no graph can have is refused before the capture is spoile
     CHECK(simulator::misuse_reports().empty());
 }
 
-TEST_CASE(
-    "memory that is given back to the driver in a capture which may use it makes the capture fail, and goes",
-    "[pool][graph]") {
+TEST_CASE("freeing memory to the driver in a capture that may use it makes the capture fail",
+          "[pool][graph]") {
     support::machine machine;
     scene on;
     cuota::async_memory driver;
@@ -291,8 +289,9 @@ TEST_CASE(
     CHECK(simulator::misuse_reports().empty());
 }
 
-TEST_CASE("a pool that ends before a graph that uses it says so, and its memory stays until the graph ends",
-          "[pool][graph]") {
+TEST_CASE(
+    "a pool destroyed before its graph is reported, and its memory is kept until the graph is destroyed",
+    "[pool][graph]") {
     support::machine machine;
     cuota::stream const s;
     std::optional<cuota::scoped_pool> pool{std::in_place, cuota::budget{"test", 4_MiB}};
@@ -310,7 +309,8 @@ TEST_CASE("a pool that ends before a graph that uses it says so, and its memory 
     CHECK(simulator::misuse_reports().empty());
 }
 
-TEST_CASE("the end of a graph waits for its last launch, though one has failed since", "[pool][graph]") {
+TEST_CASE("destroying a graph waits for its last successful launch before its blocks are reused",
+          "[pool][graph]") {
     support::machine const machine;
     simulator::set_race_checks(simulator::race_checks::report);
     scene on;
@@ -332,9 +332,8 @@ TEST_CASE("the end of a graph waits for its last launch, though one has failed s
     CHECK(simulator::race_reports() == std::vector<std::string>{});
 }
 
-TEST_CASE(
-    "whichever CUDA call fails around a capture that takes and gives, nothing leaks and the pool goes on",
-    "[pool][graph]") {
+TEST_CASE("no CUDA failure around a capture with allocations leaks memory or makes the pool unusable",
+          "[pool][graph]") {
     support::machine machine;
     scene on;
     auto const program = [&] {

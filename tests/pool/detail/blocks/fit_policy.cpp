@@ -45,7 +45,7 @@ struct shop {
 
 }  // namespace
 
-TEST_CASE("a pool can afford slack until five eighths of it are allocated", "[pool][block_choice]") {
+TEST_CASE("a pool uses slack until five eighths of it are allocated", "[pool][block_choice]") {
     CHECK(slack_for(0, 0) == fit_slack::quarter);
     CHECK(slack_for(5_MiB - 1, 8_MiB) == fit_slack::quarter);
     CHECK(slack_for(5_MiB + 5, 8_MiB) == fit_slack::same_size_if_small);
@@ -54,37 +54,39 @@ TEST_CASE("a pool can afford slack until five eighths of it are allocated", "[po
     CHECK(slack_for(cuota::unlimited, cuota::unlimited) == fit_slack::same_size_if_small);
 }
 
-TEST_CASE("nothing is chosen where nothing fits", "[pool][block_choice]") {
+TEST_CASE("no block is chosen when none fits", "[pool][block_choice]") {
     shop s;
     CHECK(!s.choose(256, fit_slack::quarter));
     s.freed_by(s.me, 64_KiB);
     CHECK(!s.choose(64_KiB + 1, fit_slack::quarter));
 }
 
-TEST_CASE("with slack a block up to a quarter larger is chosen that takes no wait", "[pool][block_choice]") {
+TEST_CASE("with slack, a block that is up to a quarter larger is chosen if it needs no wait",
+          "[pool][block_choice]") {
     shop s;
     block& tight = s.freed_by(s.them, 64_KiB);
-    SECTION("of this stream") {
+    SECTION("a block of this stream") {
         block& own = s.freed_by(s.me, 80_KiB - 256);
         CHECK(s.choose(60_KiB, fit_slack::quarter) == &own);
         CHECK(s.choose(60_KiB, fit_slack::same_size_if_small) == &tight);
     }
-    SECTION("but none that is larger than that") {
+    SECTION("no block that is larger still") {
         s.freed_by(s.me, 80_KiB);
         CHECK(s.choose(60_KiB, fit_slack::quarter) == &tight);
     }
-    SECTION("nor one that takes as many waits") {
+    SECTION("no block that needs equally many waits") {
         s.freed_by(s.them, 72_KiB);
         CHECK(s.choose(60_KiB, fit_slack::quarter) == &tight);
     }
-    SECTION("and the tight one, once this stream has waited for it") {
+    SECTION("the smaller block once this stream has waited for it") {
         s.freed_by(s.me, 72_KiB);
         tight.waits.for_each([&](auto point) { s.order.wait(s.mine, s.me, point); });
         CHECK(s.choose(60_KiB, fit_slack::quarter) == &tight);
     }
 }
 
-TEST_CASE("a block that takes one wait is chosen before one that takes two", "[pool][block_choice]") {
+TEST_CASE("with slack, a block that needs one wait is chosen before one that needs two",
+          "[pool][block_choice]") {
     shop s;
     cuota::stream third;
     block& two = s.freed_by(s.them, 64_KiB);
@@ -95,7 +97,7 @@ TEST_CASE("a block that takes one wait is chosen before one that takes two", "[p
     CHECK(s.choose(64_KiB, fit_slack::same_size_if_small) == &two);
 }
 
-TEST_CASE("of small blocks of one size a stream gets its own, however full the pool is",
+TEST_CASE("of small blocks of one size, a stream's own is chosen with and without slack",
           "[pool][block_choice]") {
     shop s;
     block& own = s.freed_by(s.me, 512);
@@ -107,7 +109,7 @@ TEST_CASE("of small blocks of one size a stream gets its own, however full the p
     CHECK(s.choose(500, fit_slack::same_size_if_small) == &last);
 }
 
-TEST_CASE("sixteen blocks are looked at", "[pool][block_choice]") {
+TEST_CASE("at most sixteen blocks are examined", "[pool][block_choice]") {
     shop s;
     block& own = s.freed_by(s.me, 512);  // the last in its list
     std::vector<block*> others;
@@ -117,7 +119,7 @@ TEST_CASE("sixteen blocks are looked at", "[pool][block_choice]") {
     CHECK(s.choose(512, fit_slack::quarter) == others.back());
 }
 
-TEST_CASE("what stays is put beside what stays, whatever else would fit more tightly",
+TEST_CASE("a persistent block is placed beside a persistent block although another hole fits more tightly",
           "[pool][block_choice]") {
     using cuota::lifetime_hint;
     block_index blocks;
@@ -142,7 +144,8 @@ TEST_CASE("what stays is put beside what stays, whatever else would fit more tig
     CHECK(!choose_block_to_keep(blocks, {rest.size + 1}));
 }
 
-TEST_CASE("what stays takes the largest block where none is beside what stays", "[pool][block_choice]") {
+TEST_CASE("a persistent block uses the largest free block when none is beside a persistent block",
+          "[pool][block_choice]") {
     block_index blocks;
     block& segment = blocks.add_segment(reinterpret_cast<void*>(1 << 20), 64_KiB);
     block& first = blocks.take(segment, 4_KiB, 1, {});

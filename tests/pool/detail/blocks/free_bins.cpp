@@ -59,7 +59,7 @@ std::vector<block const*> from_largest(free_bins const& bins, std::size_t at_mos
 
 }  // namespace
 
-TEST_CASE("empty free_bins offer nothing", "[pool][free_bins]") {
+TEST_CASE("empty free_bins visit no block", "[pool][free_bins]") {
     free_bins const bins;
 
     CHECK(bins.count() == 0);
@@ -70,7 +70,7 @@ TEST_CASE("empty free_bins offer nothing", "[pool][free_bins]") {
     CHECK(from_largest(bins).empty());
 }
 
-TEST_CASE("free_bins offer the smallest block that fits, whatever the size", "[pool][free_bins]") {
+TEST_CASE("free_bins visit the smallest block that fits first, for every size", "[pool][free_bins]") {
     // Sizes on both sides of every power of two, in whole units of granularity, which include the edges of every octave of bins.
     std::vector<std::size_t> sizes;
     for (std::size_t power = granularity; power <= (most >> 1) + 1 && power != 0; power *= 2)
@@ -103,7 +103,7 @@ TEST_CASE("free_bins offer the smallest block that fits, whatever the size", "[p
     }
 }
 
-TEST_CASE("of blocks of one size up to 4 MiB the one that came last goes first", "[pool][free_bins]") {
+TEST_CASE("of blocks of one size up to 4 MiB, the last one inserted is visited first", "[pool][free_bins]") {
     std::size_t const size =
         GENERATE(std::size_t{256}, std::size_t{4096}, std::size_t{free_bins::largest_of_one_size});
     std::vector<block> blocks = blocks_of({size, size, size, size});
@@ -121,8 +121,7 @@ TEST_CASE("of blocks of one size up to 4 MiB the one that came last goes first",
     CHECK(fits(bins, size) == std::vector<block const*>{&blocks[1], &blocks[0]});
 }
 
-TEST_CASE("a block that is made smaller in free_bins is found by its new size and bytes",
-          "[pool][free_bins]") {
+TEST_CASE("a block whose size was reduced in free_bins is found by its new size", "[pool][free_bins]") {
     static constexpr std::size_t edge = free_bins::largest_of_one_size;
     static constexpr std::size_t huge = std::size_t{1} << 40;
     using sizes = std::pair<std::size_t, std::size_t>;
@@ -150,7 +149,8 @@ TEST_CASE("a block that is made smaller in free_bins is found by its new size an
     CHECK(fits(bins, 0).size() == (is_alone ? 0 : 2));
 }
 
-TEST_CASE("of larger blocks of one size the one at the lowest address goes first", "[pool][free_bins]") {
+TEST_CASE("of larger blocks of one size, the one at the lowest address is visited first",
+          "[pool][free_bins]") {
     std::size_t const size =
         GENERATE(free_bins::largest_of_one_size + granularity, std::size_t{1} << 23, std::size_t{1} << 42);
     std::vector<block> blocks = blocks_of({size, size, size, size});
@@ -165,7 +165,7 @@ TEST_CASE("of larger blocks of one size the one at the lowest address goes first
     CHECK(fits(bins, size) == std::vector<block const*>{&blocks[1], &blocks[2], &blocks[3]});
 }
 
-TEST_CASE("what free_bins visit ends when the visitor says so", "[pool][free_bins]") {
+TEST_CASE("the visit of free_bins ends when the visitor returns false", "[pool][free_bins]") {
     std::vector<block> blocks =
         blocks_of({granularity, granularity, 64 * granularity, 64 * granularity, 65 * granularity,
                    65 * granularity, 65 * granularity, std::size_t{1} << 40});
@@ -183,7 +183,7 @@ TEST_CASE("what free_bins visit ends when the visitor says so", "[pool][free_bin
     }
 }
 
-TEST_CASE("free_bins take nothing from the host's heap, and leave nothing in a record", "[pool][free_bins]") {
+TEST_CASE("free_bins make no host allocations, and erased blocks have no links", "[pool][free_bins]") {
     std::vector<std::size_t> sizes;
     for (std::size_t i = 0; i != 300; ++i) sizes.push_back(granularity * (1 + i * i % 200));
     std::vector<block> blocks = blocks_of(sizes);
@@ -266,7 +266,7 @@ bool agree_from_largest(free_bins const& bins, reference const& expected) {
 
 }  // namespace
 
-TEST_CASE("free_bins agree with an ordered set over a million random steps", "[pool][free_bins]") {
+TEST_CASE("free_bins match an ordered set over random steps", "[pool][free_bins]") {
     std::mt19937_64 random{20'261'121};
     std::vector<block> blocks(600);
     for (std::size_t i = 0; i != blocks.size(); ++i)
@@ -338,7 +338,7 @@ int height_of(std::vector<block> const& blocks) {
 
 }  // namespace
 
-TEST_CASE("the tree of a bin stays low when blocks of one size lie at regular distances",
+TEST_CASE("the tree of a bin has a small height when blocks of one size have regular distances",
           "[pool][free_bins]") {
     // A random tree of 50,000 nodes has an average depth of about 2 ln n = 22 and a height of about 40; a list has 50,000.
     static constexpr std::size_t size = free_bins::largest_of_one_size + granularity;
@@ -350,13 +350,13 @@ TEST_CASE("the tree of a bin stays low when blocks of one size lie at regular di
         blocks[i].size = size;
     }
     free_bins bins;
-    SECTION("freed upwards") {
+    SECTION("inserted upwards") {
         for (block& b : blocks) bins.insert(b);
     }
-    SECTION("freed downwards") {
+    SECTION("inserted downwards") {
         for (std::size_t i = blocks.size(); i-- != 0;) bins.insert(blocks[i]);
     }
-    SECTION("every other one taken and freed again") {
+    SECTION("every second block erased and inserted again") {
         for (block& b : blocks) bins.insert(b);
         for (std::size_t i = 0; i < blocks.size(); i += 2) bins.erase(blocks[i]);
         for (std::size_t i = 0; i < blocks.size(); i += 2) bins.insert(blocks[i]);

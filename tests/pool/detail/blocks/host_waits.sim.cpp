@@ -45,7 +45,7 @@ struct scene {
 
 }  // namespace
 
-TEST_CASE("the pool is usable while an allocation for the host waits", "[pool][host_waits]") {
+TEST_CASE("a pool is usable while an allocate_sync waits", "[pool][host_waits]") {
     support::machine const machine;
     scene on;
     on.free_large();
@@ -58,7 +58,7 @@ TEST_CASE("the pool is usable while an allocation for the host waits", "[pool][h
     on.pool.resource().deallocate_sync(p, 1_MiB);
 }
 
-TEST_CASE("an allocation for the host whose wait fails leaves its block free", "[pool][host_waits]") {
+TEST_CASE("an allocate_sync whose wait fails leaves its block free", "[pool][host_waits]") {
     support::machine const machine;
     scene on;
     on.free_large();
@@ -74,7 +74,7 @@ TEST_CASE("an allocation for the host whose wait fails leaves its block free", "
     on.pool.resource().deallocate_sync(p, 1_MiB);
 }
 
-TEST_CASE("the pool is usable while an allocation of a captured stream waits", "[pool][host_waits]") {
+TEST_CASE("a pool is usable while an allocation on a captured stream waits", "[pool][host_waits]") {
     support::machine const machine;
     scene on;
     on.free_large();
@@ -96,7 +96,7 @@ TEST_CASE("the pool is usable while an allocation of a captured stream waits", "
     CHECK(simulator::race_reports().empty());
 }
 
-TEST_CASE("the pool is usable while a free whose order cannot be recorded waits", "[pool][host_waits]") {
+TEST_CASE("a pool is usable while a free whose order cannot be recorded waits", "[pool][host_waits]") {
     support::machine machine;
     scene on;
     support::write_words(on.a, on.large, 1_MiB, 1);
@@ -109,7 +109,7 @@ TEST_CASE("the pool is usable while a free whose order cannot be recorded waits"
     CHECK(on.pool.stats().live_blocks == 0);
 }
 
-TEST_CASE("a step_plan is usable while the slab of an earlier plan is waited for", "[pool][host_waits]") {
+TEST_CASE("a step_plan is usable while prepare waits for the slab of an earlier plan", "[pool][host_waits]") {
     support::machine const machine;
     cuota::scoped_pool pool{cuota::budget{"trainer", 64_MiB}};
     cuota::stream const a;
@@ -140,7 +140,7 @@ TEST_CASE("a step_plan is usable while the slab of an earlier plan is waited for
     CHECK(simulator::race_reports().empty());
 }
 
-TEST_CASE("a step_plan is usable while a planned allocation of a captured stream waits",
+TEST_CASE("a step_plan is usable while a planned allocation on a captured stream waits",
           "[pool][host_waits]") {
     support::machine const machine;
     cuota::scoped_pool pool{cuota::budget{"trainer", 64_MiB}};

@@ -24,7 +24,7 @@ using namespace cuota::literals;
 
 namespace simulator = cuota::simulator;
 
-TEST_CASE("what is live in a pool is told by tag, most bytes first", "[pool][live_report]") {
+TEST_CASE("stats_by_tag lists the live bytes by tag, most bytes first", "[pool][live_report]") {
     support::machine const machine;
     cuota::stream const s;
     cuota::scoped_pool pool{cuota::budget{"trainer", 64_MiB}};
@@ -49,7 +49,7 @@ TEST_CASE("what is live in a pool is told by tag, most bytes first", "[pool][liv
     CHECK(pool.stats_by_tag().empty());
 }
 
-TEST_CASE("what is freed counts as active until the work before has run", "[pool][live_report]") {
+TEST_CASE("freed bytes count as active until the work before the free has finished", "[pool][live_report]") {
     support::machine const machine;
     cuota::stream const a;
     cuota::stream const b;
@@ -74,7 +74,7 @@ TEST_CASE("what is freed counts as active until the work before has run", "[pool
     CHECK(pool.stats().active == 0);
 }
 
-TEST_CASE("to ask what is active changes nothing", "[pool][live_report]") {
+TEST_CASE("querying the active bytes changes no order: a later request still waits", "[pool][live_report]") {
     support::machine const machine;
     cuota::stream const a;
     cuota::stream const b;
@@ -89,7 +89,7 @@ TEST_CASE("to ask what is active changes nothing", "[pool][live_report]") {
     pool.deallocate(b, p, 1_MiB);
 }
 
-TEST_CASE("a stream that cannot be asked counts as busy, and is reported", "[pool][live_report]") {
+TEST_CASE("a stream whose query fails counts as busy, and the failure is reported", "[pool][live_report]") {
     support::machine machine;
     cuota::stream const a;
     cuota::scoped_pool pool{cuota::budget{"trainer", 1_MiB}, {.initial_size = 1_MiB}};
@@ -101,7 +101,7 @@ TEST_CASE("a stream that cannot be asked counts as busy, and is reported", "[poo
     CHECK(pool.stats().active == 0);
 }
 
-TEST_CASE("statistics agree with a shadow: requested <= allocated <= active <= reserved, and their peaks",
+TEST_CASE("statistics match a shadow: requested <= allocated <= active <= reserved, and their peaks",
           "[pool][live_report]") {
     support::machine const machine;
     struct held {

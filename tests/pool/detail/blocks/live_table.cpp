@@ -79,7 +79,7 @@ TEST_CASE("a live_table finds a block by its first byte only", "[pool][live_tabl
     CHECK(table.count() == 0);
 }
 
-TEST_CASE("a live_table grows with what is in it, and all is found", "[pool][live_table]") {
+TEST_CASE("a live_table finds all blocks while it grows", "[pool][live_table]") {
     std::size_t const distance = GENERATE(std::size_t{256}, std::size_t{512}, std::size_t{1'731'840},
                                           std::size_t{1} << 21, std::size_t{1} << 30);
     records blocks{5000, distance};
@@ -102,7 +102,7 @@ TEST_CASE("a live_table grows with what is in it, and all is found", "[pool][liv
     CHECK(visited(table).empty());
 }
 
-TEST_CASE("a live_table tells apart blocks that lie terabytes from each other", "[pool][live_table]") {
+TEST_CASE("a live_table distinguishes blocks that are terabytes apart", "[pool][live_table]") {
     constexpr std::size_t terabyte = std::size_t{1} << 40;
     records blocks{120, terabyte};
     live_table table{blocks.store};
@@ -115,7 +115,7 @@ TEST_CASE("a live_table tells apart blocks that lie terabytes from each other", 
         CHECK(table.find(blocks[i].at()) == (i % 4 == 2 ? &blocks[i] : nullptr));
 }
 
-TEST_CASE("a live_table that is told what is to come finds what it did", "[pool][live_table]") {
+TEST_CASE("expect does not change which blocks a live_table finds", "[pool][live_table]") {
     records blocks{100};
     live_table table{blocks.store};
     table.expect(blocks[0].at());
@@ -127,7 +127,7 @@ TEST_CASE("a live_table that is told what is to come finds what it did", "[pool]
         CHECK(table.find(blocks[i].at()) == (i < 50 ? &blocks[i] : nullptr));
 }
 
-TEST_CASE("what is erased from a live_table makes room, without the host's heap", "[pool][live_table]") {
+TEST_CASE("slots of erased blocks are reused without host allocations", "[pool][live_table]") {
     records blocks{4000};
     live_table table{blocks.store};
     for (std::size_t i = 0; i != 20; ++i) enter(table, blocks[i]);
@@ -144,7 +144,7 @@ TEST_CASE("what is erased from a live_table makes room, without the host's heap"
 
 // The table starts with 64 slots and is filled up to three quarters. With the many addresses used here, colliding runs, some of them across
 // the table's end, occur thousands of times.
-TEST_CASE("a small live_table agrees with a map over many random steps", "[pool][live_table]") {
+TEST_CASE("a small live_table matches a map over many random steps", "[pool][live_table]") {
     std::mt19937_64 random{20'261'121};
     records blocks{48};
 
@@ -178,7 +178,7 @@ TEST_CASE("a small live_table agrees with a map over many random steps", "[pool]
     }
 }
 
-TEST_CASE("a large live_table agrees with a map over a million random steps", "[pool][live_table]") {
+TEST_CASE("a large live_table matches a map over many random steps", "[pool][live_table]") {
     std::mt19937_64 random{20'261'122};
     records blocks{3000};
     std::vector<char> is_in(blocks.size());
@@ -212,7 +212,7 @@ TEST_CASE("a large live_table agrees with a map over a million random steps", "[
     }
 }
 
-TEST_CASE("a live_table is as it was when the host has no memory for it to grow", "[pool][live_table]") {
+TEST_CASE("a live_table is unchanged when the host has no memory for it to grow", "[pool][live_table]") {
     records blocks{1000};
     live_table table{blocks.store};
     std::size_t failed = 0;

@@ -46,7 +46,7 @@ struct given_back {
 
 }  // namespace
 
-TEST_CASE("pending_frees tells of what is over, and of nothing else", "[pool][pending_frees]") {
+TEST_CASE("pending_frees reports frees whose work has finished, and no others", "[pool][pending_frees]") {
     cuota::stream const slow;
     cuota::stream const fast;
     given_back free;
@@ -65,7 +65,8 @@ TEST_CASE("pending_frees tells of what is over, and of nothing else", "[pool][pe
     REQUIRE(free.told.over.size() == 3);
 }
 
-TEST_CASE("pending_frees asks the streams now and then by itself", "[pool][pending_frees]") {
+TEST_CASE("pending_frees queries the streams by itself after a fixed number of frees",
+          "[pool][pending_frees]") {
     cuota::stream const stream;
     stream.synchronize();
     given_back free;
@@ -75,7 +76,7 @@ TEST_CASE("pending_frees asks the streams now and then by itself", "[pool][pendi
     REQUIRE(free.told.over.size() == pending_frees::look_every - 1);
 }
 
-TEST_CASE("pending_frees forgets the oldest when there are too many", "[pool][pending_frees]") {
+TEST_CASE("pending_frees drops the oldest frees when its capacity is exceeded", "[pool][pending_frees]") {
     cuota::stream const stream;
     given_back free;
     support::gate closed{stream};

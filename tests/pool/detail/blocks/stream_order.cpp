@@ -42,7 +42,7 @@ bool comes_after(cuota::stream_ref waiting) {
 
 }  // namespace
 
-TEST_CASE("a stream keeps its index while it lives", "[pool][stream_order]") {
+TEST_CASE("a stream keeps its index until it is destroyed", "[pool][stream_order]") {
     support::machine const machine;
     stream_order order;
     cuota::stream const a;
@@ -57,7 +57,7 @@ TEST_CASE("a stream keeps its index while it lives", "[pool][stream_order]") {
     CHECK(order.streams() == 2);
 }
 
-TEST_CASE("the stream that was asked for last is known without a search", "[pool][stream_order]") {
+TEST_CASE("the most recently used stream is found without a search", "[pool][stream_order]") {
     support::machine const machine;
     stream_order order;
     cuota::stream const a;
@@ -76,7 +76,7 @@ TEST_CASE("the stream that was asked for last is known without a search", "[pool
     CHECK(order.last() == of_a);
 }
 
-TEST_CASE("a release makes no CUDA call", "[pool][stream_order]") {
+TEST_CASE("recording a free makes no CUDA call", "[pool][stream_order]") {
     support::machine const machine;
     stream_order order;
     cuota::stream const s;
@@ -92,8 +92,7 @@ TEST_CASE("a release makes no CUDA call", "[pool][stream_order]") {
     CHECK(calls.count() == 0);
 }
 
-TEST_CASE("another stream waits for a release, by one event for all releases before it",
-          "[pool][stream_order]") {
+TEST_CASE("another stream waits for many frees by one event", "[pool][stream_order]") {
     support::machine const machine;
     stream_order order;
     cuota::stream const a;
@@ -128,7 +127,7 @@ TEST_CASE("another stream waits for a release, by one event for all releases bef
     CHECK(a.is_idle());
 }
 
-TEST_CASE("a later release needs the event recorded again, and earlier waits keep what they had",
+TEST_CASE("a wait for a later free records the event again and leaves earlier waits unchanged",
           "[pool][stream_order]") {
     support::machine const machine;
     stream_order order;
@@ -148,7 +147,7 @@ TEST_CASE("a later release needs the event recorded again, and earlier waits kee
     b.synchronize();  // does not wait for the gate
 }
 
-TEST_CASE("a release whose event is over is known to be, without a wait", "[pool][stream_order]") {
+TEST_CASE("a free whose event has completed is known to be ready, without a wait", "[pool][stream_order]") {
     support::machine const machine;
     stream_order order;
     cuota::stream const a;
@@ -168,7 +167,7 @@ TEST_CASE("a release whose event is over is known to be, without a wait", "[pool
     CHECK(waits.count() == 0);
 }
 
-TEST_CASE("looking whether a release is over records nothing", "[pool][stream_order]") {
+TEST_CASE("is_ready records no event", "[pool][stream_order]") {
     support::machine const machine;
     stream_order order;
     cuota::stream const a;
@@ -182,7 +181,7 @@ TEST_CASE("looking whether a release is over records nothing", "[pool][stream_or
     CHECK(calls.count() == 0);
 }
 
-TEST_CASE("a wait on the host waits for the release and for nothing after it", "[pool][stream_order]") {
+TEST_CASE("wait_now waits for the given free only", "[pool][stream_order]") {
     support::machine const machine;
     stream_order order;
     cuota::stream const a;
@@ -200,7 +199,7 @@ TEST_CASE("a wait on the host waits for the release and for nothing after it", "
     CHECK(order.is_ordered(second, ~std::uint32_t{0}));
 }
 
-TEST_CASE("the place of a stream that is gone is taken over once its work is over", "[pool][stream_order]") {
+TEST_CASE("the slot of a destroyed stream is reused once its work has finished", "[pool][stream_order]") {
     support::machine const machine;
     stream_order order;
     wait_point point;
@@ -221,7 +220,7 @@ TEST_CASE("the place of a stream that is gone is taken over once its work is ove
     CHECK_FALSE(order.is_ordered(order.release_on(index), ~std::uint32_t{0}));
 }
 
-TEST_CASE("the place of a stream that is gone is kept while its work goes on", "[pool][stream_order]") {
+TEST_CASE("the slot of a destroyed stream is kept until its work has finished", "[pool][stream_order]") {
     support::machine const machine;
     stream_order order;
     cuota::stream const next;
@@ -239,7 +238,7 @@ TEST_CASE("the place of a stream that is gone is kept while its work goes on", "
     next.synchronize();
 }
 
-TEST_CASE("the place of a stream that somebody can still use is kept", "[pool][stream_order]") {
+TEST_CASE("the slot of a stream that still has an owner is kept", "[pool][stream_order]") {
     support::machine const machine;
     stream_order order;
     std::optional<cuota::stream> a{std::in_place};
@@ -252,7 +251,7 @@ TEST_CASE("the place of a stream that somebody can still use is kept", "[pool][s
     CHECK(order.index_of(kept) == of_a);
 }
 
-TEST_CASE("streams that come and go leave a few places", "[pool][stream_order]") {
+TEST_CASE("short-lived streams leave few slots", "[pool][stream_order]") {
     support::machine const machine;
     stream_order order;
 
@@ -269,7 +268,7 @@ TEST_CASE("streams that come and go leave a few places", "[pool][stream_order]")
     CHECK(cuota::simulator::live().events < 500);
 }
 
-TEST_CASE("a native stream may be destroyed after a release on it", "[pool][stream_order]") {
+TEST_CASE("a native stream may be destroyed after a free on it", "[pool][stream_order]") {
     support::machine const machine;
     stream_order order;
     cuota::stream const b;
@@ -287,7 +286,8 @@ TEST_CASE("a native stream may be destroyed after a release on it", "[pool][stre
     b.synchronize();
 }
 
-TEST_CASE("a release on a native stream that cannot be marked is none", "[pool][stream_order]") {
+TEST_CASE("a free on a native stream whose event cannot be recorded throws and leaves no wait point",
+          "[pool][stream_order]") {
     support::machine const machine;
     stream_order order;
     cudaStream_t const native = cudaStreamLegacy;
@@ -306,7 +306,7 @@ TEST_CASE("a release on a native stream that cannot be marked is none", "[pool][
     CHECK(order.is_ordered(next, stream_order::nobody));
 }
 
-TEST_CASE("no event is left behind when the host has no memory", "[pool][stream_order]") {
+TEST_CASE("no event is leaked when the host has no memory", "[pool][stream_order]") {
     support::machine const machine;
     bool released = false;
     for (std::size_t allowed = 0; !released; ++allowed) {
@@ -322,7 +322,7 @@ TEST_CASE("no event is left behind when the host has no memory", "[pool][stream_
     }
 }
 
-TEST_CASE("a release on a thread's default stream is that thread's, whoever waits for it",
+TEST_CASE("a free on a thread's default stream is waited for as that thread's, also by another thread",
           "[pool][stream_order]") {
     support::machine const machine;
     stream_order order;
@@ -340,7 +340,7 @@ TEST_CASE("a release on a thread's default stream is that thread's, whoever wait
     b.synchronize();
 }
 
-TEST_CASE("a release is waited for whichever device is current", "[pool][stream_order]") {
+TEST_CASE("a free is waited for whichever device is current", "[pool][stream_order]") {
     support::machine const machine{{.devices = 2}};
     {
         stream_order order;
@@ -354,14 +354,14 @@ TEST_CASE("a release is waited for whichever device is current", "[pool][stream_
     CHECK(cuota::device::current() == cuota::device{0});
 }
 
-TEST_CASE("stream_order is as it was when a call fails", "[pool][stream_order]") {
+TEST_CASE("stream_order is unchanged when a CUDA call fails", "[pool][stream_order]") {
     support::machine const machine;
     stream_order order;
     cuota::stream const a;
     cuota::stream const b;
     wait_point const point = release_on(order, a);
 
-    SECTION("the event cannot be made") { cuota::simulator::fail_call("cudaEventCreateWithFlags", 1); }
+    SECTION("the event cannot be created") { cuota::simulator::fail_call("cudaEventCreateWithFlags", 1); }
     SECTION("the event cannot be recorded") { cuota::simulator::fail_call("cudaEventRecord", 1); }
     SECTION("the wait cannot be enqueued") { cuota::simulator::fail_call("cudaStreamWaitEvent", 1); }
     REQUIRE_THROWS_AS(wait(order, b, point), cuota::cuda_error);
@@ -374,8 +374,7 @@ TEST_CASE("stream_order is as it was when a call fails", "[pool][stream_order]")
 
 // ---- Earlier waits of a stream ----
 
-TEST_CASE("a stream that has waited for an event needs no wait for what that came after",
-          "[pool][stream_order]") {
+TEST_CASE("a stream that has waited for an event needs no wait for frees before it", "[pool][stream_order]") {
     support::machine const machine;
     stream_order order;
     cuota::stream const a;
@@ -399,8 +398,7 @@ TEST_CASE("a stream that has waited for an event needs no wait for what that cam
     CHECK(order.waits() == 2);
 }
 
-TEST_CASE("who waits for an event recorded later has waited for all that came before it",
-          "[pool][stream_order]") {
+TEST_CASE("a wait for an event that is recorded later covers all frees before it", "[pool][stream_order]") {
     support::machine const machine;
     stream_order order;
     cuota::stream const a;
@@ -414,7 +412,8 @@ TEST_CASE("who waits for an event recorded later has waited for all that came be
     CHECK(order.is_ordered({first.stream, first.ticket + 1}, order.index_of(c)));
 }
 
-TEST_CASE("who waits for a stream has waited for what that had waited for", "[pool][stream_order]") {
+TEST_CASE("order is transitive: a wait for a stream covers the waits that it made before",
+          "[pool][stream_order]") {
     support::machine const machine;
     stream_order order;
     cuota::stream const a;
@@ -446,7 +445,7 @@ TEST_CASE("who waits for a stream has waited for what that had waited for", "[po
     CHECK(order.waits() == 3);
 }
 
-TEST_CASE("a stream's event says nothing of what the stream waited for after it was recorded",
+TEST_CASE("a stream's event does not cover waits that the stream made after it was recorded",
           "[pool][stream_order]") {
     support::machine const machine;
     stream_order order;
@@ -472,7 +471,7 @@ TEST_CASE("a stream's event says nothing of what the stream waited for after it 
     CHECK_FALSE(order.is_ordered(of_first, order.index_of(d)));
 }
 
-TEST_CASE("an event that is recorded late says what the stream had waited for by then",
+TEST_CASE("an event that is recorded late covers the waits that its stream had made by then",
           "[pool][stream_order]") {
     support::machine const machine;
     stream_order order;
@@ -490,7 +489,7 @@ TEST_CASE("an event that is recorded late says what the stream had waited for by
     CHECK(comes_after(c));
 }
 
-TEST_CASE("the event of a handle that may not last says what its stream had waited for at the release",
+TEST_CASE("an event on a thread's default stream covers the waits that were made before the free",
           "[pool][stream_order]") {
     support::machine const machine;
     stream_order order;
@@ -511,7 +510,7 @@ TEST_CASE("the event of a handle that may not last says what its stream had wait
     CHECK(comes_after(d));
 }
 
-TEST_CASE("a stream that takes over the place of another has seen nothing", "[pool][stream_order]") {
+TEST_CASE("a stream that reuses another's slot has waited for nothing", "[pool][stream_order]") {
     support::machine const machine;
     stream_order order;
     cuota::stream const a;
@@ -538,7 +537,8 @@ TEST_CASE("a stream that takes over the place of another has seen nothing", "[po
     CHECK(comes_after(next));
 }
 
-TEST_CASE("what was seen of a stream is not taken for work of the one in its place", "[pool][stream_order]") {
+TEST_CASE("a wait for a destroyed stream does not cover the stream that reuses its slot",
+          "[pool][stream_order]") {
     support::machine const machine;
     stream_order order;
     cuota::stream const b;
@@ -562,7 +562,7 @@ TEST_CASE("what was seen of a stream is not taken for work of the one in its pla
     CHECK(comes_after(b));
 }
 
-TEST_CASE("streams that are entered later are told apart from those seen before", "[pool][stream_order]") {
+TEST_CASE("order is tracked for streams that are added after others have waited", "[pool][stream_order]") {
     support::machine const machine;
     stream_order order;
     std::vector<cuota::stream> streams(40);
@@ -582,7 +582,7 @@ TEST_CASE("streams that are entered later are told apart from those seen before"
     CHECK(comes_after(streams.back()));
 }
 
-TEST_CASE("what streams have seen is as it was when a wait fails", "[pool][stream_order]") {
+TEST_CASE("the recorded order is unchanged when a wait fails", "[pool][stream_order]") {
     support::machine const machine;
     stream_order order;
     cuota::stream const a;
@@ -601,7 +601,7 @@ TEST_CASE("what streams have seen is as it was when a wait fails", "[pool][strea
                !order.is_ordered(of_first, of_c) && !order.is_ordered(of_second, of_c) &&
                !order.is_ordered(later, of_c);
     };
-    SECTION("the event cannot be made") {
+    SECTION("the event cannot be created") {
         cuota::simulator::fail_call("cudaEventCreateWithFlags", 1);
         REQUIRE_THROWS_AS(wait(order, c, of_second), cuota::cuda_error);
     }
@@ -709,7 +709,7 @@ private:
 
 }  // namespace
 
-TEST_CASE("memory handed from stream to stream is in order, with the waits that are spared",
+TEST_CASE("memory that is passed between streams is ordered, and waits that are implied are omitted",
           "[pool][stream_order]") {
     support::machine const machine;
     cuota::stream const a;
@@ -736,7 +736,7 @@ TEST_CASE("memory handed from stream to stream is in order, with the waits that 
     CHECK(cuota::simulator::current_race_check_counts().accesses >= 11);
 }
 
-TEST_CASE("memory handed to a stream that waited too early is in order", "[pool][stream_order]") {
+TEST_CASE("memory that is passed to a stream with an outdated wait is ordered", "[pool][stream_order]") {
     support::machine const machine;
     cuota::stream const a;
     cuota::stream const b;
@@ -756,7 +756,7 @@ TEST_CASE("memory handed to a stream that waited too early is in order", "[pool]
     CHECK(memory.is_right());
 }
 
-TEST_CASE("a long walk of memory from stream to stream is in order, and spares waits",
+TEST_CASE("in a random walk, memory that is passed between streams is ordered with fewer waits than uses",
           "[pool][stream_order]") {
     support::machine const machine;
     std::mt19937 random{GENERATE(1u, 2u, 3u)};

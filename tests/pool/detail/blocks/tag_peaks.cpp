@@ -23,7 +23,7 @@ std::map<std::string, std::size_t> peaks_of(tag_peaks const& peaks) {
 
 }  // namespace
 
-TEST_CASE("tag_peaks has each tag's own moment", "[pool][tag_peaks]") {
+TEST_CASE("tag_peaks has the peak of each tag, at its own time", "[pool][tag_peaks]") {
     tag_peaks peaks;
     REQUIRE(peaks_of(peaks).empty());
     peaks.add("a", 10);
@@ -35,7 +35,7 @@ TEST_CASE("tag_peaks has each tag's own moment", "[pool][tag_peaks]") {
     REQUIRE(peaks_of(peaks) == std::map<std::string, std::size_t>{{"a", 15}, {"b", 7}, {"", 3}});
 }
 
-TEST_CASE("tag_peaks counts one text at two addresses as one tag", "[pool][tag_peaks]") {
+TEST_CASE("tag_peaks counts equal texts at two addresses as one tag", "[pool][tag_peaks]") {
     tag_peaks peaks;
     tag const literal = "weights";
     tag const named = tag::named("weights");
@@ -46,7 +46,7 @@ TEST_CASE("tag_peaks counts one text at two addresses as one tag", "[pool][tag_p
     REQUIRE(peaks_of(peaks) == std::map<std::string, std::size_t>{{"weights", 20}});
 }
 
-TEST_CASE("tag_peaks takes as many names as it has room for, and the rest as one without",
+TEST_CASE("tag_peaks stores a fixed number of tags, and counts the rest under the empty tag",
           "[pool][tag_peaks]") {
     tag_peaks peaks;
     std::vector<tag> names;

@@ -86,7 +86,7 @@ private:
 
 }  // namespace
 
-TEST_CASE("a front gives its owner the block that he put there last", "[pool][front]") {
+TEST_CASE("a thread_cache returns to its owner the block that was cached last", "[pool][front]") {
     row r;
     thread_slot me;
     thread_slot other;
@@ -111,35 +111,39 @@ TEST_CASE("a front gives its owner the block that he put there last", "[pool][fr
     CHECK(me.sections % 2 == 0);
 }
 
-TEST_CASE("a front takes in only what it knows to be right", "[pool][front]") {
+TEST_CASE("a thread_cache accepts only blocks that it can verify", "[pool][front]") {
     row r;
     thread_slot me;
     auto const f = std::make_unique<thread_cache>();
     f->open(me);
     f->remember(r[0]);
 
-    SECTION("not of another stream") { CHECK(!f->try_put(me, r[0].at(), 8, 500, cuota::round_up(500, 256))); }
-    SECTION("not in another size") { CHECK(!f->try_put(me, r[0].at(), 7, 501, cuota::round_up(501, 256))); }
-    SECTION("not in another size that is another's") {
+    SECTION("no block of another stream") {
+        CHECK(!f->try_put(me, r[0].at(), 8, 500, cuota::round_up(500, 256)));
+    }
+    SECTION("no block with a wrong size") {
+        CHECK(!f->try_put(me, r[0].at(), 7, 501, cuota::round_up(501, 256)));
+    }
+    SECTION("no block with a wrong size of another bin") {
         CHECK(!f->try_put(me, r[0].at(), 7, 5000, cuota::round_up(5000, 256)));
     }
-    SECTION("not from the middle") {
+    SECTION("no pointer into the middle") {
         CHECK(!f->try_put(me, r[0].at() + 256, 7, 500, cuota::round_up(500, 256)));
     }
-    SECTION("not from a byte further") {
+    SECTION("no pointer one byte off") {
         CHECK(!f->try_put(me, r[0].at() + 1, 7, 500, cuota::round_up(500, 256)));
     }
-    SECTION("not what it never saw") {
+    SECTION("no block that it has never served") {
         CHECK(!f->try_put(me, r[40].at(), 7, 500, cuota::round_up(500, 256)));
     }
-    SECTION("not a record that is another block's now") {
+    SECTION("no block whose record has been reused") {
         std::byte* const before = r[0].at();
         r[0].stand_at(address(1 << 20), block::state::live);
         CHECK(!f->try_put(me, before, 7, 500, cuota::round_up(500, 256)));
     }
     CHECK(r[0].has_state(block::state::live));
 
-    SECTION("not twice") {
+    SECTION("no block twice") {
         REQUIRE(f->try_put(me, r[0].at(), 7, 500, cuota::round_up(500, 256)));
         CHECK(!f->try_put(me, r[0].at(), 7, 500, cuota::round_up(500, 256)));
         CHECK(take(*f, me, 7, 512) == &r[0]);
@@ -147,7 +151,8 @@ TEST_CASE("a front takes in only what it knows to be right", "[pool][front]") {
     }
 }
 
-TEST_CASE("a front keeps a few of a kind, and makes place for what its owner uses now", "[pool][front]") {
+TEST_CASE("a thread_cache keeps a limited number of blocks of a kind, and evicts them for another kind",
+          "[pool][front]") {
     row r;
     thread_slot me;
     auto const f = std::make_unique<thread_cache>();
@@ -175,7 +180,7 @@ TEST_CASE("a front keeps a few of a kind, and makes place for what its owner use
     CHECK(away.blocks.size() == kept);
 }
 
-TEST_CASE("a front's owner asks for no more bytes than were given back to it, or lent", "[pool][front]") {
+TEST_CASE("a thread_cache serves no more bytes than its credit", "[pool][front]") {
     row r;
     thread_slot me;
     auto const f = std::make_unique<thread_cache>();
@@ -209,7 +214,7 @@ TEST_CASE("a front's owner asks for no more bytes than were given back to it, or
     CHECK(f->credit() == 0);
 }
 
-TEST_CASE("thread_caches are collected with all that is in them", "[pool][front]") {
+TEST_CASE("collect empties all thread_caches", "[pool][front]") {
     row r;
     auto const all = std::make_unique<thread_caches>();
     thread_slot& me = *cuota::detail::this_thread();
@@ -228,7 +233,7 @@ TEST_CASE("thread_caches are collected with all that is in them", "[pool][front]
     CHECK(!all->open_for(me));
 }
 
-TEST_CASE("a thread takes again what it gave back, and its statistics are those of the moment",
+TEST_CASE("a thread reuses the block that it freed, and statistics stay exact",
           "[pool][front][scoped_pool]") {
     support::captured_errors errors;
     cuota::budget budget{"trainer", 64_MiB};
@@ -254,7 +259,7 @@ TEST_CASE("a thread takes again what it gave back, and its statistics are those 
     CHECK(errors.take().empty());
 }
 
-TEST_CASE("a warm pair takes no lock, up to sizes that are little of the pool",
+TEST_CASE("a warm allocation and free acquire no lock, up to a size limit that depends on the pool",
           "[pool][front][scoped_pool]") {
     cuota::budget budget{"trainer", 256_MiB};
     cuota::stream const stream;
@@ -268,7 +273,7 @@ TEST_CASE("a warm pair takes no lock, up to sizes that are little of the pool",
           (bytes <= 65'536 ? 50 : 0));  // blocks of native streams are not cached
 }
 
-TEST_CASE("a thread takes again for more bytes than it gave back, while that is no peak",
+TEST_CASE("a cached block may serve more bytes than were freed with it, unless that would set a peak",
           "[pool][front][scoped_pool]") {
     cuota::budget budget{"trainer", 64_MiB};
     cuota::stream const stream;
@@ -290,7 +295,7 @@ TEST_CASE("a thread takes again for more bytes than it gave back, while that is 
     pool.deallocate(stream, large, 1_MiB);
 }
 
-TEST_CASE("what a thread holds ready is in nobody's way", "[pool][front][scoped_pool]") {
+TEST_CASE("cached blocks of one thread are available to requests of another", "[pool][front][scoped_pool]") {
     support::captured_errors errors;
     cuota::budget budget{"trainer", 16_MiB};
     cuota::stream const stream;
@@ -310,7 +315,7 @@ TEST_CASE("what a thread holds ready is in nobody's way", "[pool][front][scoped_
     CHECK(errors.take().empty());
 }
 
-TEST_CASE("a pool in which a block counts holds none ready", "[pool][front][scoped_pool]") {
+TEST_CASE("a block that is large relative to its pool is not cached", "[pool][front][scoped_pool]") {
     cuota::budget budget{"trainer", 128_KiB};
     cuota::stream const stream;
     cuota::scoped_pool pool{budget, {.initial_size = 128_KiB}};
@@ -327,7 +332,7 @@ TEST_CASE("a pool in which a block counts holds none ready", "[pool][front][scop
     pool.deallocate(stream, c, 64_KiB);
 }
 
-TEST_CASE("a second release of what a thread holds ready is reported", "[pool][front][scoped_pool]") {
+TEST_CASE("a double free of a cached block is reported", "[pool][front][scoped_pool]") {
     support::captured_errors errors;
     cuota::budget budget{"trainer", 64_MiB};
     cuota::stream const stream;
@@ -347,7 +352,7 @@ TEST_CASE("a second release of what a thread holds ready is reported", "[pool][f
     CHECK(pool.stats().live_blocks == 0);
 }
 
-TEST_CASE("threads that take and give, also one another's, never have one byte twice, and none is lost",
+TEST_CASE("threads that free one another's blocks never share a byte, and no block is lost",
           "[pool][front][scoped_pool][threads]") {
     constexpr std::size_t cap = 4_MiB;
     constexpr std::size_t granules = cap / 256;

@@ -57,7 +57,7 @@ TEST_CASE("a wait_set keeps the latest point of each stream", "[pool][wait_set]"
     CHECK(points(wait_set{}).empty());
 }
 
-TEST_CASE("a wait_set merged into an empty one is that set", "[pool][wait_set]") {
+TEST_CASE("merging into an empty wait_set yields the other set", "[pool][wait_set]") {
     wait_set two = set_of({{3, 1}, {4, 1}});
     wait_set none;
 
@@ -66,7 +66,7 @@ TEST_CASE("a wait_set merged into an empty one is that set", "[pool][wait_set]")
     CHECK(points(none) == std::vector<wait_point>{{3, 1}, {4, 1}});
 }
 
-TEST_CASE("a wait_set takes over the points of the other, which is empty then", "[pool][wait_set]") {
+TEST_CASE("merging empties the other wait_set", "[pool][wait_set]") {
     wait_set other;
     wait_set into;
     SECTION("one stream") {
@@ -92,7 +92,7 @@ TEST_CASE("a wait_set takes over the points of the other, which is empty then", 
     CHECK(points(other) == std::vector<wait_point>{{7, 7}});
 }
 
-TEST_CASE("a wait_set that was moved from is empty, and can be used again", "[pool][wait_set]") {
+TEST_CASE("a moved-from wait_set is empty and can be used again", "[pool][wait_set]") {
     wait_set first = set_of({{0, 1}, {1, 2}});
 
     wait_set second{std::move(first)};
@@ -112,7 +112,7 @@ TEST_CASE("a wait_set that was moved from is empty, and can be used again", "[po
     CHECK(points(third).empty());
 }
 
-TEST_CASE("points of one stream are merged without the host's heap", "[pool][wait_set]") {
+TEST_CASE("points of one stream are merged without host allocations", "[pool][wait_set]") {
     wait_set all{wait_point{4, 1}};
     wait_set later{wait_point{4, 2}};
     wait_set earlier{wait_point{4, 1}};
@@ -129,13 +129,13 @@ TEST_CASE("points of one stream are merged without the host's heap", "[pool][wai
     CHECK(points(all) == std::vector<wait_point>{{4, 2}});
 }
 
-TEST_CASE("both wait_sets are as they were when the host has no memory to merge them", "[pool][wait_set]") {
+TEST_CASE("both wait_sets are unchanged when the host has no memory to merge them", "[pool][wait_set]") {
     std::vector<wait_point> mine{{0, 5}};
     std::vector<wait_point> others{{1, 1}};
-    SECTION("one and one") {}
-    SECTION("one and many") { others = {{0, 9}, {1, 1}, {2, 2}}; }
-    SECTION("many and one") { mine = {{0, 5}, {3, 1}, {4, 1}}; }
-    SECTION("many and many") {
+    SECTION("one point and one point") {}
+    SECTION("one point and many") { others = {{0, 9}, {1, 1}, {2, 2}}; }
+    SECTION("many points and one") { mine = {{0, 5}, {3, 1}, {4, 1}}; }
+    SECTION("many points and many") {
         mine = {{0, 5}, {3, 1}, {4, 1}};
         others = {{0, 9}, {4, 7}, {5, 1}, {6, 1}, {7, 1}};
     }
@@ -167,7 +167,7 @@ TEST_CASE("both wait_sets are as they were when the host has no memory to merge 
     for (wait_point point : points(into)) CHECK(point.ticket == latest.at(point.stream));
 }
 
-TEST_CASE("wait_sets agree with a map of the latest points, whatever is merged", "[pool][wait_set]") {
+TEST_CASE("wait_sets match a map of the latest points over random merges", "[pool][wait_set]") {
     using reference = std::map<std::uint32_t, std::uint64_t>;
     std::mt19937 random{20'261'121};
     std::vector<wait_set> sets(6);

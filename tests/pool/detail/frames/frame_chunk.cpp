@@ -25,7 +25,7 @@ void* take(frame_chunk& c, std::size_t bytes, std::size_t alignment = 256, state
 
 }  // namespace
 
-TEST_CASE("a frame_chunk is filled to its last byte, and no further", "[pool][frame_chunk]") {
+TEST_CASE("a frame_chunk allocates up to its last byte and no further", "[pool][frame_chunk]") {
     frame_chunk c{address(0), 1000, nullptr};
     CHECK(take(c, 500) == address(0));
     CHECK(!take(c, 489));
@@ -38,7 +38,7 @@ TEST_CASE("a frame_chunk is filled to its last byte, and no further", "[pool][fr
     CHECK_FALSE(c.has(address(1000)));
 }
 
-TEST_CASE("what a frame_chunk takes back is the run of its last ones that are over in its order",
+TEST_CASE("a frame_chunk reuses the freed blocks at its end, except those freed out of its order",
           "[pool][frame_chunk]") {
     frame_chunk c{address(0), 4096, nullptr};
     for (std::size_t i = 0; i != 4; ++i) CHECK(take(c, 256) == address(256 * i));
@@ -55,7 +55,7 @@ TEST_CASE("what a frame_chunk takes back is the run of its last ones that are ov
     CHECK(!c.find(address(256)));
 }
 
-TEST_CASE("a frame_chunk is as it was when the host has no memory", "[pool][frame_chunk]") {
+TEST_CASE("a frame_chunk is unchanged when the host has no memory", "[pool][frame_chunk]") {
     frame_chunk c{address(0), 4096, nullptr};
     {
         support::failing_heap const heap{0};
@@ -66,7 +66,7 @@ TEST_CASE("a frame_chunk is as it was when the host has no memory", "[pool][fram
     CHECK(take(c, 256) == address(0));
 }
 
-TEST_CASE("what ends with a frame is nobody's", "[pool][frame_chunk]") {
+TEST_CASE("blocks that are freed with their frame have no owner", "[pool][frame_chunk]") {
     frame_chunk c{address(0), 4096, nullptr};
     (void)take(c, 256, 256, state::ends_with_frame);
     CHECK_FALSE(c.is_owned());

@@ -41,7 +41,7 @@ bool lies_at(std::optional<growth_candidate> const& w, std::size_t from, std::si
 
 }  // namespace
 
-TEST_CASE("a range begins as one hole, of which all but the last page can be had",
+TEST_CASE("a new range is one hole, of which all but the last page can be allocated",
           "[pool][growth_candidate]") {
     pages p{4};
     auto const one = p.choose(256);
@@ -53,7 +53,7 @@ TEST_CASE("a range begins as one hole, of which all but the last page can be had
     CHECK(p.index.mapped_runs() == 0);
 }
 
-TEST_CASE("a window begins with what is free before a hole, and takes just the pages that lack",
+TEST_CASE("a window begins with the free bytes before a hole, and maps only the missing pages",
           "[pool][growth_candidate]") {
     pages p{8};
     p.map(0, 2 * page);
@@ -64,7 +64,7 @@ TEST_CASE("a window begins with what is free before a hole, and takes just the p
     CHECK(w->idle == page);
 }
 
-TEST_CASE("a window ends with what is free behind a hole, where that costs less",
+TEST_CASE("a window ends with the free bytes behind a hole when that maps fewer pages",
           "[pool][growth_candidate]") {
     pages p{16};
     p.map(0, page);
@@ -77,7 +77,7 @@ TEST_CASE("a window ends with what is free behind a hole, where that costs less"
     CHECK(w->missing == page);
 }
 
-TEST_CASE("a window goes over several holes, and around what is live", "[pool][growth_candidate]") {
+TEST_CASE("a window spans several holes, and avoids live blocks", "[pool][growth_candidate]") {
     pages p{16};
     p.map(page, 2 * page);
     p.map(3 * page, 4 * page);
@@ -92,8 +92,7 @@ TEST_CASE("a window goes over several holes, and around what is live", "[pool][g
     CHECK_FALSE(p.choose(10 * page));
 }
 
-TEST_CASE("the least in all counts the free pages that a window keeps from others",
-          "[pool][growth_candidate]") {
+TEST_CASE("growth_aim::least_in_all counts the free pages that a window uses", "[pool][growth_candidate]") {
     pages p{16};
     p.map(0, page);
     p.take(0, page / 2);  // half a page is free before the hole
@@ -107,7 +106,7 @@ TEST_CASE("the least in all counts the free pages that a window keeps from other
     CHECK(w->idle == 0);
 }
 
-TEST_CASE("what would fit beside what is free counts parts of pages", "[pool][growth_candidate]") {
+TEST_CASE("largest_window counts parts of pages", "[pool][growth_candidate]") {
     pages p{16};
     CHECK(cuota::detail::largest_window(p.index, 4 * page + 1) == 4 * page);
     p.map(0, 2 * page);
@@ -117,7 +116,7 @@ TEST_CASE("what would fit beside what is free counts parts of pages", "[pool][gr
     CHECK(cuota::detail::largest_window(block_index{}, page) == 0);
 }
 
-TEST_CASE("a window that takes a part of a mapping keeps all of it from others", "[pool][growth_candidate]") {
+TEST_CASE("a window that uses a part of a mapping counts the whole mapping", "[pool][growth_candidate]") {
     pages p{32};
     p.map(0, 8 * page, 8 * page);
     p.take(0, page);
@@ -129,7 +128,7 @@ TEST_CASE("a window that takes a part of a mapping keeps all of it from others",
     CHECK(beside->idle == 8 * page);
 }
 
-TEST_CASE("what would fit is what can be chosen, and no granularity more", "[pool][growth_candidate]") {
+TEST_CASE("largest_window returns the largest size that can be chosen", "[pool][growth_candidate]") {
     bool const has_large_mappings = GENERATE(false, true);
     std::mt19937 random{5};
     for (int round = 0; round != 300; ++round) {
@@ -156,8 +155,7 @@ TEST_CASE("what would fit is what can be chosen, and no granularity more", "[poo
     }
 }
 
-TEST_CASE("a held window is nobody else's, and is what it was when it is given up",
-          "[pool][growth_candidate]") {
+TEST_CASE("a held window is not chosen again, and undo restores it", "[pool][growth_candidate]") {
     pages p{8};
     p.map(0, 2 * page);
     p.take(0, page);

@@ -87,7 +87,8 @@ bool is_on_a_page(void const* p) { return reinterpret_cast<std::uintptr_t>(p) % 
 
 }  // namespace
 
-TEST_CASE("device_pages count what is mapped as ours, while it is", "[pool][growing_range]") {
+TEST_CASE("device_pages count mapped pages as memory of this process until they are unmapped",
+          "[pool][growing_range]") {
     support::machine const machine;
     cuota::device const here{0};
     std::size_t const before = cuota::detail::taken_on(here);
@@ -109,7 +110,7 @@ TEST_CASE("device_pages count what is mapped as ours, while it is", "[pool][grow
     CHECK(cuota::detail::taken_on(here) == before);
 }
 
-TEST_CASE("pages are mapped from the first on, as far as the device has them", "[pool][growing_range]") {
+TEST_CASE("pages are mapped in order until the device has no more memory", "[pool][growing_range]") {
     support::machine const machine{{1, 16_MiB}};
     cuota::device const here{0};
     auto const pages = device_pages::make(here, cuota::unlimited);
@@ -130,8 +131,7 @@ TEST_CASE("pages are mapped from the first on, as far as the device has them", "
     }
 }
 
-TEST_CASE("a pool takes a GiB of a large device by few calls, and gives it back by fewer",
-          "[pool][growing_range]") {
+TEST_CASE("a pool maps and unmaps a GiB of a large device by few calls", "[pool][growing_range]") {
     support::machine const machine{{1, 80_GiB}};
     simulator::set_memory_checks(simulator::memory_checks::off);  // nothing is written
     cuota::budget const budget = cuota::budget::for_device(cuota::device{0});
@@ -139,12 +139,12 @@ TEST_CASE("a pool takes a GiB of a large device by few calls, and gives it back 
     cuota::scoped_pool pool{budget};
     user u{pool, stream};
     std::size_t before = 0;
-    SECTION("at once") {}
-    SECTION("beside what lives") {
+    SECTION("without live blocks") {}
+    SECTION("beside live blocks") {
         u.take(before = 2_MiB);
         u.take(0);
     }
-    SECTION("around what lives, and over a hole") {
+    SECTION("around live blocks and over a hole") {
         for (std::size_t const bytes : {6_MiB, 20_MiB, 4_MiB, 2_MiB}) u.take(bytes);
         u.give(1);
         CHECK(pool.trim() == 20_MiB);
@@ -167,7 +167,7 @@ TEST_CASE("a pool takes a GiB of a large device by few calls, and gives it back 
     u.give_all();
 }
 
-TEST_CASE("a pool that has much maps a little more than a request, so that the next ones need no call",
+TEST_CASE("a large pool maps a little more than a request, so that later requests need no call",
           "[pool][growing_range]") {
     simulator::options const large{1, 80_GiB};
     auto const calls_for_128_pages = [&](cuota::budget const& budget) {
@@ -190,7 +190,7 @@ TEST_CASE("a pool that has much maps a little more than a request, so that the n
     CHECK(calls_for_128_pages(cuota::budget{"trainer", 256_MiB}) == 128);
 }
 
-TEST_CASE("a mapping goes as a whole, when nothing lives in it any more", "[pool][growing_range]") {
+TEST_CASE("a mapping is released as a whole once it has no live block", "[pool][growing_range]") {
     support::machine const machine{{1, 80_GiB}};
     simulator::set_memory_checks(simulator::memory_checks::off);
     cuota::stream const stream;
@@ -212,8 +212,7 @@ TEST_CASE("a mapping goes as a whole, when nothing lives in it any more", "[pool
     CHECK(pool.trim() == 64_MiB);
 }
 
-TEST_CASE("network cards and file systems may reach a pool's pages where the device allows it",
-          "[pool][growing_range]") {
+TEST_CASE("a pool's pages allow RDMA where the device supports it", "[pool][growing_range]") {
     bool const can = GENERATE(true, false);
     support::machine const machine{{.maps_for_rdma = can}};
     cuota::stream const stream;
@@ -228,7 +227,8 @@ TEST_CASE("network cards and file systems may reach a pool's pages where the dev
     pool.deallocate(stream, p, 3_MiB);
 }
 
-TEST_CASE("where every page counts a pool maps page by page", "[pool][growing_range]") {
+TEST_CASE("a pool makes larger mappings under a larger cap, and single pages under a small one",
+          "[pool][growing_range]") {
     support::machine const machine{{1, 80_GiB}};
     simulator::set_memory_checks(simulator::memory_checks::off);
     cuota::stream const stream;
@@ -242,8 +242,7 @@ TEST_CASE("where every page counts a pool maps page by page", "[pool][growing_ra
     u.give_all();
 }
 
-TEST_CASE("a device that had too little is grown on by pages, until more is given back",
-          "[pool][growing_range]") {
+TEST_CASE("after the device has refused memory, a pool maps page by page", "[pool][growing_range]") {
     support::machine const machine{{1, 80_GiB}};
     simulator::set_memory_checks(simulator::memory_checks::off);
     cuota::stream const stream;
@@ -262,7 +261,7 @@ TEST_CASE("a device that had too little is grown on by pages, until more is give
     u.give_all();
 }
 
-TEST_CASE("a pool maps the pages that a request lacks, and no more", "[pool][growing_range]") {
+TEST_CASE("a pool maps exactly the pages that a request needs", "[pool][growing_range]") {
     support::machine const machine;
     cuota::budget budget{"trainer", 64_MiB};
     cuota::stream const stream;
@@ -284,7 +283,8 @@ TEST_CASE("a pool maps the pages that a request lacks, and no more", "[pool][gro
     CHECK(pool.stats().free_blocks == 1);
 }
 
-TEST_CASE("what a pool takes at once is no more than it was told", "[pool][growing_range]") {
+TEST_CASE("initial_size is reserved exactly, by pages if it is a multiple of the page",
+          "[pool][growing_range]") {
     support::machine const machine;
     cuota::budget budget{"trainer", 64_MiB};
     calls_since const mallocs{"cudaMalloc"};
@@ -300,7 +300,7 @@ TEST_CASE("what a pool takes at once is no more than it was told", "[pool][growi
     CHECK(mallocs.count() == 1);
 }
 
-TEST_CASE("a pool that was told so grows by segments", "[pool][growing_range]") {
+TEST_CASE("a pool with pool_growth::segments grows by segments", "[pool][growing_range]") {
     support::machine const machine;
     cuota::budget budget{"trainer", 64_MiB};
     cuota::stream const stream;
@@ -313,7 +313,7 @@ TEST_CASE("a pool that was told so grows by segments", "[pool][growing_range]") 
     CHECK(reserved.count() == 0);
 }
 
-TEST_CASE("a driver without addresses leaves a pool to segments", "[pool][growing_range]") {
+TEST_CASE("a pool grows by segments when the driver reserves no addresses", "[pool][growing_range]") {
     support::machine const machine;
     cuota::budget budget{"trainer", 64_MiB};
     cuota::stream const stream;
@@ -323,7 +323,7 @@ TEST_CASE("a driver without addresses leaves a pool to segments", "[pool][growin
     CHECK(budget.held() == 1_MiB);
 }
 
-TEST_CASE("free pages apart serve a request as large as all of them", "[pool][growing_range]") {
+TEST_CASE("separate free pages serve one request of their total size", "[pool][growing_range]") {
     support::machine const machine;
     cuota::budget budget{"trainer", 64_MiB};
     cuota::stream const stream;
@@ -333,7 +333,7 @@ TEST_CASE("free pages apart serve a request as large as all of them", "[pool][gr
     for (int i = 0; i != 8; ++i) u.take(2_MiB);
     REQUIRE(budget.held() == cap);
 
-    SECTION("none of them side by side") {
+    SECTION("none of them adjacent") {
         for (std::size_t const i : {0u, 2u, 4u, 6u}) u.give(i);
         REQUIRE(pool.largest_free() == 2_MiB);
         void* const large = u.take(8_MiB);
@@ -343,7 +343,7 @@ TEST_CASE("free pages apart serve a request as large as all of them", "[pool][gr
         CHECK(support::all_are(support::words(stream, large, 8_MiB), 5));
         CHECK_THROWS_AS(u.take(1), cuota::budget_exceeded);
     }
-    SECTION("some at the end, which stay where they are") {
+    SECTION("some at the end, which are not remapped") {
         for (std::size_t const i : {0u, 2u, 6u, 7u}) u.give(i);
         calls_since const unmapped{"cuMemUnmap"};
         calls_since const mapped{"cuMemMap"};
@@ -352,7 +352,7 @@ TEST_CASE("free pages apart serve a request as large as all of them", "[pool][gr
         CHECK(mapped.count() == 2);
         CHECK(large == static_cast<std::byte*>(u.all[5].at) + 2_MiB);
     }
-    SECTION("and a page more is refused, at no cost") {
+    SECTION("one page more is refused, and nothing is unmapped") {
         for (std::size_t const i : {0u, 2u, 4u, 6u}) u.give(i);
         calls_since const unmapped{"cuMemUnmap"};
         auto const refused = thrown<cuota::budget_exceeded>([&] { (void)pool.allocate(stream, 8_MiB + 1); });
@@ -366,7 +366,7 @@ TEST_CASE("free pages apart serve a request as large as all of them", "[pool][gr
     CHECK(budget.held() == 0);
 }
 
-TEST_CASE("a hole between live blocks gets its pages again", "[pool][growing_range]") {
+TEST_CASE("a hole between live blocks is mapped again", "[pool][growing_range]") {
     support::machine const machine;
     cuota::budget budget{"trainer", 64_MiB};
     cuota::stream const stream;
@@ -384,7 +384,7 @@ TEST_CASE("a hole between live blocks gets its pages again", "[pool][growing_ran
     u.give_all();
 }
 
-TEST_CASE("what is left of pages serves beside what is mapped anew", "[pool][growing_range]") {
+TEST_CASE("the free part of a page serves together with newly mapped pages", "[pool][growing_range]") {
     support::machine const machine;
     cuota::budget budget{"trainer", 64_MiB};
     cuota::stream const stream;
@@ -404,7 +404,7 @@ TEST_CASE("what is left of pages serves beside what is mapped anew", "[pool][gro
     u.give_all();
 }
 
-TEST_CASE("a cap that is no multiple of the page is served to the last byte", "[pool][growing_range]") {
+TEST_CASE("a cap that is not a multiple of the page is served to the last byte", "[pool][growing_range]") {
     support::machine const machine;
     std::size_t const cap = 5_MiB + 512;
     cuota::stream const stream;
@@ -412,13 +412,13 @@ TEST_CASE("a cap that is no multiple of the page is served to the last byte", "[
     cuota::scoped_pool pool{budget, {.max_size = cap}};
     user u{pool, stream};
 
-    SECTION("at once") { u.take(cap); }
-    SECTION("in parts") {
+    SECTION("by one block") { u.take(cap); }
+    SECTION("by many blocks") {
         while (budget.held() < cap) u.take(std::min(512_KiB + std::size_t{256}, cap - budget.held()));
         while (pool.largest_free() != 0) u.take(pool.largest_free());
         CHECK(pool.stats().allocated == cap);
     }
-    SECTION("at once, after parts") {
+    SECTION("by one block after many") {
         for (std::size_t const bytes : {1_MiB, 3_MiB, 1_MiB}) u.take(bytes);
         u.give_all();
         u.take(cap);
@@ -430,7 +430,7 @@ TEST_CASE("a cap that is no multiple of the page is served to the last byte", "[
     CHECK(pool.trim() == cap);
 }
 
-TEST_CASE("trim gives back whole pages anywhere, and as few as will do", "[pool][growing_range]") {
+TEST_CASE("trim releases whole pages at any address, and as few as suffice", "[pool][growing_range]") {
     support::machine const machine;
     cuota::budget budget{"trainer", 64_MiB};
     cuota::stream const stream;
@@ -455,7 +455,7 @@ TEST_CASE("trim gives back whole pages anywhere, and as few as will do", "[pool]
     CHECK(pool.stats().free_blocks == 2);
 }
 
-TEST_CASE("while one thread trims a pool and waits, another uses it", "[pool][growing_range][threads]") {
+TEST_CASE("a pool can be used while another thread waits in trim", "[pool][growing_range][threads]") {
     bool const by_pages = GENERATE(true, false);
     support::machine const machine;
     cuota::budget budget{"trainer", 64_MiB};
@@ -484,7 +484,7 @@ TEST_CASE("while one thread trims a pool and waits, another uses it", "[pool][gr
     CHECK(pool.stats().reserved == 2_MiB);
 }
 
-TEST_CASE("who needs what another thread is giving back waits for it, and is not refused",
+TEST_CASE("a request waits for memory that another thread is releasing, and is not refused",
           "[pool][growing_range][threads]") {
     bool const by_pages = GENERATE(true, false);
     support::machine const machine;
@@ -511,7 +511,7 @@ TEST_CASE("who needs what another thread is giving back waits for it, and is not
     pool.deallocate(b, kept, 2_MiB);
 }
 
-TEST_CASE("what is given back beside pages while they are mapped is used in its order",
+TEST_CASE("a block that is freed while pages are mapped beside it is reused in order",
           "[pool][growing_range]") {
     support::machine const machine;
     simulator::set_race_checks(simulator::race_checks::report);
@@ -537,7 +537,7 @@ TEST_CASE("what is given back beside pages while they are mapped is used in its 
     pool.deallocate(b, q, 2_MiB);
 }
 
-TEST_CASE("a pool's last owner waits for work on what was never given back", "[pool][growing_range]") {
+TEST_CASE("destroying a pool waits for work on leaked blocks", "[pool][growing_range]") {
     support::machine machine;
     cuota::budget budget{"trainer", 64_MiB};
     cuota::stream const a;
@@ -556,7 +556,7 @@ TEST_CASE("a pool's last owner waits for work on what was never given back", "[p
     CHECK(budget.held() == 0);
 }
 
-TEST_CASE("pages that cannot be waited for are put back as they were", "[pool][growing_range]") {
+TEST_CASE("pages whose work cannot be waited for stay free in the pool", "[pool][growing_range]") {
     support::machine machine;
     cuota::budget budget{"trainer", 64_MiB};
     cuota::stream const a;
@@ -572,7 +572,7 @@ TEST_CASE("pages that cannot be waited for are put back as they were", "[pool][g
     CHECK(pool.trim() == 4_MiB);
 }
 
-TEST_CASE("pages that cannot be unmapped stay the pool's", "[pool][growing_range]") {
+TEST_CASE("pages that cannot be unmapped stay in the pool", "[pool][growing_range]") {
     support::machine machine;
     cuota::budget budget{"trainer", 64_MiB};
     cuota::stream const a;
@@ -591,7 +591,7 @@ TEST_CASE("pages that cannot be unmapped stay the pool's", "[pool][growing_range
     CHECK(simulator::live().device_bytes == 0);
 }
 
-TEST_CASE("a request for pages that fails for any reason leaves the pool as it was",
+TEST_CASE("a request for pages that fails for any reason leaves the pool unchanged",
           "[pool][growing_range]") {
     support::machine machine;
     cuota::budget budget{"trainer", 8_MiB};
@@ -630,7 +630,7 @@ TEST_CASE("a request for pages that fails for any reason leaves the pool as it w
     CHECK(failed > 5);
 }
 
-TEST_CASE("the life of a pool of pages survives the failure of any CUDA call", "[pool][growing_range]") {
+TEST_CASE("a pool of pages survives the failure of any CUDA call", "[pool][growing_range]") {
     support::machine machine;
     cuota::budget budget{"trainer", 12_MiB};
     auto const life = [&] {
@@ -658,7 +658,7 @@ TEST_CASE("the life of a pool of pages survives the failure of any CUDA call", "
     CHECK(simulator::live().address_ranges == 0);
 }
 
-TEST_CASE("a budget of a device counts mapped pages as its own", "[pool][growing_range]") {
+TEST_CASE("a budget of a device counts mapped pages as its own memory", "[pool][growing_range]") {
     support::machine const machine{{1, 64_MiB}};
     cuota::budget const budget = cuota::budget::for_device(cuota::device{0});
     cuota::stream const stream;
@@ -675,7 +675,8 @@ TEST_CASE("a budget of a device counts mapped pages as its own", "[pool][growing
     u.give_all();
 }
 
-TEST_CASE("a walk of a capped pool never refuses what the free pages hold", "[pool][growing_range]") {
+TEST_CASE("in a random walk, a capped pool never refuses a request that its free pages hold",
+          "[pool][growing_range]") {
     simulator::options shape;
     support::machine const machine{shape};
     cuota::budget budget{"trainer", 64_MiB};
@@ -710,7 +711,7 @@ TEST_CASE("a walk of a capped pool never refuses what the free pages hold", "[po
     for (auto const& [a, mark] : live) pool.deallocate(streams[0], a.at, a.bytes);
 }
 
-TEST_CASE("threads that grow and trim one pool of pages share it", "[pool][growing_range][threads]") {
+TEST_CASE("threads may grow and trim one pool of pages at the same time", "[pool][growing_range][threads]") {
     support::machine const machine;
     cuota::budget budget{"trainer", 32_MiB};
     {
@@ -738,7 +739,7 @@ TEST_CASE("threads that grow and trim one pool of pages share it", "[pool][growi
     CHECK(budget.held() == 0);
 }
 
-TEST_CASE("what a device that is short refuses says what would fit beside what lies free",
+TEST_CASE("a full device's refusal reports the size that would fit with the pool's free bytes",
           "[pool][growing_range]") {
     support::machine const machine{{1, 16_MiB}};
     cuota::budget budget{"trainer", 64_MiB};
@@ -757,7 +758,7 @@ TEST_CASE("what a device that is short refuses says what would fit beside what l
     u.give_all();
 }
 
-TEST_CASE("pages that can neither be used nor unmapped stay charged, and go when the pool ends",
+TEST_CASE("pages that can neither be used nor unmapped stay charged until the pool is destroyed",
           "[pool][growing_range]") {
     support::machine machine;
     cuota::budget budget{"trainer", 64_MiB};
@@ -796,9 +797,8 @@ TEST_CASE("pages that can neither be used nor unmapped stay charged, and go when
     CHECK(simulator::live().address_ranges == 0);
 }
 
-TEST_CASE(
-    "whatever fails beside an unmapping that fails, what is mapped is charged, and all goes with the pool",
-    "[pool][growing_range]") {
+TEST_CASE("mapped pages stay charged after a failed unmap and any other failure, until the pool is destroyed",
+          "[pool][growing_range]") {
     support::machine machine;
     cuota::budget budget{"trainer", 64_MiB};
     cuota::stream const stream;

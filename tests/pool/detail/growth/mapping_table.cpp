@@ -41,15 +41,15 @@ std::vector<std::size_t> filled(std::size_t hole, mapping_sizes sizes) {
 
 }  // namespace
 
-TEST_CASE("a hole is filled with the largest mappings while there is plenty", "[pool][mapping_table]") {
+TEST_CASE("a hole is filled with the largest mappings while much memory is available",
+          "[pool][mapping_table]") {
     mapping_sizes const plenty{page, 64_MiB, 1024, cuota::unlimited};
     CHECK(filled(2_MiB, plenty) == std::vector<std::size_t>{2_MiB});
     CHECK(filled(64_MiB, plenty) == std::vector<std::size_t>{64_MiB});
     CHECK(filled(150_MiB, plenty) == std::vector<std::size_t>{64_MiB, 64_MiB, 22_MiB});
 }
 
-TEST_CASE("a mapping is a part of what is left when it is made, and at least a page",
-          "[pool][mapping_table]") {
+TEST_CASE("a mapping is a fraction of the remaining memory, and at least one page", "[pool][mapping_table]") {
     CHECK(filled(8_MiB, {page, 64_MiB, 2, 16_MiB}) == std::vector<std::size_t>{8_MiB});
     CHECK(filled(16_MiB, {page, 64_MiB, 2, 16_MiB}) == std::vector<std::size_t>{8_MiB, 4_MiB, 2_MiB, 2_MiB});
     CHECK(filled(4_MiB, {page, 64_MiB, 1024, 0}) == std::vector<std::size_t>{page, page});
@@ -60,7 +60,7 @@ TEST_CASE("a mapping is a part of what is left when it is made, and at least a p
     CHECK(sizes.next(8_MiB) == 4_MiB);
 }
 
-TEST_CASE("without mappings each page has its edges", "[pool][mapping_table]") {
+TEST_CASE("without mappings, every page boundary is an edge", "[pool][mapping_table]") {
     mapping_table const t{address(0), page};
     CHECK(from(t, 0) == 0);
     CHECK(from(t, 1) == page);
@@ -69,7 +69,7 @@ TEST_CASE("without mappings each page has its edges", "[pool][mapping_table]") {
     CHECK(up_to(t, page - 1) == 0);
 }
 
-TEST_CASE("a mapping has no edge inside, until it is unmapped", "[pool][mapping_table]") {
+TEST_CASE("a mapping has no inner edges until it is unmapped", "[pool][mapping_table]") {
     // Mappings within a word of the table, across the end of one, and over several.
     for (std::size_t const first : {0U, 3U, 60U, 63U, 64U, 130U})
         for (std::size_t const pages : {1U, 2U, 4U, 32U, 64U, 200U}) {
@@ -89,7 +89,7 @@ TEST_CASE("a mapping has no edge inside, until it is unmapped", "[pool][mapping_
         }
 }
 
-TEST_CASE("edges are those of the mappings, whatever comes and goes", "[pool][mapping_table]") {
+TEST_CASE("edges match the mappings in a random walk", "[pool][mapping_table]") {
     constexpr std::size_t pages = 400;
     std::mt19937 random{11};
     mapping_table t{address(0), page};
@@ -118,7 +118,7 @@ TEST_CASE("edges are those of the mappings, whatever comes and goes", "[pool][ma
     }
 }
 
-TEST_CASE("a table that the host has no memory for is as it was", "[pool][mapping_table]") {
+TEST_CASE("a mapping_table is unchanged when the host has no memory for it", "[pool][mapping_table]") {
     mapping_table t{address(0), page};
     t.reserve(address(8 * page));
     t.join(address(0), 8 * page);

@@ -28,7 +28,7 @@ using pool_tests::pool_of_pages;
 using support::has;
 using support::thrown;
 
-TEST_CASE("who watches a budget may ask the pool that charges it, also when the host has no memory",
+TEST_CASE("a budget alert may query the pool that charges the budget, also without host memory",
           "[pool][pool_growth]") {
     // Does not allocate by operator new, which fails in this test.
     struct from_malloc {
@@ -75,7 +75,7 @@ TEST_CASE("who watches a budget may ask the pool that charges it, also when the 
     pool->deallocate_sync(p, 1_MiB);
 }
 
-TEST_CASE("a pool that grows when the host has no memory has taken nothing, or all that was asked",
+TEST_CASE("growth that runs out of host memory leaves budget, mappings and statistics consistent",
           "[pool][pool_growth]") {
     cuota::stream const a;
     cuota::stream const b;
@@ -110,7 +110,7 @@ TEST_CASE("a pool that grows when the host has no memory has taken nothing, or a
     CHECK(refused > 5);
 }
 
-TEST_CASE("a pool whose device has fewer pages than the budget allows serves what is there",
+TEST_CASE("a pool whose device has fewer pages than the budget serves the pages that exist",
           "[pool][pool_growth]") {
     support::captured_errors errors;
     cuota::budget budget{"test", 64_MiB};
@@ -129,7 +129,7 @@ TEST_CASE("a pool whose device has fewer pages than the budget allows serves wha
     CHECK(errors.take().empty());
 }
 
-TEST_CASE("what is planned is reserved to the byte, by pages where it is whole ones", "[pool][pool_growth]") {
+TEST_CASE("reserve allocates exactly its bytes, by pages if they are whole", "[pool][pool_growth]") {
     cuota::budget budget{"test", 64_MiB};
     pool_tests::recorded_source source;
     std::size_t mapped = 0;
@@ -145,7 +145,8 @@ TEST_CASE("what is planned is reserved to the byte, by pages where it is whole o
     CHECK(budget.held() == 7_MiB);
 }
 
-TEST_CASE("where no page fits into the budget, a segment of what is asked for does", "[pool][pool_growth]") {
+TEST_CASE("when no page fits into the budget, the pool allocates a segment of the requested size",
+          "[pool][pool_growth]") {
     cuota::budget budget{"test", 3_MiB};
     cuota::stream const s;
     pool_tests::recorded_source source;
@@ -163,7 +164,7 @@ TEST_CASE("where no page fits into the budget, a segment of what is asked for do
     pool->deallocate(s, second, 1_MiB);
 }
 
-TEST_CASE("what a budget remembers of a pool's refusal is what was thrown", "[pool][pool_growth]") {
+TEST_CASE("a budget's last_refusal equals the error that the pool threw", "[pool][pool_growth]") {
     cuota::budget budget{"test", 3_MiB};
     pool_tests::recorded_source source;
     auto const pool = pool_tests::pool_of_segments(budget, source);
@@ -177,7 +178,7 @@ TEST_CASE("what a budget remembers of a pool's refusal is what was thrown", "[po
     CHECK(std::string{budget.last_refusal()->what()} == refused.what());
 }
 
-TEST_CASE("a segment is more than what is asked for by an eighth of what there is, while there is room",
+TEST_CASE("segments exceed the requests, so that few upstream calls fill a budget to the last byte",
           "[pool][pool_growth]") {
     cuota::budget budget{"test", 12_MiB};
     pool_tests::recorded_source source;
@@ -192,7 +193,7 @@ TEST_CASE("a segment is more than what is asked for by an eighth of what there i
     for (void* p : blocks) pool->deallocate_sync(p, 64_KiB);
 }
 
-TEST_CASE("a source that has less than the budget is asked again once the pool gave back what it can",
+TEST_CASE("an upstream that is out of memory is called again after the pool has released its idle memory",
           "[pool][pool_growth]") {
     cuota::budget budget{"test", 64_MiB};
     pool_tests::recorded_source source{6_MiB};
@@ -210,7 +211,7 @@ TEST_CASE("a source that has less than the budget is asked again once the pool g
     pool->deallocate_sync(all, 6_MiB);
 }
 
-TEST_CASE("a pool whose device is full grows beside what lies free by the pages that lie free elsewhere",
+TEST_CASE("a pool on a full device moves free pages beside a free block to serve a request",
           "[pool][pool_growth]") {
     cuota::budget budget{"test", 64_MiB};
     cuota::stream const s;
@@ -233,9 +234,8 @@ TEST_CASE("a pool whose device is full grows beside what lies free by the pages 
         pool->deallocate(s, at, bytes);
 }
 
-TEST_CASE(
-    "a pool that is full but for a thirtieth serves blocks of any size, though its first mappings were large",
-    "[pool][pool_growth]") {
+TEST_CASE("a pool at 29 thirtieths of its cap serves blocks of any size, also after large first mappings",
+          "[pool][pool_growth]") {
     constexpr std::size_t cap = 8_GiB;
     std::mt19937_64 random{1};
     auto const log_uniform = [&] {  // 64 KiB to 256 MiB

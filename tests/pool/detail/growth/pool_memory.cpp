@@ -23,7 +23,8 @@ using cuota::detail::pool_memory;
 using support::has;
 using support::thrown;
 
-TEST_CASE("a source that does not align what it gives is refused, and has it back", "[pool][pool_memory]") {
+TEST_CASE("an upstream that returns misaligned memory is refused, and the memory is freed",
+          "[pool][pool_memory]") {
     struct askew {
         void* allocate(cuota::stream_ref, std::size_t, std::size_t) { return take(); }
         void deallocate(cuota::stream_ref, void*, std::size_t, std::size_t) noexcept { --*taken; }
@@ -52,7 +53,7 @@ TEST_CASE("a source that does not align what it gives is refused, and has it bac
     CHECK(budget.held() == 0);
 }
 
-TEST_CASE("what a source refuses is charged no more", "[pool][pool_memory]") {
+TEST_CASE("a segment that the upstream refuses is refunded", "[pool][pool_memory]") {
     cuota::budget budget{"test", 64_MiB};
     pool_memory memory{
         budget, pool_tests::recorded_source{2_MiB}, std::nullopt, "main", nullptr, block::granularity};
@@ -68,7 +69,7 @@ TEST_CASE("what a source refuses is charged no more", "[pool][pool_memory]") {
     CHECK(budget.held() == 0);
 }
 
-TEST_CASE("a window that does not become a block is refunded, and as it was", "[pool][pool_memory]") {
+TEST_CASE("a window that does not become a block is refunded and restored", "[pool][pool_memory]") {
     cuota::budget budget{"test", 64_MiB};
     std::size_t mapped = 0;
     pool_memory memory = pool_tests::paged_memory(budget, mapped, 8_MiB);
@@ -97,7 +98,7 @@ TEST_CASE("a window that does not become a block is refunded, and as it was", "[
     CHECK(mapped == 8_MiB);
 }
 
-TEST_CASE("a pool's memory ends with all it has given back and refunded", "[pool][pool_memory]") {
+TEST_CASE("destroying a pool frees and refunds all of its memory", "[pool][pool_memory]") {
     cuota::budget budget{"test", 64_MiB};
     pool_tests::recorded_source source;
     std::size_t mapped = 0;
@@ -113,7 +114,7 @@ TEST_CASE("a pool's memory ends with all it has given back and refunded", "[pool
     CHECK(budget.held() == 0);
 }
 
-TEST_CASE("pages that come for nothing and cannot be unmapped stay charged, and serve nobody",
+TEST_CASE("pages that were mapped for a failed request and cannot be unmapped stay charged and are not used",
           "[pool][pool_memory]") {
     // Maps only 4 MiB at first, and its first unmap fails.
     class stubborn_pages final : public cuota::detail::mapped_range {

@@ -53,8 +53,9 @@ struct pages {
 
 }  // namespace
 
-TEST_CASE("a pool gives back what covers what is wanted with the least excess, and says what it gave",
-          "[pool][pool_release]") {
+TEST_CASE(
+    "reclaim releases the segments that cover the request with the least excess, and returns their bytes",
+    "[pool][pool_release]") {
     segments s{1_MiB, 2_MiB, 4_MiB};
 
     CHECK(s.release.reclaimable(1) == 1_MiB);
@@ -68,7 +69,7 @@ TEST_CASE("a pool gives back what covers what is wanted with the least excess, a
     CHECK(s.budget.held() == 0);
 }
 
-TEST_CASE("what is in use is not given back", "[pool][pool_release]") {
+TEST_CASE("live blocks are not released", "[pool][pool_release]") {
     segments s{1_MiB, 2_MiB};
     void* const used = s.memory.blocks().try_take(nullptr, {2_MiB, {}});
     REQUIRE(used);
@@ -79,7 +80,8 @@ TEST_CASE("what is in use is not given back", "[pool][pool_release]") {
     CHECK(s.release.trim(0) == 2_MiB);
 }
 
-TEST_CASE("a pool is trimmed to what it shall keep, or a little less", "[pool][pool_release]") {
+TEST_CASE("trim releases down to the bytes to keep, or below by part of a segment or page",
+          "[pool][pool_release]") {
     segments s{1_MiB, 2_MiB, 4_MiB};
     CHECK(s.release.trim(7_MiB) == 0);
     CHECK(s.release.trim(6_MiB) == 1_MiB);
@@ -93,8 +95,7 @@ TEST_CASE("a pool is trimmed to what it shall keep, or a little less", "[pool][p
     CHECK(p.mapped == 4_MiB);
 }
 
-TEST_CASE("who is about to grow beside free pages keeps those, on this thread and as long as that lasts",
-          "[pool][pool_release]") {
+TEST_CASE("kept addresses apply to one pool in one thread until their scope ends", "[pool][pool_release]") {
     segments a{2_MiB, 4_MiB};
     segments b{2_MiB, 4_MiB};
     cuota::detail::kept_addresses const some{nullptr, nullptr, 1};
@@ -116,7 +117,7 @@ TEST_CASE("who is about to grow beside free pages keeps those, on this thread an
     CHECK(pool_release::keeping::here(a.release).idle == 0);
 }
 
-TEST_CASE("what is kept is no part of what could be given back, nor given", "[pool][pool_release]") {
+TEST_CASE("kept addresses are neither reclaimable nor released", "[pool][pool_release]") {
     cuota::budget budget{"test", 64_MiB};
     std::size_t mapped = 0;
     pool_memory memory = pool_tests::paged_memory(budget, mapped, 64_MiB);

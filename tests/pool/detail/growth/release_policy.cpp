@@ -49,7 +49,7 @@ bool is_pages(std::optional<idle_memory> const& idle, std::size_t from, std::siz
 
 }  // namespace
 
-TEST_CASE("pages are idle that lie in a free block as wholes", "[pool][idle_choice]") {
+TEST_CASE("a page is idle when one free block covers it", "[pool][idle_choice]") {
     mapped_range r;
     CHECK(r.index.free_pages() == 31 * page);
     r.take(0, page + 256);
@@ -60,7 +60,7 @@ TEST_CASE("pages are idle that lie in a free block as wholes", "[pool][idle_choi
     CHECK(could_be_idle(r.index, cuota::unlimited, {}) == page);
 }
 
-TEST_CASE("no more pages are given than are asked for, rounded up to one", "[pool][idle_choice]") {
+TEST_CASE("no more pages are released than requested, rounded up to a page", "[pool][idle_choice]") {
     mapped_range r;
     CHECK(could_be_idle(r.index, 1, {}) == page);
     CHECK(could_be_idle(r.index, 3 * page, {}) == 3 * page);
@@ -71,7 +71,7 @@ TEST_CASE("no more pages are given than are asked for, rounded up to one", "[poo
     CHECK(is_pages(choose_idle(r.index, 1, {}), 30 * page, 31 * page));
 }
 
-TEST_CASE("pages go where a hole is already, and out of the smallest block", "[pool][idle_choice]") {
+TEST_CASE("pages beside a hole and in the smallest block are released first", "[pool][idle_choice]") {
     mapped_range r;
     block& first = r.take(0, 4 * page);
     r.take(4 * page, page);
@@ -82,7 +82,7 @@ TEST_CASE("pages go where a hole is already, and out of the smallest block", "[p
     CHECK(r.index.mapped_runs() == 1);
 }
 
-TEST_CASE("what somebody is about to grow by is not taken", "[pool][idle_choice]") {
+TEST_CASE("kept addresses are not chosen", "[pool][idle_choice]") {
     mapped_range r;
     kept_addresses const end{address(28 * page + 256), address(40 * page), 2 * page};
     CHECK(is_pages(choose_idle(r.index, cuota::unlimited, end), 0, 28 * page));
@@ -93,7 +93,7 @@ TEST_CASE("what somebody is about to grow by is not taken", "[pool][idle_choice]
     CHECK(could_be_idle(r.index, 1, all) == 0);
 }
 
-TEST_CASE("a segment is taken where it covers what is asked with less than a page", "[pool][idle_choice]") {
+TEST_CASE("a segment is chosen when it exceeds the request by less than a page", "[pool][idle_choice]") {
     mapped_range r;
     r.index.add_segment(address(100 * page), 1_MiB);
     r.index.add_segment(address(200 * page), 16_MiB);
@@ -104,7 +104,7 @@ TEST_CASE("a segment is taken where it covers what is asked with less than a pag
     CHECK(could_be_idle(r.index, cuota::unlimited, {}) == 31 * page + 17_MiB);
 }
 
-TEST_CASE("a mapping goes as a whole, and only when all of it is free", "[pool][idle_choice]") {
+TEST_CASE("a mapping is released as a whole, and only when all of it is free", "[pool][idle_choice]") {
     pool_tests::paged_blocks r{32};
     r.map(0, 16 * page, 8 * page);
     r.map(16 * page, 18 * page);
@@ -123,7 +123,7 @@ TEST_CASE("a mapping goes as a whole, and only when all of it is free", "[pool][
     CHECK(could_be_idle(r.index, cuota::unlimited, {}) == 16 * page);
 }
 
-TEST_CASE("what is no larger than what is asked for goes first, then the smallest that covers it",
+TEST_CASE("memory no larger than the request is released first, else the smallest that covers it",
           "[pool][idle_choice]") {
     pool_tests::paged_blocks r{64};
     r.map(0, 4 * page, 4 * page);
@@ -138,7 +138,7 @@ TEST_CASE("what is no larger than what is asked for goes first, then the smalles
     CHECK(could_be_idle(r.index, 3 * page, {}) == 3 * page);
 }
 
-TEST_CASE("a mapping of which a part is kept stays", "[pool][idle_choice]") {
+TEST_CASE("a mapping of which a part is kept is not chosen", "[pool][idle_choice]") {
     pool_tests::paged_blocks r{32};
     r.map(0, 16 * page, 4 * page);
     kept_addresses const start{address(0), address(5 * page), 8 * page};
@@ -147,7 +147,7 @@ TEST_CASE("a mapping of which a part is kept stays", "[pool][idle_choice]") {
     CHECK(is_pages(choose_idle(r.index, cuota::unlimited, end), 0, 8 * page));
 }
 
-TEST_CASE("what could be given is what is given", "[pool][idle_choice]") {
+TEST_CASE("could_be_idle equals the bytes that choose_idle releases", "[pool][idle_choice]") {
     std::mt19937 random{3};
     for (int round = 0; round != 400; ++round) {
         mapped_range r;

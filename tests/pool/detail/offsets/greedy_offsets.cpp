@@ -49,8 +49,7 @@ std::vector<detail::lifetime_part> some_parts(std::mt19937_64& random) {
 
 }  // namespace
 
-TEST_CASE("place_in_order gives each block in turn the lowest offset that is free",
-          "[pool][greedy_offsets]") {
+TEST_CASE("place_in_order places each block in turn at the lowest free offset", "[pool][greedy_offsets]") {
     std::mt19937_64 random{3};
     for (int round = 0; round != 500; ++round)
         for (detail::lifetime_part const& part : some_parts(random)) {
@@ -67,7 +66,7 @@ TEST_CASE("place_in_order gives each block in turn the lowest offset that is fre
         }
 }
 
-TEST_CASE("first_orders and highest_first leave nobody out", "[pool][greedy_offsets]") {
+TEST_CASE("first_orders and highest_first keep all blocks", "[pool][greedy_offsets]") {
     std::mt19937_64 random{4};
     for (detail::lifetime_part const& part : some_parts(random)) {
         detail::block_order all(part.blocks.size());
@@ -82,7 +81,7 @@ TEST_CASE("first_orders and highest_first leave nobody out", "[pool][greedy_offs
     }
 }
 
-TEST_CASE("greedy_offsets ends when it has enough, or when it is over, with a sound plan",
+TEST_CASE("greedy_offsets returns a sound plan when it is stopped or its target is reached",
           "[pool][greedy_offsets]") {
     std::mt19937_64 random{5};
     for (int round = 0; round != 500; ++round)

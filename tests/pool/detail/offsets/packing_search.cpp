@@ -71,13 +71,14 @@ std::vector<cuota::lifetime> cut_to_pieces(std::mt19937_64& random, std::size_t 
 
 }  // namespace
 
-TEST_CASE("luby counts 1 1 2 1 1 2 4", "[pool][packing_search]") {
+TEST_CASE("luby returns 1 1 2 1 1 2 4", "[pool][packing_search]") {
     std::vector<std::uint64_t> found;
     for (std::uint64_t n = 1; n <= 16; ++n) found.push_back(detail::luby(n));
     CHECK(found == std::vector<std::uint64_t>{1, 1, 2, 1, 1, 2, 4, 1, 1, 2, 1, 1, 2, 4, 8, 1});
 }
 
-TEST_CASE("packing_search finds the least peak, and that nothing is below it", "[pool][packing_search]") {
+TEST_CASE("packing_search finds the least peak, and proves that no lower one exists",
+          "[pool][packing_search]") {
     std::mt19937_64 random{17};
     for (int round = 0; round != 3'000; ++round)
         for (detail::lifetime_part const& part :
@@ -92,7 +93,7 @@ TEST_CASE("packing_search finds the least peak, and that nothing is below it", "
         }
 }
 
-TEST_CASE("packing_search tells that a capacity cannot be met although no moment passes it",
+TEST_CASE("packing_search proves that a capacity is infeasible although no section exceeds it",
           "[pool][packing_search]") {
     for (auto const& blocks : support::above_their_bound()) {
         std::size_t found = 0;
@@ -107,7 +108,7 @@ TEST_CASE("packing_search tells that a capacity cannot be met although no moment
     }
 }
 
-TEST_CASE("packing_search fits rectangles back together that were cut from one", "[pool][packing_search]") {
+TEST_CASE("packing_search packs the pieces of a rectangle without gaps", "[pool][packing_search]") {
     std::mt19937_64 random{19};
     for (int round = 0; round != 30; ++round)
         for (detail::lifetime_part const& part : support::parts_of(cut_to_pieces(random, 30, 64, 40))) {
@@ -117,7 +118,7 @@ TEST_CASE("packing_search fits rectangles back together that were cut from one",
         }
 }
 
-TEST_CASE("packing_search gives up when it is told to, and can be asked again", "[pool][packing_search]") {
+TEST_CASE("packing_search gives up when it is stopped, and can run again", "[pool][packing_search]") {
     std::mt19937_64 random{23};
     auto const parts = support::parts_of(cut_to_pieces(random, 200, 4'096, 400));
     detail::packing_search search{parts.front()};
@@ -126,7 +127,7 @@ TEST_CASE("packing_search gives up when it is told to, and can be asked again", 
     CHECK(is_sound(parts.front(), search.offsets(), 8 * 4'096));
 }
 
-TEST_CASE("packing_search repeats itself", "[pool][packing_search]") {
+TEST_CASE("packing_search is deterministic", "[pool][packing_search]") {
     std::mt19937_64 random{29};
     auto const parts = support::parts_of(cut_to_pieces(random, 30, 64, 50));
     detail::packing_search first{parts.front()}, second{parts.front()};

@@ -119,7 +119,7 @@ void place_and_check(packing_skyline& board, index i, std::uint64_t capacity) {
 
 }  // namespace
 
-TEST_CASE("packing_skyline lays a block on what is below it", "[pool][packing_skyline]") {
+TEST_CASE("packing_skyline places a block on the blocks below it", "[pool][packing_skyline]") {
     three_blocks t;
     t.board.clear(9);
 
@@ -146,7 +146,8 @@ TEST_CASE("packing_skyline lays a block on what is below it", "[pool][packing_sk
     CHECK(t.board.placed() == 3);
 }
 
-TEST_CASE("packing_skyline names the section in which what waits does not fit", "[pool][packing_skyline]") {
+TEST_CASE("packing_skyline returns the section in which the waiting blocks do not fit",
+          "[pool][packing_skyline]") {
     three_blocks t;
     for (std::uint64_t const capacity : {8U, 9U}) {
         t.board.clear(capacity);
@@ -165,7 +166,7 @@ TEST_CASE("packing_skyline names the section in which what waits does not fit", 
     CHECK(t.board.cause(0) == stretch{0, 0});
 }
 
-TEST_CASE("packing_skyline raises a floor over a hole that nothing can fill", "[pool][packing_skyline]") {
+TEST_CASE("packing_skyline raises a floor over a hole that no block can fill", "[pool][packing_skyline]") {
     three_blocks t;
     t.board.clear(9);
     auto const first = t.board.place(t.c);
@@ -179,7 +180,8 @@ TEST_CASE("packing_skyline raises a floor over a hole that nothing can fill", "[
     CHECK(t.board.cause(1) == t.all);
 }
 
-TEST_CASE("packing_skyline looks at the blocks of a section until one is found", "[pool][packing_skyline]") {
+TEST_CASE("packing_skyline visits the blocks of a section until the visitor returns true",
+          "[pool][packing_skyline]") {
     three_blocks const t;
     std::vector<index> seen;
     CHECK_FALSE(t.board.any_member(1, [&](index i) {
@@ -195,7 +197,7 @@ TEST_CASE("packing_skyline looks at the blocks of a section until one is found",
     CHECK(seen == std::vector<index>{three_blocks::b, three_blocks::c, three_blocks::a});
 }
 
-TEST_CASE("packing_skyline tells blocks that could be swapped", "[pool][packing_skyline]") {
+TEST_CASE("packing_skyline detects interchangeable blocks", "[pool][packing_skyline]") {
     auto const part = support::parts_of({{0, 2, 4}, {0, 2, 4}, {0, 2, 5}, {1, 4, 4}, {3, 5, 1}}).front();
     packing_skyline const board{part};
     CHECK(board[0].is_equal_to(board[1]));
@@ -203,8 +205,7 @@ TEST_CASE("packing_skyline tells blocks that could be swapped", "[pool][packing_
     CHECK_FALSE(board[0].is_equal_to(board[3]));
 }
 
-TEST_CASE("packing_skyline is what its blocks say, and what it was when steps are taken back",
-          "[pool][packing_skyline]") {
+TEST_CASE("packing_skyline matches its blocks, and undo restores earlier states", "[pool][packing_skyline]") {
     std::mt19937_64 random{31};
     for (int round = 0; round != 600; ++round)
         for (lifetime_part const& part :
@@ -231,7 +232,7 @@ TEST_CASE("packing_skyline is what its blocks say, and what it was when steps ar
         }
 }
 
-TEST_CASE("packing_skyline: what lies outside of a floor's cause has no part in its height",
+TEST_CASE("blocks outside of a floor's cause do not affect its height in packing_skyline",
           "[pool][packing_skyline]") {
     std::mt19937_64 random{37};
     std::size_t narrow = 0;

@@ -58,7 +58,7 @@ int times_before(search_order& preferences, index first, index second) {
 
 }  // namespace
 
-TEST_CASE("repeatable_numbers repeat themselves, and are even", "[pool][search_order]") {
+TEST_CASE("repeatable_numbers are deterministic and evenly distributed", "[pool][search_order]") {
     cuota::detail::repeatable_numbers first, second;
     std::vector<int> tenths(10, 0);
     for (int i = 0; i != 10'000; ++i) {
@@ -71,7 +71,7 @@ TEST_CASE("repeatable_numbers repeat themselves, and are even", "[pool][search_o
     CHECK(*std::max_element(tenths.begin(), tenths.end()) < 1'100);
 }
 
-TEST_CASE("search_order gives every block a rank of its own, other ones in nearly every attempt",
+TEST_CASE("search_order gives each block a unique rank, and nearly every attempt a different order",
           "[pool][search_order]") {
     lifetime_part const part = many_blocks();
     auto const all = numbers_below(part.blocks.size());
@@ -89,7 +89,7 @@ TEST_CASE("search_order gives every block a rank of its own, other ones in nearl
     CHECK(seen.size() > 40);  // a repeated attempt may have the ranks of the best one
 }
 
-TEST_CASE("search_order ranks some blocks anew, and as they were again", "[pool][search_order]") {
+TEST_CASE("search_order draws new ranks for some blocks, and restores them", "[pool][search_order]") {
     lifetime_part const part = many_blocks();
     auto const all = numbers_below(part.blocks.size());
     search_order preferences{part};
@@ -107,7 +107,8 @@ TEST_CASE("search_order ranks some blocks anew, and as they were again", "[pool]
     CHECK(preferences.ranks(all) == before);
 }
 
-TEST_CASE("search_order tries what went furthest once more in every other attempt", "[pool][search_order]") {
+TEST_CASE("search_order starts every other attempt from the order of the best attempt",
+          "[pool][search_order]") {
     lifetime_part const part = many_blocks();
     auto const all = numbers_below(part.blocks.size());
     search_order preferences{part};
@@ -134,7 +135,7 @@ TEST_CASE("search_order tries what went furthest once more in every other attemp
     CHECK(rank_consensus(preferences.ranks(all), far) < 0.9);
 }
 
-TEST_CASE("search_order prefers blocks that are large, or live long", "[pool][search_order]") {
+TEST_CASE("search_order prefers blocks that are large or have long lifetimes", "[pool][search_order]") {
     auto const sizes = support::parts_of({{0, 2, 1}, {0, 2, 1'000'000}}).front();
     search_order by_size{sizes};
     CHECK(times_before(by_size, 1, 0) > 250);
@@ -145,7 +146,7 @@ TEST_CASE("search_order prefers blocks that are large, or live long", "[pool][se
     CHECK(times_before(by_duration, 1, 0) > 230);
 }
 
-TEST_CASE("search_order prefers blocks where floors went too high", "[pool][search_order]") {
+TEST_CASE("search_order prefers blocks in sections whose floors were too high", "[pool][search_order]") {
     auto const part =
         support::parts_of({{0, 2, 5}, {1, 4, 9}, {3, 5, 5}}).front();  // the last block is like the first
     search_order untroubled{part};

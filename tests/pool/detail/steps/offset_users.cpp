@@ -12,7 +12,7 @@
 
 using cuota::detail::offset_users;
 
-TEST_CASE("offset_users knows who has the bytes from an offset on", "[pool][offset_users]") {
+TEST_CASE("offset_users returns the latest user of an offset", "[pool][offset_users]") {
     std::mt19937_64 random{3};
     offset_users users{200};
     std::map<std::size_t, std::uint32_t> spots, expected;

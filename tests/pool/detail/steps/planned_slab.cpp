@@ -71,7 +71,7 @@ struct requested {
 
 }  // namespace
 
-TEST_CASE("planned_slab gives each request the bytes of its plan, step after step", "[pool][planned_slab]") {
+TEST_CASE("planned_slab serves each request at its planned offset, in every step", "[pool][planned_slab]") {
     requested a{placed({{0, 3, 1000}, {1, 2, 300}, {2, 4, 512}})};
     CHECK(a.slab.at() == base);
     CHECK(a.slab.bytes() == 1536);
@@ -99,7 +99,7 @@ TEST_CASE("planned_slab gives each request the bytes of its plan, step after ste
     CHECK(a.order.waits() == 0);
 }
 
-TEST_CASE("planned_slab looks for a request among the sixteen that come next", "[pool][planned_slab]") {
+TEST_CASE("planned_slab searches the next sixteen requests for a match", "[pool][planned_slab]") {
     std::vector<std::size_t> sizes(20, 256);
     sizes[15] = 512;
     sizes[17] = 1024;
@@ -121,7 +121,7 @@ TEST_CASE("planned_slab looks for a request among the sixteen that come next", "
     CHECK(a.answer(256) == plan_answer::missed_beyond_plan);
 }
 
-TEST_CASE("planned_slab gives nobody bytes that are somebody's", "[pool][planned_slab]") {
+TEST_CASE("planned_slab never serves bytes of a live block", "[pool][planned_slab]") {
     requested a{one_by_one({1000, 2000, 3000})};
     SECTION("of this step") {
         void* const p = a.take(1000).at;
@@ -132,7 +132,7 @@ TEST_CASE("planned_slab gives nobody bytes that are somebody's", "[pool][planned
         a.suggestion();
         CHECK(a.answer(1000) == plan_answer::served);
     }
-    SECTION("of the step before, and only as long") {
+    SECTION("of the previous step, until it is freed") {
         a.take(1000);
         void* const p = base;
         a.suggestion();
@@ -140,7 +140,7 @@ TEST_CASE("planned_slab gives nobody bytes that are somebody's", "[pool][planned
         a.give(p, 1000);
         CHECK(a.answer(2000) == plan_answer::served);
     }
-    SECTION("of a step long ago, with steps between in which nobody asked") {
+    SECTION("of an earlier step, with steps without requests in between") {
         a.take(3000);
         for (int i = 0; i != 4; ++i) a.suggestion();
         CHECK(a.answer(1000) == plan_answer::missed_busy);
@@ -150,20 +150,20 @@ TEST_CASE("planned_slab gives nobody bytes that are somebody's", "[pool][planned
     CHECK(a.slab.live() == 1);
 }
 
-TEST_CASE("planned_slab looks at what is live when the plan does not tell", "[pool][planned_slab]") {
+TEST_CASE("planned_slab checks live blocks when the step deviates from the plan", "[pool][planned_slab]") {
     // The third request uses the bytes of the first two, the fourth those beside it, and the last one all of them.
     requested a{placed({{0, 3, 256}, {1, 4, 512}, {5, 8, 768}, {6, 9, 256}, {10, 11, 1024}})};
     REQUIRE(a.slab.bytes() == 1024);
     REQUIRE(a.place_of(4) == base);
     void* const p = a.take(512).at;  // the first request is left out
     REQUIRE(p == a.place_of(1));
-    SECTION("what is there is found") {
+    SECTION("an overlapping live block is found") {
         CHECK(a.answer(768) == plan_answer::missed_busy);
         CHECK(a.answer(256) == plan_answer::served);
         a.give(p, 512);
         CHECK(a.answer(1024) == plan_answer::missed_busy);
     }
-    SECTION("what is not there is not") {
+    SECTION("a freed block is not found") {
         a.give(p, 512);
         CHECK(a.answer(768) == plan_answer::served);
         CHECK(a.answer(1024) == plan_answer::missed_busy);
@@ -172,7 +172,8 @@ TEST_CASE("planned_slab looks at what is live when the plan does not tell", "[po
     }
 }
 
-TEST_CASE("planned_slab has no bytes for what outlived the recorded step", "[pool][planned_slab]") {
+TEST_CASE("planned_slab reserves no bytes for requests that outlived the recorded step",
+          "[pool][planned_slab]") {
     cuota::planned_step step{{{{0, 2, 1000}}, {{1, 3, 500}, 0, false}, {{2, 3, 1000}}}};
     cuota::detail::place_requests(step, {});
     requested a{step};
@@ -182,7 +183,7 @@ TEST_CASE("planned_slab has no bytes for what outlived the recorded step", "[poo
     CHECK(a.slab.skipped() == 0);
 }
 
-TEST_CASE("planned_slab of a plan of nothing serves and holds nothing", "[pool][planned_slab]") {
+TEST_CASE("planned_slab with an empty plan serves and holds nothing", "[pool][planned_slab]") {
     cuota::detail::stream_order order;
     cuota::stream const s;
     cuota::planned_step const lost{{{{0, 1, 1000}, 0, false}}};
@@ -199,7 +200,7 @@ TEST_CASE("planned_slab of a plan of nothing serves and holds nothing", "[pool][
     }
 }
 
-TEST_CASE("planned_slab tells what is wrong with a release, and does nothing then", "[pool][planned_slab]") {
+TEST_CASE("planned_slab throws for an invalid free and changes nothing", "[pool][planned_slab]") {
     requested a{together({1000, 2000})};
     void* const p = a.take(1000, {"loss", {"train.cpp", 7}}).at;
     void* const q = a.take(2000).at;
@@ -218,7 +219,7 @@ TEST_CASE("planned_slab tells what is wrong with a release, and does nothing the
     CHECK(a.slab.live() == 0);
 }
 
-TEST_CASE("planned_slab names what is live, in the order of the sequence", "[pool][planned_slab]") {
+TEST_CASE("planned_slab lists live blocks in the order of the sequence", "[pool][planned_slab]") {
     std::vector<std::size_t> sizes;
     for (std::size_t i = 0; i != 150; ++i) sizes.push_back(256 * (i + 1));
     requested a{together(sizes)};
@@ -243,7 +244,7 @@ TEST_CASE("planned_slab names what is live, in the order of the sequence", "[poo
     CHECK(left[0].bytes == 256);
 }
 
-TEST_CASE("planned_slab is made whole or not at all, and forgets nothing for want of memory",
+TEST_CASE("planned_slab's constructor throws without host memory, and a later failure changes nothing",
           "[pool][planned_slab]") {
     auto const step = together({1000, 2000, 3000});
     std::size_t refused = 0;
@@ -271,7 +272,7 @@ TEST_CASE("planned_slab is made whole or not at all, and forgets nothing for wan
     CHECK(a.answer(2000) == plan_answer::served);
 }
 
-TEST_CASE("planned_slab goes back over what came to nothing, unless others have come since",
+TEST_CASE("go_back makes planned_slab repeat a refused request, unless later requests were served",
           "[pool][planned_slab]") {
     cuota::planned_step step{{{{0, 9, 300}}, {{1, 9, 500}, 0, false}, {{2, 9, 1000}}, {{3, 9, 2000}}}};
     cuota::detail::place_requests(step, {});

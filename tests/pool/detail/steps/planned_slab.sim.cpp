@@ -130,7 +130,7 @@ private:
 
 }  // namespace
 
-TEST_CASE("planned_slab: steps on several streams, some of them not as planned, never meet in the same bytes",
+TEST_CASE("planned_slab: steps on several streams never share bytes, also when they deviate from the plan",
           "[pool][planned_slab]") {
     std::size_t const streams = GENERATE(1U, 2U, 3U, 4U);
     unsigned const deviating = GENERATE(0U, 20U, 200U);
@@ -158,7 +158,7 @@ TEST_CASE("planned_slab: steps on several streams, some of them not as planned, 
     }
 }
 
-TEST_CASE("planned_slab: a wait that fails leaves everything as it was", "[pool][planned_slab]") {
+TEST_CASE("planned_slab: a wait that fails changes nothing", "[pool][planned_slab]") {
     support::machine const machine;
     cuota::stream const a;
     cuota::stream const b;

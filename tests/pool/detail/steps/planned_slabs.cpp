@@ -51,8 +51,7 @@ cuota::step_plan_stats counted(planned_slabs const& slabs) {
 
 }  // namespace
 
-TEST_CASE("planned_slabs keep a slab that is retired until it has back what it gave",
-          "[pool][planned_slabs]") {
+TEST_CASE("planned_slabs keep a retired slab until all of its blocks are freed", "[pool][planned_slabs]") {
     support::machine const machine;
     cuota::stream const s;
     planned_slabs slabs;
@@ -97,7 +96,7 @@ TEST_CASE("planned_slabs keep a slab that is retired until it has back what it g
     CHECK(slabs.take_any() == nullptr);
 }
 
-TEST_CASE("planned_slabs give out a retired slab when its streams are done with it",
+TEST_CASE("planned_slabs return a retired slab after a wait for the streams that have used it",
           "[pool][planned_slabs]") {
     support::machine const machine;
     cuota::stream const a;
@@ -131,7 +130,8 @@ TEST_CASE("planned_slabs give out a retired slab when its streams are done with 
     CHECK(waits.count() == 1);  // a has not used this slab
 }
 
-TEST_CASE("planned_slabs retire a slab or keep it as it was", "[pool][planned_slabs]") {
+TEST_CASE("planned_slabs are unchanged when the host has no memory to retire a slab",
+          "[pool][planned_slabs]") {
     support::machine const machine;
     cuota::stream const s;
     planned_slabs slabs;

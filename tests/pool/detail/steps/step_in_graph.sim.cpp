@@ -106,9 +106,8 @@ struct scene {
 
 }  // namespace
 
-TEST_CASE(
-    "a planned step that is captured gives what the step itself would, at the same addresses, bit for bit",
-    "[pool][graph]") {
+TEST_CASE("a captured planned step has the addresses and the results of the uncaptured step",
+          "[pool][graph]") {
     support::machine const machine;
     std::vector<support::word> expected;
     {
@@ -135,7 +134,7 @@ TEST_CASE(
     CHECK(simulator::race_reports().empty());
 }
 
-TEST_CASE("steps and launches go on in turns, on any streams", "[pool][graph]") {
+TEST_CASE("steps and launches may alternate on different streams", "[pool][graph]") {
     support::machine const machine;
     std::vector<support::word> expected;
     {
@@ -170,7 +169,7 @@ TEST_CASE("steps and launches go on in turns, on any streams", "[pool][graph]") 
     CHECK(simulator::race_reports().empty());
 }
 
-TEST_CASE("the slab alone orders steps and launches of different streams", "[pool][graph]") {
+TEST_CASE("the slab orders steps and launches of different streams", "[pool][graph]") {
     support::machine const machine;
     scene on;
     on.step(on.s);
@@ -196,7 +195,7 @@ TEST_CASE("the slab alone orders steps and launches of different streams", "[poo
     CHECK(mine == alone.result());
 }
 
-TEST_CASE("a plan is made and its slab taken in the capture, if it was not before", "[pool][graph]") {
+TEST_CASE("a plan and its slab are made in the capture if they were not made before", "[pool][graph]") {
     support::machine const machine;
     scene on;
     auto graph = cuota::capture(on.s, [&] { on.step(on.s); });
@@ -211,7 +210,7 @@ TEST_CASE("a plan is made and its slab taken in the capture, if it was not befor
     CHECK(simulator::misuse_reports().empty());
 }
 
-TEST_CASE("a step that is recorded in a capture is planned after it, and the graph keeps what it took",
+TEST_CASE("a step that is recorded in a capture is planned after it, and the graph keeps its memory",
           "[pool][graph]") {
     support::machine const machine;
     scene on;
@@ -227,7 +226,7 @@ TEST_CASE("a step that is recorded in a capture is planned after it, and the gra
     CHECK(simulator::race_reports().empty());
 }
 
-TEST_CASE("what deviates from the plan in a capture is misuse, and the capture goes on or ends as f likes",
+TEST_CASE("a deviation from the plan in a capture is misuse, and f decides whether the capture continues",
           "[pool][graph]") {
     support::machine const machine;
     scene on;
@@ -256,7 +255,8 @@ TEST_CASE("what deviates from the plan in a capture is misuse, and the capture g
     CHECK(simulator::misuse_reports().empty());
 }
 
-TEST_CASE("a launch while a later step has something of the slab is refused, and names it", "[pool][graph]") {
+TEST_CASE("a launch while a later step holds bytes of the slab is refused, and names the holder",
+          "[pool][graph]") {
     support::machine const machine;
     scene on;
     on.step(on.s);
@@ -277,7 +277,7 @@ TEST_CASE("a launch while a later step has something of the slab is refused, and
     CHECK(simulator::race_reports().empty());
 }
 
-TEST_CASE("what the captured step left alive is the launch's own", "[pool][graph]") {
+TEST_CASE("a block that the captured step has not freed stays valid after the launch", "[pool][graph]") {
     support::machine const machine;
     cuota::stream const s;
     cuota::scoped_pool pool{cuota::budget{"test", 64_MiB}};
@@ -297,7 +297,7 @@ TEST_CASE("what the captured step left alive is the launch's own", "[pool][graph
     kept.reset();
 }
 
-TEST_CASE("a slab stays as long as a graph uses it, whatever becomes of its plan", "[pool][graph]") {
+TEST_CASE("a slab is kept as long as a graph uses it, also after its plan is destroyed", "[pool][graph]") {
     support::machine const machine;
     cuota::stream const s;
     cuota::scoped_pool pool{cuota::budget{"test", 64_MiB}};
@@ -325,7 +325,7 @@ TEST_CASE("a slab stays as long as a graph uses it, whatever becomes of its plan
     CHECK(simulator::race_reports().empty());
 }
 
-TEST_CASE("bytes that go from one stream of a capture to another are refused before the capture is spoiled",
+TEST_CASE("passing bytes between streams of a capture is refused before the capture is invalidated",
           "[pool][graph]") {
     support::machine const machine;
     scene on;
@@ -341,7 +341,7 @@ TEST_CASE("bytes that go from one stream of a capture to another are refused bef
     CHECK(simulator::misuse_reports().empty());
 }
 
-TEST_CASE("whichever CUDA call fails around a capture of a planned step, nothing leaks", "[pool][graph]") {
+TEST_CASE("no CUDA failure around a capture of a planned step leaks memory", "[pool][graph]") {
     support::machine machine;
     scene on;
     auto const program = [&] {

@@ -5,8 +5,7 @@
 
 #include "support/catch.hpp"
 
-TEST_CASE("step_recorder counts requests and releases, and tells who is still alive",
-          "[pool][step_recorder]") {
+TEST_CASE("step_recorder counts requests and frees, and lists live blocks", "[pool][step_recorder]") {
     cuota::detail::step_recorder recorder;
     int a{}, b{}, c{};
     recorder.note_given(&a);  // allocated before the step

@@ -30,7 +30,7 @@ void* try_take(step_router& router, cuota::stream_ref s, std::size_t bytes) {
 
 }  // namespace
 
-TEST_CASE("step_router leaves requests to others while there is no slab, and records some",
+TEST_CASE("step_router passes requests on while it has no slab, and records those of a recorded step",
           "[pool][step_router]") {
     cuota::stream const s;
     step_router router;
@@ -72,7 +72,7 @@ TEST_CASE("step_router leaves requests to others while there is no slab, and rec
     CHECK(stats.served == 0);
 }
 
-TEST_CASE("step_router serves planned requests and counts the rest by their reasons", "[pool][step_router]") {
+TEST_CASE("step_router serves planned requests, and counts the others by reason", "[pool][step_router]") {
     cuota::stream const owner;
     cuota::stream_ref const s = owner;
     step_router router;
@@ -105,8 +105,7 @@ TEST_CASE("step_router serves planned requests and counts the rest by their reas
     CHECK(stats.has_slab);
 }
 
-TEST_CASE("step_router refuses requests from its end on, and takes back what it gave",
-          "[pool][step_router]") {
+TEST_CASE("a closed step_router refuses requests and accepts frees", "[pool][step_router]") {
     cuota::stream const owner;
     cuota::stream_ref const s = owner;
     step_router router;
@@ -125,7 +124,7 @@ TEST_CASE("step_router refuses requests from its end on, and takes back what it 
     CHECK(router.stats().live == 0);
 }
 
-TEST_CASE("step_router has recorded a request or has not", "[pool][step_router]") {
+TEST_CASE("step_router records a request completely or not at all", "[pool][step_router]") {
     cuota::stream const s;
     step_router router;
     router.begin_recorded_step();
@@ -148,7 +147,7 @@ TEST_CASE("step_router has recorded a request or has not", "[pool][step_router]"
     CHECK(step.requests[1].live.from == 1);
 }
 
-TEST_CASE("step_router takes back the turn of what others refused, in the step of that request only",
+TEST_CASE("step_router undoes a request that the upstream refused, only in the step of that request",
           "[pool][step_router]") {
     cuota::stream const owner;
     cuota::stream_ref const s = owner;

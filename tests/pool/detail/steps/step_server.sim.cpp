@@ -46,7 +46,8 @@ struct served {
 
 }  // namespace
 
-TEST_CASE("step_server waits for a release that it cannot remember, and says why", "[pool][step_server]") {
+TEST_CASE("step_server waits for a free that cannot be recorded, and reports the error",
+          "[pool][step_server]") {
     support::machine machine;
     served all;
     cudaStream_t native = nullptr;
@@ -84,8 +85,7 @@ TEST_CASE("step_server waits for a release that it cannot remember, and says why
     REQUIRE(cudaStreamDestroy(native) == cudaSuccess);
 }
 
-TEST_CASE("step_server gives its slab back after the work on what was given back and on what never was",
-          "[pool][step_server]") {
+TEST_CASE("step_server frees its slab after the work on freed and on leaked blocks", "[pool][step_server]") {
     support::machine const machine;
     served all;
     cuota::stream const s;
@@ -101,7 +101,7 @@ TEST_CASE("step_server gives its slab back after the work on what was given back
     CHECK(all.pool.stats().live_blocks == 0);
 }
 
-TEST_CASE("step_server: a request that the upstream refuses changes nothing", "[pool][step_server]") {
+TEST_CASE("step_server is unchanged by a request that the upstream refuses", "[pool][step_server]") {
     support::machine const machine;
     served all;
     cuota::stream const s;
@@ -113,7 +113,7 @@ TEST_CASE("step_server: a request that the upstream refuses changes nothing", "[
     all.server->deallocate(s, p, 4_KiB, 256);
 }
 
-TEST_CASE("step_server waits at its end for the device that its slab is on", "[pool][step_server]") {
+TEST_CASE("destroying step_server waits for the device of its slab", "[pool][step_server]") {
     support::machine const machine{{2, 64_MiB}};
     simulator::set_schedule(simulator::schedule::late);
     std::atomic<bool> has_run = false;

@@ -116,7 +116,7 @@ std::vector<std::size_t> const sizes{1000, 2000, 3000};
 
 }  // namespace
 
-TEST_CASE("step_state: a plan outlives the refusal of every request to its upstream", "[pool][step_state]") {
+TEST_CASE("step_state: a plan survives the refusal of any upstream request", "[pool][step_state]") {
     support::captured_errors errors;
     std::size_t refused = 0;
     for (std::size_t nth = 1;; ++nth) {
@@ -160,7 +160,7 @@ TEST_CASE("step_state: a plan outlives the refusal of every request to its upstr
     CHECK(errors.count() == 0);
 }
 
-TEST_CASE("step_state: a plan outlives a host that is out of memory at every turn", "[pool][step_state]") {
+TEST_CASE("step_state: a plan survives a lack of host memory at any allocation", "[pool][step_state]") {
     support::captured_errors errors;
     std::size_t refused = 0;
     for (std::size_t allowed = 0;; ++allowed) {
@@ -192,7 +192,7 @@ TEST_CASE("step_state: a plan outlives a host that is out of memory at every tur
     (void)errors.take();  // reports of steps that could not be recorded
 }
 
-TEST_CASE("step_state: a block given back elsewhere and taken again is recorded twice",
+TEST_CASE("step_state: a block that is freed without the plan and allocated again is recorded twice",
           "[pool][step_state]") {
     program p;
     {
@@ -213,7 +213,8 @@ TEST_CASE("step_state: a block given back elsewhere and taken again is recorded 
     p.plan.close();
 }
 
-TEST_CASE("step_state: what waits for the end of a step says so, and changes nothing", "[pool][step_state]") {
+TEST_CASE("step_state: operations that require a closed step throw in a step and change nothing",
+          "[pool][step_state]") {
     program p;
     CHECK(has(thrown<cuota::usage_error>([&] { p.plan.prepare({"train.cpp", 5}); }).what(), "train.cpp:5"));
     p.step(sizes);
@@ -234,7 +235,7 @@ TEST_CASE("step_state: what waits for the end of a step says so, and changes not
     REQUIRE_THROWS_AS(p.plan.rerecord({}), cuota::usage_error);
 }
 
-TEST_CASE("step_state: zero bytes and too many change nothing", "[pool][step_state]") {
+TEST_CASE("step_state: requests of zero bytes or of invalid sizes change nothing", "[pool][step_state]") {
     program p;
     p.step(sizes);
     p.step(sizes);
@@ -257,7 +258,8 @@ TEST_CASE("step_state: zero bytes and too many change nothing", "[pool][step_sta
     p.plan.close();
 }
 
-TEST_CASE("step_state: a plan that ends in a step keeps its slab until that is over", "[pool][step_state]") {
+TEST_CASE("step_state: a plan that is closed in a step keeps its slab until the step ends",
+          "[pool][step_state]") {
     support::captured_errors errors;
     program p;
     p.step(sizes);
@@ -278,7 +280,7 @@ TEST_CASE("step_state: a plan that ends in a step keeps its slab until that is o
     CHECK(errors.count() == 0);
 }
 
-TEST_CASE("step_state: plans that follow each other give back every slab in the end", "[pool][step_state]") {
+TEST_CASE("step_state: successive plans free all of their slabs", "[pool][step_state]") {
     support::captured_errors errors;
     program p;
     std::vector<std::unique_ptr<program::block>> kept;
@@ -303,7 +305,7 @@ TEST_CASE("step_state: plans that follow each other give back every slab in the 
     CHECK(p.upstream.wrong() == 0);
 }
 
-TEST_CASE("step_state: threads ask while steps come and go, and plans too", "[pool][step_state]") {
+TEST_CASE("step_state: threads may allocate while steps and plans begin and end", "[pool][step_state]") {
     support::captured_errors errors;
     program p;
     std::vector<std::thread> threads;
