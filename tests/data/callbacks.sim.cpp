@@ -57,7 +57,7 @@ auto questions(batch_loader const& loader) {
 
 }  // namespace
 
-TEST_CASE("a transform may end batches of its own loader", "[data][callbacks]") {
+TEST_CASE("a transform may destroy batches of its own loader", "[data][callbacks]") {
     machine const on;
     std::size_t const workers = GENERATE(1, 3);
     bool const poison = GENERATE(false, true);
@@ -102,7 +102,7 @@ TEST_CASE("a transform may end batches of its own loader", "[data][callbacks]") 
     CHECK(ended != 0);
 }
 
-TEST_CASE("a transform may end its loader's epoch, and the next one begins as ever", "[data][callbacks]") {
+TEST_CASE("a transform may end its loader's epoch, and the next epoch runs normally", "[data][callbacks]") {
     machine const on;
     std::optional<cuota::epoch_range> epoch;
     std::atomic<bool> is_handed_over = false, is_ended = false;
@@ -138,7 +138,7 @@ TEST_CASE("a transform may end its loader's epoch, and the next one begins as ev
     CHECK(expected == 400);
 }
 
-TEST_CASE("a sink may ask the loader whatever CUDA call of it has failed", "[data][callbacks]") {
+TEST_CASE("an error sink may query the loader after any of its CUDA calls has failed", "[data][callbacks]") {
     machine on;
     bool const transforms = GENERATE(false, true);
     auto const seen = support::survives_every_failure(on, [&] {
@@ -154,7 +154,8 @@ TEST_CASE("a sink may ask the loader whatever CUDA call of it has failed", "[dat
     CHECK(seen.reported != 0);
 }
 
-TEST_CASE("a sink may ask the loader when a batch ends on a lost device", "[data][callbacks]") {
+TEST_CASE("an error sink may query the loader when a batch is destroyed on a lost device",
+          "[data][callbacks]") {
     machine on;
     {
         batch_loader loader{numbered_source{64}, {.batch_size = 4, .poison = true}};
@@ -170,7 +171,7 @@ TEST_CASE("a sink may ask the loader when a batch ends on a lost device", "[data
     (void)cudaGetLastError();
 }
 
-TEST_CASE("a sampler and a dataset may ask the loader that asks them", "[data][callbacks]") {
+TEST_CASE("a sampler and a dataset may query the loader that calls them", "[data][callbacks]") {
     machine const on;
     static std::atomic<batch_loader const*> asked = nullptr;
     struct asking_sampler {

@@ -18,7 +18,8 @@ static_assert(std::is_same_v<wide_enough<std::int32_t, float>, double>);
 static_assert(std::is_same_v<wide_enough<float, cuota::half>, float>);
 static_assert(std::is_same_v<wide_enough<float, double>, double>);
 
-TEST_CASE("a number is converted through one that is wide enough", "[data][conversion]") {
+TEST_CASE("a number is scaled and shifted in a type that is wide enough to represent it",
+          "[data][conversion]") {
     CHECK(converted<float>(std::uint8_t{255}, 2.0f, 1.0f, false) == 511.0f);
     CHECK(converted<float>(std::uint8_t{255}, 2.0f, 1.0f, true) == 255.0f);
     // 2^24 + 1 is not a float: in float arithmetic the difference would vanish before scaling.
@@ -28,7 +29,7 @@ TEST_CASE("a number is converted through one that is wide enough", "[data][conve
     CHECK(converted<cuota::bfloat16>(cuota::half{1.5f}, 1.0f, 0.0f, true) == cuota::bfloat16{1.5f});
 }
 
-TEST_CASE("fields have the type that they are converted to, and the others theirs", "[data][conversion]") {
+TEST_CASE("convert_fields changes the types of converted fields and of no others", "[data][conversion]") {
     using enum cuota::element_type;
     std::vector<cuota::field> fields{{"a", u8, {2}}, {"b", i32, {}}, {"c", f64, {3}}};
     std::vector<cuota::conversion> const wanted{{"c", f16, 2, 3}, {"a", f32}};

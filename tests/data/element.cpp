@@ -41,7 +41,7 @@ static_assert(!has_element<std::string>);
 
 }  // namespace
 
-TEST_CASE("element types know their size and their name", "[data][element]") {
+TEST_CASE("element types have a size and a name", "[data][element]") {
     CHECK(cuota::element_bytes(element_type::u8) == 1);
     CHECK(cuota::element_bytes(element_type::i8) == 1);
     CHECK(cuota::element_bytes(element_type::i16) == 2);
@@ -75,7 +75,7 @@ TEST_CASE("field counts the elements and bytes of one sample", "[data][field]") 
     CHECK(cuota::field{"nothing", element_type::u8, {4, 0}}.bytes() == 0);
 }
 
-TEST_CASE("field refuses a shape whose product does not fit", "[data][field]") {
+TEST_CASE("field refuses a shape whose product overflows", "[data][field]") {
     std::size_t const huge = std::size_t{1} << 33;
 
     REQUIRE_THROWS_AS((cuota::field{"x", element_type::u8, {huge, huge}}.count()), cuota::usage_error);

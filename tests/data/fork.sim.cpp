@@ -108,7 +108,7 @@ public:
 
 }  // namespace
 
-TEST_CASE("in a child each owner of data ends, and makes no CUDA call and no report", "[data][fork]") {
+TEST_CASE("in a child, each owner of data is destroyed without a CUDA call or a report", "[data][fork]") {
     if (support::under_thread_sanitizer) CUOTA_SKIP("it does not take a fork of a program with threads");
     support::machine const on;
     std::optional<owners> all{std::in_place};
@@ -118,7 +118,7 @@ TEST_CASE("in a child each owner of data ends, and makes no CUDA call and no rep
     }
 }
 
-TEST_CASE("in a child requests of data that need a lock are misuse that says so", "[data][fork]") {
+TEST_CASE("in a child, requests to data that need a lock are refused as misuse", "[data][fork]") {
     if (support::under_thread_sanitizer) CUOTA_SKIP("it does not take a fork of a program with threads");
     support::machine const on;
     owners all;
@@ -141,9 +141,9 @@ TEST_CASE("in a child requests of data that need a lock are misuse that says so"
     CHECK(status == 0);
 }
 
-TEST_CASE("a child with static owners of data ends by exit", "[data][fork]") {
+TEST_CASE("a child with static owners of data exits normally", "[data][fork]") {
     if (support::under_thread_sanitizer) CUOTA_SKIP("it does not take a fork of a program with threads");
-    if (!support::is_alone("a child with static owners of data ends by exit")) return;
+    if (!support::is_alone("a child with static owners of data exits normally")) return;
     static owners all;
     int wrong = 0;
     {

@@ -95,7 +95,7 @@ static_assert(takes_context<cuota::ragged_dataset<told>> && !takes_context<cuota
 
 }  // namespace
 
-TEST_CASE("a seed is another for each sample, epoch and seed, and the same on every machine",
+TEST_CASE("sample_seed differs for each sample, epoch and seed, and is the same on every machine",
           "[data][gather_context]") {
     std::set<std::uint64_t> all;
     for (std::uint64_t seed = 0; seed != 10; ++seed)
@@ -108,7 +108,7 @@ TEST_CASE("a seed is another for each sample, epoch and seed, and the same on ev
     CHECK(gather_context{3, 7}.sample_seed(11) == 0xD42A71F280505252);
 }
 
-TEST_CASE("a loader tells its dataset the epoch and the seed, whoever reads and wherever the epoch begins",
+TEST_CASE("a loader passes the epoch and the seed to its dataset, on any worker and from any position",
           "[data][gather_context]") {
     machine const on;
     constexpr std::uint64_t size = 100;
@@ -152,7 +152,7 @@ TEST_CASE("a loader tells its dataset the epoch and the seed, whoever reads and 
           gather_context{5, cuota::block_shuffle_sampler{9, 4}.fingerprint()}.sample_seed(3));
 }
 
-TEST_CASE("datasets that stand on others hand the context on", "[data][gather_context]") {
+TEST_CASE("datasets that contain others pass the context on", "[data][gather_context]") {
     gather_context const context{2, 3};
     std::uint64_t const right = context.sample_seed(4);
     plain const other{"other", std::vector<float>(10)};
@@ -169,7 +169,7 @@ TEST_CASE("datasets that stand on others hand the context on", "[data][gather_co
           support::bytes_of(numbers{gather_context{}.sample_seed(4)}));
 }
 
-TEST_CASE("a function without a context is called as before", "[data][gather_context]") {
+TEST_CASE("a function without a context parameter is called without a context", "[data][gather_context]") {
     auto const squares = cuota::callable_dataset{
         "squares", 10, {{"x", element_type::u64, {}}}, [](std::span<std::uint64_t const> samples, room out) {
             for (std::size_t i = 0; i != samples.size(); ++i) {

@@ -65,7 +65,8 @@ concept goes_on = requires(T&& loader) {
 
 }  // namespace
 
-TEST_CASE("H10: an epoch that is left anywhere leaves the loader ready for another", "[data][hazard]") {
+TEST_CASE("H10: an epoch that is left at any point leaves the loader ready for another epoch",
+          "[data][hazard]") {
     machine const on;
     cuota::stream const s;
     SECTION("after any batch") {
@@ -82,7 +83,7 @@ TEST_CASE("H10: an epoch that is left anywhere leaves the loader ready for anoth
         }
         CHECK(order_of(loader.epoch(0)) == whole);
     }
-    SECTION("with all that was read ahead still there: it is in nobody's way") {
+    SECTION("with all slots filled in advance, which do not block the next epoch") {
         std::atomic<std::uint64_t> gathers = 0;
         numbered_source from{60};
         from.before_each([&](auto) { ++gathers; });
@@ -101,7 +102,7 @@ TEST_CASE("H10: an epoch that is left anywhere leaves the loader ready for anoth
             all_slots.push_back(std::move(*b));
         }
     }
-    SECTION("while a worker reads: what it brings is no other epoch's") {
+    SECTION("while a worker reads, whose result belongs to no later epoch") {
         std::latch reading{1};
         std::atomic<bool> go_on = false;
         numbered_source from{8};
@@ -123,7 +124,7 @@ TEST_CASE("H10: an epoch that is left anywhere leaves the loader ready for anoth
     }
 }
 
-TEST_CASE("H11: workers wait until they are told, and a loader's end tells them", "[data][hazard]") {
+TEST_CASE("H11: workers wait without polling, and the destruction of a loader wakes them", "[data][hazard]") {
     if (!support::are_waits_counted()) CUOTA_SKIP("a sanitizer has waits of its own");
     machine const on;
     sim::set_schedule(sim::schedule::workers);
@@ -139,12 +140,12 @@ TEST_CASE("H11: workers wait until they are told, and a loader's end tells them"
              now = support::waits_of_marked_threads(), now.until_told + now.timed == 0;)
             std::this_thread::yield();
     };
-    SECTION("when there is nothing to do") {
+    SECTION("when they have no work") {
         batch_loader loader{from, {.batch_size = 12}};
         CHECK(order_of(loader.epoch(0)).size() == 12);
         until_it_waits();
     }
-    SECTION("when there is no slot to read into") {
+    SECTION("when no slot is free") {
         batch_loader loader{from, {.batch_size = 4, .device_slots = 1, .host_slots = 1}};
         auto epoch = loader.epoch(0);
         auto const held = epoch.next();
@@ -181,7 +182,7 @@ TEST_CASE("H12: a batch outlives its epoch and its loader, and an epoch its load
     CHECK(device.held() == 0);
 }
 
-TEST_CASE("H13: in a child of its process a loader refuses all, and its end does not hang",
+TEST_CASE("H13: in a child, a loader refuses all requests, and its destruction does not hang",
           "[data][hazard]") {
     machine const on;
     batch_loader loader{numbered_source{40}, {.batch_size = 4, .seed = 1, .workers = 2}};
@@ -240,7 +241,7 @@ void tell_of_the_end() {
 
 }  // namespace
 
-TEST_CASE("a program that ends with a loader in it, and CUDA before it", "[.][at_exit]") {
+TEST_CASE("a program exits with a static loader after CUDA was unloaded", "[.][at_exit]") {
     (void)std::atexit(tell_of_the_end);
     static left_alone const stays;
     (void)std::atexit([] {
@@ -268,8 +269,7 @@ std::string output_of(std::string const& tag) {
 
 }  // namespace
 
-TEST_CASE("H17: a loader that is destroyed after CUDA was unloaded makes no further call, and the program "
-          "exits normally",
+TEST_CASE("H17: a loader destroyed after CUDA was unloaded makes no further call, and the program exits",
           "[data][hazard]") {
     std::string const text = output_of("[at_exit]");
     INFO(text);
@@ -315,7 +315,7 @@ void tell_of_reports() {
 
 }  // namespace
 
-TEST_CASE("a program that ends with owners of all kinds in it, and CUDA before it", "[.][owners_at_exit]") {
+TEST_CASE("a program exits with static owners of all kinds after CUDA was unloaded", "[.][owners_at_exit]") {
     (void)std::atexit(tell_of_reports);
     static all_left_alone const stays;
     (void)std::atexit(
@@ -329,7 +329,7 @@ TEST_CASE("H17: owners that are destroyed after CUDA was unloaded report no erro
     CHECK_FALSE(has(text, "cuota: error that could not be thrown"));
 }
 
-TEST_CASE("H20: workers, consumer, and whoever ends an epoch or a loader, share nothing without a lock",
+TEST_CASE("H20: workers, the consumer and threads that end epochs or loaders share data only under a lock",
           "[data][hazard][threads]") {
     machine const on;
     cuota::stream const s;

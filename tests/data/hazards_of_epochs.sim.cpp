@@ -69,7 +69,7 @@ TEST_CASE("H14: a loader's state counts batches that were delivered, not those r
     CHECK(order_of(loader.epoch(loader.state())).empty());
 }
 
-TEST_CASE("H15: where one epoch went on is where that epoch went on, and no later one", "[data][hazard]") {
+TEST_CASE("H15: the position at which an epoch was resumed does not affect later epochs", "[data][hazard]") {
     machine const on;
     batch_loader loader{numbered_source{40}, {.batch_size = 4, .workers = 2}};
     cuota::loader_state from = loader.state();
@@ -92,7 +92,7 @@ TEST_CASE("H15: where one epoch went on is where that epoch went on, and no late
     CHECK(order_of(loader.epoch(2)) == counted(40));
 }
 
-TEST_CASE("H21: a second epoch while one goes on is refused, and the first goes on", "[data][hazard]") {
+TEST_CASE("H21: a second epoch is refused while one is running, and the first continues", "[data][hazard]") {
     machine const on;
     batch_loader loader{numbered_source{40}, {.batch_size = 4}};
     {
@@ -114,11 +114,10 @@ TEST_CASE("H21: a second epoch while one goes on is refused, and the first goes 
     CHECK(order_of(loader.epoch(1)) == counted(40));
 }
 
-TEST_CASE(
-    "H22: a loader takes exactly what was planned, and nothing before its budgets have agreed to all of it",
-    "[data][hazard]") {
+TEST_CASE("H22: a loader allocates exactly its plan, and only after its budgets have accepted all of it",
+          "[data][hazard]") {
     machine const on;
-    SECTION("it holds its plan, to the byte, and gives it back") {
+    SECTION("it holds exactly its plan and frees it") {
         cuota::budget const device{"device", cuota::unlimited};
         cuota::budget const pinned{"pinned", cuota::unlimited};
         std::size_t const workers = GENERATE(std::size_t{1}, std::size_t{3});
@@ -140,8 +139,7 @@ TEST_CASE(
         CHECK(device.held() == 0);
         CHECK(pinned.held() == 0);
     }
-    SECTION(
-        "it is refused as a whole, with the largest batch that would fit, and no allocation was asked for") {
+    SECTION("it is refused as a whole, with the largest batch that would fit, before any allocation") {
         bool const device_is_short = GENERATE(true, false);
         bool const is_one = GENERATE(true, false);
         cuota::budget const one{"device and pinned", 40'000};
@@ -170,7 +168,7 @@ TEST_CASE(
     }
 }
 
-TEST_CASE("H23: whatever device is current, a loader works on its own, and tells its dataset so",
+TEST_CASE("H23: a loader and its dataset use the loader's device, whichever device is current",
           "[data][hazard]") {
     machine const on{{.devices = 3}};
     std::mutex guard;

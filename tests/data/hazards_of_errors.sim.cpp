@@ -61,7 +61,7 @@ bool has_sample(std::span<std::uint64_t const> samples, std::uint64_t sample) {
 
 }  // namespace
 
-TEST_CASE("H7: whoever waits for a batch that cannot come is told so", "[data][hazard]") {
+TEST_CASE("H7: waiting for a batch that cannot be delivered throws", "[data][hazard]") {
     machine const on;
     SECTION("when its worker throws while the consumer waits") {
         std::atomic<bool> go_on = false;
@@ -89,7 +89,7 @@ TEST_CASE("H7: whoever waits for a batch that cannot come is told so", "[data][h
         auto epoch = loader.epoch(0);
         CHECK_THROWS_AS(epoch.next(), cuota::cuda_error);
     }
-    SECTION("when its loader, and with it the workers, ended") {
+    SECTION("when its loader and its workers have been destroyed") {
         std::optional<batch_loader> loader{std::in_place, numbered_source{40},
                                            cuota::loader_options{.batch_size = 4, .workers = 2}};
         auto epoch = loader->epoch(0);
@@ -106,9 +106,9 @@ TEST_CASE("H7: whoever waits for a batch that cannot come is told so", "[data][h
     }
 }
 
-TEST_CASE("H8: nothing that a worker meets ends the program", "[data][hazard]") {
+TEST_CASE("H8: no exception in a worker terminates the program", "[data][hazard]") {
     machine const on;
-    SECTION("whatever it is that the dataset throws") {
+    SECTION("for an exception of any type from the dataset") {
         numbered_source from{8};
         from.before_each([](auto) { throw 42; });
         batch_loader loader{from, {.batch_size = 4, .workers = 2}};
@@ -116,7 +116,7 @@ TEST_CASE("H8: nothing that a worker meets ends the program", "[data][hazard]") 
         CHECK_THROWS_AS(epoch.next(), int);
         CHECK_THROWS_AS(epoch.next(), int);
     }
-    SECTION("and when a worker's wait for a pinned slot fails") {
+    SECTION("when a worker's wait for a pinned slot fails") {
         batch_loader loader{numbered_source{20}, {.batch_size = 4, .host_slots = 1}};
         sim::fail_call("cudaEventSynchronize", 1, cudaErrorUnknown);
         CHECK_THROWS_AS(batches_of(loader.epoch(0)), cuota::cuda_error);
@@ -124,7 +124,7 @@ TEST_CASE("H8: nothing that a worker meets ends the program", "[data][hazard]") 
     }
 }
 
-TEST_CASE("H9: an error comes in place of its batch, neither sooner nor later, and every time",
+TEST_CASE("H9: an error is thrown in place of its batch, neither earlier nor later, and at every call",
           "[data][hazard]") {
     machine const on;
     std::uint64_t const bad = GENERATE(0, 9, 17, 29);  // samples of batches 0, 2, 4 and 7
@@ -161,7 +161,7 @@ TEST_CASE("H9: an error comes in place of its batch, neither sooner nor later, a
     CHECK(batches_of(loader.epoch(0)) == 8);
 }
 
-TEST_CASE("H16: a file that ends too early gives an error that names sample and byte, and no batch",
+TEST_CASE("H16: a truncated file throws an error with the sample and the byte, and delivers no batch",
           "[data][hazard]") {
     machine const on;
     support::temp_folder const folder;
@@ -181,7 +181,7 @@ TEST_CASE("H16: a file that ends too early gives an error that names sample and 
     CHECK_THROWS_AS(epoch.next(), cuota::data_error);
 }
 
-TEST_CASE("H18: what fails at an end goes to the error sink, and nothing is lost by it", "[data][hazard]") {
+TEST_CASE("H18: failures in destructors are reported to the error sink", "[data][hazard]") {
     machine on;
     SECTION("of a loader") {
         char const* const call = GENERATE("cudaFree", "cudaFreeHost", "cudaStreamDestroy", "cudaEventDestroy",
@@ -211,7 +211,7 @@ TEST_CASE("H18: what fails at an end goes to the error sink, and nothing is lost
     }
 }
 
-TEST_CASE("H19: on a device that failed for good every batch is an error, and nothing hangs",
+TEST_CASE("H19: after a permanent device failure, every batch is an error and nothing hangs",
           "[data][hazard]") {
     machine on;
     std::uint64_t const lost_after = GENERATE(0, 1, 3);
@@ -287,9 +287,10 @@ static_assert(cuota::dataset<noting_source>);
 
 }  // namespace
 
-TEST_CASE("H24: nothing is written beyond its place: what does not fit is refused", "[data][hazard]") {
+TEST_CASE("H24: requests that do not fit are refused, and nothing is written out of bounds",
+          "[data][hazard]") {
     machine const on;
-    SECTION("a gather into less room than its samples take writes nothing") {
+    SECTION("a gather into an output that is too small writes nothing") {
         support::temp_folder const folder;
         cuota::raw_dataset const from{folder.write("x.raw", support::pattern(48)),
                                       {.fields = {{"image", cuota::element_type::u8, {6}}}}};
@@ -303,7 +304,7 @@ TEST_CASE("H24: nothing is written beyond its place: what does not fit is refuse
         from.gather(samples, enough);
         CHECK(room != std::vector<std::byte>(18, std::byte{0}));
     }
-    SECTION("a copy of more than its slot, or than its target, is not made") {
+    SECTION("a copy of more bytes than its slot or its target has is refused") {
         cuota::stream const s;
         cuota::device_buffer<std::byte> there{64, s, cuota::device_memory{}};
         s.synchronize();
@@ -320,8 +321,8 @@ TEST_CASE("H24: nothing is written beyond its place: what does not fit is refuse
         }
         CHECK(sim::calls("cudaMemcpyAsync") == copies);
     }
-    SECTION("a batch has the samples whose rows fit; one that is too long is an error in its place, and "
-            "never cut") {
+    SECTION(
+        "a batch has the samples whose rows fit; a sample that is too long is an error and is never cut") {
         support::ragged_texts const texts{{4, 4, 4, 11, 1, 1}};
         for (std::size_t const workers : {1U, 3U}) {
             batch_loader loader{texts.words(), {.batch_size = 3, .max_rows = 10, .workers = workers}};
@@ -341,7 +342,7 @@ TEST_CASE("H24: nothing is written beyond its place: what does not fit is refuse
             }
         }
     }
-    SECTION("a loader gives each field of each slot room of its own, for exactly its samples") {
+    SECTION("each field of each slot has memory of its own, exactly for the samples of the batch") {
         noting_source const from{numbered_source{std::uint64_t{19} * 53, 7}};  // all batches are full
         auto const noted = from.noted;
         batch_loader loader{from, {.batch_size = 19, .workers = 3, .host_slots = 5}};

@@ -117,9 +117,9 @@ concept gives_its_bytes = requires(T const& copy) {
 static_assert(!gives_its_bytes<cuota::staging_ring::in_flight>);
 static_assert(!std::is_copy_constructible_v<cuota::staging_ring::staging_slot>);
 
-TEST_CASE("H1: a pinned slot is not refilled before its copy is over", "[data][hazard]") {
+TEST_CASE("H1: a pinned slot is not refilled before its copy has finished", "[data][hazard]") {
     machine const on;
-    SECTION("a loader of one pinned slot brings each batch whole, however late its copies run") {
+    SECTION("a loader with one pinned slot delivers each batch intact, however late its copies run") {
         for (std::uint64_t seed = 1; seed <= seeds; ++seed) {
             sim::set_schedule(sim::schedule::late, seed);
             cuota::stream const s;
@@ -134,7 +134,7 @@ TEST_CASE("H1: a pinned slot is not refilled before its copy is over", "[data][h
             }
         }
     }
-    SECTION("a slot that is under a copy is not found by one who does not wait") {
+    SECTION("try_acquire does not return a slot whose copy is in progress") {
         cuota::stream const s;
         cuota::device_buffer<std::byte> there{64, s, cuota::device_memory{}};
         s.synchronize();
@@ -150,9 +150,9 @@ TEST_CASE("H1: a pinned slot is not refilled before its copy is over", "[data][h
     }
 }
 
-TEST_CASE("H2: pinned memory stays while a copy out of it is under way", "[data][hazard]") {
+TEST_CASE("H2: pinned memory is not freed while a copy from it is in progress", "[data][hazard]") {
     machine const on;
-    SECTION("when the ring ends, and the copy's own handle with it") {
+    SECTION("when the ring and the copy's own handle are destroyed") {
         for (std::uint64_t seed = 1; seed <= seeds; ++seed) {
             sim::set_schedule(sim::schedule::late, seed);
             cuota::stream const s;
@@ -167,7 +167,7 @@ TEST_CASE("H2: pinned memory stays while a copy out of it is under way", "[data]
             CHECK(there.to_vector(s) == std::vector<std::byte>(64, std::byte{7}));
         }
     }
-    SECTION("when a loader gives its pinned slots to a budget that is short") {
+    SECTION("when a loader releases its pinned slots to a budget that is short") {
         for (std::uint64_t seed = 1; seed <= seeds; ++seed) {
             sim::set_schedule(sim::schedule::late, seed);
             cuota::stream const s;
@@ -219,7 +219,7 @@ TEST_CASE("H3: a kernel on a batch starts after the batch's copy", "[data][hazar
     CHECK_THROWS_AS(b->used_on(cudaStream_t{}), cuota::usage_error);
 }
 
-TEST_CASE("H3: a kernel on a batch starts after what was made of it on the device", "[data][hazard]") {
+TEST_CASE("H3: a kernel on a batch starts after the batch's transform", "[data][hazard]") {
     expect_in_order_when_transformed(8);
 }
 
@@ -227,7 +227,7 @@ TEST_CASE("H3: a kernel on a batch starts after what was made of it on the devic
 static_assert(!std::is_default_constructible_v<cuota::event>);
 static_assert(!std::is_default_constructible_v<cuota::staging_ring::in_flight>);
 
-TEST_CASE("H4: an event that was never recorded is waited for by nobody, for there is none",
+TEST_CASE("H4: every event is recorded when it is constructed, so that waiting for it waits for work",
           "[data][hazard]") {
     machine const on;
     cuota::stream const first;
@@ -242,7 +242,7 @@ TEST_CASE("H4: an event that was never recorded is waited for by nobody, for the
     CHECK(sim::calls("cudaEventRecord") == sim::calls("cudaEventCreateWithFlags"));
 }
 
-TEST_CASE("H5: a batch's place on the device is overwritten after all work of the batch on all its streams",
+TEST_CASE("H5: a device slot is overwritten after all work on its batch has finished on all streams",
           "[data][hazard]") {
     constexpr std::size_t batches = 8;
     machine const on;
@@ -276,12 +276,11 @@ TEST_CASE("H5: a batch's place on the device is overwritten after all work of th
     CHECK(sim::race_reports() == std::vector<std::string>{});
 }
 
-TEST_CASE("H5: what is made in a batch's place is made after all work of the batch before",
-          "[data][hazard]") {
+TEST_CASE("H5: a transform writes to a device slot after all work on the previous batch", "[data][hazard]") {
     expect_in_order_when_transformed(GENERATE(std::size_t{1}, std::size_t{2}));
 }
 
-TEST_CASE("H5: where a stream is that used a batch is waited for when it cannot be marked",
+TEST_CASE("H5: a stream that used a batch is synchronized if an event cannot be recorded on it",
           "[data][hazard]") {
     machine on;
     cuota::stream const s;
@@ -301,7 +300,7 @@ TEST_CASE("H5: where a stream is that used a batch is waited for when it cannot 
     expect_batches(seen, s);
 }
 
-TEST_CASE("H6: a view that is kept beyond its batch is named when a kernel works on it", "[data][hazard]") {
+TEST_CASE("H6: a kernel that uses a view after the end of its batch is reported", "[data][hazard]") {
     machine const on;
     sim::set_race_checks(sim::race_checks::report);
     cuota::stream const s;
@@ -340,7 +339,7 @@ TEST_CASE("H6: a view that is kept beyond its batch is named when a kernel works
     CHECK(sim::race_reports().size() == 1);
 }
 
-TEST_CASE("H6: a view that is kept beyond its batch sees no data of it, if that is asked for",
+TEST_CASE("H6: with the option poison, a view that is used after the end of its batch reads none of its data",
           "[data][hazard]") {
     machine const on;
     cuota::stream const s;
@@ -363,7 +362,7 @@ TEST_CASE("H6: a view that is kept beyond its batch sees no data of it, if that 
     CHECK(seen_by(s, *next) == std::vector<std::uint32_t>{4, 5, 6, 7});
 }
 
-TEST_CASE("H6: what becomes of an ended batch comes after its work, and before the next batch",
+TEST_CASE("H6: an ended batch is poisoned after all work on it and before the next batch is copied",
           "[data][hazard]") {
     constexpr std::size_t batches = 8;
     machine const on;

@@ -8,7 +8,7 @@
 
 #include "support/catch.hpp"
 
-TEST_CASE("heap_watch sees what is allocated, and its size", "[support][heap_watch]") {
+TEST_CASE("heap_watch counts allocations and their sizes", "[support][heap_watch]") {
     support::heap_watch const watch;
     std::size_t const before = watch.allocations();
     void* const memory = ::operator new(12'345);

@@ -139,7 +139,7 @@ private:
 
 }  // namespace
 
-TEST_CASE("in a child each owner of a training step ends, and makes no CUDA call and no report",
+TEST_CASE("in a child, each owner of a training step is destroyed without a CUDA call or a report",
           "[training][fork]") {
     if (support::under_thread_sanitizer) CUOTA_SKIP("it does not take a fork of a program with threads");
     support::machine const on{{.devices = 2}};
@@ -160,7 +160,7 @@ TEST_CASE("in a child each owner of a training step ends, and makes no CUDA call
     left = 0;
 }
 
-TEST_CASE("in a child requests of a training step are misuse that says so", "[training][fork]") {
+TEST_CASE("in a child, requests to a training step are refused as misuse", "[training][fork]") {
     if (support::under_thread_sanitizer) CUOTA_SKIP("it does not take a fork of a program with threads");
     support::machine const on{{.devices = 2}};
     std::optional<owners> all{std::in_place};
@@ -199,9 +199,9 @@ TEST_CASE("in a child requests of a training step are misuse that says so", "[tr
     left = 0;
 }
 
-TEST_CASE("a child with static owners of a training step ends by exit", "[training][fork]") {
+TEST_CASE("a child with static owners of a training step exits normally", "[training][fork]") {
     if (support::under_thread_sanitizer) CUOTA_SKIP("it does not take a fork of a program with threads");
-    if (!support::is_alone("a child with static owners of a training step ends by exit")) return;
+    if (!support::is_alone("a child with static owners of a training step exits normally")) return;
     cuota::simulator::reset({.devices = 2});
     static owners all;
     int wrong = 0;
@@ -233,7 +233,8 @@ struct gated_sums {
 
 }  // namespace
 
-TEST_CASE("a child that is forked in a backward run leaves it, and waits for no sum", "[training][fork]") {
+TEST_CASE("a child that is forked in a backward run can leave it without waiting for a sum",
+          "[training][fork]") {
     if (support::under_thread_sanitizer) CUOTA_SKIP("it does not take a fork of a program with threads");
     support::machine const on;
     bool is_open = false;

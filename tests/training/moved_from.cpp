@@ -138,7 +138,7 @@ TEST_CASE("a handle that was moved from is still valid", "[training][moved_from]
         static_assert(std::is_same_v<decltype(plan.resource()), cuota::step_resource>);
         stays_valid([&] { return plan.resource(); }, allocates);
     }
-    SECTION("staging_ring, and its copies under way") {
+    SECTION("staging_ring and its copies in flight") {
         stays_valid(
             [] {
                 return cuota::staging_ring{2, 1024};
@@ -241,7 +241,7 @@ TEST_CASE("a handle that was moved from is still valid", "[training][moved_from]
         walk([] { return cuota::usage_error{"for a test"}; }, says,
              [](cuota::usage_error& e) { (void)e.what(); });
     }
-    SECTION("values made of the standard library's: as good as new") {
+    SECTION("values with members of the standard library are as good as new") {
         stays_valid(
             [] {
                 cuota::footprint plan;
@@ -321,7 +321,8 @@ TEST_CASE("a container that was moved from has no elements", "[training][moved_f
     static_assert(std::is_same_v<decltype(dense.read(s)), cuota::lease<float const>>);
 }
 
-TEST_CASE("any other owner that was moved from refuses every use by its name", "[training][moved_from]") {
+TEST_CASE("any other owner that was moved from refuses every use and names its class",
+          "[training][moved_from]") {
     cuota::budget whole{"whole", 64u << 20};
     cuota::scoped_pool pool{whole};
     cuota::stream s;
@@ -447,7 +448,8 @@ TEST_CASE("any other owner that was moved from refuses every use by its name", "
     }
 }
 
-TEST_CASE("what has nothing but an end goes on in its new owner, and ends once", "[training][moved_from]") {
+TEST_CASE("a moved budget_alert, reclaimer, step_scope or progress_bar works in its new owner",
+          "[training][moved_from]") {
     captured_errors errors;
     cuota::budget whole{"whole", 100};
     int calls = 0;

@@ -207,7 +207,7 @@ constexpr strategy strategies[] = {
 
 }  // namespace
 
-TEST_CASE("a step that is refused anywhere holds nothing, and smaller parts have the same gradients",
+TEST_CASE("a step that is refused anywhere holds nothing, and smaller parts have equal gradients",
           "[training][refusals][gpu]") {
     cuota::stream const stream;
     sample_net net{stream};
@@ -236,7 +236,7 @@ TEST_CASE("a step that is refused anywhere holds nothing, and smaller parts have
     }
 }
 
-TEST_CASE("a refusal comes out where there is no smaller part, and the same step fits afterwards",
+TEST_CASE("a refusal is thrown if no smaller part is possible, and the same step fits afterwards",
           "[training][refusals][gpu]") {
     cuota::stream const stream;
     sample_net net{stream};

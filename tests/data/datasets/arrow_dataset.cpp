@@ -180,7 +180,7 @@ void expect_same(std::string const& element) {
 
 }  // namespace
 
-TEST_CASE("arrow_dataset has numbers of every type as they are", "[data][arrow_dataset]") {
+TEST_CASE("arrow_dataset reads numbers of every type unchanged", "[data][arrow_dataset]") {
     expect_same<arrow::Int8Type>("i8");
     expect_same<arrow::UInt8Type>("u8");
     expect_same<arrow::Int16Type>("i16");
@@ -194,7 +194,7 @@ TEST_CASE("arrow_dataset has numbers of every type as they are", "[data][arrow_d
     expect_same<arrow::DoubleType>("f64");
 }
 
-TEST_CASE("arrow_dataset widens bools to bytes, wherever their bits begin", "[data][arrow_dataset]") {
+TEST_CASE("arrow_dataset widens bools to bytes at any bit offset", "[data][arrow_dataset]") {
     std::vector<bool> all;
     for (unsigned i = 0; i != 40; ++i) all.push_back(i % 3 == 0 || i % 7 == 0);
     arrow_dataset const from = of({bools(all)->Slice(3, 10), bools(all)->Slice(13)});
@@ -214,7 +214,7 @@ TEST_CASE("arrow_dataset widens bools to bytes, wherever their bits begin", "[da
     CHECK(rows<std::uint8_t>(ragged, {0}) == bytes{all[7], all[8], all[9], all[10]});
 }
 
-TEST_CASE("arrow_dataset reads any chunks and slices in any order", "[data][arrow_dataset]") {
+TEST_CASE("arrow_dataset reads chunks and slices in any order", "[data][arrow_dataset]") {
     array const all = counted(1000);
     arrow_dataset const from = of({all->Slice(0, 10), all->Slice(10, 0), all->Slice(10, 1),
                                    all->Slice(11, 489), nothing_of(arrow::int32()), all->Slice(500)});
@@ -233,7 +233,7 @@ TEST_CASE("arrow_dataset reads any chunks and slices in any order", "[data][arro
     CHECK(rows<std::int32_t>(part, {0, 4, 5, 9}) == ints{595, 599, 600, 604});
 }
 
-TEST_CASE("lists are ragged fields", "[data][arrow_dataset]") {
+TEST_CASE("list columns are ragged fields", "[data][arrow_dataset]") {
     auto const expect_lists = [](arrow_dataset const& from) {
         CHECK(field_of(from) == "x i32[*]");
         CHECK(from.size() == 5);
@@ -250,7 +250,7 @@ TEST_CASE("lists are ragged fields", "[data][arrow_dataset]") {
     expect_lists(of({large->Slice(0, 1), large->Slice(1, 1), large->Slice(2)}));
 }
 
-TEST_CASE("lists of a fixed size are axes, of rows too", "[data][arrow_dataset]") {
+TEST_CASE("lists of a fixed size become axes of samples and of ragged rows", "[data][arrow_dataset]") {
     array const matrices = fixed_lists(2, fixed_lists(3, counted(67)->Slice(1)));  // 11 of [2, 3], from 1
     arrow_dataset const from = of({matrices->Slice(4, 2), matrices->Slice(1, 3)});
     CHECK(field_of(from) == "x i32[2, 3]");
@@ -264,7 +264,8 @@ TEST_CASE("lists of a fixed size are axes, of rows too", "[data][arrow_dataset]"
     CHECK(rows<std::int32_t>(ragged, {3})[6] == 13);
 }
 
-TEST_CASE("texts are ragged bytes, binary of a fixed size has a shape", "[data][arrow_dataset]") {
+TEST_CASE("texts become ragged bytes, and fixed-size binary becomes a field with a shape",
+          "[data][arrow_dataset]") {
     std::vector<std::string> const words{"ab", "", "cde", "\xc3\xa4", "f"};
     for (array const& all : {texts(words), texts<arrow::LargeStringBuilder>(words),
                              texts<arrow::BinaryBuilder>(words), texts<arrow::LargeBinaryBuilder>(words)}) {
@@ -300,7 +301,7 @@ TEST_CASE("a table without rows is a dataset without samples", "[data][arrow_dat
     CHECK(rows<std::int32_t>(empty_lists, {1, 0}).empty());
 }
 
-TEST_CASE("arrow_dataset has the columns that are named, in their order", "[data][arrow_dataset]") {
+TEST_CASE("arrow_dataset has the named columns in the given order", "[data][arrow_dataset]") {
     table const all = table_of({{"a", {counted(2)}}, {"b", {texts({"x", "yz"})}}, {"c", {bools({1, 0})}}});
     CHECK(field_of(arrow_dataset{all}) == "a i32, b u8[*], c u8");
     arrow_dataset const some{all, {"c", "b"}, "mine"};
@@ -322,7 +323,7 @@ TEST_CASE("arrow_dataset has the columns that are named, in their order", "[data
     CHECK_NOTHROW(arrow_dataset{mixed, {"a"}});  // the other column is not requested
 }
 
-TEST_CASE("a column of another type is refused by its name and type", "[data][arrow_dataset]") {
+TEST_CASE("a column of an unsupported type is refused with its name and type", "[data][arrow_dataset]") {
     auto const refused = [](std::shared_ptr<arrow::DataType> const& type) {
         return why_not(nothing_of(type));
     };
@@ -348,7 +349,8 @@ TEST_CASE("a column of another type is refused by its name and type", "[data][ar
     CHECK(mentions(refused(arrow::fixed_size_binary(0)), "a sample of fixed_size_binary[0] is empty"));
 }
 
-TEST_CASE("a column with a null is refused by the first row that has one", "[data][arrow_dataset]") {
+TEST_CASE("a column with nulls is refused with the number of the first row that has one",
+          "[data][arrow_dataset]") {
     arrow::Int32Builder builder;
     for (int i = 0; i != 100; ++i) ok(i == 60 || i == 75 ? builder.AppendNull() : builder.Append(i));
     array const holed = value(builder.Finish());
@@ -376,7 +378,7 @@ TEST_CASE("a column with a null is refused by the first row that has one", "[dat
     CHECK(mentions(why_not(value(pairs.Finish())), "column \"x\": row 0 is null"));
 }
 
-TEST_CASE("arrays that say more than they hold are refused", "[data][arrow_dataset]") {
+TEST_CASE("arrays whose lengths or offsets exceed their buffers are refused", "[data][arrow_dataset]") {
     auto const made = [](std::shared_ptr<arrow::DataType> const& type, std::int64_t length,
                          std::vector<std::shared_ptr<arrow::Buffer>> const& buffers,
                          std::vector<array> const& children = {}, std::int64_t offset = 0) {
@@ -445,7 +447,7 @@ TEST_CASE("arrays that say more than they hold are refused", "[data][arrow_datas
     CHECK(mentions(called(arrow::int32(), 3), "column \"x\" has 2 rows; the table has 3"));
 }
 
-TEST_CASE("what no gather of a table can be is refused before anything is written", "[data][arrow_dataset]") {
+TEST_CASE("an invalid gather from a table is refused before anything is written", "[data][arrow_dataset]") {
     arrow_dataset const from{
         table_of({{"n", {counted(2), counted(1)}}, {"t", {texts({"abc", "", "d"})}}}), {}, "mine"};
     auto const gather = [&](indices const& samples, std::size_t n, std::size_t t) {
@@ -490,7 +492,7 @@ TEST_CASE("arrow_dataset gathers without allocating", "[data][arrow_dataset]") {
     CHECK(row_counts[0] == 7);
 }
 
-TEST_CASE("arrow_dataset keeps the table, shared by copies", "[data][arrow_dataset]") {
+TEST_CASE("arrow_dataset keeps the table alive and shares it with its copies", "[data][arrow_dataset]") {
     table mine = table_of({{"x", {counted(3)}}, {"y", {counted(3)}}});
     std::weak_ptr<arrow::Table> const seen = mine;
     {

@@ -135,7 +135,7 @@ std::string why_not_ipc(std::string const& path, names const& columns = {}) {
 
 }  // namespace
 
-TEST_CASE("arrow_dataset reads a file of Arrow's as the table that it holds", "[data][arrow_dataset]") {
+TEST_CASE("arrow_dataset reads an Arrow file as the table that it contains", "[data][arrow_dataset]") {
     support::temp_folder const folder;
     std::string const path = folder.path("rows.arrow");
     table const all = rows_up_to(200);
@@ -152,7 +152,7 @@ TEST_CASE("arrow_dataset reads a file of Arrow's as the table that it holds", "[
     CHECK(arrow_dataset::from_ipc(path, {"odd"}).size() == 0);
 }
 
-TEST_CASE("a file of Arrow's is mapped, not read", "[data][arrow_dataset]") {
+TEST_CASE("an Arrow file is mapped, not read", "[data][arrow_dataset]") {
     support::temp_folder const folder;
     std::string const path = folder.path("rows.arrow");
     write_ipc(path, rows_up_to(2000));  // two million letters
@@ -163,7 +163,7 @@ TEST_CASE("a file of Arrow's is mapped, not read", "[data][arrow_dataset]") {
     CHECK(arrow::default_memory_pool()->bytes_allocated() - before < 100'000);
 }
 
-TEST_CASE("a file that Arrow cannot read is a data_error", "[data][arrow_dataset]") {
+TEST_CASE("opening a file that Arrow cannot read throws data_error", "[data][arrow_dataset]") {
     support::temp_folder const folder;
     CHECK(mentions(why_not_ipc(folder.path("none")), "No such file"));
     CHECK(!why_not_ipc(folder.path()).empty());
@@ -171,7 +171,7 @@ TEST_CASE("a file that Arrow cannot read is a data_error", "[data][arrow_dataset
     CHECK(mentions(why_not_ipc(folder.write("text", support::pattern(500))), "Not an Arrow file"));
 }
 
-TEST_CASE("what is wrong with a file's columns is a data_error", "[data][arrow_dataset]") {
+TEST_CASE("opening a file with invalid columns throws data_error", "[data][arrow_dataset]") {
     support::temp_folder const folder;
     std::string const path = folder.path("rows.arrow");
     arrow::Int8Builder holed;
@@ -191,7 +191,7 @@ TEST_CASE("what is wrong with a file's columns is a data_error", "[data][arrow_d
     CHECK_THROWS_AS(arrow_dataset::from_ipc(path, {"x", "x"}), cuota::usage_error);
 }
 
-TEST_CASE("a file of Arrow's that was cut off is a data_error, wherever", "[data][arrow_dataset]") {
+TEST_CASE("opening an Arrow file that is truncated at any byte throws data_error", "[data][arrow_dataset]") {
     support::temp_folder const folder;
     std::string const path = folder.path("rows.arrow");
     write_ipc(path, rows_up_to(9), 4);
@@ -203,7 +203,7 @@ TEST_CASE("a file of Arrow's that was cut off is a data_error, wherever", "[data
     CHECK_NOTHROW(arrow_dataset::from_ipc(folder.write("cut", whole)));
 }
 
-TEST_CASE("a file with wrong offsets is a data_error", "[data][arrow_dataset]") {
+TEST_CASE("opening a file with invalid offsets throws data_error", "[data][arrow_dataset]") {
     support::temp_folder const folder;
     std::string const path = folder.path("rows.arrow");
     write_ipc(path, rows_up_to(9));
@@ -226,7 +226,7 @@ TEST_CASE("a file with wrong offsets is a data_error", "[data][arrow_dataset]") 
     CHECK_NOTHROW(arrow_dataset::from_ipc(folder.write("changed", whole)));
 }
 
-TEST_CASE("a file with a string that is none is a data_error", "[data][arrow_dataset]") {
+TEST_CASE("opening a file with an invalid string throws data_error", "[data][arrow_dataset]") {
     support::temp_folder const folder;
     std::string const path = folder.path("rows.arrow");
     write_ipc(path, rows_up_to(9));
@@ -236,7 +236,7 @@ TEST_CASE("a file with a string that is none is a data_error", "[data][arrow_dat
     CHECK_NOTHROW(arrow_dataset::from_ipc(folder.path("changed"), {"number", "words"}));
 }
 
-TEST_CASE("a file with any byte changed is a data_error, or as good as it says", "[data][arrow_dataset]") {
+TEST_CASE("a file with any byte changed can be read or throws data_error", "[data][arrow_dataset]") {
     support::temp_folder const folder;
     std::string const path = folder.path("rows.arrow");
     table const all = rows_up_to(9);
@@ -259,7 +259,7 @@ TEST_CASE("a file with any byte changed is a data_error, or as good as it says",
     CHECK(read_back > 100);  // bytes of values and of padding
 }
 
-TEST_CASE("arrow_dataset reads an Arrow file in place of mapping it: the file may be shortened then",
+TEST_CASE("with arrow_access::read, an Arrow file may be truncated after it was opened",
           "[data][arrow_dataset]") {
     support::temp_folder const folder;
     std::string const path = folder.path("rows.arrow");
@@ -282,7 +282,8 @@ TEST_CASE("arrow_dataset reads an Arrow file in place of mapping it: the file ma
                    "No such file"));
 }
 
-TEST_CASE("arrow_dataset names what is there in place of its file", "[data][arrow_dataset][other_content]") {
+TEST_CASE("arrow_dataset reports Git LFS pointers and empty files in place of data",
+          "[data][arrow_dataset][other_content]") {
     support::temp_folder const folder;
     std::string const pointer =
         folder.write("x", "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n");
@@ -297,7 +298,7 @@ TEST_CASE("arrow_dataset names what is there in place of its file", "[data][arro
 }
 
 #if __has_include(<parquet/arrow/reader.h>)
-TEST_CASE("arrow_dataset reads a Parquet file as the table that it holds", "[data][arrow_dataset]") {
+TEST_CASE("arrow_dataset reads a Parquet file as the table that it contains", "[data][arrow_dataset]") {
     support::temp_folder const folder;
     std::string const path = folder.path("rows.parquet");
     auto const write = [&](table const& all, std::int64_t group) {

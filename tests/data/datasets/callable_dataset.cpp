@@ -54,7 +54,7 @@ auto squares(std::uint64_t size) {
 
 }  // namespace
 
-TEST_CASE("a function is a dataset", "[data][callable_dataset]") {
+TEST_CASE("callable_dataset makes a dataset of a function", "[data][callable_dataset]") {
     auto const from = squares(1000);
 
     CHECK(from.size() == 1000);
@@ -81,7 +81,7 @@ TEST_CASE("callable_dataset checks a gather before its function is called", "[da
     CHECK(calls == 1);
 }
 
-TEST_CASE("callable_dataset lets through what its function throws, and allocates nothing",
+TEST_CASE("callable_dataset passes on exceptions of its function, and allocates nothing",
           "[data][callable_dataset]") {
     callable_dataset const broken{
         "broken", 10, {{"x"}}, [](asked, rooms) { throw std::out_of_range{"no such picture"}; }};
@@ -99,7 +99,7 @@ TEST_CASE("callable_dataset lets through what its function throws, and allocates
     CHECK(allocations == 0);
 }
 
-TEST_CASE("callable_dataset refuses fields that hold nothing", "[data][callable_dataset]") {
+TEST_CASE("callable_dataset refuses missing, empty and oversized fields", "[data][callable_dataset]") {
     REQUIRE_THROWS_AS((callable_dataset{"x", 1, {}, nothing}), cuota::usage_error);
     auto const error = support::thrown<cuota::usage_error>([] {
         callable_dataset const from("x", 1, {{"a"}, {"b", element_type::f32, {2, 0}}}, nothing);

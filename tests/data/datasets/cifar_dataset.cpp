@@ -71,7 +71,7 @@ TEST_CASE("cifar_dataset reads CIFAR-100: a coarse label, a fine one, an image",
     CHECK(gathered(from, {0, 2}) == std::vector<std::string>{"\23\10", "\143\52", image(99) + image(42)});
 }
 
-TEST_CASE("cifar_dataset takes the files of a set as one", "[data][cifar_dataset]") {
+TEST_CASE("cifar_dataset reads several files as one dataset", "[data][cifar_dataset]") {
     support::temp_folder const folder;
     std::vector<std::string> paths;
     std::string labels;
@@ -90,7 +90,7 @@ TEST_CASE("cifar_dataset takes the files of a set as one", "[data][cifar_dataset
     REQUIRE_THROWS_AS((cifar_dataset{cifar_set::cifar_10, std::vector<std::string>{}}), cuota::usage_error);
 }
 
-TEST_CASE("cifar_dataset refuses a file that is no whole number of records, by its name",
+TEST_CASE("cifar_dataset refuses and names a file whose size is not a whole number of records",
           "[data][cifar_dataset]") {
     support::temp_folder const folder;
     std::string const good = folder.write("good.bin", records({1, 2}));
@@ -108,7 +108,7 @@ TEST_CASE("cifar_dataset refuses a file that is no whole number of records, by i
     CHECK(cifar_dataset{cifar_set::cifar_10, {folder.write("none.bin", "")}}.size() == 0);
 }
 
-TEST_CASE("cifar_dataset hands out no label that is no class", "[data][cifar_dataset]") {
+TEST_CASE("cifar_dataset refuses labels that are out of range", "[data][cifar_dataset]") {
     support::temp_folder const folder;
     std::string const good = folder.write("good.bin", records({1, 2}));
     for (unsigned const label : {10U, 128U, 255U}) {
@@ -136,7 +136,7 @@ TEST_CASE("cifar_dataset hands out no label that is no class", "[data][cifar_dat
     CHECK(mentions(no_coarse.why(), "coarse_label 20 is out of range [0, 20)"));
 }
 
-TEST_CASE("cifar_dataset allocates nothing to gather, in any order", "[data][cifar_dataset]") {
+TEST_CASE("cifar_dataset gathers in any order without allocating", "[data][cifar_dataset]") {
     support::temp_folder const folder;
     std::string const path = folder.write("x.bin", records(std::vector<unsigned>(40, 3)));
     cifar_dataset const from{cifar_set::cifar_10, {path, path, path}};
@@ -155,7 +155,7 @@ TEST_CASE("cifar_dataset allocates nothing to gather, in any order", "[data][cif
     }
 }
 
-TEST_CASE("cifar_dataset names file and sample when a file has shrunk", "[data][cifar_dataset]") {
+TEST_CASE("cifar_dataset names the file and the sample when a file has shrunk", "[data][cifar_dataset]") {
     support::temp_folder const folder;
     cifar_dataset const from{
         cifar_set::cifar_10,

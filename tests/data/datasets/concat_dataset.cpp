@@ -73,8 +73,9 @@ TEST_CASE("concat_dataset has the samples of its datasets one after the other", 
     CHECK(gathered(copy, {5})[0] == "f");
 }
 
-TEST_CASE("concat_dataset takes datasets of different types, of several fields, and itself",
-          "[data][concat_dataset]") {
+TEST_CASE(
+    "concat_dataset accepts datasets of different types, with several fields, and other concat_datasets",
+    "[data][concat_dataset]") {
     support::temp_folder const folder;
     raw_dataset const pairs{folder.write("pairs", "a0b1c2"), {.fields = {{"x"}, {"y"}}}};
     cuota::zip_dataset const zipped{letters(folder, "x", "UVW", {"x"}), letters(folder, "y", "345", {"y"})};
@@ -86,7 +87,7 @@ TEST_CASE("concat_dataset takes datasets of different types, of several fields, 
     CHECK(gathered(more, {12, 0, 5, 9}) == std::vector<std::string>{"Waab", "5001"});
 }
 
-TEST_CASE("concat_dataset of a vector may have one dataset, and not none", "[data][concat_dataset]") {
+TEST_CASE("concat_dataset requires at least one dataset in a vector", "[data][concat_dataset]") {
     support::temp_folder const folder;
     concat_dataset const one{std::vector{letters(folder, "x", "abc")}};
 
@@ -95,25 +96,25 @@ TEST_CASE("concat_dataset of a vector may have one dataset, and not none", "[dat
     REQUIRE_THROWS_AS(concat_dataset{std::vector<raw_dataset>{}}, cuota::usage_error);
 }
 
-TEST_CASE("concat_dataset asks each part for as many samples at once as follow each other",
+TEST_CASE("concat_dataset gathers successive samples of one dataset in a single request",
           "[data][concat_dataset]") {
     requests first;
     requests second;
     concat_dataset const both{noting(first, 3000), noting(second, 10)};
 
-    SECTION("by parts, in the order asked") {
+    SECTION("samples are requested from each dataset in the given order") {
         CHECK(gathered(both, {5, 2999, 7, 3000, 3009, 0})[0] == std::string{"\5\xb7\7\0\11\0", 6});
         CHECK(first == requests{{5, 2999, 7}, {0}});
         CHECK(second == requests{{0, 9}});
     }
-    SECTION("1024 at most") {
+    SECTION("a request has at most 1024 samples") {
         CHECK(gathered(both, support::first_samples(3010))[0].size() == 3010);
         REQUIRE(first.size() == 3);
         CHECK(first[0].size() == 1024);
         CHECK(first[2].back() == 2999);
         CHECK(second == requests{support::first_samples(10)});
     }
-    SECTION("nothing is asked of any when the request is wrong") {
+    SECTION("an invalid request reaches no dataset") {
         REQUIRE_THROWS_AS(gathered(both, {0, 3010}), cuota::usage_error);
         CHECK(first.empty());
     }
@@ -145,7 +146,7 @@ TEST_CASE("a single field may have another name in each dataset", "[data][concat
     CHECK(gathered(all, {3, 0})[0] == "da");
 }
 
-TEST_CASE("concat_dataset refuses more samples than can be counted", "[data][concat_dataset]") {
+TEST_CASE("concat_dataset refuses more samples than std::uint64_t can count", "[data][concat_dataset]") {
     requests seen;
     auto const most = std::numeric_limits<std::uint64_t>::max();
     concat_dataset const all{noting(seen, most - 1), noting(seen, 1)};
@@ -156,7 +157,7 @@ TEST_CASE("concat_dataset refuses more samples than can be counted", "[data][con
     REQUIRE_THROWS_AS((concat_dataset{all, noting(seen, 1)}), cuota::usage_error);
 }
 
-TEST_CASE("concat_dataset allocates nothing to gather up to 16 fields, and takes more",
+TEST_CASE("concat_dataset gathers up to 16 fields without allocating, and accepts more fields",
           "[data][concat_dataset]") {
     support::temp_folder const folder;
     auto const of = [&](std::size_t fields) {
@@ -184,7 +185,8 @@ TEST_CASE("concat_dataset allocates nothing to gather up to 16 fields, and takes
     }
 }
 
-TEST_CASE("concat_dataset lets an error name the part and its own sample", "[data][concat_dataset]") {
+TEST_CASE("an error of concat_dataset names the file and the sample's number in it",
+          "[data][concat_dataset]") {
     support::temp_folder const folder;
     concat_dataset const all{letters(folder, "a", "abcd"), letters(folder, "b", "efgh")};
     REQUIRE(::truncate(folder.path("b").c_str(), 2) == 0);

@@ -114,7 +114,7 @@ TEST_CASE("converted_dataset scales and shifts", "[data][converted_dataset]") {
                                     51 * static_cast<float>(2.0 / 255) - 1});
 }
 
-TEST_CASE("converted_dataset leaves other fields as they are, and keeps samples together",
+TEST_CASE("converted_dataset leaves other fields unchanged, and keeps the fields of a sample together",
           "[data][converted_dataset]") {
     // Larger than the scratch buffer, so that a gather needs several passes, and of an odd size.
     constexpr std::size_t width = 50'001;
@@ -145,7 +145,8 @@ TEST_CASE("converted_dataset leaves other fields as they are, and keeps samples 
     CHECK(support::gathered(from, {}) == std::vector<std::string>{"", ""});
 }
 
-TEST_CASE("a gather that converts takes its scratch once", "[data][converted_dataset]") {
+TEST_CASE("converted_dataset allocates scratch memory only in the first gather",
+          "[data][converted_dataset]") {
     converted_dataset const from{memory_dataset{"x", std::vector<float>(64, 1.0f), {4}},
                                  {{"x", element_type::bf16}}};
     std::array<std::uint64_t, 8> const asked{3, 4, 0, 15, 1, 1, 2, 9};
@@ -157,7 +158,7 @@ TEST_CASE("a gather that converts takes its scratch once", "[data][converted_dat
     CHECK(watch.allocations() == 0);
 }
 
-TEST_CASE("threads convert at once, each in a scratch of its own", "[data][converted_dataset]") {
+TEST_CASE("threads convert concurrently, each with its own scratch memory", "[data][converted_dataset]") {
     std::vector<std::int16_t> values(3000);
     for (std::size_t i = 0; i != values.size(); ++i) values[i] = static_cast<std::int16_t>(i);
     converted_dataset const from{memory_dataset{"x", values, {3}}, {{"x", element_type::f32, 0.5}}};
@@ -177,7 +178,7 @@ TEST_CASE("threads convert at once, each in a scratch of its own", "[data][conve
     CHECK(right == std::array<bool, 4>{true, true, true, true});
 }
 
-TEST_CASE("converted_dataset refuses what it cannot do, by name", "[data][converted_dataset]") {
+TEST_CASE("converted_dataset refuses invalid conversions and names the field", "[data][converted_dataset]") {
     memory_dataset const from{"x", std::vector<float>{1, 2}, {2}};
     auto const refused = [&](std::vector<cuota::conversion> const& wanted) {
         return std::string{thrown<cuota::usage_error>([&] { (void)converted_dataset{from, wanted}; }).what()};

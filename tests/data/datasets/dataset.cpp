@@ -62,24 +62,24 @@ void gather_into(std::vector<std::uint64_t> const& samples, std::vector<std::siz
 
 }  // namespace
 
-TEST_CASE("a type of the user's own is a dataset", "[data][dataset]") {
+TEST_CASE("a user-defined type can be a dataset", "[data][dataset]") {
     CHECK(support::gathered(counting_source{10}, {7, 0, 7}) ==
           std::vector<std::string>{std::string{"\7\7\0\0\7\7", 6}});
 }
 
-TEST_CASE("check_gather accepts exact rooms, also for no samples", "[data][dataset]") {
+TEST_CASE("check_gather accepts outputs of the exact size, also for no samples", "[data][dataset]") {
     REQUIRE_NOTHROW(gather_into({0, 9}, {4}));
     REQUIRE_NOTHROW(gather_into({}, {0}));
 }
 
-TEST_CASE("check_gather names the sample that does not exist", "[data][dataset]") {
+TEST_CASE("check_gather names a sample that is out of range", "[data][dataset]") {
     auto const error = support::thrown<cuota::usage_error>([] { gather_into({0, 10}, {4}); });
 
     CHECK(support::mentions(error.what(),
                             "counter: gather: sample 10 is out of range: the dataset has 10 samples"));
 }
 
-TEST_CASE("check_gather names a room of the wrong size", "[data][dataset]") {
+TEST_CASE("check_gather reports the size of an output that is too small or too large", "[data][dataset]") {
     for (std::size_t const room : {0U, 3U, 5U}) {
         auto const error = support::thrown<cuota::usage_error>([&] { gather_into({0, 9}, {room}); });
         CHECK(support::mentions(error.what(), "2 samples of number u8[2] take 4 bytes"));
@@ -87,12 +87,12 @@ TEST_CASE("check_gather names a room of the wrong size", "[data][dataset]") {
     }
 }
 
-TEST_CASE("check_gather refuses rooms for too few or too many fields", "[data][dataset]") {
+TEST_CASE("check_gather refuses outputs for too few or too many fields", "[data][dataset]") {
     REQUIRE_THROWS_AS(gather_into({0}, {}), cuota::usage_error);
     REQUIRE_THROWS_AS(gather_into({0}, {2, 2}), cuota::usage_error);
 }
 
-TEST_CASE("run_length counts the samples that follow each other", "[data][dataset]") {
+TEST_CASE("run_length counts the consecutive samples at the beginning", "[data][dataset]") {
     auto const length = [](std::vector<std::uint64_t> const& samples) {
         return cuota::detail::run_length(samples);
     };

@@ -83,7 +83,7 @@ bool is_read_or_refused(std::string const& path, std::string const& bytes) {
 
 }  // namespace
 
-TEST_CASE("idx_dataset reads images as MNIST has them", "[data][idx_dataset]") {
+TEST_CASE("idx_dataset reads images in MNIST's format", "[data][idx_dataset]") {
     std::string const data = support::pattern(5 * 6);
     idx_dataset const from = open(idx(0x08, {5, 2, 3}, data));
 
@@ -94,7 +94,7 @@ TEST_CASE("idx_dataset reads images as MNIST has them", "[data][idx_dataset]") {
     CHECK(gathered(from, {4, 2})[0] == data.substr(24, 6) + data.substr(12, 6));
 }
 
-TEST_CASE("idx_dataset gives every element type in this machine's byte order", "[data][idx_dataset]") {
+TEST_CASE("idx_dataset returns every element type in the host's byte order", "[data][idx_dataset]") {
     check_type<std::uint8_t>(0x08, element_type::u8, {1, 200, 255});
     check_type<std::int8_t>(0x09, element_type::i8, {1, -100, 127});
     check_type<std::int16_t>(0x0B, element_type::i16, {1, -30'000, 258});
@@ -103,7 +103,8 @@ TEST_CASE("idx_dataset gives every element type in this machine's byte order", "
     check_type<double>(0x0E, element_type::f64, {1.5, -0.125, 3e300});
 }
 
-TEST_CASE("idx_dataset opens a path or a file, and calls its field as told", "[data][idx_dataset]") {
+TEST_CASE("idx_dataset opens a path or a file, and names its field after the file unless a name is given",
+          "[data][idx_dataset]") {
     support::temp_folder const folder;
     std::string const path = folder.write("labels.idx", idx(0x08, {2}, "ab"));
 
@@ -113,7 +114,7 @@ TEST_CASE("idx_dataset opens a path or a file, and calls its field as told", "[d
     CHECK(open(idx(0x08, {0, 28, 28}, "")).size() == 0);
 }
 
-TEST_CASE("idx_dataset refuses what its header does not allow", "[data][idx_dataset]") {
+TEST_CASE("idx_dataset refuses invalid headers", "[data][idx_dataset]") {
     CHECK(failure("\1\0\10\1").why() == "the file ends at byte 1; 4 bytes requested from byte 0");
     CHECK(failure(std::string{"\1\0\10\1\0\0\0\0", 8}).why() == "is not an IDX file");
     for (unsigned const code : {0x00U, 0x07U, 0x0AU, 0x0FU, 0xFFU}) {
@@ -125,7 +126,7 @@ TEST_CASE("idx_dataset refuses what its header does not allow", "[data][idx_data
     CHECK(mentions(failure(idx(0x08, {4, 0}, "")).why(), "samples of 0 bytes"));
 }
 
-TEST_CASE("idx_dataset refuses a file that does not hold exactly its dimensions", "[data][idx_dataset]") {
+TEST_CASE("idx_dataset refuses a file whose size does not match its dimensions", "[data][idx_dataset]") {
     auto const claims_more = failure(idx(0x0C, {3, 2}, std::string(23, 'x')));
     CHECK(claims_more.offset() == 12);
     CHECK(claims_more.why() == "the header's shape takes 24 bytes; the file holds 23");
@@ -146,7 +147,7 @@ TEST_CASE("idx_dataset refuses dimensions whose product overflows", "[data][idx_
     REQUIRE_NOTHROW(open(idx(0x08, std::vector<std::uint32_t>(64, 1), "a")));
 }
 
-TEST_CASE("idx_dataset survives every truncation and every change of one header byte",
+TEST_CASE("idx_dataset refuses truncated files, and reads or refuses files with a changed header byte",
           "[data][idx_dataset]") {
     support::temp_folder const folder;
     std::string const whole = idx(0x0B, {2, 3, 4}, support::pattern(48));
@@ -180,8 +181,7 @@ TEST_CASE("idx_dataset names the sample when the file has shrunk", "[data][idx_d
     CHECK(mentions(error.why(), "sample 2 cannot be read"));
 }
 
-TEST_CASE("idx_dataset swaps elements in several threads' memory without mixing them",
-          "[data][idx_dataset]") {
+TEST_CASE("idx_dataset swaps bytes correctly on several threads at once", "[data][idx_dataset]") {
     std::vector<std::int32_t> numbers;
     for (int i = 0; i != 1000; ++i) numbers.push_back(i * 1'000'003);
     idx_dataset const from = open(idx(0x0C, {1000}, big_endian(numbers)));

@@ -86,7 +86,7 @@ static_assert(!cuota::zip_dataset<kvikio_dataset, cuota::memory_dataset>::fills_
 
 }  // namespace
 
-TEST_CASE("kvikio_dataset reads what the dataset reads, in any order", "[data][kvikio_dataset]") {
+TEST_CASE("kvikio_dataset reads the same samples as its dataset, in any order", "[data][kvikio_dataset]") {
     machine const on;
     support::temp_folder const folder;
     raw_dataset const raw = numbered(folder, "x");
@@ -104,7 +104,7 @@ TEST_CASE("kvikio_dataset reads what the dataset reads, in any order", "[data][k
     CHECK_THROWS_AS(gathered(from, {100}), cuota::usage_error);
 }
 
-TEST_CASE("kvikio_dataset reads into device memory, too", "[data][kvikio_dataset]") {
+TEST_CASE("kvikio_dataset can read into device memory", "[data][kvikio_dataset]") {
     machine const on;
     cuota::stream const s;
     support::temp_folder const folder;
@@ -121,7 +121,7 @@ TEST_CASE("kvikio_dataset reads into device memory, too", "[data][kvikio_dataset
     CHECK(support::bytes_of(there.to_vector(s)) == gathered(raw, samples)[0]);
 }
 
-TEST_CASE("a loader whose slots are on the device reads into those", "[data][kvikio_dataset]") {
+TEST_CASE("a loader with slots in device memory reads into them", "[data][kvikio_dataset]") {
     machine const on;
     cuota::stream const s;
     support::temp_folder const folder;
@@ -159,7 +159,8 @@ TEST_CASE("a loader whose slots are on the device reads into those", "[data][kvi
     CHECK(device.held() == 0);
 }
 
-TEST_CASE("a loader of what the host reads refuses slots on the device", "[data][kvikio_dataset]") {
+TEST_CASE("a loader refuses slots in device memory if its dataset can only fill host memory",
+          "[data][kvikio_dataset]") {
     machine const on;
     support::temp_folder const folder;
     cuota::zip_dataset const half{kvikio_dataset{numbered(folder, "a")},
@@ -171,7 +172,7 @@ TEST_CASE("a loader of what the host reads refuses slots on the device", "[data]
     CHECK_NOTHROW(batch_loader{half, {.batch_size = 4}});
 }
 
-TEST_CASE("kvikio_dataset names the sample that cannot be read, in its batch's place",
+TEST_CASE("kvikio_dataset names an unreadable sample, and the error is thrown in place of its batch",
           "[data][kvikio_dataset]") {
     machine const on;
     cuota::stream const s;
@@ -194,7 +195,7 @@ TEST_CASE("kvikio_dataset names the sample that cannot be read, in its batch's p
     CHECK(mentions(thrown<cuota::data_error>([&] { (void)epoch.next(); }).why(), "sample 50 cannot be read"));
 }
 
-TEST_CASE("a .npy file is read by KvikIO where its data are", "[data][kvikio_dataset]") {
+TEST_CASE("kvikio_dataset reads a .npy file from the offset of its data", "[data][kvikio_dataset]") {
     machine const on;
     support::temp_folder const folder;
     std::string header = "{'descr': '<u4', 'fortran_order': False, 'shape': (100, 8), }";
@@ -225,7 +226,7 @@ TEST_CASE("a kvikio_dataset that was moved from is still valid", "[data][kvikio_
     CHECK(support::gathered(first, mixed()) == support::gathered(second, mixed()));
 }
 
-TEST_CASE("in a child a kvikio_dataset ends without a CUDA call, and a read is misuse",
+TEST_CASE("in a child, a kvikio_dataset is destroyed without a CUDA call, and a read is refused as misuse",
           "[data][kvikio_dataset][fork]") {
     if (support::under_thread_sanitizer) CUOTA_SKIP("it does not take a fork of a program with threads");
     machine const on;

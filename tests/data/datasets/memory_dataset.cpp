@@ -29,7 +29,8 @@ std::vector<std::uint8_t> letters(std::string const& text) { return {text.begin(
 
 }  // namespace
 
-TEST_CASE("memory_dataset gathers samples in the order asked, repeats included", "[data][memory_dataset]") {
+TEST_CASE("memory_dataset gathers samples in the requested order, repeats included",
+          "[data][memory_dataset]") {
     memory_dataset const from{"x", letters("aabbccddee"), {2}};
     CHECK(from.size() == 5);
     CHECK(from.name() == "x");
@@ -56,8 +57,7 @@ TEST_CASE("memory_dataset gathers samples of every size", "[data][memory_dataset
     }
 }
 
-TEST_CASE("memory_dataset takes numbers of each type, as its own or as somebody's",
-          "[data][memory_dataset]") {
+TEST_CASE("memory_dataset owns or refers to numbers of any type", "[data][memory_dataset]") {
     std::array<float, 6> const floats{1, 2, 3, 4, 5, 6};
     memory_dataset const seen = memory_dataset::of("images", std::span{floats}, {3});
     CHECK(cuota::field_text(seen.fields()[0]) == "images f32[3]");
@@ -82,7 +82,7 @@ TEST_CASE("a copy of a memory_dataset keeps the values", "[data][memory_dataset]
     CHECK(gathered(copy, {3, 0}) == std::vector<std::string>{"da"});
 }
 
-TEST_CASE("memory_dataset refuses what is no whole number of samples, and what is not there",
+TEST_CASE("memory_dataset refuses incomplete samples and samples that are out of range",
           "[data][memory_dataset]") {
     using support::thrown;
     CHECK(mentions(thrown<cuota::usage_error>([] {
@@ -102,7 +102,7 @@ TEST_CASE("memory_dataset refuses what is no whole number of samples, and what i
     CHECK(empty.size() == 0);
 }
 
-TEST_CASE("a gather from memory allocates nothing", "[data][memory_dataset]") {
+TEST_CASE("memory_dataset gathers without allocating", "[data][memory_dataset]") {
     memory_dataset const from{"x", letters("aabbccddee"), {2}};
     std::vector<std::uint64_t> const asked{3, 4, 0};
     std::array<std::byte, 6> room{};

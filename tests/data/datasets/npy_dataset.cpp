@@ -116,7 +116,7 @@ std::string content(std::string const& path) {
 
 }  // namespace
 
-TEST_CASE("npy_dataset reads every array that NumPy writes, bit by bit, and refuses what it cannot hand out",
+TEST_CASE("npy_dataset reads arrays that NumPy wrote bit by bit, and refuses unsupported ones",
           "[data][npy_dataset][python]") {
     support::temp_folder const folder;
     std::string const program = folder.write("write.py", numpy_program);
@@ -172,8 +172,7 @@ TEST_CASE("npy_dataset reads every array that NumPy writes, bit by bit, and refu
     }
 }
 
-TEST_CASE("npy_dataset reads what numpy.save writes, of every element type and version",
-          "[data][npy_dataset]") {
+TEST_CASE("npy_dataset reads files of numpy.save, of every element type and version", "[data][npy_dataset]") {
     struct known {
         char const* descr;
         element_type type;
@@ -198,13 +197,13 @@ TEST_CASE("npy_dataset reads what numpy.save writes, of every element type and v
         }
 }
 
-TEST_CASE("npy_dataset gives numbers that can be used as they are", "[data][npy_dataset]") {
+TEST_CASE("npy_dataset returns the numbers that the file stores", "[data][npy_dataset]") {
     std::vector<float> const numbers{1.5F, -2.0F, 0.25F};
     CHECK(gathered(open(npy("<f4", "(3,)", support::bytes_of(numbers))), {2, 0})[0] ==
           support::bytes_of(std::vector<float>{0.25F, 1.5F}));
 }
 
-TEST_CASE("npy_dataset reads one dimension as single numbers, and no samples as none",
+TEST_CASE("npy_dataset reads one dimension as single numbers, and an empty array as no samples",
           "[data][npy_dataset]") {
     npy_dataset const labels = open(npy("<i8", "(3,)", std::string(24, 'x')));
     CHECK(labels.size() == 3);
@@ -215,7 +214,7 @@ TEST_CASE("npy_dataset reads one dimension as single numbers, and no samples as 
     CHECK(none.fields()[0].count() == 784);
 }
 
-TEST_CASE("npy_dataset calls its field as told, or as the file", "[data][npy_dataset]") {
+TEST_CASE("npy_dataset names its field after the file unless a name is given", "[data][npy_dataset]") {
     support::temp_folder const folder;
     std::string const path = folder.write("train.x.npy", npy("|u1", "(1,)", "a"));
 
@@ -224,7 +223,7 @@ TEST_CASE("npy_dataset calls its field as told, or as the file", "[data][npy_dat
     CHECK(npy_dataset{cuota::file{path}}.name() == path);
 }
 
-TEST_CASE("npy_dataset takes the keys in any order, with or without spaces and last comma",
+TEST_CASE("npy_dataset accepts keys in any order, with or without spaces and a trailing comma",
           "[data][npy_dataset]") {
     for (char const* text : {"{'shape': (2, 2), 'fortran_order': False, 'descr': '|u1'}",
                              "{'fortran_order':False,'shape':(2,2,),'descr':'|u1',}",
@@ -236,7 +235,7 @@ TEST_CASE("npy_dataset takes the keys in any order, with or without spaces and l
     }
 }
 
-TEST_CASE("npy_dataset reads what NumPy reads as the same numbers, however the header says so",
+TEST_CASE("npy_dataset reads the same numbers as NumPy for every spelling of the header",
           "[data][npy_dataset]") {
     std::string const eight = "12345678";
     std::vector<std::pair<char const*, element_type>> const types{
@@ -280,7 +279,7 @@ TEST_CASE("npy_dataset reads what NumPy reads as the same numbers, however the h
     CHECK(open(npy_around(padded, eight)).size() == 8);
 }
 
-TEST_CASE("npy_dataset refuses arrays that it cannot hand out, and says why", "[data][npy_dataset]") {
+TEST_CASE("npy_dataset refuses unsupported arrays with the reason", "[data][npy_dataset]") {
     auto const why = [](std::string const& descr, std::string const& shape) {
         return failure(npy(descr, shape, "12345678")).why();
     };
@@ -318,7 +317,7 @@ TEST_CASE("npy_dataset refuses arrays that it cannot hand out, and says why", "[
     CHECK(mentions(text("{'descr': ('<f4', (2,)), 'fortran_order': False, 'shape': (1,), }"), "sub-arrays"));
 }
 
-TEST_CASE("npy_dataset reads a fixed grammar and nothing else", "[data][npy_dataset]") {
+TEST_CASE("npy_dataset refuses headers outside of its fixed grammar", "[data][npy_dataset]") {
     std::string const order = "'fortran_order': False";
     std::string const descr = "'descr': '|u1'";
     std::string const shape = "'shape': (8,)";
@@ -370,7 +369,7 @@ TEST_CASE("npy_dataset reads a fixed grammar and nothing else", "[data][npy_data
     REQUIRE_NOTHROW(open(npy_around("{" + rest + shape + "}", "12345678")));
 }
 
-TEST_CASE("npy_dataset refuses a file that does not hold exactly its shape", "[data][npy_dataset]") {
+TEST_CASE("npy_dataset refuses a file whose size does not match its shape", "[data][npy_dataset]") {
     std::string const exact = npy("<f4", "(2, 3)", std::string(24, 'x'));
     REQUIRE_NOTHROW(open(exact));
 
@@ -397,7 +396,8 @@ TEST_CASE("npy_dataset refuses shapes whose product or extent overflows", "[data
     CHECK(mentions(why(ones + ")"), "more than 64 dimensions"));
 }
 
-TEST_CASE("npy_dataset believes no header length", "[data][npy_dataset]") {
+TEST_CASE("npy_dataset refuses a header length beyond its maximum or the end of the file",
+          "[data][npy_dataset]") {
     std::string file = npy("|u1", "(8,)", "12345678", 2);
     for (std::uint32_t const length : {0xffffffffU, 0x7fffffffU, 10'001U}) {
         for (std::size_t i = 0; i != 4; ++i) file[8 + i] = static_cast<char>(length >> (8 * i) & 0xff);
@@ -426,7 +426,7 @@ TEST_CASE("npy_dataset refuses other formats and versions", "[data][npy_dataset]
     CHECK(failure(minor).offset() == 6);
 }
 
-TEST_CASE("npy_dataset survives every truncation of a file", "[data][npy_dataset]") {
+TEST_CASE("npy_dataset refuses every truncation of a file", "[data][npy_dataset]") {
     support::temp_folder const folder;
     for (int const version : {1, 2}) {
         std::string const whole = npy("<i2", "(4, 3)", support::pattern(24), version);
@@ -439,7 +439,8 @@ TEST_CASE("npy_dataset survives every truncation of a file", "[data][npy_dataset
     }
 }
 
-TEST_CASE("npy_dataset survives every change of one header byte", "[data][npy_dataset]") {
+TEST_CASE("with any header byte changed, npy_dataset reads the file or throws data_error",
+          "[data][npy_dataset]") {
     support::temp_folder const folder;
     for (int const version : {1, 2}) {
         std::string const whole = npy("<i2", "(4, 3)", support::pattern(24), version);
@@ -459,7 +460,8 @@ TEST_CASE("npy_dataset survives every change of one header byte", "[data][npy_da
     }
 }
 
-TEST_CASE("npy_dataset survives random rewriting of its header", "[data][npy_dataset]") {
+TEST_CASE("with a randomly rewritten header, npy_dataset reads the file or throws data_error",
+          "[data][npy_dataset]") {
     support::temp_folder const folder;
     std::string const whole = npy("<i2", "(4, 3)", support::pattern(24));
     std::string const alphabet = "{}()[],:' -0123456789<>|=fiubcOSTrueFalsdhpn_\n\t\\\"x";

@@ -70,7 +70,7 @@ static_assert(!cuota::detail::has_row_counts<cuota::zip_dataset<memory_dataset, 
 
 }  // namespace
 
-TEST_CASE("ragged_dataset has rows of any number for each sample, none too", "[data][ragged_dataset]") {
+TEST_CASE("samples of a ragged_dataset have any number of rows, including 0", "[data][ragged_dataset]") {
     ragged_texts const texts{{3, 0, 5, 1, 0}};
     auto const from = texts.words();
     CHECK(from.size() == 5);
@@ -82,7 +82,7 @@ TEST_CASE("ragged_dataset has rows of any number for each sample, none too", "[d
         CHECK(rows_of<std::uint32_t>(from, 0, samples) == texts.words_of(samples));
 }
 
-TEST_CASE("ragged_dataset reads any mixture of runs, longer than it asks for at once",
+TEST_CASE("ragged_dataset reads any mixture of runs, also more rows than it reads at once",
           "[data][ragged_dataset]") {
     ragged_texts const texts = ragged_texts::any(300, 9000);
     auto const from = texts.words();
@@ -92,7 +92,8 @@ TEST_CASE("ragged_dataset reads any mixture of runs, longer than it asks for at 
     CHECK(rows_of<std::uint32_t>(from, 0, samples) == texts.words_of(samples));
 }
 
-TEST_CASE("all fields of the rows are ragged, rows of any shape", "[data][ragged_dataset]") {
+TEST_CASE("all fields of the rows of a ragged_dataset are ragged, for rows of any shape",
+          "[data][ragged_dataset]") {
     cuota::zip_dataset const rows{memory_dataset{"frames", std::vector<float>{0, 1, 2, 3, 4, 5, 6, 7}, {2}},
                                   memory_dataset{"mask", std::vector<std::uint8_t>{9, 8, 7, 6}}};
     ragged_dataset const from{rows, numbers{0, 1, 4}};
@@ -102,7 +103,7 @@ TEST_CASE("all fields of the rows are ragged, rows of any shape", "[data][ragged
     CHECK(lengths_of(from, 0, {1}) == lengths_of(from, 1, {1}));
 }
 
-TEST_CASE("offsets come from a dataset of whole numbers of any type", "[data][ragged_dataset]") {
+TEST_CASE("offsets can be a dataset of integers of any type", "[data][ragged_dataset]") {
     auto const with = [](auto zero) {
         using T = decltype(zero);
         return ragged_dataset{words(100), memory_dataset{"offsets", std::vector<T>{0, 40, 40, 99}}};
@@ -124,7 +125,7 @@ TEST_CASE("offsets come from a dataset of whole numbers of any type", "[data][ra
     CHECK(lengths_of(from, 0, {9'899, 9'900, 99, 4'099}) == numbers{1, 0, 1, 1});
 }
 
-TEST_CASE("offsets that cut no rows are refused", "[data][ragged_dataset]") {
+TEST_CASE("invalid offsets are refused", "[data][ragged_dataset]") {
     auto const by_hand = [](numbers const& offsets) {
         return why<cuota::usage_error>([&] { ragged_dataset{words(10), offsets}; });
     };
@@ -157,7 +158,7 @@ TEST_CASE("offsets that cut no rows are refused", "[data][ragged_dataset]") {
                    "rows of ragged_dataset words: ragged fields are not supported: words u16[*]"));
 }
 
-TEST_CASE("what is asked of a ragged dataset is checked before anything is read", "[data][ragged_dataset]") {
+TEST_CASE("requests to a ragged_dataset are checked before anything is read", "[data][ragged_dataset]") {
     ragged_texts const texts{{3, 2}};
     auto const from = texts.words();
     std::vector<std::byte> memory(20);
@@ -183,10 +184,10 @@ TEST_CASE("what is asked of a ragged dataset is checked before anything is read"
                    "words + class: cannot return lengths: field 1 is not ragged"));
 }
 
-TEST_CASE("datasets made of ragged ones are ragged", "[data][ragged_dataset]") {
+TEST_CASE("datasets that contain ragged datasets are ragged", "[data][ragged_dataset]") {
     ragged_texts const texts = ragged_texts::any(50, 20);
     numbers const samples{3, 4, 5, 40, 0, 12, 11};
-    SECTION("a part of one") {
+    SECTION("a subset") {
         cuota::subset_dataset const part{texts.words(), 9, 41};
         numbers of_part = samples;
         for (std::uint64_t& s : of_part) s = s < 9 ? 0 : s - 9;
@@ -195,7 +196,7 @@ TEST_CASE("datasets made of ragged ones are ragged", "[data][ragged_dataset]") {
         CHECK(rows_of<std::uint32_t>(part, 0, of_part) == texts.words_of(whole));
         CHECK_THROWS_AS(lengths_of(part, 0, {41}), cuota::usage_error);
     }
-    SECTION("several side by side, of other lengths each") {
+    SECTION("a zip of datasets with different row counts") {
         ragged_texts const answers = ragged_texts::any(50, 7, 2);
         cuota::zip_dataset const both{texts.classed(), answers.words()};
         CHECK(cuota::fields_text(both.fields()) == "words u32[*], class u16, words u32[*]");
@@ -206,7 +207,7 @@ TEST_CASE("datasets made of ragged ones are ragged", "[data][ragged_dataset]") {
         CHECK_THROWS_AS(lengths_of(both, 1, {0}), cuota::usage_error);
         CHECK_THROWS_AS(lengths_of(both, 3, {0}), cuota::usage_error);
     }
-    SECTION("one behind the other") {
+    SECTION("a concatenation") {
         cuota::concat_dataset const all{texts.words(), texts.words(), texts.words()};
         numbers asked, plain;
         for (std::uint64_t i = 0; i != 150; ++i) {
@@ -229,7 +230,7 @@ TEST_CASE("datasets made of ragged ones are ragged", "[data][ragged_dataset]") {
     }
 }
 
-TEST_CASE("datasets that have no place for ragged fields say so", "[data][ragged_dataset]") {
+TEST_CASE("datasets that do not support ragged fields refuse them", "[data][ragged_dataset]") {
     ragged_texts const texts{{3, 2}};
     CHECK(mentions(why<cuota::usage_error>([&] {
                        cuota::converted_dataset{texts.words(), {{"words", element_type::f16}}};
@@ -261,7 +262,7 @@ TEST_CASE("ragged_dataset gathers without allocating", "[data][ragged_dataset]")
     CHECK(words == texts.all_words());
 }
 
-TEST_CASE("what reading rows throws names the row's file", "[data][ragged_dataset]") {
+TEST_CASE("an error while rows are read names the file of the rows", "[data][ragged_dataset]") {
     support::temp_folder const folder;
     cuota::raw_dataset const rows{folder.write("rows", support::pattern(100)), {.fields = {{"x"}}}};
     ragged_dataset const from{rows, numbers{0, 10, 90}};
@@ -272,7 +273,7 @@ TEST_CASE("what reading rows throws names the row's file", "[data][ragged_datase
     CHECK(error.offset() == 50);
 }
 
-TEST_CASE("runs of samples are read as gather reads them one by one", "[data][dataset]") {
+TEST_CASE("gather_runs reads the same samples as gather", "[data][dataset]") {
     support::temp_folder const folder;
     cuota::raw_layout const two{.header = 3, .fields = {{"a"}, {"b", element_type::u16, {3}}}};
     cuota::raw_dataset const one_field{folder.write("one", support::pattern(3 + 5 * 80)),
@@ -312,7 +313,7 @@ TEST_CASE("runs of samples are read as gather reads them one by one", "[data][da
                    "gather: 4 samples of x u8[5] take 20 bytes, the output has 19"));
 }
 
-TEST_CASE("a ragged dataset reads rows by runs or by their numbers, whichever its dataset can",
+TEST_CASE("ragged_dataset reads rows by runs or by their numbers, whichever its dataset supports",
           "[data][ragged_dataset]") {
     ragged_texts const texts = ragged_texts::any(6000, 3);  // more runs than are read at once
     ragged_dataset const by_runs{memory_dataset{"words", texts.all_words()}, texts.offsets};

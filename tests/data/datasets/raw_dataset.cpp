@@ -49,7 +49,7 @@ auto recorder(reads& into) {
 
 }  // namespace
 
-TEST_CASE("raw_dataset gathers samples in the order asked, repeats included", "[data][raw_dataset]") {
+TEST_CASE("raw_dataset gathers samples in the requested order, repeats included", "[data][raw_dataset]") {
     support::temp_folder const folder;
     raw_dataset const from{folder.write("x.raw", "aabbccddee"),
                            {.record_bytes = 2, .fields = plain(2).fields}};
@@ -61,7 +61,7 @@ TEST_CASE("raw_dataset gathers samples in the order asked, repeats included", "[
     CHECK(gathered(from, {}) == std::vector<std::string>{""});
 }
 
-TEST_CASE("raw_dataset takes the fields of a record apart", "[data][raw_dataset]") {
+TEST_CASE("raw_dataset splits records into fields", "[data][raw_dataset]") {
     support::temp_folder const folder;
     raw_dataset const from{folder.write("x.raw", "HEAD:0abcdef1ghijkl2mnopqr"), labelled()};
 
@@ -71,7 +71,7 @@ TEST_CASE("raw_dataset takes the fields of a record apart", "[data][raw_dataset]
     CHECK(gathered(from, {2, 0}) == std::vector<std::string>{"20", "mnopqrabcdef"});
 }
 
-TEST_CASE("raw_dataset gives the same for a random order as for one sample at a time",
+TEST_CASE("raw_dataset gathers the same bytes in random order as one sample at a time",
           "[data][raw_dataset]") {
     support::temp_folder const folder;
     std::string const header(5, '#');
@@ -91,7 +91,7 @@ TEST_CASE("raw_dataset gives the same for a random order as for one sample at a 
     CHECK(gathered(from, support::first_samples(1000))[1].substr(0, 6) == support::pattern(7).substr(1));
 }
 
-TEST_CASE("a run of samples is one read, and random samples are one each", "[data][raw_dataset]") {
+TEST_CASE("consecutive samples are one read, and random samples are one read each", "[data][raw_dataset]") {
     std::vector<std::byte> memory(40);
     std::span<std::byte> const out{memory};
 
@@ -102,7 +102,7 @@ TEST_CASE("a run of samples is one read, and random samples are one each", "[dat
         reader.flush();
         CHECK(seen == reads{{100, {40}}});
     }
-    SECTION("two fields: one read, dealt out") {
+    SECTION("two fields: one read into alternating parts") {
         reads seen;
         auto reader = recorder(seen);
         for (std::size_t i = 0; i != 3; ++i) {
@@ -112,7 +112,7 @@ TEST_CASE("a run of samples is one read, and random samples are one each", "[dat
         reader.flush();
         CHECK(seen == reads{{0, {1, 3, 1, 3, 1, 3}}});
     }
-    SECTION("random samples: a read each, none without samples") {
+    SECTION("random samples: one read each; no samples: no read") {
         reads seen;
         auto reader = recorder(seen);
         reader.flush();
@@ -123,7 +123,7 @@ TEST_CASE("a run of samples is one read, and random samples are one each", "[dat
         reader.flush();
         CHECK(seen == reads{{8, {4}}, {4, {4}}, {4, {4}}});
     }
-    SECTION("more parts than a read takes go to the next one, without a gap") {
+    SECTION("parts beyond the limit of one read are in the next read, without a gap") {
         reads seen;
         auto reader = recorder(seen);
         for (std::size_t i = 0; i != 300; ++i) reader.add(i, out.subspan(i % 2 * 20, 1));
@@ -133,7 +133,7 @@ TEST_CASE("a run of samples is one read, and random samples are one each", "[dat
         CHECK(seen[1].first == 256);
         CHECK(seen[1].second.size() == 44);
     }
-    SECTION("a full read still takes what continues its last part") {
+    SECTION("a full read is extended by bytes that continue its last part") {
         reads seen;
         auto reader = recorder(seen);
         for (std::size_t i = 0; i != 256; ++i) reader.add(i, out.subspan(i % 2 * 20, 1));
@@ -144,7 +144,7 @@ TEST_CASE("a run of samples is one read, and random samples are one each", "[dat
     }
 }
 
-TEST_CASE("raw_dataset allocates nothing to gather", "[data][raw_dataset]") {
+TEST_CASE("raw_dataset gathers without allocating", "[data][raw_dataset]") {
     support::temp_folder const folder;
     raw_dataset const from{folder.write("x.raw", support::pattern(5 + 7 * 3000)), labelled()};
     auto const samples = support::first_samples(3000);
@@ -197,7 +197,7 @@ TEST_CASE("raw_dataset refuses a layout that contradicts itself", "[data][raw_da
                       cuota::usage_error);
 }
 
-TEST_CASE("raw_dataset names sample and offset when the file has shrunk", "[data][raw_dataset]") {
+TEST_CASE("raw_dataset names the sample and the offset when the file has shrunk", "[data][raw_dataset]") {
     support::temp_folder const folder;
     raw_dataset const from{folder.write("x.raw", "HEAD:0abcdef1ghijkl2mnopqr"), labelled()};
     REQUIRE(::truncate(from.name().c_str(), 15) == 0);
@@ -212,7 +212,7 @@ TEST_CASE("raw_dataset names sample and offset when the file has shrunk", "[data
     CHECK(mentions(last.why(), "sample 2 cannot be read"));
 }
 
-TEST_CASE("copies of a raw_dataset are gathered from by several threads at once", "[data][raw_dataset]") {
+TEST_CASE("several threads can gather from copies of a raw_dataset at once", "[data][raw_dataset]") {
     support::temp_folder const folder;
     raw_dataset const from{folder.write("x.raw", support::pattern(5 + 7 * 512)), labelled()};
     auto const all = gathered(from, support::first_samples(512));

@@ -112,7 +112,7 @@ bool runs_in_python(support::temp_folder const& folder, std::string const& text)
 
 }  // namespace
 
-TEST_CASE("safetensors_dataset has all tensors as fields, in the order in which they stand in the file",
+TEST_CASE("safetensors_dataset has all tensors as fields, in the order of the file",
           "[data][safetensors_dataset][safetensors]") {
     safetensors_dataset const from = open(images_and_labels());
 
@@ -129,7 +129,7 @@ TEST_CASE("safetensors_dataset has all tensors as fields, in the order in which 
     CHECK(gathered(from, {}) == std::vector<std::string>{"", ""});
 }
 
-TEST_CASE("safetensors_dataset has the tensors that are named, in the order of their names",
+TEST_CASE("safetensors_dataset has the named tensors, in the order of their names",
           "[data][safetensors_dataset][safetensors]") {
     support::temp_folder const folder;
     std::string const path = folder.write("x", images_and_labels());
@@ -144,7 +144,7 @@ TEST_CASE("safetensors_dataset has the tensors that are named, in the order of t
     CHECK(gathered(safetensors_dataset{cuota::file{path}}, {0})[0] == "aA");
 }
 
-TEST_CASE("safetensors_dataset says which name the file does not have, and wants names once",
+TEST_CASE("safetensors_dataset refuses unknown and repeated names, and an empty list of names",
           "[data][safetensors_dataset][safetensors]") {
     std::vector<std::string> const missing{"images", "masks"};
     CHECK(failure(images_and_labels(), missing).why() == "no tensor \"masks\"");
@@ -160,7 +160,7 @@ TEST_CASE("safetensors_dataset says which name the file does not have, and wants
         "no tensor \"__metadata__\""));
 }
 
-TEST_CASE("safetensors_dataset reads every dtype that there is an element for",
+TEST_CASE("safetensors_dataset reads every dtype that has an element type",
           "[data][safetensors_dataset][safetensors]") {
     for (auto const& [dtype, type] :
          std::vector<std::pair<std::string, element_type>>{{"BOOL", element_type::u8},
@@ -188,7 +188,7 @@ TEST_CASE("safetensors_dataset reads every dtype that there is an element for",
     }
 }
 
-TEST_CASE("safetensors_dataset names the tensor of a dtype that it cannot hand out",
+TEST_CASE("safetensors_dataset names a tensor with an unsupported dtype",
           "[data][safetensors_dataset][safetensors]") {
     for (char const* dtype : {"F8_E4M3", "F8_E5M2", "F8_E8M0", "F4", "C64", "u8", "U8 ", "", "F128"}) {
         INFO(dtype);
@@ -206,7 +206,7 @@ TEST_CASE("safetensors_dataset names the tensor of a dtype that it cannot hand o
         "\"scales\""));
 }
 
-TEST_CASE("safetensors_dataset wants as many samples of each tensor, and of each at least a byte",
+TEST_CASE("safetensors_dataset requires tensors with equally many samples of at least one byte",
           "[data][safetensors_dataset][safetensors]") {
     std::string const uneven =
         around('{' + tensor("a", "U8", "3", "0,3") + ',' + tensor("b", "U8", "2", "3,5") + ',' +
@@ -227,7 +227,8 @@ TEST_CASE("safetensors_dataset wants as many samples of each tensor, and of each
     CHECK(why(around("{\"__metadata__\":{}}")) == "the file has no tensors");
 }
 
-TEST_CASE("safetensors_dataset believes no header length", "[data][safetensors_dataset][safetensors]") {
+TEST_CASE("safetensors_dataset refuses a wrong header length without allocating that much",
+          "[data][safetensors_dataset][safetensors]") {
     auto const with_length = [](std::uint64_t length) {
         std::string file = around("{}");
         for (std::size_t i = 0; i != 8; ++i) file[i] = static_cast<char>(length >> (8 * i) & 0xff);
@@ -252,7 +253,7 @@ TEST_CASE("safetensors_dataset believes no header length", "[data][safetensors_d
         CHECK(mentions(why(std::string(size, '\0')), "the file ends at byte " + std::to_string(size)));
 }
 
-TEST_CASE("safetensors_dataset reads no header of more than 100 MB, however large the file",
+TEST_CASE("safetensors_dataset refuses a header of more than 100 MB in a file of any size",
           "[data][safetensors_dataset][safetensors]") {
     support::temp_folder const folder;
     std::string file = around("{}");
@@ -266,7 +267,7 @@ TEST_CASE("safetensors_dataset reads no header of more than 100 MB, however larg
     CHECK(mentions(error.why(), "the maximum is 100000000"));
 }
 
-TEST_CASE("safetensors_dataset wants the header to begin with a brace",
+TEST_CASE("safetensors_dataset requires the header to begin with a brace",
           "[data][safetensors_dataset][safetensors]") {
     for (char const* header : {"", " {}", "[]", "\xef\xbb\xbf{}", "null", "\"x\"", "1"}) {
         INFO(header);
@@ -276,7 +277,7 @@ TEST_CASE("safetensors_dataset wants the header to begin with a brace",
     }
 }
 
-TEST_CASE("safetensors_dataset tells where a header is no JSON, as its own error",
+TEST_CASE("safetensors_dataset reports the offset where the header is not valid JSON, as data_error",
           "[data][safetensors_dataset][safetensors]") {
     std::string const x = tensor("x", "U8", "8", "0,8");
     for (std::string const& header :
@@ -319,7 +320,7 @@ TEST_CASE("safetensors_dataset tells where a header is no JSON, as its own error
     CHECK(mentions(why(around("{\"" + std::string(100'000, 'a'))), "..."));  // long text is truncated
 }
 
-TEST_CASE("safetensors_dataset takes no zero byte for the end of the header",
+TEST_CASE("safetensors_dataset refuses zero bytes in the header",
           "[data][safetensors_dataset][safetensors]") {
     std::string const header = "{" + tensor("x", "U8", "8", "0,8") + "}";
     for (std::size_t const zeros : {1U, 2U, 3U}) {
@@ -330,7 +331,7 @@ TEST_CASE("safetensors_dataset takes no zero byte for the end of the header",
     CHECK(why(around(header + '\0' + "garbage", "12345678")) == "the header contains a zero byte");
 }
 
-TEST_CASE("safetensors_dataset refuses a key a second time", "[data][safetensors_dataset][safetensors]") {
+TEST_CASE("safetensors_dataset refuses duplicate keys", "[data][safetensors_dataset][safetensors]") {
     std::string const x = tensor("x", "U8", "8", "0,8");
     CHECK(why_header('{' + x + ',' + x + '}') == "duplicate key \"x\"");
     CHECK(why_header("{" + x + "," + tensor("\\u0078", "U8", "8", "0,8") + "}") == "duplicate key \"x\"");
@@ -345,7 +346,7 @@ TEST_CASE("safetensors_dataset refuses a key a second time", "[data][safetensors
     REQUIRE_NOTHROW(open(around("{\"__metadata__\":{\"x\":\"\",\"dtype\":\"\"}," + x + "}", "12345678")));
 }
 
-TEST_CASE("safetensors_dataset wants texts as metadata, and reads past them",
+TEST_CASE("safetensors_dataset requires metadata to be strings, and skips them",
           "[data][safetensors_dataset][safetensors]") {
     std::string const x = tensor("x", "U8", "8", "0,8");
     for (char const* value : {"1", "-1", "1.5", "true", "null", "[]", "{}", "[\"a\"]"}) {
@@ -364,7 +365,7 @@ TEST_CASE("safetensors_dataset wants texts as metadata, and reads past them",
     CHECK(gathered(from, {7, 0})[0] == "81");
 }
 
-TEST_CASE("safetensors_dataset wants of a tensor three keys and their kinds",
+TEST_CASE("safetensors_dataset requires exactly three keys of a tensor, with values of the right types",
           "[data][safetensors_dataset][safetensors]") {
     std::string const dtype = "\"dtype\":\"U8\"";
     std::string const shape = "\"shape\":[8]";
@@ -400,7 +401,7 @@ TEST_CASE("safetensors_dataset wants of a tensor three keys and their kinds",
         open(around("{\"x\":{ " + offsets + " , " + shape + " ,\n\t" + dtype + " } }", "12345678")));
 }
 
-TEST_CASE("safetensors_dataset refuses what nests deeper as it comes",
+TEST_CASE("safetensors_dataset refuses deep nesting as soon as it is read",
           "[data][safetensors_dataset][safetensors]") {
     std::string lists, objects;
     for (int i = 0; i != 100'000; ++i) lists += '[', objects += "{\"x\":";
@@ -417,7 +418,7 @@ TEST_CASE("safetensors_dataset reads at most 32 dimensions", "[data][safetensors
     CHECK(why(bytes(ones + ",1", "0,1", "a")) == "tensor \"x\": more than 32 dimensions");
 }
 
-TEST_CASE("safetensors_dataset wants data_offsets of exactly a tensor's bytes, in the file",
+TEST_CASE("safetensors_dataset requires data_offsets in the file that match the tensor's size",
           "[data][safetensors_dataset][safetensors]") {
     REQUIRE_NOTHROW(open(bytes("2,3", "0,6", "abcdef")));
     CHECK(why(bytes("2,3", "6,0", "abcdef")) == "tensor \"x\": data_offsets 6 to 0 are in the wrong order");
@@ -450,7 +451,7 @@ TEST_CASE("safetensors_dataset refuses shapes whose product overflows",
         }
 }
 
-TEST_CASE("safetensors_dataset wants each byte of the data in one tensor",
+TEST_CASE("safetensors_dataset requires each byte of the data to belong to exactly one tensor",
           "[data][safetensors_dataset][safetensors]") {
     auto const two = [](std::string const& first, std::string const& second) {
         return failure(
@@ -480,7 +481,7 @@ TEST_CASE("safetensors_dataset wants each byte of the data in one tensor",
         open(around('{' + tensor("a", "U8", "0,1", "0,0") + ',' + tensor("b", "U8", "0", "0,0") + '}')));
 }
 
-TEST_CASE("safetensors_dataset shows a name in a message as a line can hold it",
+TEST_CASE("safetensors_dataset shortens names in messages and replaces their control characters",
           "[data][safetensors_dataset][safetensors]") {
     CHECK(mentions(why(around('{' + tensor("a\\nb\\u0000", "F4", "1", "0,1") + '}', "x")),
                    "tensor \"a?b?\": "));
@@ -497,7 +498,7 @@ TEST_CASE("safetensors_dataset checks a gather before it writes",
     CHECK_THROWS_AS(from.gather(samples, no_room), cuota::usage_error);
 }
 
-TEST_CASE("safetensors_dataset allocates nothing to gather", "[data][safetensors_dataset][safetensors]") {
+TEST_CASE("safetensors_dataset gathers without allocating", "[data][safetensors_dataset][safetensors]") {
     safetensors_dataset const from = open(images_and_labels());
     std::vector<std::uint64_t> const samples{2, 0, 1};
     std::vector<std::byte> labels(6), images(18);
@@ -508,7 +509,7 @@ TEST_CASE("safetensors_dataset allocates nothing to gather", "[data][safetensors
     CHECK(allocations == 0);
 }
 
-TEST_CASE("safetensors_dataset takes memory for a header in proportion to it",
+TEST_CASE("safetensors_dataset allocates memory in proportion to the size of the header",
           "[data][safetensors_dataset][safetensors]") {
     support::temp_folder const folder;
     std::string many = "{\"__metadata__\":{";
@@ -536,7 +537,7 @@ TEST_CASE("safetensors_dataset names the sample and the tensor when the file has
     CHECK(mentions(error.why(), "sample 1 of tensor \"images\" cannot be read"));
 }
 
-TEST_CASE("safetensors_dataset survives every truncation of a file",
+TEST_CASE("safetensors_dataset refuses every truncation of a file",
           "[data][safetensors_dataset][safetensors]") {
     support::temp_folder const folder;
     std::string const whole = images_and_labels();
@@ -547,7 +548,7 @@ TEST_CASE("safetensors_dataset survives every truncation of a file",
     CHECK(is_read_or_refused(folder.write("x", whole), whole.size()));
 }
 
-TEST_CASE("safetensors_dataset survives every change of one header byte",
+TEST_CASE("with any header byte changed, safetensors_dataset reads the file or throws data_error",
           "[data][safetensors_dataset][safetensors]") {
     support::temp_folder const folder;
     std::string const whole = bytes("3,2", "0,6", "abcdef");
@@ -565,7 +566,7 @@ TEST_CASE("safetensors_dataset survives every change of one header byte",
     CHECK(read < static_cast<int>(whole.size()) - 6 + 110);
 }
 
-TEST_CASE("safetensors_dataset reads what Python's struct and json write",
+TEST_CASE("safetensors_dataset reads files that Python's struct and json modules wrote",
           "[data][safetensors_dataset][safetensors][python]") {
     support::temp_folder const folder;
     REQUIRE(runs_in_python(folder, R"(
@@ -589,7 +590,7 @@ with open(sys.argv[1] + "/x.safetensors", "wb") as file:
                                    support::bytes_of(std::vector<std::int64_t>{9, 7})});
 }
 
-TEST_CASE("safetensors_dataset reads what the format's own library writes, bit by bit",
+TEST_CASE("safetensors_dataset reads files of the safetensors library bit by bit",
           "[data][safetensors_dataset][safetensors][python]") {
     support::temp_folder const folder;
     if (!runs_in_python(folder, R"(

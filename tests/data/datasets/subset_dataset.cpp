@@ -35,7 +35,7 @@ raw_dataset letters(support::temp_folder const& folder, std::string const& text)
 
 }  // namespace
 
-TEST_CASE("subset_dataset counts its samples from 0", "[data][subset_dataset]") {
+TEST_CASE("subset_dataset numbers its samples from 0", "[data][subset_dataset]") {
     support::temp_folder const folder;
     subset_dataset const middle{letters(folder, "abcdefgh"), 2, 4};
 
@@ -46,7 +46,8 @@ TEST_CASE("subset_dataset counts its samples from 0", "[data][subset_dataset]") 
     REQUIRE_THROWS_AS(gathered(middle, {4}), cuota::usage_error);
 }
 
-TEST_CASE("subset_dataset may be all, nothing, or part of a part", "[data][subset_dataset]") {
+TEST_CASE("a subset_dataset may have all samples, no samples, or samples of another subset",
+          "[data][subset_dataset]") {
     support::temp_folder const folder;
     auto const whole = letters(folder, "abcdefgh");
 
@@ -58,7 +59,7 @@ TEST_CASE("subset_dataset may be all, nothing, or part of a part", "[data][subse
           std::vector<std::string>{"cb", "cb"});
 }
 
-TEST_CASE("subset_dataset refuses more than its dataset has, and names what it has",
+TEST_CASE("subset_dataset refuses a range outside of its dataset and states the dataset's size",
           "[data][subset_dataset]") {
     support::temp_folder const folder;
     auto const whole = letters(folder, "abcdefgh");
@@ -72,7 +73,7 @@ TEST_CASE("subset_dataset refuses more than its dataset has, and names what it h
     REQUIRE_THROWS_AS((subset_dataset{whole, most, 2}), cuota::usage_error);
 }
 
-TEST_CASE("subset_dataset gathers more samples than fit on the stack, and fewer without an allocation",
+TEST_CASE("subset_dataset gathers up to 1024 samples without allocating, and accepts more samples",
           "[data][subset_dataset]") {
     support::temp_folder const folder;
     std::string const text = support::pattern(3000);
@@ -92,7 +93,7 @@ TEST_CASE("subset_dataset gathers more samples than fit on the stack, and fewer 
     CHECK(allocations == 0);
 }
 
-TEST_CASE("subset_dataset lets an error name the sample as the file counts it", "[data][subset_dataset]") {
+TEST_CASE("an error of subset_dataset has the sample's number in the file", "[data][subset_dataset]") {
     support::temp_folder const folder;
     subset_dataset const part{letters(folder, "abcdefgh"), 2, 6};
     REQUIRE(::truncate(folder.path("letters").c_str(), 5) == 0);

@@ -51,7 +51,7 @@ TEST_CASE("zip_dataset gathers the same sample from every dataset", "[data][zip_
     CHECK(gathered(both, {3, 0, 1}) == std::vector<std::string>{"dddaaabbb", "301"});
 }
 
-TEST_CASE("zip_dataset takes datasets of several fields, and zips", "[data][zip_dataset]") {
+TEST_CASE("zip_dataset accepts datasets of several fields and other zip_datasets", "[data][zip_dataset]") {
     support::temp_folder const folder;
     raw_dataset const pairs{
         folder.write("pairs", "a0b1c2"),
@@ -64,7 +64,7 @@ TEST_CASE("zip_dataset takes datasets of several fields, and zips", "[data][zip_
     CHECK(gathered(outer, {2, 1}) == std::vector<std::string>{"WV", "cb", "21", "WV"});
 }
 
-TEST_CASE("zip_dataset names both datasets when they are not of one size", "[data][zip_dataset]") {
+TEST_CASE("zip_dataset names both datasets when their sizes differ", "[data][zip_dataset]") {
     support::temp_folder const folder;
     auto const images = records(folder.write("images", "aaabbbcccddd"), 3, "image");
     auto const labels = records(folder.write("labels", "012"), 1, "label");

@@ -37,7 +37,8 @@ auto const letters = [](std::string const& path) {
 
 }  // namespace
 
-TEST_CASE("directory_of opens the files of an ending in the order of their bytes", "[data][directory]") {
+TEST_CASE("directory_of opens the files with an extension in the byte order of their names",
+          "[data][directory]") {
     support::temp_folder const folder;
     for (char const* name : {"b.raw", "10.raw", "9.raw", "B.raw", "\xc3\xa9.raw", "a.raw"})
         folder.write(name, std::string{name}.substr(0, 2));
@@ -58,7 +59,7 @@ TEST_CASE("directory_of opens the files of an ending in the order of their bytes
     CHECK(gathered(all, support::first_samples(12))[0] == "109.B.a.b.\xc3\xa9");
 }
 
-TEST_CASE("directory_of asks a function for the names it wants", "[data][directory]") {
+TEST_CASE("directory_of selects files by a function of their names", "[data][directory]") {
     support::temp_folder const folder;
     for (char const* name : {"train-1", "train-2", "test-1"}) folder.write(name, name);
 
@@ -68,7 +69,7 @@ TEST_CASE("directory_of asks a function for the names it wants", "[data][directo
     CHECK(directory_of(folder.path() + '/', std::string{"1"}, letters).size() == 13);
 }
 
-TEST_CASE("directory_of says what is wrong with a folder or a file", "[data][directory]") {
+TEST_CASE("directory_of reports invalid directories and files", "[data][directory]") {
     support::temp_folder const folder;
     auto const failure = [&](std::string const& path) {
         return support::thrown<cuota::data_error>([&] { (void)directory_of(path, ".raw", letters); });
@@ -101,7 +102,7 @@ TEST_CASE("directory_of refuses files of different fields", "[data][directory]")
     CHECK(mentions(error.what(), folder.path("b") + " has x u8[2]; " + folder.path("a")));
 }
 
-TEST_CASE("directory_of keeps no more files open than it may, and opens those again that are read",
+TEST_CASE("directory_of limits the number of open files, and opens files again when they are read",
           "[data][directory]") {
     support::temp_folder const folder;
     std::string whole;
@@ -150,7 +151,7 @@ TEST_CASE("directory_of keeps no more files open than it may, and opens those ag
     CHECK(seen->opened == before + 26);  // all stay open
 }
 
-TEST_CASE("directory_of notices a file that is another one when it is opened again", "[data][directory]") {
+TEST_CASE("directory_of detects that a file was replaced before it is opened again", "[data][directory]") {
     support::temp_folder const folder;
     for (char const* name : {"a", "b", "c"}) folder.write(name, "xyz");
     auto const all = directory_of(folder.path(), "", letters, 1);
@@ -165,7 +166,7 @@ TEST_CASE("directory_of notices a file that is another one when it is opened aga
                    "No such file"));
 }
 
-TEST_CASE("directory_of serves more files than the process may have descriptors, to several workers",
+TEST_CASE("several workers can read more files of directory_of than the process may have descriptors",
           "[data][directory]") {
     class fewer_descriptors {
     public:

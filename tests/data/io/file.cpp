@@ -38,7 +38,7 @@ cuota::data_error failure_to_open(std::string const& path) {
 
 }  // namespace
 
-TEST_CASE("file reads what is at an offset", "[data][file]") {
+TEST_CASE("file reads bytes at an offset", "[data][file]") {
     support::temp_folder const folder;
     cuota::file const opened{folder.write("letters.txt", "abcdefgh")};
 
@@ -50,7 +50,7 @@ TEST_CASE("file reads what is at an offset", "[data][file]") {
     CHECK(read(opened, 8, 0).empty());
 }
 
-TEST_CASE("file fills several parts from one place", "[data][file]") {
+TEST_CASE("file reads one range into several parts", "[data][file]") {
     support::temp_folder const folder;
     cuota::file const opened{folder.write("letters.txt", "abcdefgh")};
     std::string first(3, '\0');
@@ -63,7 +63,7 @@ TEST_CASE("file fills several parts from one place", "[data][file]") {
     CHECK(second == "fg");
 }
 
-TEST_CASE("file names the byte where it ends when more is asked", "[data][file]") {
+TEST_CASE("a read beyond the end of a file reports the byte where the file ends", "[data][file]") {
     support::temp_folder const folder;
     cuota::file const opened{folder.write("letters.txt", "abcdefgh")};
 
@@ -77,7 +77,7 @@ TEST_CASE("file names the byte where it ends when more is asked", "[data][file]"
     REQUIRE_THROWS_AS(read(opened, std::numeric_limits<std::uint64_t>::max(), 2), cuota::data_error);
 }
 
-TEST_CASE("file notices that it shrank after it was opened", "[data][file]") {
+TEST_CASE("file detects that it has shrunk since it was opened", "[data][file]") {
     support::temp_folder const folder;
     cuota::file const opened{folder.write("letters.txt", "abcdefgh")};
     REQUIRE(::truncate(opened.name().c_str(), 5) == 0);
@@ -89,7 +89,7 @@ TEST_CASE("file notices that it shrank after it was opened", "[data][file]") {
     CHECK(support::thrown<cuota::data_error>([&] { read(opened, 6, 1); }).offset() == 6);
 }
 
-TEST_CASE("file says why it cannot be opened", "[data][file]") {
+TEST_CASE("file reports why it cannot be opened", "[data][file]") {
     support::temp_folder const folder;
 
     auto const missing = failure_to_open(folder.path("missing"));
@@ -98,7 +98,7 @@ TEST_CASE("file says why it cannot be opened", "[data][file]") {
     CHECK(support::mentions(failure_to_open("").why(), "No such file"));
 }
 
-TEST_CASE("file refuses what has no size of its own, without waiting for it", "[data][file]") {
+TEST_CASE("file refuses everything but regular files, without blocking", "[data][file]") {
     support::temp_folder const folder;
     REQUIRE(::mkfifo(folder.path("pipe").c_str(), 0600) == 0);
 
@@ -107,7 +107,7 @@ TEST_CASE("file refuses what has no size of its own, without waiting for it", "[
     CHECK(failure_to_open("/dev/null").why() == "is not a regular file");
 }
 
-TEST_CASE("copies of a file share it, and the last one closes it", "[data][file]") {
+TEST_CASE("copies of a file share its descriptor, and the last copy closes it", "[data][file]") {
     support::temp_folder const folder;
     int const descriptor = ::open(folder.write("letters.txt", "abc").c_str(), O_RDONLY | O_CLOEXEC);
     REQUIRE(descriptor >= 0);

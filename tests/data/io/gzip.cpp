@@ -73,12 +73,12 @@ private:
 
 }  // namespace
 
-TEST_CASE("open_maybe_gzip opens a plain file as it is", "[data][gzip]") {
+TEST_CASE("open_maybe_gzip opens an uncompressed file unchanged", "[data][gzip]") {
     for (std::string const text : {"", "a", "\x1f", "\x1f\x8c not gzip", "plain text"})
         CHECK(inflated(text) == text);
 }
 
-TEST_CASE("open_maybe_gzip inflates a file, whatever its size", "[data][gzip]") {
+TEST_CASE("open_maybe_gzip inflates files of any size", "[data][gzip]") {
     for (std::size_t const bytes : {0U, 1U, 65'535U, 65'536U, 65'537U, 300'000U}) {
         std::string const text = support::pattern(bytes);
         for (int const level : {0, 1, 9}) CHECK(inflated(gzip(text, level)) == text);
@@ -116,7 +116,7 @@ TEST_CASE("open_maybe_gzip refuses every truncation of a file", "[data][gzip]") 
     CHECK(failure(second).offset() == second.size());
 }
 
-TEST_CASE("open_maybe_gzip gives the right bytes or none, whichever bit of the file is flipped",
+TEST_CASE("with any bit of the file flipped, open_maybe_gzip returns the right bytes or throws",
           "[data][gzip]") {
     std::string const text = support::pattern(500);
     std::string const whole = gzip(text);
@@ -140,7 +140,7 @@ TEST_CASE("open_maybe_gzip gives the right bytes or none, whichever bit of the f
     CHECK(harmless < 80);
 }
 
-TEST_CASE("open_maybe_gzip refuses anything but a member behind a member", "[data][gzip]") {
+TEST_CASE("open_maybe_gzip refuses other data after a member", "[data][gzip]") {
     std::string const whole = gzip("abc");
     auto const garbage = failure(whole + "garbage");
     CHECK(garbage.offset() == whole.size());
@@ -152,7 +152,7 @@ TEST_CASE("open_maybe_gzip refuses anything but a member behind a member", "[dat
     CHECK(mentions(failure(whole + "\x1f garbage").why(), "corrupt: incorrect header check"));
 }
 
-TEST_CASE("open_maybe_gzip passes over zeros behind a member, as gzip does", "[data][gzip]") {
+TEST_CASE("open_maybe_gzip skips zeros after a member, as gzip does", "[data][gzip]") {
     std::string const text = support::pattern(500);
     std::string const whole = gzip(text);
     for (std::size_t const zeros : {1, 2, 10, 512, 65'536, 200'000}) {
@@ -165,7 +165,7 @@ TEST_CASE("open_maybe_gzip passes over zeros behind a member, as gzip does", "[d
     CHECK(inflated(chunk + std::string(10, '\0')) == support::pattern(65'536 - 18 - 10));
 }
 
-TEST_CASE("open_maybe_gzip inflates no more than it may", "[data][gzip]") {
+TEST_CASE("open_maybe_gzip inflates no more than its limit", "[data][gzip]") {
     std::string const bomb = gzip(std::string(10'000'000, '\0'), 9);
     support::temp_folder const folder;
     std::string const path = folder.write("bomb.gz", bomb);
@@ -177,7 +177,7 @@ TEST_CASE("open_maybe_gzip inflates no more than it may", "[data][gzip]") {
     CHECK(cuota::open_maybe_gzip(folder.write("none.gz", gzip("")), 0).size() == 0);
 }
 
-TEST_CASE("open_maybe_gzip needs the same memory for any size", "[data][gzip]") {
+TEST_CASE("open_maybe_gzip uses the same amount of memory for files of any size", "[data][gzip]") {
     support::temp_folder const folder;
     std::string const path = folder.write("x.gz", gzip(support::pattern(3'000'000)));
 
@@ -188,7 +188,7 @@ TEST_CASE("open_maybe_gzip needs the same memory for any size", "[data][gzip]") 
     CHECK(largest < 4096);
 }
 
-TEST_CASE("open_maybe_gzip leaves nothing in the temporary folder, and says when it cannot use it",
+TEST_CASE("open_maybe_gzip leaves nothing in the temporary folder, and reports that it cannot use it",
           "[data][gzip]") {
     support::temp_folder const folder;
     support::temp_folder const temporary;

@@ -76,7 +76,7 @@ static_assert(!std::is_copy_constructible_v<cuota::batch_loader> &&
               !std::is_copy_constructible_v<cuota::epoch_range>);
 static_assert(!std::is_copy_assignable_v<cuota::batch> && std::is_nothrow_move_assignable_v<cuota::batch>);
 
-TEST_CASE("batch_loader brings every sample to the device, in order, the last batch partial",
+TEST_CASE("batch_loader copies every sample to the device, in order, with a partial last batch",
           "[data][batch_loader]") {
     machine const on;
     cuota::stream const s;
@@ -92,7 +92,7 @@ TEST_CASE("batch_loader brings every sample to the device, in order, the last ba
     CHECK(expected == 23);
 }
 
-TEST_CASE("batch_loader drops the last batch when told to", "[data][batch_loader]") {
+TEST_CASE("batch_loader drops the last batch if last_batch is drop", "[data][batch_loader]") {
     machine const on;
     cuota::batch_loader loader{numbered_source{23},
                                {.batch_size = 5, .last_batch = cuota::last_batch_policy::drop}};
@@ -106,7 +106,7 @@ TEST_CASE("batch_loader of an empty dataset has no batches", "[data][batch_loade
     CHECK(order_of(loader, 1).empty());
 }
 
-TEST_CASE("batch_loader gives a view of each field", "[data][batch_loader]") {
+TEST_CASE("a batch has a view of each field", "[data][batch_loader]") {
     machine const on;
     cuota::stream const s;
     cuota::batch_loader loader{numbered_source{8}, {.batch_size = 8}};
@@ -122,7 +122,7 @@ TEST_CASE("batch_loader gives a view of each field", "[data][batch_loader]") {
     CHECK(!epoch.next());
 }
 
-TEST_CASE("batch_loader's order depends on seed and epoch alone, not on the workers",
+TEST_CASE("batch_loader's order depends only on the seed and the epoch, not on the workers",
           "[data][batch_loader]") {
     machine const on;
     auto const order = [](std::size_t workers, std::optional<std::uint64_t> seed, std::uint64_t epoch) {
@@ -138,7 +138,7 @@ TEST_CASE("batch_loader's order depends on seed and epoch alone, not on the work
     CHECK(order(3, std::nullopt, 9) == counted(101));
 }
 
-TEST_CASE("batch_loader gives an epoch again as often as it is asked for", "[data][batch_loader]") {
+TEST_CASE("batch_loader repeats an epoch in the same order", "[data][batch_loader]") {
     machine const on;
     cuota::batch_loader loader{numbered_source{50}, {.batch_size = 8, .seed = 1, .workers = 2}};
     auto const first = order_of(loader, 5);
@@ -146,7 +146,7 @@ TEST_CASE("batch_loader gives an epoch again as often as it is asked for", "[dat
     CHECK(order_of(loader, 5) == first);
 }
 
-TEST_CASE("batch_loader's samples are what samples() says, on the device too", "[data][batch_loader]") {
+TEST_CASE("samples() returns the numbers of the samples that are on the device", "[data][batch_loader]") {
     machine const on;
     cuota::stream const s;
     cuota::batch_loader loader{numbered_source{64}, {.batch_size = 6, .seed = 9, .workers = 3}};
@@ -159,7 +159,8 @@ TEST_CASE("batch_loader's samples are what samples() says, on the device too", "
 
 // ---- memory ----
 
-TEST_CASE("batch_loader allocates nothing and waits for no device while it loads", "[data][batch_loader]") {
+TEST_CASE("batch_loader does not allocate and does not synchronize with the device while it loads",
+          "[data][batch_loader]") {
     machine const on;
     cuota::stream const s;
     cuota::batch_loader loader{numbered_source{400}, {.batch_size = 8, .seed = 1, .workers = 2}};
@@ -181,7 +182,7 @@ TEST_CASE("batch_loader allocates nothing and waits for no device while it loads
 // ---- views ----
 
 #if CUOTA_CHECKED
-TEST_CASE("a batch's view names the place where it was taken", "[data][batch_loader]") {
+TEST_CASE("a batch's view names the call site where it was requested", "[data][batch_loader]") {
     machine const on;
     cuota::stream const s;
     cuota::batch_loader loader{numbered_source{4}, {.batch_size = 4}};
@@ -194,7 +195,7 @@ TEST_CASE("a batch's view names the place where it was taken", "[data][batch_loa
 }
 #endif
 
-TEST_CASE("a batch makes a stream wait for its copy once", "[data][batch_loader]") {
+TEST_CASE("a batch makes a stream wait for its copy only once", "[data][batch_loader]") {
     machine const on;
     cuota::stream const s;
     cuota::batch_loader loader{numbered_source{4}, {.batch_size = 4}};
@@ -211,7 +212,7 @@ TEST_CASE("a batch makes a stream wait for its copy once", "[data][batch_loader]
 
 // ---- misuse ----
 
-TEST_CASE("batch refuses views that would be wrong", "[data][batch_loader]") {
+TEST_CASE("batch refuses invalid views", "[data][batch_loader]") {
     machine const on;
     cuota::stream const s;
     cuota::batch_loader loader{numbered_source{4}, {.batch_size = 4}};
@@ -230,7 +231,7 @@ TEST_CASE("batch refuses views that would be wrong", "[data][batch_loader]") {
     CHECK(moved.size() == 4);
 }
 
-TEST_CASE("batch_loader says so when the caller holds every slot and asks for more", "[data][batch_loader]") {
+TEST_CASE("batch_loader refuses the next batch if the caller holds every slot", "[data][batch_loader]") {
     machine const on;
     cuota::batch_loader loader{numbered_source{10}, {.batch_size = 2, .device_slots = 2}};
     auto epoch = loader.epoch(0);
@@ -245,7 +246,7 @@ TEST_CASE("batch_loader says so when the caller holds every slot and asks for mo
     CHECK(third->samples()[0] == 4);
 }
 
-TEST_CASE("epoch_range and batch say when they were moved from", "[data][batch_loader]") {
+TEST_CASE("an epoch_range that was moved from refuses use", "[data][batch_loader]") {
     machine const on;
     cuota::batch_loader loader{numbered_source{10}, {.batch_size = 2}};
     auto epoch = loader.epoch(0);
@@ -254,7 +255,7 @@ TEST_CASE("epoch_range and batch say when they were moved from", "[data][batch_l
     CHECK(moved.next()->index() == 0);
 }
 
-TEST_CASE("an epoch gives each batch once, whatever iterators there are of it", "[data][batch_loader]") {
+TEST_CASE("an epoch delivers each batch once, however many iterators it has", "[data][batch_loader]") {
     machine const on;
     cuota::batch_loader loader{numbered_source{10}, {.batch_size = 2}};
     auto epoch = loader.epoch(0);
@@ -270,7 +271,7 @@ TEST_CASE("an epoch gives each batch once, whatever iterators there are of it", 
     CHECK((*second).index() == 2);
 }
 
-TEST_CASE("a dataset that begins an epoch of its own loader is refused in place of its batch",
+TEST_CASE("a dataset that starts an epoch of its own loader is refused in place of its batch",
           "[data][batch_loader]") {
     machine const on;
     std::atomic<cuota::batch_loader*> self = nullptr;
@@ -290,7 +291,7 @@ TEST_CASE("a dataset that begins an epoch of its own loader is refused in place 
 
 // ---- ends of all kinds ----
 
-TEST_CASE("a loader that ends in its own loop ends the epoch by misuse, and the batch stays right",
+TEST_CASE("a loader destroyed in its own loop ends the epoch with usage_error, and the batch stays valid",
           "[data][batch_loader]") {
     machine const on;
     cuota::stream const s;
@@ -310,7 +311,7 @@ TEST_CASE("a loader that ends in its own loop ends the epoch by misuse, and the 
     CHECK(batches < 10);
 }
 
-TEST_CASE("batch_loader ends while a worker reads", "[data][batch_loader]") {
+TEST_CASE("batch_loader can be destroyed while a worker reads", "[data][batch_loader]") {
     machine const on;
     std::latch reading{1};
     std::atomic<bool> go_on = false;
@@ -332,7 +333,7 @@ TEST_CASE("batch_loader ends while a worker reads", "[data][batch_loader]") {
     releaser.join();
 }
 
-TEST_CASE("an epoch waits for its next batch no longer than it is told to", "[data][batch_loader]") {
+TEST_CASE("wait_for waits for the next batch no longer than the given time", "[data][batch_loader]") {
     using namespace std::chrono_literals;
     machine const on;
     std::atomic<bool> go_on = false;
@@ -371,7 +372,7 @@ TEST_CASE("an epoch waits for its next batch no longer than it is told to", "[da
     CHECK(epoch.wait_for(0ms));
 }
 
-TEST_CASE("an epoch whose slots are all held does not wait for the next batch", "[data][batch_loader]") {
+TEST_CASE("wait_for does not wait if all slots of the epoch are held", "[data][batch_loader]") {
     machine const on;
     cuota::batch_loader loader{numbered_source{12}, {.batch_size = 4, .device_slots = 1}};
     auto epoch = loader.epoch(0);
@@ -380,7 +381,8 @@ TEST_CASE("an epoch whose slots are all held does not wait for the next batch", 
     CHECK_THROWS_AS(epoch.next(), cuota::usage_error);
 }
 
-TEST_CASE("batch_loader hands on a failing copy, and goes on with the next epoch", "[data][batch_loader]") {
+TEST_CASE("batch_loader throws the failure of a copy, and the next epoch is complete",
+          "[data][batch_loader]") {
     machine const on;
     cuota::batch_loader loader{numbered_source{20}, {.batch_size = 4}};
     char const* const call = GENERATE("cudaMemcpyAsync", "cudaEventRecord", "cudaEventSynchronize");
@@ -399,7 +401,7 @@ TEST_CASE("batch_loader hands on a failing copy, and goes on with the next epoch
     CHECK(order_of(loader, 1) == counted(20));
 }
 
-TEST_CASE("batch_loader survives every failing call", "[data][batch_loader]") {
+TEST_CASE("when any CUDA call fails, batch_loader leaks nothing", "[data][batch_loader]") {
     machine on;
     cuota::budget const device{"device", cuota::unlimited};
     cuota::budget const pinned{"pinned", cuota::unlimited};
@@ -413,7 +415,7 @@ TEST_CASE("batch_loader survives every failing call", "[data][batch_loader]") {
     CHECK(pinned.held() == 0);
 }
 
-TEST_CASE("batch_loader ends well when the device is lost, and when calls fail by chance",
+TEST_CASE("batch_loader leaks nothing when the device is lost or calls fail at random",
           "[data][batch_loader]") {
     for (unsigned round = 0; round != 60; ++round) {
         machine on;
@@ -447,7 +449,7 @@ TEST_CASE("batch_loader ends well when the device is lost, and when calls fail b
     }
 }
 
-TEST_CASE("batch_loader ends well wherever it is left", "[data][batch_loader]") {
+TEST_CASE("batch_loader can be destroyed at any point of an epoch", "[data][batch_loader]") {
     machine const on;
     cuota::stream const s;
     std::uint64_t random = 1;
@@ -482,7 +484,7 @@ TEST_CASE("batch_loader ends well wherever it is left", "[data][batch_loader]") 
 
 // ---- a batch of any size that fits ----
 
-TEST_CASE("batch_loader takes the largest batch that fits, and says which", "[data][batch_loader]") {
+TEST_CASE("batch_loader chooses the largest batch that fits and reports it", "[data][batch_loader]") {
     machine const on;
     cuota::budget const device{"device", 20'000};
     cuota::batch_loader loader{numbered_source{1000},
@@ -502,7 +504,7 @@ TEST_CASE("batch_loader takes the largest batch that fits, and says which", "[da
               "small"));
 }
 
-TEST_CASE("batch_loader brings floats as halves", "[data][batch_loader]") {
+TEST_CASE("batch_loader delivers floats that were converted to halves", "[data][batch_loader]") {
     machine const on;
     cuota::stream const s;
     cuota::converted_dataset const from{
@@ -517,7 +519,7 @@ TEST_CASE("batch_loader brings floats as halves", "[data][batch_loader]") {
     CHECK(seen.to_vector(s) == std::vector<float>{0.5f, 1.5f, -2.0f, 65504.0f});
 }
 
-TEST_CASE("a batch is viewed on a stream of another device only where its kernels reach it",
+TEST_CASE("a batch can be viewed on another device's stream only if that device can access its memory",
           "[data][batch_loader][peers]") {
     machine const on{{.devices = 2}};
     std::optional<cuota::stream> far;

@@ -62,7 +62,7 @@ struct held_source {
 
 // ---- stop ----
 
-TEST_CASE("an epoch that is stopped gives no more batches, and the next one goes on there",
+TEST_CASE("a stopped epoch delivers no more batches, and can be resumed at that position",
           "[data][batch_loader][stop]") {
     machine const on;
     cuota::batch_loader loader{numbered_source{40}, {.batch_size = 4, .seed = 1}};
@@ -81,7 +81,7 @@ TEST_CASE("an epoch that is stopped gives no more batches, and the next one goes
     CHECK(seen == whole);
 }
 
-TEST_CASE("a program that waits for a batch wakes when it is stopped", "[data][batch_loader][stop]") {
+TEST_CASE("stopping an epoch wakes a program that waits for a batch", "[data][batch_loader][stop]") {
     machine const on;
     held_source held{20};
     std::stop_source stop;
@@ -100,7 +100,7 @@ TEST_CASE("a program that waits for a batch wakes when it is stopped", "[data][b
     CHECK(batches_of(loader, 0) == 5);
 }
 
-TEST_CASE("an epoch that was stopped before it began gives nothing", "[data][batch_loader][stop]") {
+TEST_CASE("an epoch that was stopped before it began delivers nothing", "[data][batch_loader][stop]") {
     machine const on;
     cuota::batch_loader loader{numbered_source{20}, {.batch_size = 4}};
     std::stop_source stop;
@@ -112,7 +112,8 @@ TEST_CASE("an epoch that was stopped before it began gives nothing", "[data][bat
 
 // ---- close ----
 
-TEST_CASE("a loader is closed once nothing of it is in use", "[data][batch_loader][close]") {
+TEST_CASE("a loader can be closed when no epoch is running and no batch is alive",
+          "[data][batch_loader][close]") {
     machine const on;
     cuota::budget const device{"device", cuota::unlimited};
     cuota::batch_loader loader{numbered_source{20}, {.batch_size = 4, .device_budget = device}};
@@ -153,8 +154,7 @@ TEST_CASE("a loader is closed once nothing of it is in use", "[data][batch_loade
     CHECK(has(thrown<cuota::usage_error>([&] { (void)loader.fields(); }).what(), gone));
 }
 
-TEST_CASE("close throws what the end of a loader meets; its destruction reports it",
-          "[data][batch_loader][close]") {
+TEST_CASE("close throws the failures that the destructor would report", "[data][batch_loader][close]") {
     machine on;
     cuota::budget const device{"device", cuota::unlimited};
     auto const make = [&] {
@@ -180,7 +180,7 @@ TEST_CASE("close throws what the end of a loader meets; its destruction reports 
 
 // ---- workers ----
 
-TEST_CASE("each worker is told its number before it reads", "[data][batch_loader]") {
+TEST_CASE("worker_init is called with each worker's number before the worker reads", "[data][batch_loader]") {
     machine const on;
     std::array<std::atomic<int>, 3> started{};
     std::atomic<bool> early = false;
@@ -200,7 +200,8 @@ TEST_CASE("each worker is told its number before it reads", "[data][batch_loader
     for (auto const& n : started) CHECK(n <= 1);  // 0 if the worker never read
 }
 
-TEST_CASE("what worker_init throws comes in place of batches, in every epoch", "[data][batch_loader]") {
+TEST_CASE("an exception of worker_init is thrown in place of batches, in every epoch",
+          "[data][batch_loader]") {
     machine const on;
     cuota::batch_loader loader{numbered_source{40}, {.batch_size = 4, .worker_init = [](std::size_t) {
                                                          throw std::runtime_error{"no such processor"};
@@ -211,7 +212,7 @@ TEST_CASE("what worker_init throws comes in place of batches, in every epoch", "
 
 // ---- any end, at any point ----
 
-TEST_CASE("batch_loader ends well whatever ends it, wherever it is", "[data][batch_loader][stress]") {
+TEST_CASE("batch_loader leaks nothing, however and wherever it is ended", "[data][batch_loader][stress]") {
     std::uint64_t random = 5;
     auto const below = [&](std::uint64_t n) { return (random = cuota::detail::mixed(random + 1)) % n; };
     char const* const rounds = std::getenv("CUOTA_STRESS");

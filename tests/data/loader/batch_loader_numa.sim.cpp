@@ -83,7 +83,7 @@ cuota::loader_options on_node(numa_node node) {
 
 }  // namespace
 
-TEST_CASE("a loader on a NUMA node gives the batches that it would give elsewhere",
+TEST_CASE("a loader on a NUMA node delivers the same batches as elsewhere",
           "[data][batch_loader][numa_memory]") {
     if (auto const why = support::no_numa(); !why.empty()) CUOTA_SKIP(why);
     machine const on;
@@ -103,8 +103,7 @@ TEST_CASE("a loader on a NUMA node gives the batches that it would give elsewher
     }
 }
 
-TEST_CASE("a loader on a NUMA node survives every failure of its calls",
-          "[data][batch_loader][numa_memory]") {
+TEST_CASE("when any call fails, a loader on a NUMA node leaks nothing", "[data][batch_loader][numa_memory]") {
     if (auto const why = support::no_numa(); !why.empty()) CUOTA_SKIP(why);
     machine on;
     cuota::stream const s;
@@ -121,7 +120,8 @@ TEST_CASE("a loader on a NUMA node survives every failure of its calls",
     CHECK(support::placed_mappings() == 0);
 }
 
-TEST_CASE("a loader whose pages the kernel will not place is not made", "[data][batch_loader][numa_memory]") {
+TEST_CASE("the construction of a loader throws if the kernel refuses to place its pages",
+          "[data][batch_loader][numa_memory]") {
     if (auto const why = support::no_numa(); !why.empty()) CUOTA_SKIP(why);
     if (!support::takes_filters()) CUOTA_SKIP("the kernel takes no filters of system calls");
     machine const on;

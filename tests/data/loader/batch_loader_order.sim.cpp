@@ -60,7 +60,7 @@ numbers of_all_processes(std::uint64_t samples, loader_options how, std::uint64_
 
 }  // namespace
 
-TEST_CASE("batch_loader takes the samples that its sampler draws", "[data][batch_loader]") {
+TEST_CASE("batch_loader delivers the samples that its sampler draws", "[data][batch_loader]") {
     machine const on;
     auto const order = [](cuota::any_sampler const& by, std::uint64_t epoch) {
         cuota::batch_loader loader{numbered_source{20}, {.batch_size = 3, .sampler = by, .workers = 2}};
@@ -78,7 +78,7 @@ TEST_CASE("batch_loader takes the samples that its sampler draws", "[data][batch
     CHECK(rest_of(by_seed.epoch(5)) == order(cuota::shuffle_sampler{4}, 5));
 }
 
-TEST_CASE("a loader goes on where another was, whatever was read ahead, by any number of workers",
+TEST_CASE("a loader resumes where another stopped, after any read-ahead, with any number of workers",
           "[data][batch_loader]") {
     machine const on;
     constexpr std::uint64_t samples = 23;
@@ -110,7 +110,7 @@ TEST_CASE("a loader goes on where another was, whatever was read ahead, by any n
     }
 }
 
-TEST_CASE("the order is the same for any number of processes, and from any step on, in any other number",
+TEST_CASE("the order is the same for any number of processes, also if another number resumes it",
           "[data][batch_loader]") {
     machine const on;
     constexpr std::uint64_t samples = 17;
@@ -145,7 +145,7 @@ TEST_CASE("the order is the same for any number of processes, and from any step 
             }
 }
 
-TEST_CASE("a dataset smaller than a step is padded by going around it", "[data][batch_loader]") {
+TEST_CASE("a dataset smaller than a step is padded by repeating it", "[data][batch_loader]") {
     machine const on;
     cuota::batch_loader loader{numbered_source{3}, {.batch_size = 8, .last_batch = last_batch_policy::pad}};
     CHECK(loader.plan().batch_size == 8);
@@ -154,7 +154,7 @@ TEST_CASE("a dataset smaller than a step is padded by going around it", "[data][
     CHECK(rest_of(none.epoch(0)).empty());
 }
 
-TEST_CASE("a process that has nothing of the last step has a batch of no samples", "[data][batch_loader]") {
+TEST_CASE("a process without samples in the last step has an empty batch", "[data][batch_loader]") {
     machine const on;
     cuota::stream const s;
     cuota::batch_loader loader{numbered_source{5}, {.batch_size = 2, .shard = {1, 2}}};
@@ -167,7 +167,7 @@ TEST_CASE("a process that has nothing of the last step has a batch of no samples
     CHECK_FALSE(epoch.next());
 }
 
-TEST_CASE("a state of another order or other samples is refused, and the loader is as it was",
+TEST_CASE("a state of another order or other samples is refused and leaves the loader unchanged",
           "[data][batch_loader]") {
     machine const on;
     loader_options const how{.batch_size = 4, .seed = 1};
@@ -187,7 +187,7 @@ TEST_CASE("a state of another order or other samples is refused, and the loader 
     CHECK(rest_of(loader.epoch(0)).size() == 10);
 }
 
-TEST_CASE("a loader is given one order, and a place among its processes that there is",
+TEST_CASE("a loader refuses a seed beside a sampler, invalid shards and samples that are out of range",
           "[data][batch_loader]") {
     machine const on;
     numbered_source const from{10};
@@ -202,7 +202,7 @@ TEST_CASE("a loader is given one order, and a place among its processes that the
     CHECK_THROWS_AS((void)cuota::plan_loader(from, {.batch_size = 1, .shard = {2, 2}}), cuota::usage_error);
 }
 
-TEST_CASE("what a sampler throws takes the place of its batch", "[data][batch_loader]") {
+TEST_CASE("an exception of a sampler is thrown in place of its batch", "[data][batch_loader]") {
     struct failing {
         [[nodiscard]] std::uint64_t size(std::uint64_t n) const { return n; }
         void draw(std::uint64_t, std::uint64_t, std::uint64_t first, std::span<std::uint64_t> out) const {

@@ -128,7 +128,7 @@ struct pad_rows {
 
 }  // namespace
 
-TEST_CASE("samples of different lengths come with their rows and where those begin", "[data][ragged]") {
+TEST_CASE("batches of ragged samples have their rows and row offsets", "[data][ragged]") {
     machine const on;
     ragged_texts const texts = ragged_texts::any(300, 30);
     loader_options how{.batch_size = 16, .max_rows = 200, .seed = 4};
@@ -160,7 +160,7 @@ TEST_CASE("a batch may have no rows, and an epoch no samples", "[data][ragged]")
     for (std::uint64_t epoch = 0; epoch != 2; ++epoch) CHECK(!of_none.epoch(epoch).next());
 }
 
-TEST_CASE("an epoch by rows goes on where it was, by any number of workers", "[data][ragged]") {
+TEST_CASE("an epoch by rows resumes where it stopped, with any number of workers", "[data][ragged]") {
     machine const on;
     ragged_texts const texts = ragged_texts::any(40, 9);
     for (last_batch_policy const last :
@@ -187,7 +187,7 @@ TEST_CASE("an epoch by rows goes on where it was, by any number of workers", "[d
     }
 }
 
-TEST_CASE("processes that share an epoch by rows have as many batches, and the same order",
+TEST_CASE("processes that share an epoch by rows have equally many batches in the same order",
           "[data][ragged]") {
     machine const on;
     ragged_texts const texts = ragged_texts::any(50, 9);
@@ -222,7 +222,7 @@ TEST_CASE("processes that share an epoch by rows have as many batches, and the s
     }
 }
 
-TEST_CASE("what is dropped at an epoch's end is found there, and nobody waits for it", "[data][ragged]") {
+TEST_CASE("an epoch by rows ends at the samples that it drops, without waiting", "[data][ragged]") {
     machine const on;
     ragged_texts const texts{{3, 3, 3, 3, 3}};
     for (std::size_t const workers : {1U, 3U}) {
@@ -239,7 +239,7 @@ TEST_CASE("what is dropped at an epoch's end is found there, and nobody waits fo
     CHECK(!nothing.epoch(0).next());
 }
 
-TEST_CASE("an epoch goes on past a sample that is too long, if it is told to", "[data][ragged]") {
+TEST_CASE("an epoch can be resumed after a sample that is too long", "[data][ragged]") {
     machine const on;
     ragged_texts const texts{{4, 4, 4, 11, 1, 1}};
     batch_loader loader{texts.classed(), {.batch_size = 2, .max_rows = 10, .workers = 3}};
@@ -257,7 +257,7 @@ TEST_CASE("an epoch goes on past a sample that is too long, if it is told to", "
     CHECK(batches_of(texts, loader.epoch(past)) == std::vector<numbers>{{4, 5}});
 }
 
-TEST_CASE("what lengths and gather throw comes in its batch's place", "[data][ragged]") {
+TEST_CASE("exceptions of row_counts and gather are thrown in place of the batch", "[data][ragged]") {
     machine const on;
     ragged_texts const texts = ragged_texts::any(60, 9);
     auto const fails_at = [](std::uint64_t sample) {
@@ -288,7 +288,7 @@ TEST_CASE("what lengths and gather throw comes in its batch's place", "[data][ra
     }
 }
 
-TEST_CASE("an epoch by rows may be left anywhere", "[data][ragged]") {
+TEST_CASE("an epoch by rows can be left at any point", "[data][ragged]") {
     machine on;
     ragged_texts const texts = ragged_texts::any(80, 9);
     watched_source from{texts.classed()};
@@ -312,7 +312,7 @@ TEST_CASE("an epoch by rows may be left anywhere", "[data][ragged]") {
     for (std::string const& text : on.errors.take()) CHECK(text == "a worker's");  // of abandoned epochs
 }
 
-TEST_CASE("only what there is crosses the link", "[data][ragged]") {
+TEST_CASE("only the bytes of a slot that a batch uses are copied to the device", "[data][ragged]") {
     machine const on;
     ragged_texts const texts{{40, 3, 0, 1}};
     ragged_texts const answers{{1, 2, 3, 40}};
@@ -333,7 +333,7 @@ TEST_CASE("only what there is crosses the link", "[data][ragged]") {
     CHECK(loader.stats().bytes == first_bytes + last_bytes);
 }
 
-TEST_CASE("a loader by rows allocates nothing while it loads", "[data][ragged]") {
+TEST_CASE("a loader by rows does not allocate while it loads", "[data][ragged]") {
     machine const on;
     cuota::stream const s;
     ragged_texts const texts = ragged_texts::any(400, 40);
@@ -357,7 +357,7 @@ TEST_CASE("a loader by rows allocates nothing while it loads", "[data][ragged]")
 
 // ---- plan ----
 
-TEST_CASE("a loader by rows takes what it planned, and refuses in rows", "[data][ragged]") {
+TEST_CASE("a loader by rows allocates exactly its plan, and its refusals count rows", "[data][ragged]") {
     machine const on;
     ragged_texts const texts = ragged_texts::any(500, 20);
     loader_options how{.batch_size = 32, .max_rows = 1000};
@@ -396,7 +396,8 @@ TEST_CASE("a loader by rows takes what it planned, and refuses in rows", "[data]
     CHECK(joined(batches_of(texts, loader.epoch(0))).size() == 500);
 }
 
-TEST_CASE("a batch of rows that fit may be chosen by its samples, too", "[data][ragged]") {
+TEST_CASE("a loader with a fixed number of rows can choose the number of samples automatically",
+          "[data][ragged]") {
     machine const on;
     ragged_texts const texts = ragged_texts::any(500, 20);
     cuota::budget const device{"device", 2 * (256 + 256 + 512)};
@@ -406,7 +407,7 @@ TEST_CASE("a batch of rows that fit may be chosen by its samples, too", "[data][
     CHECK(joined(batches_of(texts, loader.epoch(0))).size() == 500);
 }
 
-TEST_CASE("options that make no batches by rows are refused", "[data][ragged]") {
+TEST_CASE("invalid options for batches by rows are refused", "[data][ragged]") {
     ragged_texts const texts{{3, 2}};
     auto const why = [&](loader_options const& how) {
         return std::string{
@@ -436,7 +437,7 @@ TEST_CASE("options that make no batches by rows are refused", "[data][ragged]") 
               "scratch of a device_transform: ragged fields are not supported: y u8[*]"));
 }
 
-TEST_CASE("a ragged field in a dataset that tells no lengths is refused", "[data][ragged]") {
+TEST_CASE("a ragged field of a dataset without row_counts is refused", "[data][ragged]") {
     struct without_lengths {
         [[nodiscard]] std::uint64_t size() const { return 1; }
         [[nodiscard]] std::span<cuota::field const> fields() const { return {&one, 1}; }
@@ -451,7 +452,7 @@ TEST_CASE("a ragged field in a dataset that tells no lengths is refused", "[data
               "mute: field x u8[*] is ragged, but the dataset has no row_counts()"));
 }
 
-TEST_CASE("row offsets are asked of a ragged field of a batch that is alive", "[data][ragged]") {
+TEST_CASE("row offsets require a ragged field of a batch that is alive", "[data][ragged]") {
     machine const on;
     cuota::stream const s;
     ragged_texts const texts{{3, 2}};
@@ -470,7 +471,7 @@ TEST_CASE("row offsets are asked of a ragged field of a batch that is alive", "[
 
 // ---- on the device ----
 
-TEST_CASE("a transform makes of ragged fields what has one shape", "[data][ragged]") {
+TEST_CASE("a transform can convert ragged fields into fields of a fixed shape", "[data][ragged]") {
     machine const on;
     cuota::stream const s;
     ragged_texts const texts = ragged_texts::any(70, 8);
@@ -499,7 +500,7 @@ TEST_CASE("a transform makes of ragged fields what has one shape", "[data][ragge
     CHECK(samples == 70);
 }
 
-TEST_CASE("ragged data is not kept on the device, but streamed", "[data][ragged]") {
+TEST_CASE("ragged data is streamed, and not stored on the device", "[data][ragged]") {
     machine const on;
     ragged_texts const texts = ragged_texts::any(30, 8);
     cuota::budget const device{"device", 1 << 20};
@@ -513,7 +514,7 @@ TEST_CASE("ragged data is not kept on the device, but streamed", "[data][ragged]
     CHECK(joined(batches_of(texts, cached.loader.epoch(0))).size() == 30);
 }
 
-TEST_CASE("the lengths of a dataset may charge the loader's budget after the epoch was left",
+TEST_CASE("row_counts of a dataset may charge the loader's budget after the epoch has been left",
           "[data][batch_loader][ragged]") {
     machine const on;
     ragged_texts const texts = ragged_texts::any(40, 9);

@@ -42,7 +42,7 @@ cuota::loader_stats stats_of(cuota::batch_loader& loader) {
 
 }  // namespace
 
-TEST_CASE("batch_loader tells how far an epoch is, and what it took", "[data][batch_loader][stats]") {
+TEST_CASE("batch_loader reports the progress of an epoch and its times", "[data][batch_loader][stats]") {
     machine const on;
     cuota::batch_loader loader{numbered_source{22}, {.batch_size = 4, .workers = 2}};
     CHECK(loader.stats().elapsed == 0ns);
@@ -73,7 +73,7 @@ TEST_CASE("batch_loader tells how far an epoch is, and what it took", "[data][ba
     CHECK(loader.stats().epoch == 8);
 }
 
-TEST_CASE("a loader whose slots cannot be pinned says so, if it was to go on without",
+TEST_CASE("a loader whose slots cannot be pinned uses and reports pageable slots, if its options allow it",
           "[data][batch_loader][stats]") {
     machine on;
     cuota::stream const s;
@@ -127,8 +127,7 @@ TEST_CASE("batch_loader adds each stage's time to that stage", "[data][batch_loa
     CHECK_FALSE(stats_of(untimed).copying);
 }
 
-TEST_CASE("batch_loader hands on what timing a copy met, in the batch's place",
-          "[data][batch_loader][stats]") {
+TEST_CASE("a failure while a copy is timed is thrown in place of the batch", "[data][batch_loader][stats]") {
     machine const on;
     cuota::batch_loader loader{numbered_source{12}, {.batch_size = 4, .time_copies = true}};
     sim::fail_call("cudaEventCreate", 2);
@@ -141,7 +140,7 @@ TEST_CASE("batch_loader hands on what timing a copy met, in the batch's place",
     CHECK(batches == 3);
 }
 
-TEST_CASE("while a read does not come back, the statistics name it", "[data][batch_loader][stats]") {
+TEST_CASE("the statistics name a read that does not return", "[data][batch_loader][stats]") {
     machine const on;
     std::mutex guard;
     std::condition_variable changed;

@@ -75,7 +75,7 @@ void expect_as_on_the_host() {
 
 }  // namespace
 
-TEST_CASE("numbers that are converted on the device are those that the host would make",
+TEST_CASE("numbers that are converted on the device equal those that are converted on the host",
           "[data][device_conversion]") {
     machine const on;
     expect_as_on_the_host<std::uint8_t>();
@@ -92,7 +92,7 @@ TEST_CASE("numbers that are converted on the device are those that the host woul
     expect_as_on_the_host<double>();
 }
 
-TEST_CASE("fields that are not converted on the device are as they were", "[data][device_conversion]") {
+TEST_CASE("fields that are not converted on the device are unchanged", "[data][device_conversion]") {
     machine const on;
     cuota::zip_dataset const from{
         memory_dataset{"pixels", std::vector<std::uint8_t>{0, 51, 255, 128, 7, 9}, {2}},
@@ -110,7 +110,7 @@ TEST_CASE("fields that are not converted on the device are as they were", "[data
     CHECK(seen == std::vector<std::int32_t>{-1, 2, 77});
 }
 
-TEST_CASE("a conversion on the device is refused for what is not there", "[data][device_conversion]") {
+TEST_CASE("an invalid conversion on the device is refused", "[data][device_conversion]") {
     memory_dataset const from{"x", std::vector<float>{1, 2}, {2}};
     auto const refused = [&](std::vector<cuota::conversion> const& wanted) {
         return std::string{thrown<cuota::usage_error>([&] {

@@ -91,7 +91,8 @@ auto mixed(std::size_t samples) {
 
 }  // namespace
 
-TEST_CASE("data on the device gives the batches that its dataset would", "[data][device_resident_dataset]") {
+TEST_CASE("a device_resident_dataset has the same batches as its dataset",
+          "[data][device_resident_dataset]") {
     auto const seed = GENERATE(std::uint64_t{0}, std::uint64_t{1});
     machine const on;
     if (seed != 0) sim::set_schedule(sim::schedule::late, seed);
@@ -118,7 +119,7 @@ TEST_CASE("data on the device gives the batches that its dataset would", "[data]
     CHECK(kept.state().position == 10);
 }
 
-TEST_CASE("data on the device goes through a transform as its dataset's would",
+TEST_CASE("a device_resident_dataset has the same batches as its dataset through a transform",
           "[data][device_resident_dataset]") {
     machine const on;
     auto const from = mixed(20);
@@ -135,7 +136,7 @@ TEST_CASE("data on the device goes through a transform as its dataset's would",
     CHECK_THROWS_AS((device_resident_dataset{other, {.batch_size = 1}}.loader(how)), cuota::usage_error);
 }
 
-TEST_CASE("data on the device is read once, and charged as long as somebody uses it",
+TEST_CASE("a device_resident_dataset is read once, and is charged while it is in use",
           "[data][device_resident_dataset]") {
     machine const on;
     cuota::stream const s;
@@ -172,7 +173,7 @@ TEST_CASE("data on the device is read once, and charged as long as somebody uses
     CHECK(pinned.held() == 0);
 }
 
-TEST_CASE("a loader keeps its data on the device if that fits, and streams it otherwise",
+TEST_CASE("cached_on_device keeps the data on the device if it fits, and streams it otherwise",
           "[data][device_resident_dataset]") {
     machine const on;
     cuota::stream const s;
@@ -202,7 +203,8 @@ TEST_CASE("a loader keeps its data on the device if that fits, and streams it ot
                    "device_resident_dataset of numbers: keeping the data only if it fits requires a budget"));
 }
 
-TEST_CASE("a device that has less than its budget has the data streamed", "[data][device_resident_dataset]") {
+TEST_CASE("cached_on_device streams the data if the device has less memory than the budget",
+          "[data][device_resident_dataset]") {
     machine const on;
     cuota::budget const device{"device", std::size_t{1} << 30};
     sim::fail_call("cudaMalloc", 1, cudaErrorMemoryAllocation);
@@ -213,7 +215,7 @@ TEST_CASE("a device that has less than its budget has the data streamed", "[data
     CHECK(support::last_error() == cudaSuccess);
 }
 
-TEST_CASE("the largest batch beside data on the device takes what is left",
+TEST_CASE("an automatic batch beside data on the device uses the remaining bytes",
           "[data][device_resident_dataset]") {
     machine const on;
     cuota::budget const device{"device", 200'000};
@@ -224,7 +226,8 @@ TEST_CASE("the largest batch beside data on the device takes what is left",
     CHECK(loader.plan().batch_size > 500);
 }
 
-TEST_CASE("data that cannot be read leaves nothing on the device", "[data][device_resident_dataset]") {
+TEST_CASE("data that cannot be read leaves nothing allocated on the device",
+          "[data][device_resident_dataset]") {
     machine const on;
     auto from = numbered_source{50}.before_each([](std::span<std::uint64_t const> samples) {
         if (samples.front() >= 32) throw cuota::data_error{"x.bin", 0, "is torn"};
@@ -237,7 +240,7 @@ TEST_CASE("data that cannot be read leaves nothing on the device", "[data][devic
     CHECK(device.held() == 0);
 }
 
-TEST_CASE("data on a device is loaded there", "[data][device_resident_dataset]") {
+TEST_CASE("a device_resident_dataset refuses a loader on another device", "[data][device_resident_dataset]") {
     machine const on{{.devices = 2}};
     device_resident_dataset const data{numbered_source{10}, {.batch_size = 5}};
     cuota::device_scope const there{cuota::device{1}};
@@ -246,7 +249,7 @@ TEST_CASE("data on a device is loaded there", "[data][device_resident_dataset]")
                  "device_resident_dataset of numbers: the data is on device 0, but the current device is 1"));
 }
 
-TEST_CASE("no data at all is on the device, too", "[data][device_resident_dataset]") {
+TEST_CASE("a device_resident_dataset can be empty", "[data][device_resident_dataset]") {
     machine const on;
     device_resident_dataset const data{numbered_source{0}, {.batch_size = 5}};
     CHECK(data.bytes() == 0);
@@ -254,7 +257,7 @@ TEST_CASE("no data at all is on the device, too", "[data][device_resident_datase
     CHECK_FALSE(loader.epoch(0).next());
 }
 
-TEST_CASE("whichever CUDA call fails for data on the device, all is given back",
+TEST_CASE("when any CUDA call fails, a device_resident_dataset leaks nothing",
           "[data][device_resident_dataset]") {
     machine on;
     auto const seen = support::survives_every_failure(on, [] {

@@ -85,7 +85,7 @@ void expect_transformed(cuota::stream const& s, cuota::batch const& b, std::uint
 
 }  // namespace
 
-TEST_CASE("a batch has what its transform made of it on the device", "[data][device_transform]") {
+TEST_CASE("a batch has the output of its transform", "[data][device_transform]") {
     auto const seed = GENERATE(std::uint64_t{0}, std::uint64_t{1}, std::uint64_t{2});
     machine const on;
     if (seed != 0) sim::set_schedule(sim::schedule::late, seed);
@@ -109,7 +109,7 @@ TEST_CASE("a batch has what its transform made of it on the device", "[data][dev
     CHECK(sim::race_reports() == std::vector<std::string>{});
 }
 
-TEST_CASE("a transform runs for one batch after the other, with the loader's device current",
+TEST_CASE("a transform runs for one batch at a time, with the loader's device current",
           "[data][device_transform]") {
     machine const on{{.devices = 2}};
     cuota::device const second{1};
@@ -129,7 +129,7 @@ TEST_CASE("a transform runs for one batch after the other, with the loader's dev
     CHECK(seen == delivered);
 }
 
-TEST_CASE("a loader that transforms plans what arrives and what is made, and takes exactly that",
+TEST_CASE("a loader with a transform plans the input and the output, and allocates exactly its plan",
           "[data][device_transform]") {
     machine const on;
     cuota::budget const device{"device", cuota::unlimited};
@@ -165,7 +165,7 @@ TEST_CASE("a loader that transforms plans what arrives and what is made, and tak
     CHECK(device.peak() == planned.device_bytes);
 }
 
-TEST_CASE("a budget that is too small names the largest batch that could be transformed",
+TEST_CASE("a refusal for a loader with a transform reports the largest batch that would fit",
           "[data][device_transform]") {
     machine const on;
     cuota::budget const small{"small", 20'000};
@@ -182,7 +182,7 @@ TEST_CASE("a budget that is too small names the largest batch that could be tran
     CHECK(cuota::batch_loader{numbered_source{5000}, how}.plan().batch_size == fits);
 }
 
-TEST_CASE("what a transform throws comes in place of its batch", "[data][device_transform]") {
+TEST_CASE("an exception of a transform is thrown in place of its batch", "[data][device_transform]") {
     machine const on;
     cuota::stream const s;
     std::uint64_t bad = 8;
@@ -206,7 +206,7 @@ TEST_CASE("what a transform throws comes in place of its batch", "[data][device_
     CHECK(batches == 5);
 }
 
-TEST_CASE("a transform sees its fields by their types only", "[data][device_transform]") {
+TEST_CASE("a transform can view its fields only by their types or as bytes", "[data][device_transform]") {
     machine const on;
     std::vector<std::string> said;
     cuota::batch_loader loader{
@@ -231,7 +231,7 @@ TEST_CASE("a transform sees its fields by their types only", "[data][device_tran
     CHECK(mentions(said[3], "field index 7 is out of range: a transform's output has 2"));
 }
 
-TEST_CASE("a transform that uses its own loader is refused, and hangs nobody", "[data][device_transform]") {
+TEST_CASE("a transform that uses its own loader is refused, and does not hang", "[data][device_transform]") {
     machine const on;
     cuota::batch_loader* whose = nullptr;
     cuota::batch_loader loader{
@@ -244,7 +244,7 @@ TEST_CASE("a transform that uses its own loader is refused, and hangs nobody", "
     CHECK(loader.stats().batches == 0);
 }
 
-TEST_CASE("a loader refuses a transform of nothing, or of other fields", "[data][device_transform]") {
+TEST_CASE("a loader refuses a transform without a function or for other fields", "[data][device_transform]") {
     machine const on;
     auto const refused = [](device_transform wanted) {
         return std::string{thrown<cuota::usage_error>([&] {
@@ -259,8 +259,7 @@ TEST_CASE("a loader refuses a transform of nothing, or of other fields", "[data]
                                     "numbers u32[5], triple u64, the transform takes images u8[28, 28]"));
 }
 
-TEST_CASE("whichever CUDA call fails while batches are transformed, all is given back",
-          "[data][device_transform]") {
+TEST_CASE("when any CUDA call fails, a loader with a transform leaks nothing", "[data][device_transform]") {
     machine on;
     auto const seen = support::survives_every_failure(on, [] {
         cuota::stream const s;
@@ -270,7 +269,7 @@ TEST_CASE("whichever CUDA call fails while batches are transformed, all is given
     CHECK(seen.thrown > 0);
 }
 
-TEST_CASE("between epochs a loader that transforms gives all of its slab", "[data][device_transform]") {
+TEST_CASE("between epochs, a loader with a transform releases all of its slab", "[data][device_transform]") {
     machine const on;
     cuota::stream const s;
     cuota::budget device{"device", 20'000};

@@ -14,7 +14,7 @@
 
 using support::numbered_source;
 
-TEST_CASE("plan_loader adds up slots, aligned field by field", "[data][loader_plan]") {
+TEST_CASE("plan_loader sums the bytes of all slots, with each field aligned", "[data][loader_plan]") {
     // 5 u32 and one u64 per sample; 100 samples take 2000 -> 2048 and 800 -> 1024 bytes.
     cuota::loader_plan const plan =
         cuota::plan_loader(numbered_source{1000}, {.batch_size = 100, .workers = 2, .device_slots = 3});
@@ -30,7 +30,7 @@ TEST_CASE("plan_loader adds up slots, aligned field by field", "[data][loader_pl
     CHECK(plan.pinned_bytes == 4 * 3072);
 }
 
-TEST_CASE("plan_loader counts the batches that an epoch has", "[data][loader_plan]") {
+TEST_CASE("plan_loader counts the batches of an epoch", "[data][loader_plan]") {
     auto const batches = [](std::uint64_t samples, std::size_t batch, cuota::last_batch_policy last) {
         return cuota::plan_loader(numbered_source{samples}, {.batch_size = batch, .last_batch = last})
             .batches;
@@ -46,13 +46,13 @@ TEST_CASE("plan_loader counts the batches that an epoch has", "[data][loader_pla
     CHECK(batches(9, 4, drop) == 2);
 }
 
-TEST_CASE("plan_loader holds no more of a batch than the dataset can fill", "[data][loader_plan]") {
+TEST_CASE("plan_loader limits the batch size to the size of the dataset", "[data][loader_plan]") {
     cuota::loader_plan const plan = cuota::plan_loader(numbered_source{10}, {.batch_size = 1'000'000});
     CHECK(plan.batch_size == 10);
     CHECK(plan.host_slot.bytes == 256 + 256);
 }
 
-TEST_CASE("plan_loader refuses options that make no loader", "[data][loader_plan]") {
+TEST_CASE("plan_loader refuses invalid options", "[data][loader_plan]") {
     numbered_source const from{10};
     CHECK_THROWS_AS(cuota::plan_loader(from, {}), cuota::usage_error);
     CHECK_THROWS_AS(cuota::plan_loader(from, {.batch_size = 1, .workers = 0}), cuota::usage_error);
@@ -66,7 +66,8 @@ TEST_CASE("plan_loader refuses options that make no loader", "[data][loader_plan
         cuota::usage_error);
 }
 
-TEST_CASE("largest_fitting finds the largest batch whose plan fits, for every room", "[data][loader_plan]") {
+TEST_CASE("largest_fitting finds the largest batch whose plan fits, for any number of available bytes",
+          "[data][loader_plan]") {
     numbered_source const from{300};
     cuota::loader_options const options{.batch_size = 200};
     auto const largest = [&](cuota::detail::loader_room room) {
@@ -89,7 +90,8 @@ TEST_CASE("largest_fitting finds the largest batch whose plan fits, for every ro
     CHECK(largest({.both = 5 * 512 - 1}) == 0);
 }
 
-TEST_CASE("an automatic batch is the largest that the budgets have room for", "[data][loader_plan]") {
+TEST_CASE("an automatic batch is the largest that fits the available bytes of the budgets",
+          "[data][loader_plan]") {
     numbered_source const from{1000};
     cuota::budget device{"device", 20'000};
     cuota::budget const pinned{"pinned", cuota::unlimited};

@@ -10,14 +10,14 @@
 
 using cuota::loader_state;
 
-TEST_CASE("a loader_state is a line of text, and comes back from it", "[data][loader_state]") {
+TEST_CASE("a loader_state can be written as a line of text and parsed again", "[data][loader_state]") {
     loader_state const some{3, 4096, ~std::uint64_t{0}};
     CHECK(some.text() == "cuota-loader-state 1 epoch 3 position 4096 order 18446744073709551615");
     CHECK(loader_state::parse(some.text()) == some);
     CHECK(loader_state::parse(loader_state{}.text()) == loader_state{});
 }
 
-TEST_CASE("what is no text of a loader_state is refused", "[data][loader_state]") {
+TEST_CASE("an invalid text of a loader_state is refused", "[data][loader_state]") {
     for (std::string const text :
          {"", "cuota-loader-state 1", "cuota-loader-state 2 epoch 3 position 4 order 5",
           "cuota-loader-state 1 epoch 3 position 4 order 5 ", "cuota-loader-state 1 epoch 3 position 4 order",

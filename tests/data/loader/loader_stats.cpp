@@ -26,7 +26,7 @@ loader_stats half_way() {
 
 }  // namespace
 
-TEST_CASE("loader_stats says nothing of an epoch that has hardly begun", "[data][loader_stats]") {
+TEST_CASE("loader_stats names no bottleneck at the beginning of an epoch", "[data][loader_stats]") {
     CHECK(loader_stats{}.bottleneck() == loader_stage::none);
     loader_stats first = half_way();
     first.batches = 1;
@@ -36,7 +36,7 @@ TEST_CASE("loader_stats says nothing of an epoch that has hardly begun", "[data]
     CHECK(loader_stats{}.batches_per_second() == 0.0);
 }
 
-TEST_CASE("loader_stats names the stage that the others wait for", "[data][loader_stats]") {
+TEST_CASE("loader_stats names the stage that limits the throughput", "[data][loader_stats]") {
     loader_stats s = half_way();
 
     s.reading = 19s;
@@ -58,7 +58,8 @@ TEST_CASE("loader_stats names the stage that the others wait for", "[data][loade
     CHECK(s.bottleneck() == loader_stage::compute);
 }
 
-TEST_CASE("shares are of the epoch's time, and of all workers'", "[data][loader_stats]") {
+TEST_CASE("share is relative to the epoch's time, and worker_fraction to the time of all workers",
+          "[data][loader_stats]") {
     loader_stats const s = half_way();
     CHECK(s.share(4s) == 0.4);
     CHECK(s.share(11s) == 1.0);
@@ -66,7 +67,7 @@ TEST_CASE("shares are of the epoch's time, and of all workers'", "[data][loader_
     CHECK(s.batches_per_second() == 50.0);
 }
 
-TEST_CASE("stats_text is one line that says who is slow, and what would help", "[data][loader_stats]") {
+TEST_CASE("stats_text names the bottleneck and a remedy in one line", "[data][loader_stats]") {
     loader_stats s = half_way();
     s.reading = 19s;
     s.waiting_for_batches = 6100ms;
@@ -87,7 +88,7 @@ TEST_CASE("stats_text is one line that says who is slow, and what would help", "
           "epoch 0: 3 batches, 25 % of the samples, 0.0 a second (0 B/s)");
 }
 
-TEST_CASE("a read that does not come back is named", "[data][loader_stats]") {
+TEST_CASE("stats_text names a read that has lasted longer than a second", "[data][loader_stats]") {
     cuota::loader_stats s;
     s.longest_read = cuota::loader_read{2, std::chrono::milliseconds{3'040}, 30, 39, "nfs"};
     CHECK(stats_text(s).ends_with("; worker 2 has been reading samples 30 to 39 of nfs for 3.0 s"));

@@ -66,8 +66,7 @@ private:
 
 }  // namespace
 
-TEST_CASE("progress_text has a bar, a rate and the time that is left, in 79 columns",
-          "[data][progress_bar]") {
+TEST_CASE("progress_text shows a bar, a rate and the remaining time in 79 columns", "[data][progress_bar]") {
     CHECK(cuota::progress_text(at(100)) ==
           "epoch 2 [######..................] 100/400 25.0/s, 0:12 left; slowest: reading");
     CHECK(cuota::progress_text(at(400)) ==
@@ -86,7 +85,8 @@ TEST_CASE("progress_text has a bar, a rate and the time that is left, in 79 colu
     CHECK(cuota::progress_text(large).size() == 79);
 }
 
-TEST_CASE("progress_bar writes over itself on a terminal, and ends with a new line", "[data][progress_bar]") {
+TEST_CASE("progress_bar overwrites its line on a terminal, and ends with a new line",
+          "[data][progress_bar]") {
     terminal const there;
     {
         progress_bar line{there.program()};
@@ -105,7 +105,8 @@ TEST_CASE("progress_bar writes over itself on a terminal, and ends with a new li
     CHECK(there.take() == '\r' + cuota::progress_text(at(7)) + "\x1b[K\r\n");
 }
 
-TEST_CASE("progress_bar reports facts that it cannot have", "[data][progress_bar]") {
+TEST_CASE("progress_bar reports exceptions of the function that returns the statistics",
+          "[data][progress_bar]") {
     support::captured_errors errors;
     terminal const there;
     progress_bar line{there.program()};
@@ -114,7 +115,8 @@ TEST_CASE("progress_bar reports facts that it cannot have", "[data][progress_bar
     CHECK(there.take().empty());
 }
 
-TEST_CASE("progress_bar is quiet where there is no terminal, and asks for nothing", "[data][progress_bar]") {
+TEST_CASE("without a terminal, progress_bar writes nothing and requests no statistics",
+          "[data][progress_bar]") {
     std::FILE* const file = std::tmpfile();
     REQUIRE(file != nullptr);
     for (std::FILE* const to : {file, static_cast<std::FILE*>(nullptr)}) {
@@ -127,7 +129,7 @@ TEST_CASE("progress_bar is quiet where there is no terminal, and asks for nothin
     (void)std::fclose(file);
 }
 
-TEST_CASE("a forked child leaves its parent's line as it is", "[data][progress_bar][fork]") {
+TEST_CASE("a forked child does not change its parent's line", "[data][progress_bar][fork]") {
     if (support::under_thread_sanitizer) CUOTA_SKIP("it does not take a fork of a program with threads");
     terminal const t;
     std::optional<progress_bar> line{std::in_place, t.program()};

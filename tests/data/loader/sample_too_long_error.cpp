@@ -79,7 +79,7 @@ numbers fitting(ragged_texts const& texts, numbers const& order, std::uint64_t p
 
 }  // namespace
 
-TEST_CASE("a batch has as many samples as fit its rows and its samples", "[data][row_batcher]") {
+TEST_CASE("a batch has as many samples as its limits of rows and samples allow", "[data][row_batcher]") {
     for (std::uint64_t seed = 0; seed != 40; ++seed) {
         ragged_texts const texts = ragged_texts::any(1 + seed * 5, 12, seed);
         for (std::size_t const batch : {1U, 3U, 70U, 300U})
@@ -114,7 +114,7 @@ TEST_CASE("a batch has as many samples as fit its rows and its samples", "[data]
     }
 }
 
-TEST_CASE("where a batch ends depends on where it begins alone", "[data][row_batcher]") {
+TEST_CASE("the end of a batch depends only on its beginning", "[data][row_batcher]") {
     ragged_texts const texts = ragged_texts::any(60, 9);
     loader_options const how{.batch_size = 8, .max_rows = 20, .seed = 5};
     batched_epoch const whole = deal(texts.words(), how);
@@ -125,7 +125,8 @@ TEST_CASE("where a batch ends depends on where it begins alone", "[data][row_bat
     }
 }
 
-TEST_CASE("of several processes each has its batch of a step, and all have as many", "[data][row_batcher]") {
+TEST_CASE("each of several processes has its own batch of a step, and all have equally many batches",
+          "[data][row_batcher]") {
     for (std::uint64_t samples = 0; samples <= 30; ++samples) {
         ragged_texts const texts = ragged_texts::any(samples, 6, samples);
         for (std::uint64_t world = 1; world <= 4; ++world)
@@ -155,7 +156,7 @@ TEST_CASE("of several processes each has its batch of a step, and all have as ma
     }
 }
 
-TEST_CASE("each of several ragged fields has its room", "[data][row_batcher]") {
+TEST_CASE("each of several ragged fields has its own limit of rows", "[data][row_batcher]") {
     ragged_texts const texts{{5, 1, 1, 1, 6}};
     ragged_texts const answers{{1, 3, 4, 3, 1}};
     cuota::zip_dataset const both{texts.words(), answers.words()};
@@ -169,14 +170,14 @@ TEST_CASE("each of several ragged fields has its room", "[data][row_batcher]") {
     CHECK(found == std::vector<numbers>{{0, 1}, {2, 3}, {4}});
 }
 
-TEST_CASE("samples without rows stand in a batch", "[data][row_batcher]") {
+TEST_CASE("a batch can have samples without rows", "[data][row_batcher]") {
     batched_epoch const none = deal(ragged_texts{numbers(7, 0)}.words(), {.batch_size = 3, .max_rows = 1});
     CHECK(none.at == std::vector<batch_slice>{{0, 3, 3}, {3, 3, 6}, {6, 1, 7}});
     batched_epoch const full = deal(ragged_texts{{4, 0, 0, 1}}.words(), {.batch_size = 9, .max_rows = 4});
     CHECK(full.at == std::vector<batch_slice>{{0, 3, 3}, {3, 1, 4}});  // empty samples fit a full batch
 }
 
-TEST_CASE("a sample with more rows than a batch may have is named", "[data][row_batcher]") {
+TEST_CASE("a sample with more rows than a batch may have is refused by its number", "[data][row_batcher]") {
     ragged_texts const texts{{5, 1, 8, 1}};
     auto const error = support::thrown<cuota::sample_too_long_error>(
         [&] { (void)deal(texts.classed(), {.batch_size = 4, .max_rows = 7}); });

@@ -53,7 +53,7 @@ numbers counted(std::uint64_t from, std::uint64_t to) {
 
 }  // namespace
 
-TEST_CASE("all processes together take the positions in order, whatever their number",
+TEST_CASE("all processes together cover the positions in order, for any number of processes",
           "[data][batch_partition]") {
     for (std::uint64_t positions = 0; positions <= 26; ++positions)
         for (std::size_t batch = 1; batch <= 6; ++batch)
@@ -81,7 +81,7 @@ TEST_CASE("the parts of a step differ by one position at most", "[data][batch_pa
         }
 }
 
-TEST_CASE("what is left of an epoch depends on where it goes on", "[data][batch_partition]") {
+TEST_CASE("the rest of an epoch depends on the position where it is resumed", "[data][batch_partition]") {
     batch_partition const partial{23, 2, last_batch_policy::partial, {1, 3}};
     CHECK(partial.batches(18) == 1);
     CHECK(partial.batches(23) == 0);
@@ -97,7 +97,7 @@ TEST_CASE("what is left of an epoch depends on where it goes on", "[data][batch_
     CHECK(pad.next(20) == batch_slice{22, 2, 23});
 }
 
-TEST_CASE("what cannot be dealt is refused", "[data][batch_partition]") {
+TEST_CASE("invalid batch sizes and shards are refused", "[data][batch_partition]") {
     auto const why = [](std::uint64_t positions, std::size_t batch, shard part) {
         return std::string{thrown<cuota::usage_error>([&] {
                                batch_partition{positions, batch, last_batch_policy::partial, part};

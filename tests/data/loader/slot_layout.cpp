@@ -17,7 +17,7 @@ using cuota::detail::sample_list;
 using cuota::detail::slot_parts;
 using enum cuota::element_type;
 
-TEST_CASE("slot_layout puts field after field, each aligned", "[data][slot_layout]") {
+TEST_CASE("slot_layout places fields one after the other, each aligned", "[data][slot_layout]") {
     std::vector<cuota::field> const fields{{"a", u8, {100}}, {"b", f32, {}}, {"c", u8, {}}};
     slot_layout const three = slot_layout::of(fields, 3, "x");
     CHECK(three == slot_layout{105, 512 + 256 + 256, {0, 512, 768}});
@@ -33,7 +33,8 @@ TEST_CASE("slot_layout begins with the row offsets of ragged fields", "[data][sl
     CHECK_THROWS_AS(slot_layout::of(fields, ~std::size_t{0}, "x", 1), cuota::usage_error);
 }
 
-TEST_CASE("a batch that is full lies as its layout says, a smaller one closer", "[data][slot_layout]") {
+TEST_CASE("a full batch has the offsets of its layout, and a smaller batch is packed more closely",
+          "[data][slot_layout]") {
     std::vector<cuota::field> const fields{
         {"words", u16, {}, true}, {"class", u8, {}}, {"frames", f32, {10}, true}};
     slot_layout const layout = slot_layout::of(fields, 40, "x", 100);
@@ -65,14 +66,14 @@ TEST_CASE("a batch that is full lies as its layout says, a smaller one closer", 
     CHECK(slot_parts{{}, sample_list{}}.used_bytes() == 0);
 }
 
-TEST_CASE("slot_layout refuses more than there are addresses for", "[data][slot_layout]") {
+TEST_CASE("slot_layout refuses more bytes than an address space has", "[data][slot_layout]") {
     std::vector<cuota::field> const large{{"a", f64, {std::size_t{1} << 40}}};
     auto const error = support::thrown<cuota::usage_error>(
         [&] { (void)slot_layout::of(large, std::size_t{1} << 30, "cats"); });
     CHECK(support::mentions(error.what(), "a batch of cats is larger than any address space"));
 }
 
-TEST_CASE("a field of a slot is viewed by its type, or by bytes", "[data][slot_layout]") {
+TEST_CASE("a field of a slot can be viewed by its type or as bytes", "[data][slot_layout]") {
     std::vector<cuota::field> const fields{{"a", u8, {100}}, {"b", f32, {2}}};
     slot_layout const layout = slot_layout::of(fields, 3, "x");
     std::vector<std::byte> memory(layout.bytes);
@@ -90,7 +91,7 @@ TEST_CASE("a field of a slot is viewed by its type, or by bytes", "[data][slot_l
     CHECK_THROWS_AS(only_b.view<float>(1, "it", {}), cuota::usage_error);
 }
 
-TEST_CASE("a ragged field of a slot is viewed as its rows, and their offsets", "[data][slot_layout]") {
+TEST_CASE("a ragged field of a slot can be viewed as rows and row offsets", "[data][slot_layout]") {
     std::vector<cuota::field> const fields{{"class", u8, {}}, {"words", u16, {}, true}};
     slot_layout const layout = slot_layout::of(fields, 3, "x", 8);
     std::vector<std::byte> memory(layout.bytes);

@@ -53,7 +53,8 @@ std::uint64_t padded_rows(numbers const& order, numbers const& lengths, std::siz
 
 }  // namespace
 
-TEST_CASE("bucket_sampler draws every sample once, by any pieces, from anywhere", "[data][bucket_sampler]") {
+TEST_CASE("bucket_sampler draws every sample once, in pieces of any size from any position",
+          "[data][bucket_sampler]") {
     for (std::size_t const n : {0U, 1U, 7U, 64U, 501U})
         for (std::uint64_t const window : {8U, 50U, 64U, 4096U})
             for (std::uint64_t const bucket : {1U, 3U, 8U}) {
@@ -73,7 +74,7 @@ TEST_CASE("bucket_sampler draws every sample once, by any pieces, from anywhere"
             }
 }
 
-TEST_CASE("the buckets of a window are neighbours by length", "[data][bucket_sampler]") {
+TEST_CASE("the samples of a bucket have neighbouring lengths within their window", "[data][bucket_sampler]") {
     constexpr std::size_t n = 1030;
     constexpr std::size_t window = 100;
     constexpr std::size_t bucket = 8;  // 12 buckets and 4 more samples
@@ -104,7 +105,7 @@ TEST_CASE("the buckets of a window are neighbours by length", "[data][bucket_sam
     CHECK(!is_sorted);  // the order within a bucket is random as well
 }
 
-TEST_CASE("buckets take most of the padding away", "[data][bucket_sampler]") {
+TEST_CASE("bucket_sampler removes most of the padding", "[data][bucket_sampler]") {
     constexpr std::size_t n = 10'000;
     numbers const lengths = some_lengths(n, 512);
     std::uint64_t exact = 0;
@@ -117,7 +118,8 @@ TEST_CASE("buckets take most of the padding away", "[data][bucket_sampler]") {
     CHECK(in_buckets * 20 < by_chance);
 }
 
-TEST_CASE("every sample stands at every position about equally often", "[data][bucket_sampler]") {
+TEST_CASE("bucket_sampler draws every sample at every position about equally often",
+          "[data][bucket_sampler]") {
     constexpr std::size_t n = 48;
     constexpr std::uint64_t epochs = 24'000;
     std::vector<std::vector<std::uint64_t>> seen(n, numbers(n));
@@ -139,7 +141,8 @@ TEST_CASE("every sample stands at every position about equally often", "[data][b
     }
 }
 
-TEST_CASE("orders are one for the same lengths, windows, buckets and seed", "[data][bucket_sampler]") {
+TEST_CASE("bucket_sampler's fingerprint depends on its lengths, window, bucket and seed",
+          "[data][bucket_sampler]") {
     numbers const lengths = some_lengths(60, 9);
     numbers other = lengths;
     ++other[30];
@@ -154,7 +157,8 @@ TEST_CASE("orders are one for the same lengths, windows, buckets and seed", "[da
           order_of(bucket_sampler{4, lengths, 1'000'000, 5}, 60, 2));  // all samples are in one window
 }
 
-TEST_CASE("bucket_sampler refuses what makes no buckets", "[data][bucket_sampler]") {
+TEST_CASE("bucket_sampler refuses invalid bucket sizes and a wrong number of lengths",
+          "[data][bucket_sampler]") {
     auto const why = [](std::uint64_t window, std::uint64_t bucket) {
         return std::string{thrown<cuota::usage_error>([&] {
                                bucket_sampler{1, {1, 2, 3}, window, bucket};
@@ -170,7 +174,7 @@ TEST_CASE("bucket_sampler refuses what makes no buckets", "[data][bucket_sampler
                    "bucket_sampler: number of lengths does not match: 3 lengths for 4 samples"));
 }
 
-TEST_CASE("bucket_sampler draws without allocating, for any number of threads", "[data][bucket_sampler]") {
+TEST_CASE("bucket_sampler draws without allocating, on any number of threads", "[data][bucket_sampler]") {
     constexpr std::size_t n = 5'000;
     bucket_sampler const by{2, some_lengths(n, 99), 256, 16};
     numbers batch(16);
@@ -193,7 +197,7 @@ TEST_CASE("bucket_sampler draws without allocating, for any number of threads", 
     for (numbers const& all : seen) CHECK(all == whole);
 }
 
-TEST_CASE("sample_lengths tells those of a ragged field", "[data][bucket_sampler]") {
+TEST_CASE("sample_lengths returns the row counts of a ragged field", "[data][bucket_sampler]") {
     support::ragged_texts const texts = support::ragged_texts::any(3'000, 5);
     CHECK(cuota::sample_lengths(texts.classed()) == texts.lengths);
     CHECK_THROWS_AS(cuota::sample_lengths(texts.classed(), 1), cuota::usage_error);

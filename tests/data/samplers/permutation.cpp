@@ -48,7 +48,7 @@ static_assert(at_compile_time < 10);
 
 }  // namespace
 
-TEST_CASE("keyed_permutation meets every number once", "[data][permutation]") {
+TEST_CASE("keyed_permutation contains every number once", "[data][permutation]") {
     for (std::uint64_t n = 0; n <= 300; ++n)
         for (std::uint64_t const key : {0ULL, 1ULL, 42ULL, 0xffffffffffffffffULL}) {
             INFO("n " << n << " key " << key);
@@ -58,14 +58,14 @@ TEST_CASE("keyed_permutation meets every number once", "[data][permutation]") {
         CHECK(is_bijection(order(n, 7)));
 }
 
-TEST_CASE("keyed_permutation of nothing and of one number", "[data][permutation]") {
+TEST_CASE("keyed_permutation may have no numbers or one number", "[data][permutation]") {
     CHECK(keyed_permutation{0, 5}.size() == 0);
     REQUIRE_THROWS_AS((keyed_permutation{0, 5}(0)), cuota::usage_error);
     CHECK(keyed_permutation{1, 5}(0) == 0);
     REQUIRE_THROWS_AS((keyed_permutation{1, 5}(1)), cuota::usage_error);
 }
 
-TEST_CASE("keyed_permutation reaches as far as 2^63 and no further", "[data][permutation]") {
+TEST_CASE("keyed_permutation supports up to 2^63 numbers", "[data][permutation]") {
     std::uint64_t const most = keyed_permutation::max_size;
     keyed_permutation const at{most, 3};
     std::set<std::uint64_t> seen;
@@ -84,13 +84,13 @@ TEST_CASE("keyed_permutation reaches as far as 2^63 and no further", "[data][per
     REQUIRE_THROWS_AS(at(most), cuota::usage_error);
 }
 
-TEST_CASE("keyed_permutation is another order for another key", "[data][permutation]") {
+TEST_CASE("keyed_permutation has a different order for each key", "[data][permutation]") {
     std::set<std::vector<std::uint64_t>> orders;
     for (std::uint64_t key = 0; key != 200; ++key) orders.insert(order(100, key));
     CHECK(orders.size() == 200);
 }
 
-TEST_CASE("keyed_permutation gives the same on every machine: algorithm 1", "[data][permutation]") {
+TEST_CASE("keyed_permutation is the same on every machine: algorithm 1", "[data][permutation]") {
     CHECK(cuota::permutation_version == 1);
     CHECK(order(10, 0) == std::vector<std::uint64_t>{1, 2, 7, 9, 6, 4, 8, 3, 5, 0});
     CHECK(order(10, 42) == std::vector<std::uint64_t>{3, 6, 8, 1, 9, 0, 2, 4, 5, 7});
@@ -103,7 +103,7 @@ TEST_CASE("keyed_permutation gives the same on every machine: algorithm 1", "[da
     CHECK(epoch_key(1234, 5) == 14819040971722276418U);
 }
 
-TEST_CASE("keyed_permutation finds every order of a few numbers equally often", "[data][permutation]") {
+TEST_CASE("keyed_permutation has every order of a few numbers equally often", "[data][permutation]") {
     // 24 orders of 4 numbers, 24,000 keys, 23 degrees of freedom: 99.9 % of fair shuffles are below 49.7.
     std::vector<std::uint64_t> counts(256);
     for (std::uint64_t key = 0; key != 24'000; ++key) {
@@ -135,7 +135,7 @@ TEST_CASE("keyed_permutation does not keep neighbours together", "[data][permuta
     CHECK(chi_squared(classes, static_cast<double>(n - 1) / 100) < 149);
 }
 
-TEST_CASE("epoch_key differs for every epoch of a seed, and for every seed", "[data][permutation]") {
+TEST_CASE("epoch_key differs for every epoch and every seed", "[data][permutation]") {
     std::set<std::uint64_t> keys;
     for (std::uint64_t seed = 0; seed != 100; ++seed)
         for (std::uint64_t epoch = 0; epoch != 100; ++epoch) keys.insert(epoch_key(seed, epoch));

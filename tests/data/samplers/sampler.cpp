@@ -57,7 +57,7 @@ double unevenness(std::function<any_sampler(std::uint64_t seed)> const& make, st
 
 }  // namespace
 
-TEST_CASE("samplers that take all samples take each once", "[data][sampler]") {
+TEST_CASE("samplers of all samples draw each sample once", "[data][sampler]") {
     for (std::uint64_t n = 0; n <= 70; ++n)
         for (std::uint64_t const seed : {0u, 1u, 99u}) {
             INFO("n " << n << ", seed " << seed);
@@ -70,7 +70,7 @@ TEST_CASE("samplers that take all samples take each once", "[data][sampler]") {
     CHECK(order(any_sampler{}, 5) == counted(5));
 }
 
-TEST_CASE("a sampler draws the same from any position on", "[data][sampler]") {
+TEST_CASE("a sampler draws the same samples from any starting position", "[data][sampler]") {
     any_sampler const all[] = {sequential_sampler{}, shuffle_sampler{3}, block_shuffle_sampler{3, 7},
                                subset_sampler{{5, 5, 0, 9, 36}}, subset_sampler{{5, 5, 0, 9, 36}, 8}};
     for (any_sampler const& s : all) {
@@ -85,7 +85,7 @@ TEST_CASE("a sampler draws the same from any position on", "[data][sampler]") {
     }
 }
 
-TEST_CASE("shuffles have an order of their own for each seed and epoch", "[data][sampler]") {
+TEST_CASE("shuffles have a different order for each seed and epoch", "[data][sampler]") {
     for (auto const& make : std::vector<std::function<any_sampler(std::uint64_t)>>{
              [](std::uint64_t seed) { return shuffle_sampler{seed}; },
              [](std::uint64_t seed) {
@@ -101,7 +101,7 @@ TEST_CASE("shuffles have an order of their own for each seed and epoch", "[data]
     }
 }
 
-TEST_CASE("every sample stands at every position equally often", "[data][sampler]") {
+TEST_CASE("shuffles draw every sample at every position equally often", "[data][sampler]") {
     // 900 cells, 841 degrees of freedom, standard deviation 41. Five standard deviations are not chance.
     constexpr double most = 841 + 5 * 41;
     CHECK(unevenness([](std::uint64_t seed) { return shuffle_sampler{seed}; }, 30, 1, 20'000) < most);
@@ -128,7 +128,7 @@ TEST_CASE("every sample stands at every position equally often", "[data][sampler
     CHECK(unevenness([](std::uint64_t) { return sequential_sampler{}; }, 30, 1, 100) > 10 * most);
 }
 
-TEST_CASE("a block of samples that stand together is drawn together", "[data][sampler]") {
+TEST_CASE("block_shuffle_sampler draws consecutive samples of a block together", "[data][sampler]") {
     numbers const all = order(block_shuffle_sampler{4, 8}, 100, 6);
     for (std::size_t first = 0; first + 8 <= 96; first += 8) {
         numbers const block = sorted({all.begin() + static_cast<std::ptrdiff_t>(first),
@@ -138,13 +138,13 @@ TEST_CASE("a block of samples that stand together is drawn together", "[data][sa
     }
 }
 
-TEST_CASE("a subset is drawn as it was named, and may name a sample twice", "[data][sampler]") {
+TEST_CASE("subset_sampler draws samples in the given order, and may draw a sample twice", "[data][sampler]") {
     CHECK(order(subset_sampler{{7, 3, 3, 0}}, 8) == numbers{7, 3, 3, 0});
     CHECK(sorted(order(subset_sampler{{7, 3, 3, 0}, 5}, 8, 1)) == numbers{0, 3, 3, 7});
     CHECK(order(subset_sampler{{}}, 0).empty());
 }
 
-TEST_CASE("samplers that cannot be, or not of so many samples, are refused", "[data][sampler]") {
+TEST_CASE("invalid samplers and numbers of samples are refused", "[data][sampler]") {
     CHECK(std::string{thrown<cuota::usage_error>([] {
                           block_shuffle_sampler{1, 0};
                       }).what()} ==
@@ -158,7 +158,7 @@ TEST_CASE("samplers that cannot be, or not of so many samples, are refused", "[d
     CHECK_THROWS_AS((void)block_shuffle_sampler(1, 5).size(~std::uint64_t{0}), cuota::usage_error);
 }
 
-TEST_CASE("a fingerprint tells one order from another", "[data][sampler]") {
+TEST_CASE("different orders have different fingerprints", "[data][sampler]") {
     any_sampler const all[] = {
         sequential_sampler{},        shuffle_sampler{0},          shuffle_sampler{1},
         block_shuffle_sampler{0, 1}, block_shuffle_sampler{0, 2}, block_shuffle_sampler{1, 2},
@@ -171,7 +171,7 @@ TEST_CASE("a fingerprint tells one order from another", "[data][sampler]") {
 }
 
 // Saved states stay valid across versions of the library: orders must not change.
-TEST_CASE("the orders are the ones that were saved", "[data][sampler]") {
+TEST_CASE("orders are the same as in earlier versions", "[data][sampler]") {
     CHECK(shuffle_sampler{1}.fingerprint() == 0x8E2E16A15FAE5ECA);
     CHECK(order(shuffle_sampler{1}, 10, 2) == numbers{9, 7, 1, 5, 4, 2, 0, 6, 3, 8});
     CHECK(order(block_shuffle_sampler{1, 4}, 10, 2) == numbers{4, 1, 3, 2, 8, 7, 9, 0, 5, 6});

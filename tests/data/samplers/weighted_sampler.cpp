@@ -53,7 +53,7 @@ std::vector<std::vector<double>> const sets{{1},
 
 }  // namespace
 
-TEST_CASE("the high half of a product", "[data][weighted_sampler]") {
+TEST_CASE("high_of_product returns the high half of a product", "[data][weighted_sampler]") {
     constexpr std::uint64_t most = ~std::uint64_t{0};
     CHECK(high_of_product(most, most) == most - 1);
     CHECK(high_of_product(most, 1) == 0);
@@ -62,7 +62,7 @@ TEST_CASE("the high half of a product", "[data][weighted_sampler]") {
     CHECK(high_of_product(0x123456789ABCDEF0, 0xFEDCBA9876543210) == 0x121FA00AD77D7422);
 }
 
-TEST_CASE("an alias table gives each sample its weight, exactly", "[data][weighted_sampler]") {
+TEST_CASE("an alias table represents the weight of each sample exactly", "[data][weighted_sampler]") {
     for (auto const& weights : sets) {
         integer_weights const whole{weights};
         alias_table const table{whole};
@@ -90,7 +90,7 @@ TEST_CASE("an alias table gives each sample its weight, exactly", "[data][weight
     }
 }
 
-TEST_CASE("a weighted_sampler draws each sample as often as its weight says", "[data][weighted_sampler]") {
+TEST_CASE("weighted_sampler draws each sample in proportion to its weight", "[data][weighted_sampler]") {
     std::vector<double> const weights{5, 1, 0, 2, 2};
     constexpr int epochs = 40;
     constexpr std::uint64_t draws = 5000;
@@ -112,7 +112,7 @@ TEST_CASE("a weighted_sampler draws each sample as often as its weight says", "[
     CHECK(chi_squared(pairs, expected_pairs) < 15 + 5 * 5.5);
 }
 
-TEST_CASE("a weighted_shuffle_sampler draws each sample once, the next as its weight says among the rest",
+TEST_CASE("weighted_shuffle_sampler draws each sample once, by weight among the remaining samples",
           "[data][weighted_sampler]") {
     std::vector<double> const weights{5, 1, 0, 2, 2};
     weighted_shuffle_sampler const s{9, weights, 4};
@@ -135,7 +135,7 @@ TEST_CASE("a weighted_shuffle_sampler draws each sample once, the next as its we
     }
 }
 
-TEST_CASE("samplers with weights draw the same from any position on, in any thread",
+TEST_CASE("weighted samplers draw the same samples from any position and on any thread",
           "[data][weighted_sampler]") {
     std::vector<double> const weights{5, 1, 0, 2, 2, 7, 1};
     any_sampler const all[] = {weighted_sampler{1, weights, 20}, weighted_shuffle_sampler{1, weights, 6}};
@@ -160,7 +160,7 @@ TEST_CASE("samplers with weights draw the same from any position on, in any thre
     }
 }
 
-TEST_CASE("weights that are none, or not the dataset's, are refused", "[data][weighted_sampler]") {
+TEST_CASE("invalid weights and a wrong number of weights are refused", "[data][weighted_sampler]") {
     auto const why = [](std::vector<double> const& weights) {
         return std::string{thrown<cuota::usage_error>([&] { weighted_sampler{1, weights, 1}; }).what()};
     };
@@ -194,7 +194,8 @@ TEST_CASE("weights that are none, or not the dataset's, are refused", "[data][we
           "cuota::usage_error: weighted_shuffle_sampler: cannot draw 2 samples: only 1 weight is above zero");
 }
 
-TEST_CASE("a fingerprint tells weights, seeds and draws from others", "[data][weighted_sampler]") {
+TEST_CASE("weighted samplers with different weights, seeds or draws have different fingerprints",
+          "[data][weighted_sampler]") {
     std::vector<double> const a{1, 2}, b{2, 1};
     numbers const all{
         weighted_sampler(1, a, 5).fingerprint(),         weighted_sampler(2, a, 5).fingerprint(),
@@ -206,7 +207,7 @@ TEST_CASE("a fingerprint tells weights, seeds and draws from others", "[data][we
 }
 
 // Saved states stay valid across versions of the library: orders must not change.
-TEST_CASE("what is drawn by weights is what was saved", "[data][weighted_sampler]") {
+TEST_CASE("orders of weighted samplers are the same as in earlier versions", "[data][weighted_sampler]") {
     std::vector<double> const weights{0.5, 1, 0, 2, 2, 7.25, 1e-3};
     CHECK(order(weighted_sampler{1, weights, 12}, 7, 2) == numbers{4, 3, 5, 3, 5, 5, 0, 3, 5, 3, 5, 5});
     CHECK(order(weighted_shuffle_sampler{1, weights, 6}, 7, 2) == numbers{5, 3, 4, 1, 0, 6});

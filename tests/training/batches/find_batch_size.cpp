@@ -110,7 +110,7 @@ std::vector<batch_search_options> const& search_ranges() {
     return ranges;
 }
 
-TEST_CASE("the largest that fits is found at every capacity, by sizes that were tried once each",
+TEST_CASE("the search finds the largest size that fits at every capacity, and tries each size once",
           "[training][find_batch_size]") {
     std::size_t wrong = 0;
     for (std::size_t capacity = 0; capacity != capacities; ++capacity)
@@ -138,9 +138,8 @@ TEST_CASE("the largest that fits is found at every capacity, by sizes that were 
     CHECK(wrong == 0);
 }
 
-TEST_CASE(
-    "of a step that refuses what is smaller, and of one that changes its mind, a tried size is answered",
-    "[training][find_batch_size]") {
+TEST_CASE("if a step is not monotone or not repeatable, the search returns a size that it tried",
+          "[training][find_batch_size]") {
     std::size_t wrong = 0;
     std::size_t not_monotone = 0;
     for (std::size_t capacity = 0; capacity != capacities; ++capacity)
@@ -165,19 +164,19 @@ TEST_CASE(
     CHECK(not_monotone > 500);
 }
 
-TEST_CASE("no search ends as those of other tools do", "[training][find_batch_size]") {
-    SECTION("the largest of a range is not answered untried") {
+TEST_CASE("the search avoids known defects of other tools", "[training][find_batch_size]") {
+    SECTION("the largest size of a range is tried before it is returned") {
         for (std::size_t capacity = 4096; capacity != 8192; ++capacity) {
             batch_oracle step{[=](std::size_t batch) { return batch <= capacity; }};
             REQUIRE(find_batch_size(step, {.smallest = 2, .largest = 8192}).batch == capacity);
         }
     }
-    SECTION("600 samples of which 550 fit end the search") {
+    SECTION("the search ends if 550 of at most 600 samples fit") {
         batch_oracle step{[](std::size_t batch) { return batch <= 550; }};
         CHECK(find_batch_size(step, {.largest = 600}).batch == 550);
         CHECK(std::ranges::all_of(step.asked, [](auto const& a) { return a.batch <= 600; }));
     }
-    SECTION("where nothing fits, that is an error and not a batch of 0 or 1") {
+    SECTION("if nothing fits, the search throws and does not return a batch of 0 or 1") {
         for (std::size_t const smallest : {1U, 16U}) {
             batch_oracle step{[](std::size_t) { return false; }};
             CHECK_THROWS_AS(find_batch_size(step, {.smallest = smallest, .largest = 600}),
@@ -185,7 +184,7 @@ TEST_CASE("no search ends as those of other tools do", "[training][find_batch_si
             CHECK(step.asked.size() == 1);
         }
     }
-    SECTION("a message that speaks of memory is no refusal") {
+    SECTION("an exception whose message mentions memory is not a refusal") {
         std::size_t tries = 0;
         auto const broken = [&](std::size_t) {
             ++tries;
@@ -198,7 +197,7 @@ TEST_CASE("no search ends as those of other tools do", "[training][find_batch_si
     }
 }
 
-TEST_CASE("the refusal of the smallest size comes with its facts", "[training][find_batch_size]") {
+TEST_CASE("the refusal of the smallest size is thrown with its facts", "[training][find_batch_size]") {
     budget account{"gpu", 100};
     auto const step = [&](std::size_t batch) {
         account.charge(batch * 60, "activations");
@@ -211,7 +210,7 @@ TEST_CASE("the refusal of the smallest size comes with its facts", "[training][f
     CHECK(account.held() == 0);
 }
 
-TEST_CASE("a step that is right at once is tried once", "[training][find_batch_size]") {
+TEST_CASE("a step whose planned size fits is tried once", "[training][find_batch_size]") {
     budget account{"gpu", 1000};
     auto const plan = footprint::with_granularity(1).add<char>("w", 100).per_sample<char>("x", 7);
     std::size_t needs = 7;
@@ -237,7 +236,7 @@ TEST_CASE("a step that is right at once is tried once", "[training][find_batch_s
     CHECK(find_batch_size(step, options).batch == 128);
 }
 
-TEST_CASE("a plan of which the smallest size does not fit is refused before anything is tried",
+TEST_CASE("a plan whose smallest size does not fit is refused before anything is tried",
           "[training][find_batch_size]") {
     budget account{"gpu", 1000};
     auto const plan = footprint::with_granularity(1).add<char>("w", 100).per_sample<char>("x", 7);
@@ -254,7 +253,8 @@ TEST_CASE("a plan of which the smallest size does not fit is refused before anyt
     CHECK(any.text() == "a batch of 600 fits (any was planned): 1 try");
 }
 
-TEST_CASE("bytes that are to stay free are free in the try that is answered", "[training][find_batch_size]") {
+TEST_CASE("the bytes of keep_free are available during the try of the returned size",
+          "[training][find_batch_size]") {
     budget account{"gpu", 1000};
     auto const plan = footprint::with_granularity(1).per_sample<char>("x", 10);
     std::size_t most = 0;
@@ -277,7 +277,7 @@ TEST_CASE("bytes that are to stay free are free in the try that is answered", "[
     CHECK(refused.info().request.name == cuota::tag{"kept free"});
 }
 
-TEST_CASE("a margin is tried before it is answered", "[training][find_batch_size]") {
+TEST_CASE("a size that the margin reduced is tried before it is returned", "[training][find_batch_size]") {
     batch_oracle step{[](std::size_t batch) { return batch <= 500; }};
     auto const found = find_batch_size(step, {.largest = 600, .multiple_of = 4, .margin = 0.1});
     CHECK(found.batch == 448);
@@ -300,7 +300,7 @@ TEST_CASE("a margin is tried before it is answered", "[training][find_batch_size
     CHECK(largest.batch == 600);
 }
 
-TEST_CASE("a try that leaves something behind is named with who holds it",
+TEST_CASE("a try that leaves memory allocated is refused with the holders of that memory",
           "[training][find_batch_size][gpu]") {
     cuota::stream const s;
     budget account{"trainer", 1_MiB};
@@ -336,7 +336,7 @@ TEST_CASE("a try that leaves something behind is named with who holds it",
     account.refund(10);
 }
 
-TEST_CASE("what a pool keeps free is not left behind, and is the next try's",
+TEST_CASE("idle memory of a pool is not counted as left behind, and is available to the next try",
           "[training][find_batch_size][gpu]") {
     cuota::stream const s;
     budget const account{"trainer", 64_MiB};
@@ -358,7 +358,7 @@ TEST_CASE("what a pool keeps free is not left behind, and is the next try's",
     s.synchronize();
 }
 
-TEST_CASE("a search that cannot be is refused by its own numbers", "[training][find_batch_size]") {
+TEST_CASE("invalid search options are refused with their values", "[training][find_batch_size]") {
     auto const step = [](std::size_t) {};
     footprint const plan;
     auto const why = [&](batch_search_options const& o) {
@@ -417,7 +417,8 @@ std::string found_by(cuota::rank_consensus& mine, std::size_t capacity, batch_se
 
 using all_ends = std::vector<std::string>;
 
-TEST_CASE("ranks find one size, that of the one with the least room", "[training][find_batch_size]") {
+TEST_CASE("ranks find one size, which fits the rank with the fewest available bytes",
+          "[training][find_batch_size]") {
     for (bool const is_planned : {false, true}) {
         std::vector<std::vector<cuota::batch_trial>> tried(3);
         auto const ends = ends_of_ranks(3, [&](std::size_t rank, cuota::rank_consensus& mine) {
@@ -432,7 +433,8 @@ TEST_CASE("ranks find one size, that of the one with the least room", "[training
     }
 }
 
-TEST_CASE("a rank of which the smallest is refused is named to the others", "[training][find_batch_size]") {
+TEST_CASE("a rank whose smallest size is refused is named on the other ranks",
+          "[training][find_batch_size]") {
     footprint const plan = footprint::with_granularity(1).per_sample<char>("x", 1);
     auto const run = [&](footprint const* by) {
         return ends_of_ranks(3, [=](std::size_t rank, cuota::rank_consensus& mine) {
@@ -445,7 +447,7 @@ TEST_CASE("a rank of which the smallest is refused is named to the others", "[tr
                                  "rank 1 was refused memory for the plan of a batch of 4"});
 }
 
-TEST_CASE("a rank that fails otherwise throws that, and the others do not wait for it",
+TEST_CASE("a rank that fails in another way throws its own error, and the others do not wait for it",
           "[training][find_batch_size]") {
     for (std::size_t fails_at = 0; fails_at != 6; ++fails_at) {
         auto const ends = ends_of_ranks(3, [=](std::size_t rank, cuota::rank_consensus& mine) {
@@ -462,7 +464,7 @@ TEST_CASE("a rank that fails otherwise throws that, and the others do not wait f
     }
 }
 
-TEST_CASE("ranks that search in other ways are told apart", "[training][find_batch_size]") {
+TEST_CASE("ranks with different search options are named", "[training][find_batch_size]") {
     auto const ends = ends_of_ranks(3, [](std::size_t rank, cuota::rank_consensus& mine) {
         return found_by(mine, 100, {.largest = 64, .multiple_of = rank == 1 ? 4U : 8U});
     });

@@ -81,7 +81,7 @@ bool is_close(line_gradient<double> const& a, line_gradient<double> const& b) {
     return std::abs(a.slope - b.slope) < 1e-9 && std::abs(a.offset - b.offset) < 1e-9;
 }
 
-TEST_CASE("micro-batches cover a batch once, in order, by weights that sum to exactly one",
+TEST_CASE("micro-batches cover a batch once, in order, with weights that sum to exactly one",
           "[training][micro_batches]") {
     for (std::size_t n = 0; n != 70; ++n)
         for (std::size_t micro = 1; micro != 75; ++micro) {
@@ -108,7 +108,7 @@ TEST_CASE("micro-batches cover a batch once, in order, by weights that sum to ex
         }
 }
 
-TEST_CASE("micro-batches can be walked from either end and from the middle", "[training][micro_batches]") {
+TEST_CASE("micro-batches can be iterated in both directions from any position", "[training][micro_batches]") {
     micro_batches const parts{10, 4};
     auto at = parts.end();
     CHECK(*--at == micro_batch{8, 2, 10});
@@ -120,14 +120,15 @@ TEST_CASE("micro-batches can be walked from either end and from the middle", "[t
     CHECK(at - 1 < at);
 }
 
-TEST_CASE("a batch cannot be cut into parts of nothing", "[training][micro_batches]") {
+TEST_CASE("parts of no samples and indices that are out of range are refused", "[training][micro_batches]") {
     auto const error = support::thrown<cuota::usage_error>([] { (void)micro_batches{10, 0}; });
     CHECK(support::has(error.what(), "cannot divide a batch of 10 into parts of 0 (micro_batches.cpp:"));
     CHECK_THROWS_AS((micro_batches{10, 4}[3]), cuota::usage_error);
     CHECK_THROWS_AS((micro_batches{0, 4}[0]), cuota::usage_error);
 }
 
-TEST_CASE("accumulated gradients are the full batch's bit for bit in integers", "[training][micro_batches]") {
+TEST_CASE("accumulated gradients equal the full batch's bit for bit in integers",
+          "[training][micro_batches]") {
     for (std::size_t n = 1; n != 13; ++n)
         for (std::size_t micro = 1; micro != 14; ++micro) {
             line_gradient<std::int64_t> numerators;
@@ -145,7 +146,7 @@ TEST_CASE("accumulated gradients are the full batch's bit for bit in integers", 
         }
 }
 
-TEST_CASE("accumulated gradients are the full batch's up to rounding", "[training][micro_batches]") {
+TEST_CASE("accumulated gradients equal the full batch's up to rounding", "[training][micro_batches]") {
     for (std::size_t n = 1; n != 130; n += 3)
         for (std::size_t micro = 1; micro != 140; ++micro) {
             INFO(n << " samples in parts of " << micro);
@@ -185,8 +186,7 @@ line_gradient<double> stepped_by_count(std::size_t n, std::size_t micro, std::si
     return seen;
 }
 
-TEST_CASE("the loops that are copied most do not train on the full batch's gradient",
-          "[training][micro_batches]") {
+TEST_CASE("common accumulation loops do not compute the full batch's gradient", "[training][micro_batches]") {
     auto const full = mean_over<double>(0, 32, 1);
     CHECK(!is_close(zeroed_in_every_part(32, 8), full));
 

@@ -98,7 +98,7 @@ namespace {
 
 }  // namespace
 
-TEST_CASE("the footprint of training is the sum of its buffers by hand", "[training][training_footprint]") {
+TEST_CASE("the footprint of training is the sum of its buffers", "[training][training_footprint]") {
     std::mt19937 random{5};
     std::size_t wrong = 0;
     for (int round = 0; round != 3000; ++round) {
@@ -113,7 +113,7 @@ TEST_CASE("the footprint of training is the sum of its buffers by hand", "[train
     CHECK(wrong == 0);
 }
 
-TEST_CASE("a million weights take what the tables of the papers say", "[training][training_footprint]") {
+TEST_CASE("the bytes of a million weights equal the published figures", "[training][training_footprint]") {
     auto bytes = [](element_type type, training_options how) {
         how.granularity = 1;
         return static_cast<double>(training_footprint({{"net", 1'024'000, 0, type}}, how).bytes()) /
@@ -134,7 +134,7 @@ TEST_CASE("a million weights take what the tables of the papers say", "[training
           10 + 8.0 / 256);
 }
 
-TEST_CASE("a block that is not full has a scale, too", "[training][training_footprint]") {
+TEST_CASE("an incomplete block has a scale as well", "[training][training_footprint]") {
     training_options const how{
         .optimizer = optimizer_kind::sgd_momentum, .state = state_storage::quantized, .granularity = 1};
     CHECK(training_footprint({{"net", 256}}, how).bytes() == 256 * 9 + 4);
@@ -142,7 +142,7 @@ TEST_CASE("a block that is not full has a scale, too", "[training][training_foot
     CHECK(training_footprint({{"net", 1}}, how).bytes() == 9 + 4);
 }
 
-TEST_CASE("frozen layers need neither gradient nor state, and those at the start keep nothing for backward",
+TEST_CASE("frozen layers have no gradients or state, and those at the start keep nothing for backward",
           "[training][training_footprint]") {
     std::vector<training_layer> layers{{"stem", 1000, 30}, {"body", 500, 20}, {"head", 100, 10}};
     training_options const how{.granularity = 1};
@@ -158,8 +158,7 @@ TEST_CASE("frozen layers need neither gradient nor state, and those at the start
     CHECK(training_footprint(layers, how).bytes() == 1600 * 4);
 }
 
-TEST_CASE("a network that no number can count takes more than can be said",
-          "[training][training_footprint]") {
+TEST_CASE("a network whose size overflows has an unlimited footprint", "[training][training_footprint]") {
     std::size_t const most = cuota::unlimited;
     CHECK(training_footprint({{"net", most}}).bytes() == cuota::unlimited);
     CHECK(training_footprint({{"net", most / 8}, {"more", most / 8}}).bytes() == cuota::unlimited);
@@ -170,7 +169,7 @@ TEST_CASE("a network that no number can count takes more than can be said",
     CHECK(training_footprint({}).bytes() == 0);
 }
 
-TEST_CASE("a training plan tells its lines, its largest batch and what does not fit",
+TEST_CASE("a training plan lists its lines, computes its largest batch, and refuses a larger one",
           "[training][training_footprint]") {
     cuota::budget const gpu{"gpu", 1_MiB};
     auto const plan = training_footprint({{"conv", 1024, 2048}, {{}, 10'240, 1024, element_type::f16}},
@@ -193,7 +192,8 @@ TEST_CASE("a training plan tells its lines, its largest batch and what does not 
     CHECK_THROWS_AS(plan.check(gpu, fit.batch + 1), cuota::budget_exceeded);
 }
 
-TEST_CASE("buffers of a training plan take exactly its bytes of a budget", "[training][training_footprint]") {
+TEST_CASE("the buffers of a training plan use exactly its bytes of a budget",
+          "[training][training_footprint]") {
     std::vector<training_layer> const layers{{"stem", 3001, 257, element_type::f16, true},
                                              {"body", 10'007, 513, element_type::bf16},
                                              {"tail", 1, 3, element_type::bf16, true},
@@ -231,7 +231,7 @@ TEST_CASE("buffers of a training plan take exactly its bytes of a budget", "[tra
     }
 }
 
-TEST_CASE("what no training has is misuse", "[training][training_footprint]") {
+TEST_CASE("invalid layers and options of a training plan are misuse", "[training][training_footprint]") {
     using support::thrown;
     auto const integers = thrown<cuota::usage_error>([] {
         (void)training_footprint({{"net", 1, 1, element_type::f32}, {"ids", 1, 1, element_type::i64}});
@@ -241,7 +241,7 @@ TEST_CASE("what no training has is misuse", "[training][training_footprint]") {
     CHECK_THROWS_AS((void)training_footprint({}, {.granularity = 3}), cuota::usage_error);
 }
 
-TEST_CASE("what the context takes is a line of the plan for a whole device",
+TEST_CASE("the bytes of the context are a line of the plan for a whole device",
           "[training][training_footprint]") {
     std::size_t const with = training_footprint({{"net", 128}}, {.context_bytes = 300_MiB}).bytes();
     CHECK(with == 300_MiB + 4 * 512);

@@ -65,7 +65,7 @@ struct adding_step {
 
 }  // namespace
 
-TEST_CASE("a batch that fits is run once, as a whole", "[training][with_retry]") {
+TEST_CASE("a batch that fits is run once and as a whole", "[training][with_retry]") {
     std::vector<micro_batch> seen;
     std::size_t begun = 0;
     retry_result const how =
@@ -77,7 +77,7 @@ TEST_CASE("a batch that fits is run once, as a whole", "[training][with_retry]")
     CHECK(how.refusals == 0);
 }
 
-TEST_CASE("a refusal at any part gives the whole's gradient bit for bit, whatever the part had added",
+TEST_CASE("after a refusal at any part, the gradient equals the whole batch's bit for bit",
           "[training][with_retry]") {
     for (std::size_t n = 1; n != 20; ++n)
         for (std::size_t largest = 2; largest != 21; ++largest)
@@ -117,7 +117,8 @@ TEST_CASE("parts are halved until they fit", "[training][with_retry]") {
     CHECK(run.back() == std::pair<std::size_t, std::size_t>{96, 4});
 }
 
-TEST_CASE("from the same part, what was done stays and the refused part is split", "[training][with_retry]") {
+TEST_CASE("with same_part, completed parts are kept and the refused part is split",
+          "[training][with_retry]") {
     std::vector<std::pair<std::size_t, std::size_t>> run;
     std::size_t calls = 0;
     std::size_t begun = 0;
@@ -135,7 +136,7 @@ TEST_CASE("from the same part, what was done stays and the refused part is split
     CHECK(how.refusals == 1);
 }
 
-TEST_CASE("from the same part, a step that added before it was refused counts that twice",
+TEST_CASE("with same_part, the work of a step that adds before it is refused counts twice",
           "[training][with_retry]") {
     for (std::size_t call = 0; call != 3; ++call) {
         adding_step takes_first{call, false};
@@ -150,7 +151,7 @@ TEST_CASE("from the same part, a step that added before it was refused counts th
     }
 }
 
-TEST_CASE("without anything that sets gradients to zero, nothing begins anew", "[training][with_retry]") {
+TEST_CASE("retry_from::start requires a function that sets gradients to zero", "[training][with_retry]") {
     std::size_t calls = 0;
     auto const step = [&](std::size_t, std::size_t) { ++calls; };
     auto const error = support::thrown<cuota::usage_error>([&] { with_retry(4, step, {}); });
@@ -171,7 +172,7 @@ TEST_CASE("a batch of no samples has no parts, and its gradients are zero", "[tr
     CHECK(how.parts == 0);
 }
 
-TEST_CASE("the refusal of a smallest part is thrown, with its facts", "[training][with_retry]") {
+TEST_CASE("the refusal of a smallest part is thrown with its facts", "[training][with_retry]") {
     budget account{"gpu", 1000};
     std::vector<std::size_t> sizes;
     auto const step = [&](std::size_t, std::size_t count) {
@@ -246,7 +247,7 @@ struct device_step {
 
 }  // namespace
 
-TEST_CASE("on the device, a batch that does not fit gives the whole's gradient, and leaves nothing behind",
+TEST_CASE("on the device, a batch that does not fit has the whole batch's gradient and leaks nothing",
           "[training][with_retry][gpu]") {
     cuota::stream const s;
     budget const account{"trainer", 256_KiB};
@@ -274,7 +275,7 @@ TEST_CASE("on the device, a batch that does not fit gives the whole's gradient, 
     run(20'000, pages, pool);
 }
 
-TEST_CASE("a refused part that leaves something behind is named with who holds it",
+TEST_CASE("a refused part that leaves memory allocated is reported with the holders of that memory",
           "[training][with_retry]") {
     cuota::stream const s;
     budget const account{"trainer", 64_KiB};
@@ -317,8 +318,7 @@ std::vector<std::string> ends_of_retries(std::size_t ranks, Run run) {
 
 }  // namespace
 
-TEST_CASE("ranks go through their batches in parts of one size, whichever is refused",
-          "[training][with_retry]") {
+TEST_CASE("all ranks use parts of one size, whichever rank is refused", "[training][with_retry]") {
     for (auto const from : {retry_from::start, retry_from::same_part})
         for (std::size_t refused_rank = 0; refused_rank != 3; ++refused_rank) {
             auto const ends = ends_of_retries(3, [=](std::size_t rank, cuota::rank_consensus& mine) {
@@ -337,7 +337,7 @@ TEST_CASE("ranks go through their batches in parts of one size, whichever is ref
         }
 }
 
-TEST_CASE("a rank whose smallest part is refused, or that fails, is named to the others",
+TEST_CASE("a rank that fails, or whose smallest part is refused, is named on the other ranks",
           "[training][with_retry]") {
     for (bool const is_refused : {true, false})
         for (std::size_t call = 0; call != 3; ++call) {

@@ -21,7 +21,7 @@ namespace {
 
 }  // namespace
 
-TEST_CASE("a chain rounds each of its sizes up, and nothing else", "[training][chain]") {
+TEST_CASE("rounded_to rounds up each size of a chain and changes nothing else", "[training][chain]") {
     chain const c{{{1, 700, 512, 0, 2.5, 3.5}}, 4, 5};
     chain const rounded = c.rounded_to(512);
     chain_stage const& s = rounded.stages.at(0);
@@ -48,7 +48,7 @@ TEST_CASE("a chain rounds each of its sizes up, and nothing else", "[training][c
     CHECK_THROWS_AS(c.rounded_to(0), cuota::usage_error);
 }
 
-TEST_CASE("a chain that is none is refused with what is wrong", "[training][chain]") {
+TEST_CASE("an invalid chain is refused with the reason", "[training][chain]") {
     double const infinity = std::numeric_limits<double>::infinity();
     double const no_number = std::numeric_limits<double>::quiet_NaN();
     CHECK(support::has(complaint_about({}), "no stages"));
@@ -66,7 +66,7 @@ TEST_CASE("a chain that is none is refused with what is wrong", "[training][chai
     CHECK_NOTHROW((chain{{{0, 0, 0, 0, 0, 0}}}).check());
 }
 
-TEST_CASE("a chain whose sizes no number holds is refused", "[training][chain]") {
+TEST_CASE("a chain whose sizes overflow is refused", "[training][chain]") {
     std::size_t const half = cuota::unlimited / 2;
     CHECK_NOTHROW((chain{{{half}}}).check());
     CHECK(support::has(complaint_about({{{half + 1}}}),

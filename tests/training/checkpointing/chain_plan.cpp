@@ -155,7 +155,8 @@ private:
 
 }  // namespace
 
-TEST_CASE("a chain plan is the fastest memory-persistent schedule in every room", "[training][chain_plan]") {
+TEST_CASE("a chain plan is the fastest memory-persistent schedule at every memory limit",
+          "[training][chain_plan]") {
     random_chains random{20'260'801};
     std::size_t wrong = 0;
     std::size_t rooms = 0;
@@ -182,7 +183,7 @@ TEST_CASE("a chain plan is the fastest memory-persistent schedule in every room"
     CHECK(with_choices > 300);
 }
 
-TEST_CASE("a chain plan fits whatever its slots, and is no slower than the plans without a search",
+TEST_CASE("a chain plan fits with any number of slots, and is no slower than the plans without a search",
           "[training][chain_plan]") {
     random_chains random{11};
     std::size_t wrong = 0;
@@ -208,7 +209,8 @@ TEST_CASE("a chain plan fits whatever its slots, and is no slower than the plans
     CHECK(beside_sqrt > 300);
 }
 
-TEST_CASE("more room never makes a chain plan slower, where nothing is rounded", "[training][chain_plan]") {
+TEST_CASE("without rounding, a higher memory limit never makes a chain plan slower",
+          "[training][chain_plan]") {
     random_chains random{12};
     std::size_t slower = 0;
     std::size_t faster = 0;
@@ -227,7 +229,7 @@ TEST_CASE("more room never makes a chain plan slower, where nothing is rounded",
     CHECK(faster > 300);
 }
 
-TEST_CASE("finer slots come as near as they are fine", "[training][chain_plan]") {
+TEST_CASE("a chain plan with 500 slots is nearly as fast as the exact plan", "[training][chain_plan]") {
     random_chains random{13};
     chain const c = random.with(30, 1000);
     std::size_t const room = simulate(c, store_all_plan(c)).peak / 3;
@@ -237,7 +239,8 @@ TEST_CASE("finer slots come as near as they are fine", "[training][chain_plan]")
     CHECK(fine <= 1.03 * exact);
 }
 
-TEST_CASE("a hundred stages have a plan that beats their segments", "[training][chain_plan]") {
+TEST_CASE("a plan for a hundred stages is faster than segments with the same peak",
+          "[training][chain_plan]") {
     random_chains random{14};
     chain const c = random.with(100, 1'000'000);
     chain_cost const segments = simulate(c, sqrt_plan(c));
@@ -249,14 +252,15 @@ TEST_CASE("a hundred stages have a plan that beats their segments", "[training][
     CHECK(run.time < least.time);
 }
 
-TEST_CASE("a chain plan keeps what is dear to run and drops what is cheap", "[training][chain_plan]") {
+TEST_CASE("a chain plan keeps outputs that are expensive to compute and drops cheap ones",
+          "[training][chain_plan]") {
     // Rerunning the second stage costs most, rerunning the first least.
     chain const c{{{4, 4, 0, 0, 1, 1}, {4, 4, 0, 0, 50, 1}, {4, 4, 0, 0, 2, 1}, {0, 4, 0, 0, 3, 1}}, 0, 0};
     CHECK(schedule_text(chain_plan(c, 36)) == "S0 S1 S2 S3 B3 B2 B1 B0");
     CHECK(schedule_text(chain_plan(c, 28)) == "F0 S1 S2 S3 B3 B2 B1 D0 S0 B0");
 }
 
-TEST_CASE("a room that is too small is refused with the least that would do, and the stage",
+TEST_CASE("a memory limit that is too small is refused with the required bytes and the stage",
           "[training][chain_plan]") {
     chain c{{{1024, 0}, {1024, 2048, 0, 4096}, {1024, 0}, {4, 0}}, 0, 0};
     std::size_t const least = min_chain_bytes(c);
@@ -277,7 +281,7 @@ TEST_CASE("a room that is too small is refused with the least that would do, and
     CHECK(support::has(other.info().cause, "needs 977.6 KiB (stage 0 forward); the limit is 0 B"));
 }
 
-TEST_CASE("a chain plan of nothing, or without slots, or with too many, is refused",
+TEST_CASE("chain_plan refuses a chain without stages, no slots and too many slots",
           "[training][chain_plan]") {
     chain const c{{{1, 9}, {1, 9}, {1, 9}}, 0, 0};
     unsigned const line = __LINE__ + 1;
@@ -293,15 +297,14 @@ TEST_CASE("a chain plan of nothing, or without slots, or with too many, is refus
     CHECK(simulate(huge, chain_plan(huge, 13 * big)).peak <= 13 * big);
 }
 
-TEST_CASE("a chain that takes nothing fits in no room", "[training][chain_plan]") {
+TEST_CASE("a chain that uses no memory fits a limit of 0", "[training][chain_plan]") {
     chain const c{{{}, {}, {}}, 0, 0};
     CHECK(min_chain_bytes(c) == 0);
     CHECK(schedule_text(chain_plan(c, 0)) == "S0 S1 S2 B2 B1 B0");
 }
 
-TEST_CASE(
-    "a run that drops has the input and the output of each stage at once, beside the gradient that waits",
-    "[training][chain_plan]") {
+TEST_CASE("a recomputation holds the input and output of each stage beside the next gradient",
+          "[training][chain_plan]") {
     chain c;
     c.stages.resize(4);
     c.stages[0].output_bytes = c.stages[1].output_bytes = 100;

@@ -49,7 +49,7 @@ namespace {
 
 }  // namespace
 
-TEST_CASE("the requests of a chain are at most what its simulation holds", "[training][chain_requests]") {
+TEST_CASE("the peak of a chain's requests equals its simulated peak", "[training][chain_requests]") {
     for (unsigned seed = 0; seed != 20; ++seed) {
         cuota::chain sizes;
         for (support::number_stage const& s : support::random_number_stages(1 + seed % 7, seed))
@@ -61,7 +61,7 @@ TEST_CASE("the requests of a chain are at most what its simulation holds", "[tra
     }
 }
 
-TEST_CASE("a chain runs from one slab that was charged before it ran, every request in its place",
+TEST_CASE("a chain runs from one slab that was charged before, with every request at its planned offset",
           "[training][chain_requests][gpu]") {
     std::size_t without_waste = 0, plans = 0;
     for (unsigned seed = 0; seed != 5; ++seed) {
@@ -99,7 +99,7 @@ TEST_CASE("a chain runs from one slab that was charged before it ran, every requ
     CHECK(without_waste * 10 >= plans * 7);
 }
 
-TEST_CASE("requests are of a schedule", "[training][chain_requests]") {
+TEST_CASE("chain_requests requires a valid schedule", "[training][chain_requests]") {
     cuota::chain sizes;
     sizes.stages.resize(2);
     CHECK(chain_requests(sizes, cuota::store_all_plan(sizes)).empty());  // all sizes are 0

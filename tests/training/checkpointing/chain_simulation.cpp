@@ -46,13 +46,14 @@ namespace {
 
 }  // namespace
 
-TEST_CASE("a schedule reads as its letters", "[training][chain_simulation]") {
+TEST_CASE("schedule_text writes each op as a letter and a stage", "[training][chain_simulation]") {
     std::string const text = "F0 S1 B1 D0 O12 I12";
     CHECK(cuota::schedule_text(schedule_of(text)) == text);
     CHECK(cuota::schedule_text({}).empty());
 }
 
-TEST_CASE("keeping everything peaks where the sums by hand do", "[training][chain_simulation]") {
+TEST_CASE("the simulated peak of a run that keeps everything equals the sum by hand",
+          "[training][chain_simulation]") {
     chain_cost const run = simulate(three_stages(), schedule_of("S0 S1 S2 B2 B1 B0"));
     // B2 holds all records, the gradient of stage 1 and scratch.
     CHECK(run.peak == 11 + 22 + 44 + 2 + 4000);
@@ -66,7 +67,7 @@ TEST_CASE("keeping everything peaks where the sums by hand do", "[training][chai
     CHECK(run.offloaded_bytes == 0);
 }
 
-TEST_CASE("each op holds what it should while it runs", "[training][chain_simulation]") {
+TEST_CASE("each op holds the expected bytes while it runs", "[training][chain_simulation]") {
     auto const peak_with = [](std::size_t scratch_of, bool backward) {
         chain c = three_stages();
         for (cuota::chain_stage& s : c.stages) s.forward_scratch = s.backward_scratch = 0;
@@ -82,7 +83,7 @@ TEST_CASE("each op holds what it should while it runs", "[training][chain_simula
     CHECK(peak_with(2, true) == std::pair<std::size_t, std::size_t>{10'000 + 2 + 44 + 2, 4});
 }
 
-TEST_CASE("what is run again is counted, and timed", "[training][chain_simulation]") {
+TEST_CASE("recomputed stages are counted and timed", "[training][chain_simulation]") {
     chain_cost const run = simulate(three_stages(), schedule_of("F0 F1 D0 S2 B2 D1 F0 S1 B1 D0 S0 B0"));
     CHECK(run.forward_runs == 6);
     CHECK(run.recomputed == 3);
@@ -91,7 +92,7 @@ TEST_CASE("what is run again is counted, and timed", "[training][chain_simulatio
     CHECK(run.compute_time == 63 + 6);
 }
 
-TEST_CASE("a record on the host is off the device, from the offload to the fetch",
+TEST_CASE("a record on the host uses no device memory from its offload to its fetch",
           "[training][chain_simulation]") {
     chain c = three_stages();
     for (cuota::chain_stage& s : c.stages) s.forward_scratch = s.backward_scratch = 0;
@@ -108,7 +109,8 @@ TEST_CASE("a record on the host is off the device, from the offload to the fetch
     CHECK(twice.offloaded_bytes == 22);
 }
 
-TEST_CASE("copies run beside what is computed, each link on its own", "[training][chain_simulation]") {
+TEST_CASE("copies overlap with computation, and each link works independently",
+          "[training][chain_simulation]") {
     // O0 runs from 10, when its record exists (S1 before it need not have finished), to 40; I0 from 40 to 90; B1 waits for I0.
     CHECK(simulate(with_links(), schedule_of("S0 S1 O0 S2 I0 B2 B1 B0")).time == 90 + 20);
     // Cheaper links: O0 ends at 11, but I0 starts with B2, the op before it, at 30 and ends at 35.
@@ -126,7 +128,7 @@ TEST_CASE("copies run beside what is computed, each link on its own", "[training
     CHECK(simulate(c, schedule_of("S0 S1 O0 S2 B2 I0 B1 B0")).time == 75);
 }
 
-TEST_CASE("each link takes one copy after the other", "[training][chain_simulation]") {
+TEST_CASE("each link makes one copy at a time", "[training][chain_simulation]") {
     chain c = with_links();
     c.stages.push_back(c.stages[0]);
     c.offload_time_per_byte = 2;  // O0 10..30, O1 30..50
@@ -142,7 +144,7 @@ TEST_CASE("each link takes one copy after the other", "[training][chain_simulati
     CHECK(simulate(c, schedule_of("S0 S1 O1 I1 B1 B0")).time == 60 + 20);
 }
 
-TEST_CASE("a schedule that breaks a rule is told the op and the rule", "[training][chain_simulation]") {
+TEST_CASE("an invalid schedule is refused with the op and the rule", "[training][chain_simulation]") {
     auto const breaks = [](char const* schedule, char const* what) {
         INFO(schedule << " gave " << broken_rule(schedule));
         CHECK(support::has(broken_rule(schedule), what));
@@ -178,7 +180,7 @@ TEST_CASE("a schedule that breaks a rule is told the op and the rule", "[trainin
            "incomplete schedule: the record of stage 0 is still on the host");
 }
 
-TEST_CASE("what simulate refuses is told where it was called", "[training][chain_simulation]") {
+TEST_CASE("errors of simulate have the call site of the caller", "[training][chain_simulation]") {
     unsigned const line = __LINE__ + 1;
     auto const op = support::thrown<cuota::usage_error>([&] { (void)simulate(three_stages(), {{}, {}}); });
     CHECK(op.where().line == line);

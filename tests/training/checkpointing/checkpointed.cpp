@@ -75,7 +75,7 @@ void for_each_checkpoint_plan(checkpoint_case const& c, std::function<void(chain
 
 }  // namespace
 
-TEST_CASE("gradients are the same bit for bit under every plan, and the measured peak is the plan's",
+TEST_CASE("gradients are equal bit for bit under every plan, and the measured peak equals the plan's",
           "[training][checkpointed][gpu]") {
     std::size_t plans = 0, offloading = 0, recomputing = 0;
     for (unsigned seed = 0; seed != 6; ++seed) {
@@ -102,7 +102,8 @@ TEST_CASE("gradients are the same bit for bit under every plan, and the measured
     CHECK(recomputing > 12);
 }
 
-TEST_CASE("a pool that serves a plan allocates its peak and no more", "[training][checkpointed][gpu]") {
+TEST_CASE("a pool that serves a plan allocates exactly the peak of the plan",
+          "[training][checkpointed][gpu]") {
     checkpoint_case c{8, 42};
     for_each_checkpoint_plan(c, [&](chain_schedule const& plan) {
         INFO(schedule_text(plan));
@@ -113,8 +114,7 @@ TEST_CASE("a pool that serves a plan allocates its peak and no more", "[training
     });
 }
 
-TEST_CASE("stages run as often as the plan says, and are told when it is not the first time",
-          "[training][checkpointed][gpu]") {
+TEST_CASE("stages run as often as planned, and recomputed runs are marked", "[training][checkpointed][gpu]") {
     checkpoint_case c{9, 3};
     for_each_checkpoint_plan(c, [&](chain_schedule const& plan) {
         INFO(schedule_text(plan));
@@ -127,8 +127,7 @@ TEST_CASE("stages run as often as the plan says, and are told when it is not the
     });
 }
 
-TEST_CASE("one executor runs step after step, and each step's seed is its own",
-          "[training][checkpointed][gpu]") {
+TEST_CASE("one executor runs many steps, each with its own seed", "[training][checkpointed][gpu]") {
     checkpoint_case c{6, 5};
     auto const sums_of_steps = [&](chain_schedule const& plan) {
         std::vector<std::vector<word>> all;
@@ -154,7 +153,7 @@ TEST_CASE("one executor runs step after step, and each step's seed is its own",
     CHECK(added(1) != added(2));
 }
 
-TEST_CASE("a step that is refused at any allocation holds nothing, and the next one is right",
+TEST_CASE("a step that is refused at any allocation holds nothing, and the next step is correct",
           "[training][checkpointed][gpu]") {
     checkpoint_case c{5, 11};
     std::size_t refused = 0;
@@ -180,7 +179,7 @@ TEST_CASE("a step that is refused at any allocation holds nothing, and the next 
     CHECK(refused > 50);
 }
 
-TEST_CASE("what a stage throws comes out, and nothing stays held", "[training][checkpointed][gpu]") {
+TEST_CASE("an exception of a stage is passed on, and nothing stays held", "[training][checkpointed][gpu]") {
     checkpoint_case c{5, 23};
     for_each_checkpoint_plan(c, [&](chain_schedule const& plan) {
         budget const account{"device", cuota::unlimited};
@@ -198,7 +197,7 @@ TEST_CASE("what a stage throws comes out, and nothing stays held", "[training][c
     });
 }
 
-TEST_CASE("places in host memory are taken at construction, all or nothing",
+TEST_CASE("host memory for records is allocated at construction, all or nothing",
           "[training][checkpointed][gpu]") {
     checkpoint_case c{6, 8};
     std::size_t const most = c.peak_of(cuota::store_all_plan(c.sizes));
@@ -220,7 +219,7 @@ TEST_CASE("places in host memory are taken at construction, all or nothing",
     CHECK(host.info().held == host.limit() - bytes + 1);
 }
 
-TEST_CASE("what cannot be run is misuse that names it", "[training][checkpointed][gpu]") {
+TEST_CASE("invalid stages and schedules are refused with the reason", "[training][checkpointed][gpu]") {
     checkpoint_case c{3, 1};
     chain_schedule const plan = cuota::store_all_plan(c.sizes);
     auto const refused = [&](std::vector<cuota::checkpoint_stage> stages, chain_schedule const& p,
@@ -251,7 +250,8 @@ TEST_CASE("what cannot be run is misuse that names it", "[training][checkpointed
     CHECK(right.host_bytes() != 0);
 }
 
-TEST_CASE("a stage asks for its values as what they are", "[training][checkpointed][gpu]") {
+TEST_CASE("a stage can access only the values that it has, by fitting types",
+          "[training][checkpointed][gpu]") {
     checkpoint_case c{3, 1};
     auto stages = c.net.stages();
     stages[1].name = "middle";

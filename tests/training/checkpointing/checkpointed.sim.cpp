@@ -60,7 +60,7 @@ namespace {
 
 }  // namespace
 
-TEST_CASE("a stream of stages waits for a copy only where the record is used, and the host never",
+TEST_CASE("the stream waits for a copy only where the record is used, and the host never waits",
           "[training][checkpointed]") {
     support::machine const machine;
     cuota::stream const stream;
@@ -101,7 +101,8 @@ TEST_CASE("a stream of stages waits for a copy only where the record is used, an
     CHECK(seen[9] == 0);
 }
 
-TEST_CASE("a chain's copies are on its stream's device, whichever is current", "[training][checkpointed]") {
+TEST_CASE("the copies of a chain use its stream's device, whichever device is current",
+          "[training][checkpointed]") {
     support::machine const machine{{.devices = 2}};
     std::vector<word> const right = sums_when_all_is_kept();
     cuota::device const second{1};
@@ -120,7 +121,7 @@ TEST_CASE("a chain's copies are on its stream's device, whichever is current", "
     CHECK(simulator::misuse().races == 0);
 }
 
-TEST_CASE("a step that ends early leaves places in the host that the next one can use",
+TEST_CASE("after a step that failed, the next step can reuse the host memory for records",
           "[training][checkpointed]") {
     support::machine const machine;
     std::vector<word> const right = sums_when_all_is_kept();
@@ -139,7 +140,8 @@ TEST_CASE("a step that ends early leaves places in the host that the next one ca
     CHECK(simulator::misuse().races == 0);
 }
 
-TEST_CASE("every CUDA call of a step with a record away may fail", "[training][checkpointed]") {
+TEST_CASE("when any CUDA call of a step with an offloaded record fails, nothing leaks",
+          "[training][checkpointed]") {
     support::machine machine;
     std::vector<word> const right = sums_when_all_is_kept();
     auto const seen = support::survives_every_failure(machine, [&] {

@@ -121,8 +121,7 @@ struct take_over {
 
 }  // namespace
 
-TEST_CASE("a chain with compressed outputs has nearly the gradients of one without, in about a quarter of "
-          "the bytes",
+TEST_CASE("compressed outputs yield nearly the same gradients with less than half of the peak",
           "[training][compressed_stages][gpu]") {
     cuota::stream const stream;
     affine_chain net{40, 2000, stream};
@@ -159,7 +158,7 @@ TEST_CASE("compressed stages have the same gradients under every plan",
         CHECK(net.gradients(packed, cuota::chain_plan(sizes, least + (most - least) * i / 4)) == kept);
 }
 
-TEST_CASE("an output that is represented exactly is compressed without loss",
+TEST_CASE("an output that can be represented exactly is compressed without loss",
           "[training][compressed_stages][gpu]") {
     cuota::stream const stream;
     std::size_t const n = 300;  // more than one block, not a multiple of one
@@ -196,7 +195,7 @@ TEST_CASE("an output that is represented exactly is compressed without loss",
     CHECK(result_saw.to_vector(stream) == seen);
 }
 
-TEST_CASE("what is not floats is not compressed, and what lacks a function stays without",
+TEST_CASE("outputs that are not floats are refused, and missing functions stay missing",
           "[training][compressed_stages]") {
     std::vector<cuota::checkpoint_stage> stages(3);
     stages[1].output_bytes = 6;

@@ -49,7 +49,7 @@ struct nothing {
 
 }  // namespace
 
-TEST_CASE("measured times are those of the stages and of the link", "[training][measure_stages]") {
+TEST_CASE("measured times equal those of the stages and of the link", "[training][measure_stages]") {
     support::machine const machine;
     simulator::set_link({.to_device = 50'000'000, .to_host = 25'000'000});  // 2 and 4 ms for 100,000 bytes
     simulator::set_kernel_time("first forward", 1ms);
@@ -75,7 +75,7 @@ TEST_CASE("measured times are those of the stages and of the link", "[training][
     CHECK(measured.stages[0].output_bytes == cuota::round_up(100'000, cuota::device_memory::granularity()));
 }
 
-TEST_CASE("to measure takes the memory of a step that keeps everything, and gives it back",
+TEST_CASE("measuring uses the memory of a step that keeps everything, and frees it",
           "[training][measure_stages]") {
     support::machine const machine;
     cuota::stream const stream;
@@ -105,7 +105,7 @@ TEST_CASE("to measure takes the memory of a step that keeps everything, and give
     CHECK_THROWS_AS(measure_stages({}, net.input(), stream, cuota::device_memory{}), cuota::usage_error);
 }
 
-TEST_CASE("every CUDA call of a measurement may fail", "[training][measure_stages]") {
+TEST_CASE("when any CUDA call of a measurement fails, nothing leaks", "[training][measure_stages]") {
     support::machine machine;
     auto const seen = support::survives_every_failure(machine, [&] {
         cuota::stream const stream;

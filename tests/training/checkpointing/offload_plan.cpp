@@ -90,7 +90,7 @@ private:
 
 }  // namespace
 
-TEST_CASE("an offload plan fits, runs nothing twice, and needs no more than it says",
+TEST_CASE("an offload plan fits, recomputes nothing, and requires no more than min_offload_bytes",
           "[training][offload_plan]") {
     linked_chains random{31};
     std::size_t wrong = 0;
@@ -113,7 +113,8 @@ TEST_CASE("an offload plan fits, runs nothing twice, and needs no more than it s
     CHECK(sent > 300);
 }
 
-TEST_CASE("an offload plan is nearly always the best of all sets and moments", "[training][offload_plan]") {
+TEST_CASE("an offload plan is nearly always the best of all sets of records and times of copies",
+          "[training][offload_plan]") {
     linked_chains random{32};
     std::size_t rooms = 0;
     std::size_t worse = 0;
@@ -147,7 +148,7 @@ TEST_CASE("an offload plan is nearly always the best of all sets and moments", "
     CHECK(much_worse * 200 < rooms);
 }
 
-TEST_CASE("records come back beside computation where the room allows", "[training][offload_plan]") {
+TEST_CASE("records are fetched during computation if the memory limit allows", "[training][offload_plan]") {
     // Six equal stages of 10 bytes; a fetch takes 1.5 times as long as a backward run.
     chain const c{std::vector<cuota::chain_stage>(6, {1, 9, 0, 0, 10, 20}), 1, 3};
     CHECK(min_offload_bytes(c) == 22);  // two records, two gradients
@@ -164,7 +165,7 @@ TEST_CASE("records come back beside computation where the room allows", "[traini
     CHECK(schedule_text(offload_plan(c, 61)) == "S0 S1 S2 S3 S4 S5 B5 B4 B3 B2 B1 B0");
 }
 
-TEST_CASE("links that take no time make an offload plan as fast as keeping everything",
+TEST_CASE("with links that take no time, an offload plan is as fast as keeping everything",
           "[training][offload_plan]") {
     linked_chains random{33};
     std::size_t slower = 0;
@@ -177,7 +178,7 @@ TEST_CASE("links that take no time make an offload plan as fast as keeping every
     CHECK(slower == 0);
 }
 
-TEST_CASE("an offload plan never is slower than sending the first so many stages",
+TEST_CASE("an offload plan is never slower than offloading the first stages, for any number of them",
           "[training][offload_plan]") {
     linked_chains random{34};
     chain const c = random.with(40, 1'000'000);
@@ -201,7 +202,7 @@ TEST_CASE("an offload plan never is slower than sending the first so many stages
     }
 }
 
-TEST_CASE("an offload plan refuses a room that is too small, and names the stage",
+TEST_CASE("an offload plan refuses a memory limit that is too small, and names the stage",
           "[training][offload_plan]") {
     chain const c{{{1024, 1024}, {1024, 0}, {1024, 1024, 0, 4096}, {0, 1024}, {0, 0}}, 0, 0};
     std::size_t const least = min_offload_bytes(c);

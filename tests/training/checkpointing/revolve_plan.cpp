@@ -45,7 +45,7 @@ namespace {
 
 }  // namespace
 
-TEST_CASE("revolve runs as often as published", "[training][revolve_plan]") {
+TEST_CASE("revolve_forwards returns the published figures", "[training][revolve_plan]") {
     CHECK(revolve_forwards(10, 3) == 15);
     CHECK(revolve_forwards(50, 3) == 180);
     CHECK(revolve_forwards(79, 5) == 232);
@@ -58,7 +58,7 @@ TEST_CASE("revolve runs as often as published", "[training][revolve_plan]") {
     CHECK(revolve_forwards(unlimited, unlimited) == unlimited - 1);
 }
 
-TEST_CASE("revolve runs as rarely as any split does, and its plan as often as it says",
+TEST_CASE("revolve_forwards is the minimum over all splits, and revolve_plan runs as many forwards",
           "[training][revolve_plan]") {
     std::size_t const most_stages = 80;
     std::size_t const most_slots = 7;
@@ -83,7 +83,7 @@ TEST_CASE("revolve runs as rarely as any split does, and its plan as often as it
     CHECK(outputs_kept(79, revolve_plan(79, 5)) == 4);  // shows that the count works
 }
 
-TEST_CASE("a uniform plan is short where it can be, and long where it must", "[training][revolve_plan]") {
+TEST_CASE("revolve_plan recomputes only as much as its slots require", "[training][revolve_plan]") {
     CHECK(schedule_text(revolve_plan(3, 1)) == "F0 F1 D0 S2 B2 D1 F0 S1 B1 D0 S0 B0");
     CHECK(schedule_text(revolve_plan(3, 3)) == "F0 F1 S2 B2 D1 S1 B1 D0 S0 B0");
     CHECK(schedule_text(revolve_plan(1, 1)) == "S0 B0");
@@ -91,7 +91,8 @@ TEST_CASE("a uniform plan is short where it can be, and long where it must", "[t
     CHECK(run_of_uniform(1000, unlimited).recomputed == 999);
 }
 
-TEST_CASE("a uniform plan of nothing, or without a slot, is refused", "[training][revolve_plan]") {
+TEST_CASE("revolve_plan refuses a chain without stages and a plan without slots",
+          "[training][revolve_plan]") {
     unsigned const line = __LINE__ + 1;
     auto const refused = support::thrown<cuota::usage_error>([&] { (void)revolve_plan(3, 0); });
     CHECK(refused.where().line == line);

@@ -22,7 +22,7 @@ namespace {
 
 }  // namespace
 
-TEST_CASE("the plan that stores all runs every stage once", "[training][store_plans]") {
+TEST_CASE("store_all_plan runs every stage once", "[training][store_plans]") {
     CHECK(schedule_text(store_all_plan(equal_stages(3))) == "S0 S1 S2 B2 B1 B0");
     chain_cost const run = simulate(equal_stages(50), store_all_plan(equal_stages(50)));
     CHECK(run.recomputed == 0);
@@ -31,14 +31,15 @@ TEST_CASE("the plan that stores all runs every stage once", "[training][store_pl
     CHECK_THROWS_AS(cuota::store_all_plan({}), cuota::usage_error);
 }
 
-TEST_CASE("a segment is run for its end, then to save", "[training][store_plans]") {
+TEST_CASE("a segment runs first for its last output, and again to save its records",
+          "[training][store_plans]") {
     CHECK(schedule_text(cuota::detail::segment_plan(5, 2)) ==
           "F0 F1 D0 F2 D1 S3 S4 B4 B3 D2 S0 S1 S2 B2 B1 B0");
     CHECK(schedule_text(cuota::detail::segment_plan(3, 3)) == "F0 F1 S2 B2 D1 S1 B1 D0 S0 B0");
     CHECK(schedule_text(cuota::detail::segment_plan(1, 1)) == "S0 B0");
 }
 
-TEST_CASE("the sqrt plan takes about 2 sqrt(L) records for less than one more forward run",
+TEST_CASE("sqrt_plan keeps about 2 sqrt(L) records for less than one more forward run",
           "[training][store_plans]") {
     for (std::size_t root : {4u, 8u, 16u, 30u}) {
         chain const c = equal_stages(root * root);
@@ -49,7 +50,7 @@ TEST_CASE("the sqrt plan takes about 2 sqrt(L) records for less than one more fo
     CHECK_THROWS_AS(cuota::sqrt_plan({}), cuota::usage_error);
 }
 
-TEST_CASE("the sqrt plan has the smallest peak of all counts of segments, then the least time",
+TEST_CASE("sqrt_plan has the smallest peak of all numbers of segments, and among those the least time",
           "[training][store_plans]") {
     std::mt19937 random{5};
     auto const up_to = [&](std::size_t most) {

@@ -18,7 +18,7 @@ std::vector<bucket_piece> pieces_of(bucket_layout const& layout, std::size_t buc
     return {all.begin(), all.end()};
 }
 
-TEST_CASE("gradients stand one after the other in buckets of one size, the last of which is shorter",
+TEST_CASE("gradients are stored one after the other in buckets of one size, with a shorter last bucket",
           "[training][bucket_layout]") {
     bucket_layout const layout{{3, 6, 0, 2}, 4, {}};
     REQUIRE(layout.size() == 3);
@@ -29,7 +29,7 @@ TEST_CASE("gradients stand one after the other in buckets of one size, the last 
     CHECK(layout.elements(2) == 3);
 }
 
-TEST_CASE("every element stands in one place, whatever the sizes", "[training][bucket_layout]") {
+TEST_CASE("every element has exactly one position, for any bucket size", "[training][bucket_layout]") {
     for (std::size_t capacity = 1; capacity != 9; ++capacity) {
         std::vector<std::size_t> const counts{5, 1, 0, 7, 3};
         bucket_layout const layout{counts, capacity, {}};
@@ -50,7 +50,8 @@ TEST_CASE("every element stands in one place, whatever the sizes", "[training][b
     }
 }
 
-TEST_CASE("no elements need no bucket, and a bucket needs room", "[training][bucket_layout]") {
+TEST_CASE("no elements require no bucket, and buckets of 0 elements are refused",
+          "[training][bucket_layout]") {
     CHECK(bucket_layout{{}, 4, {}}.size() == 0);
     CHECK(bucket_layout{{0, 0}, 4, {}}.size() == 0);
     CHECK_THROWS_AS((bucket_layout{{1}, 0, {}}), cuota::usage_error);

@@ -95,9 +95,8 @@ void expect_codes() {
 
 }  // namespace
 
-TEMPLATE_TEST_CASE(
-    "a warp makes the codes that the host makes, of blocks of any size and wherever they begin",
-    "[training][encode_block][gpu]", float, cuota::half) {
+TEMPLATE_TEST_CASE("a warp computes the same codes as the host, for blocks of any size and alignment",
+                   "[training][encode_block][gpu]", float, cuota::half) {
     expect_codes<1, TestType>();
     expect_codes<3, TestType>();
     expect_codes<32, TestType>();

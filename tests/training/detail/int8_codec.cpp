@@ -97,13 +97,14 @@ TEST_CASE("codes and scales are two allocations, each rounded up", "[training][b
     CHECK(cuota::detail::coded_bytes(cuota::unlimited / 2, 1, 1) == cuota::unlimited);
 }
 
-TEST_CASE("every magnitude is within half of a block's maximum over its codes, exactly",
+TEST_CASE("the error of every code is at most half of its block's maximum over the number of codes",
           "[training][block_code]") {
     expect_bound<127>();
     expect_bound<254>();
 }
 
-TEST_CASE("of denormals the bound is missed by half the smallest one at most", "[training][block_code]") {
+TEST_CASE("for denormals, the error exceeds the bound by at most half the smallest denormal",
+          "[training][block_code]") {
     expect_bound_of_denormals<127>();
     expect_bound_of_denormals<254>();
     // Up to 127 times the smallest denormal, values are exact.
@@ -113,7 +114,8 @@ TEST_CASE("of denormals the bound is missed by half the smallest one at most", "
                   block_code<127>::scale(float_of(127))) == float_of(bits));
 }
 
-TEST_CASE("signed codes keep the sign, and what is no number", "[training][block_code]") {
+TEST_CASE("signed codes keep the sign, and encode numbers that are not finite as NaN",
+          "[training][block_code]") {
     float const scale = signed_code::code::scale(2.0f);
     CHECK(signed_code::of(2.0f, scale) == 127);
     CHECK(signed_code::of(-2.0f, scale) == -127);
@@ -125,7 +127,7 @@ TEST_CASE("signed codes keep the sign, and what is no number", "[training][block
         CHECK(std::isnan(signed_code::value(signed_code::of(x, scale), scale)));
 }
 
-TEST_CASE("a divisor that is not 0 does not become 0", "[training][block_code]") {
+TEST_CASE("a divisor that is not 0 is never encoded as 0", "[training][block_code]") {
     float const scale = divisor_code::code::scale(1.0f);
     CHECK(divisor_code::of(0, scale) == 0);
     for (float const x : {std::numeric_limits<float>::denorm_min(), 1e-20f, scale * 0.49f, scale})
@@ -136,7 +138,7 @@ TEST_CASE("a divisor that is not 0 does not become 0", "[training][block_code]")
     CHECK(divisor_code::value(254, scale) <= 1.0f);
 }
 
-TEST_CASE("what is not finite does not count as a maximum", "[training][block_code]") {
+TEST_CASE("a number that is not finite does not count as a maximum", "[training][block_code]") {
     float most = 0;
     for (float const x :
          {1.0f, std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN(), 0.5f})
@@ -200,7 +202,7 @@ void expect_codes_of_doubles() {
 
 }  // namespace
 
-TEST_CASE("scales and codes are those that quotients in double make", "[training][block_code]") {
+TEST_CASE("scales and codes equal those that are computed by division in double", "[training][block_code]") {
     expect_steps_of_doubles<127>();
     expect_steps_of_doubles<254>();
     expect_codes_of_doubles<127>();

@@ -26,7 +26,7 @@ std::string left_after(step_leak_check const& mark) {
     return support::thrown<cuota::usage_error>([&] { mark.check("a step", {}); }).what();
 }
 
-TEST_CASE("as much or less in use is nothing left behind", "[training][left_behind]") {
+TEST_CASE("a step after which no more bytes are in use has left nothing behind", "[training][left_behind]") {
     budget account{"b", 1000};
     account.charge(100);
     step_leak_check const mark{account};
@@ -39,7 +39,7 @@ TEST_CASE("as much or less in use is nothing left behind", "[training][left_behi
     account.refund(101);
 }
 
-TEST_CASE("what is held in budgets inside counts, with the names of those that grew",
+TEST_CASE("bytes held in nested budgets count, and the holders that grew are named",
           "[training][left_behind][gpu]") {
     cuota::stream const s;
     budget const outer{"outer", 1_MiB};
@@ -56,7 +56,7 @@ TEST_CASE("what is held in budgets inside counts, with the names of those that g
     CHECK(!support::has(text, "weights"));
 }
 
-TEST_CASE("what lies cached in a pool or a cache is not in use", "[training][left_behind][gpu]") {
+TEST_CASE("cached bytes of pools and reclaimers are not in use", "[training][left_behind][gpu]") {
     cuota::stream const s;
     budget account{"b", 64_MiB};
     cuota::scoped_pool const pool{account};

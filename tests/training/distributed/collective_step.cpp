@@ -33,7 +33,7 @@ std::vector<std::string> on_ranks(std::size_t ranks,
     return texts;
 }
 
-TEST_CASE("what went well everywhere gives each rank its own result", "[training][rank_step]") {
+TEST_CASE("if all ranks succeed, each rank has its own result", "[training][rank_step]") {
     auto const ends = on_ranks(3, [](std::size_t r, rank_consensus& mine) {
         all_or_none(mine, "nothing", [] {});
         return std::to_string(all_or_none(mine, "a number", [&] { return 10 * r; }));
@@ -41,7 +41,7 @@ TEST_CASE("what went well everywhere gives each rank its own result", "[training
     CHECK(ends == std::vector<std::string>{"0", "10", "20"});
 }
 
-TEST_CASE("a refusal on one rank is thrown on all, names that one, and leaves them in step",
+TEST_CASE("a refusal on one rank is thrown on all, names that rank, and keeps the ranks in step",
           "[training][rank_step]") {
     for (std::size_t refused = 0; refused != 3; ++refused) {
         auto const ends = on_ranks(3, [&](std::size_t r, rank_consensus& mine) {
@@ -67,7 +67,7 @@ TEST_CASE("a refusal on one rank is thrown on all, names that one, and leaves th
     }
 }
 
-TEST_CASE("what fails on one rank is its own error there, and that rank's end to the others",
+TEST_CASE("a failure is thrown as the rank's own error, and as rank_lost_error on the others",
           "[training][rank_step]") {
     auto const ends = on_ranks(3, [](std::size_t r, rank_consensus& mine) {
         all_or_none(mine, "the next batch", [&] {
@@ -97,7 +97,7 @@ TEST_CASE("ragged parts of a batch have weights that sum to one, in the order of
     CHECK(parts[2].weight() == 0.25);
 }
 
-TEST_CASE("a step without any sample is refused on all ranks", "[training][rank_step]") {
+TEST_CASE("a step without samples is refused on all ranks", "[training][rank_step]") {
     for (std::string const& end : on_ranks(2, [](std::size_t, rank_consensus& mine) {
              (void)cuota::local_share(mine, 0);
              return std::string{"went on"};

@@ -58,7 +58,7 @@ void make_all(buckets& sums, gradient_set& gradients, std::size_t step = 0) {
     }
 }
 
-TEST_CASE("gradients become their sums over all ranks, bit for bit, whatever the buckets",
+TEST_CASE("gradients are summed over all ranks bit for bit, for any size and number of buckets",
           "[training][gradient_buckets]") {
     for (std::size_t const bytes : {4U, 100U, 1024U, 1U << 20U})
         for (std::size_t slots = 1; slots != 4; ++slots) {
@@ -76,7 +76,7 @@ TEST_CASE("gradients become their sums over all ranks, bit for bit, whatever the
         }
 }
 
-TEST_CASE("the order in which gradients become ready changes nothing, and may be another on each rank",
+TEST_CASE("the order in which gradients become ready can differ between ranks and changes no sum",
           "[training][gradient_buckets]") {
     auto const ends = sum_on_ranks(
         4, {.bytes = 256}, [](std::size_t r, rank_consensus& mine, buckets& sums, gradient_set& gradients) {
@@ -94,7 +94,7 @@ TEST_CASE("the order in which gradients become ready changes nothing, and may be
     for (ended_rank const& end : ends) CHECK(end.gradients == support::sums_of_ranks(4, counts));
 }
 
-TEST_CASE("buckets serve step after step", "[training][gradient_buckets]") {
+TEST_CASE("buckets can be used for many steps", "[training][gradient_buckets]") {
     auto const ends = sum_on_ranks(
         2, {.bytes = 512}, [](std::size_t, rank_consensus& mine, buckets& sums, gradient_set& gradients) {
             for (std::size_t step = 0; step != 5; ++step) {
@@ -106,7 +106,7 @@ TEST_CASE("buckets serve step after step", "[training][gradient_buckets]") {
     for (ended_rank const& end : ends) CHECK(end.text.empty());
 }
 
-TEST_CASE("a bucket is summed while the backward run goes on", "[training][gradient_buckets]") {
+TEST_CASE("a bucket is summed while the backward run continues", "[training][gradient_buckets]") {
     // Each rank continues only when the sum of the first bucket has begun on all ranks.
     auto const board = std::make_shared<support::sum_board>(2);
     auto const ends =
@@ -127,7 +127,7 @@ TEST_CASE("a bucket is summed while the backward run goes on", "[training][gradi
     for (ended_rank const& end : ends) CHECK(end.gradients == support::sums_of_ranks(2, counts));
 }
 
-TEST_CASE("one rank refused in its backward run is a refusal on all, and the next step is right",
+TEST_CASE("a refusal in one rank's backward run is thrown on all, and the next step is correct",
           "[training][gradient_buckets]") {
     for (std::size_t given = 0; given != counts.size(); ++given)
         for (std::size_t refused = 0; refused != 2; ++refused) {
@@ -163,7 +163,7 @@ TEST_CASE("one rank refused in its backward run is a refusal on all, and the nex
         }
 }
 
-TEST_CASE("a rank whose backward run fails keeps its own error, and is named to the others",
+TEST_CASE("a rank whose backward run fails throws its own error, and is named on the others",
           "[training][gradient_buckets]") {
     auto const ends = sum_on_ranks(
         3, {.bytes = 512}, [](std::size_t r, rank_consensus& mine, buckets& sums, gradient_set& gradients) {
@@ -179,7 +179,7 @@ TEST_CASE("a rank whose backward run fails keeps its own error, and is named to 
         CHECK(support::has(ends[r].text, "rank 2 of 3: failed at: the gradients of a step"));
 }
 
-TEST_CASE("a rank that does not come to a sum is named when the deadline is over",
+TEST_CASE("a rank that does not take part in a sum is named after the deadline",
           "[training][gradient_buckets]") {
     auto const board = std::make_shared<support::sum_board>(3);
     auto const ends = support::run_rank_threads(3, 1h, [&](std::size_t r, rank_consensus& mine, ended_rank&) {
@@ -199,7 +199,7 @@ TEST_CASE("a rank that does not come to a sum is named when the deadline is over
     for (std::size_t const r : {0U, 2U}) CHECK(support::has(ends[r].text, "rank_lost_error: rank 1 of 3"));
 }
 
-TEST_CASE("what a step has to do with its gradients is checked, and the ranks stay in step",
+TEST_CASE("wrong use of the gradients in a step is refused, and the ranks stay in step",
           "[training][gradient_buckets]") {
     auto const board = std::make_shared<support::sum_board>(1);
     rank_consensus alone;
@@ -225,7 +225,7 @@ TEST_CASE("what a step has to do with its gradients is checked, and the ranks st
     CHECK_THROWS_AS((buckets{thread_sums{board, 0, 1h}, counts, {.slots = 0}}), cuota::usage_error);
 }
 
-TEST_CASE("the slots are charged when the buckets are made, exactly, and do not grow with the network",
+TEST_CASE("slots are charged exactly and at construction, independently of the network's size",
           "[training][gradient_buckets]") {
     cuota::budget const pinned{"pinned", 2048};
     auto const board = std::make_shared<support::sum_board>(1);
@@ -250,7 +250,7 @@ TEST_CASE("the slots are charged when the buckets are made, exactly, and do not 
     CHECK(less.info().held == 0);
 }
 
-TEST_CASE("buckets that one rank has no room for are made on none", "[training][gradient_buckets]") {
+TEST_CASE("buckets that do not fit on one rank are constructed on no rank", "[training][gradient_buckets]") {
     auto const board = std::make_shared<support::sum_board>(3);
     auto const ends = support::run_rank_threads(3, 1h, [&](std::size_t r, rank_consensus& mine, ended_rank&) {
         cuota::budget const pinned{"pinned", r == 1 ? 10U : 1U << 20U};

@@ -112,7 +112,7 @@ struct three_ranks {
 
 }  // namespace
 
-TEST_CASE("whichever call of CUDA's fails, one rank's buckets give back what they took, or sum",
+TEST_CASE("when any CUDA call fails, the buckets of a single rank leak nothing",
           "[training][gradient_buckets]") {
     support::machine on;
     auto const right = support::sums_of_ranks(1, counts);
@@ -131,7 +131,7 @@ TEST_CASE("whichever call of CUDA's fails, one rank's buckets give back what the
 }
 
 TEST_CASE(
-    "whichever call of CUDA's fails on a rank, nobody hangs, the others are told which, and later ones sum",
+    "when any CUDA call of one rank fails, the others name it and do not hang, and later sums are right",
     "[training][gradient_buckets]") {
     support::machine on;
     auto const seen = support::survives_every_failure(on, [&] {

@@ -11,7 +11,7 @@
 
 static_assert(!std::is_copy_constructible_v<cuota::pipeline>);
 
-TEST_CASE("a pipeline on the devices that there are gives the gradients of one, with the peaks foretold",
+TEST_CASE("a pipeline on all available devices has the gradients of one device and the predicted peaks",
           "[training][pipeline][gpu]") {
     for (std::size_t lanes = 1; lanes != 5; ++lanes) {
         support::pipeline_case c{lanes, 5, static_cast<unsigned>(lanes)};

@@ -26,7 +26,7 @@ using support::pipeline_case;
 using support::sums_of_one_device;
 using support::word;
 
-TEST_CASE("a pipeline's gradients are those of one device bit for bit, and its peaks are those foretold",
+TEST_CASE("the gradients of a pipeline equal those of one device bit for bit, and its peaks are as predicted",
           "[training][pipeline]") {
     support::machine const machine{{.devices = 4}};
     for (std::size_t devices = 1; devices != 5; ++devices)
@@ -53,7 +53,7 @@ TEST_CASE("a pipeline's gradients are those of one device bit for bit, and its p
     CHECK(cuota::simulator::misuse().total() == 0);
 }
 
-TEST_CASE("pipelines over pools serve step after step, and hold no more than one step's peak",
+TEST_CASE("pipelines over pools run many steps, and allocate no more than the peak of one step",
           "[training][pipeline]") {
     support::machine const machine{{.devices = 3}};
     pipeline_case c{3, 4, 77};
@@ -101,7 +101,7 @@ TEST_CASE("the host waits for nothing while a pipeline's step is enqueued", "[tr
     CHECK(c.net->sums() == sums_of_one_device(c.shape, 4, 3));
 }
 
-TEST_CASE("a pipeline is refused at every limit below a device's peak, leaves nothing, and runs again",
+TEST_CASE("a pipeline is refused at every limit below a device's peak, leaks nothing, and can run again",
           "[training][pipeline]") {
     support::machine const machine{{.devices = 3}};
     pipeline_case c{3, 3, 5};
@@ -136,8 +136,7 @@ TEST_CASE("a pipeline is refused at every limit below a device's peak, leaves no
     CHECK(cuota::simulator::misuse().total() == 0);
 }
 
-TEST_CASE("a stage that throws in a pipeline leaves nothing held, whichever call it is",
-          "[training][pipeline]") {
+TEST_CASE("a stage that throws at any call in a pipeline leaves nothing held", "[training][pipeline]") {
     support::machine const machine{{.devices = 2}};
     pipeline_case c{2, 3, 6};
     std::vector<word> const right = sums_of_one_device(c.shape, 3, 1);
@@ -157,7 +156,7 @@ TEST_CASE("a stage that throws in a pipeline leaves nothing held, whichever call
     CHECK(cuota::simulator::misuse().total() == 0);
 }
 
-TEST_CASE("a pipeline survives every failing CUDA call", "[training][pipeline]") {
+TEST_CASE("when any CUDA call fails, a pipeline leaks nothing", "[training][pipeline]") {
     support::machine machine{{.devices = 2}};
     pipeline_case c{2, 2, 1};
     auto const inputs = c.net->inputs();
@@ -172,7 +171,7 @@ TEST_CASE("a pipeline survives every failing CUDA call", "[training][pipeline]")
     CHECK(cuota::simulator::misuse().total() == 0);
 }
 
-TEST_CASE("a pipeline that cannot be is misuse, and nothing of it stays", "[training][pipeline]") {
+TEST_CASE("an invalid pipeline is refused and leaks nothing", "[training][pipeline]") {
     support::machine const machine{{.devices = 2}};
     pipeline_case c{2, 2, 2};
     auto const devices = c.devices();

@@ -41,7 +41,7 @@ namespace {
 
 }  // namespace
 
-TEST_CASE("1F1B runs every micro-batch once each way on every device, after what it needs",
+TEST_CASE("1F1B runs each micro-batch forward and backward once on each device, after its inputs",
           "[training][pipeline_1f1b]") {
     std::size_t wrong = 0;
     for (std::size_t devices = 1; devices != 9; ++devices)
@@ -65,8 +65,7 @@ TEST_CASE("1F1B runs every micro-batch once each way on every device, after what
     CHECK(wrong == 0);
 }
 
-TEST_CASE("1F1B keeps min(M, D - d) micro-batches on device d, no more and no fewer",
-          "[training][pipeline_1f1b]") {
+TEST_CASE("1F1B keeps exactly min(M, D - d) micro-batches on device d", "[training][pipeline_1f1b]") {
     std::size_t wrong = 0;
     for (std::size_t devices = 1; devices != 9; ++devices)
         for (std::size_t parts = 1; parts != 20; ++parts) {
@@ -84,13 +83,13 @@ TEST_CASE("1F1B keeps min(M, D - d) micro-batches on device d, no more and no fe
     CHECK(max_in_flight(2, 5, 2) == 0);
 }
 
-TEST_CASE("1F1B is as long as a pipeline can be short", "[training][pipeline_1f1b]") {
+TEST_CASE("1F1B has the shortest possible duration", "[training][pipeline_1f1b]") {
     for (std::size_t devices = 1; devices != 9; ++devices)
         for (std::size_t parts = 1; parts != 20; ++parts)
             CHECK(makespan_of(pipeline_1f1b(devices, parts)) == 2 * (parts + devices - 1));
 }
 
-TEST_CASE("two devices and three micro-batches run as drawn by hand", "[training][pipeline_1f1b]") {
+TEST_CASE("two devices and three micro-batches run in the expected order", "[training][pipeline_1f1b]") {
     pipeline_schedule const order = pipeline_1f1b(2, 3);
     auto const of_device = [&](std::size_t d) {
         std::vector<pipeline_op> mine;
@@ -106,7 +105,7 @@ TEST_CASE("two devices and three micro-batches run as drawn by hand", "[training
               {1, 0, false}, {1, 0, true}, {1, 1, false}, {1, 1, true}, {1, 2, false}, {1, 2, true}});
 }
 
-TEST_CASE("a pipeline of nothing is misuse", "[training][pipeline_1f1b]") {
+TEST_CASE("a pipeline without devices or micro-batches is refused", "[training][pipeline_1f1b]") {
     CHECK_THROWS_AS((void)pipeline_1f1b(0, 1), cuota::usage_error);
     CHECK_THROWS_AS((void)pipeline_1f1b(1, 0), cuota::usage_error);
 }

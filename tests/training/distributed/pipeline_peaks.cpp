@@ -28,7 +28,7 @@ namespace {
 
 }  // namespace
 
-TEST_CASE("a pipeline of one device holds what the chain does that keeps everything",
+TEST_CASE("a pipeline of one device has the peak of a chain that keeps everything",
           "[training][pipeline_peaks]") {
     std::mt19937 random{3};
     for (int round = 0; round != 300; ++round) {
@@ -41,7 +41,7 @@ TEST_CASE("a pipeline of one device holds what the chain does that keeps everyth
     }
 }
 
-TEST_CASE("two devices hold what was added up by hand", "[training][pipeline_peaks]") {
+TEST_CASE("the peaks of two devices equal the sums by hand", "[training][pipeline_peaks]") {
     chain c;
     c.stages = {piped_stage(10, 1), piped_stage(20, 2), piped_stage(5, 3, 100)};
     // One micro-batch. First device: two records (11 + 22), the copy of a gradient (20), the gradient of the first output (10). Second
@@ -55,7 +55,8 @@ TEST_CASE("two devices hold what was added up by hand", "[training][pipeline_pea
     CHECK(pipeline_peaks(c, {0, 2}, 2)[1] == 128);
 }
 
-TEST_CASE("more micro-batches than devices make a pipeline no larger", "[training][pipeline_peaks]") {
+TEST_CASE("more micro-batches than devices do not increase the peaks of a pipeline",
+          "[training][pipeline_peaks]") {
     std::mt19937 random{4};
     for (int round = 0; round != 300; ++round) {
         chain c;
@@ -72,7 +73,7 @@ TEST_CASE("more micro-batches than devices make a pipeline no larger", "[trainin
     }
 }
 
-TEST_CASE("cuts that are none, and sizes that no number holds, are misuse", "[training][pipeline_peaks]") {
+TEST_CASE("invalid cuts and sizes that overflow are refused", "[training][pipeline_peaks]") {
     chain c;
     c.stages = {piped_stage(1, 1), piped_stage(1, 1), piped_stage(1, 1)};
     using cuts = std::vector<std::size_t>;

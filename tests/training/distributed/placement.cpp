@@ -106,8 +106,7 @@ void for_every_cut(placing_case const& c, std::vector<std::size_t>& cuts, Seen c
 
 }  // namespace
 
-TEST_CASE("a placement is the best of all cuts, and is refused exactly when none fits",
-          "[training][placement]") {
+TEST_CASE("a placement is the best of all cuts, and is refused only if none fits", "[training][placement]") {
     std::mt19937 random{26};
     std::size_t wrong = 0;
     std::size_t refused = 0;
@@ -147,7 +146,7 @@ TEST_CASE("a placement is the best of all cuts, and is refused exactly when none
     CHECK(skipping > 100);
 }
 
-TEST_CASE("with what is missing the placement fits, and with one byte less it does not",
+TEST_CASE("a placement fits with the reported shortfall added, and does not fit with one byte less",
           "[training][placement]") {
     std::mt19937 random{7};
     std::size_t refused = 0;
@@ -181,7 +180,7 @@ TEST_CASE("with what is missing the placement fits, and with one byte less it do
     CHECK(wrong == 0);
 }
 
-TEST_CASE("more room never makes a placement worse", "[training][placement]") {
+TEST_CASE("higher memory limits never make a placement worse", "[training][placement]") {
     std::mt19937 random{11};
     std::size_t worse = 0;
     std::size_t placed = 0;
@@ -202,7 +201,7 @@ TEST_CASE("more room never makes a placement worse", "[training][placement]") {
     CHECK(placed > 5000);
 }
 
-TEST_CASE("a placement tells cuts, the device of a layer, and itself on one screen",
+TEST_CASE("a placement reports its cuts, the device of each layer, and a short summary",
           "[training][placement]") {
     std::vector<placed_layer> const layers{
         {"conv", 2_MiB, 0, 3}, {"conv", 2_MiB, 1_MiB, 3}, {"fc", 1_MiB, 0, 2}, {"fc", 1_MiB, 0, 2}};
@@ -237,7 +236,7 @@ TEST_CASE("the first device of a pipeline keeps the most micro-batches", "[train
     CHECK_NOTHROW((void)place_layers(layers, smaller, {.micro_batches = 2}));
 }
 
-TEST_CASE("a refused placement tells how much is missing and where", "[training][placement]") {
+TEST_CASE("a refused placement reports the shortfall and its device", "[training][placement]") {
     std::vector<placed_layer> const layers{{"a", 3_MiB}, {"b", 6_MiB}};
     std::vector<placement_device> const devices{{"gpu 0", 2_MiB}, {"gpu 1", 4_MiB}};
     auto const refused = support::thrown<cuota::out_of_memory>([&] { (void)place_layers(layers, devices); });
@@ -252,7 +251,7 @@ TEST_CASE("a refused placement tells how much is missing and where", "[training]
     CHECK(typed.info().charged == 6_MiB);
 }
 
-TEST_CASE("sizes that no number can count are placed nowhere", "[training][placement]") {
+TEST_CASE("layers whose sizes overflow are not placed", "[training][placement]") {
     std::vector<placed_layer> const layers{{"a", cuota::unlimited}, {"b", 1}};
     auto const refused = support::thrown<placement_error>([&] { (void)place_layers(layers, {{}, {}}); });
     CHECK(refused.shortfall() == cuota::unlimited);
@@ -263,7 +262,8 @@ TEST_CASE("sizes that no number can count are placed nowhere", "[training][place
                     placement_error);
 }
 
-TEST_CASE("a placement takes its rooms from budgets", "[training][placement]") {
+TEST_CASE("the memory limit of a placement device is the available bytes of its budget",
+          "[training][placement]") {
     cuota::budget gpu{"gpu", 1_MiB};
     cuota::reservation const taken = gpu.reserve(1000);
     placement_device const d = placement_device::of(gpu, 2);
@@ -272,7 +272,7 @@ TEST_CASE("a placement takes its rooms from budgets", "[training][placement]") {
     CHECK(d.speed == 2);
 }
 
-TEST_CASE("no devices, no micro-batches, no times and no speeds are misuse", "[training][placement]") {
+TEST_CASE("invalid devices, micro-batches, times and speeds are refused", "[training][placement]") {
     double const nothing = std::numeric_limits<double>::quiet_NaN();
     double const endless = std::numeric_limits<double>::infinity();
     using cuota::usage_error;

@@ -41,7 +41,7 @@ cuota::rank_transport echo_of(std::size_t rank, std::size_t ranks, Change change
 
 constexpr std::size_t value_word = round_vote::words - 1;
 
-TEST_CASE("a rank alone agrees with itself", "[training][rank_consensus]") {
+TEST_CASE("a single rank agrees with itself", "[training][rank_consensus]") {
     rank_consensus alone;
     CHECK(alone.rank() == 0);
     CHECK(alone.ranks() == 1);
@@ -61,14 +61,14 @@ TEST_CASE("values are reduced in the order of ranks, by any operation", "[traini
     CHECK(ranks.all_of(true, "q"));
 }
 
-TEST_CASE("one rank that says no is enough", "[training][rank_consensus]") {
+TEST_CASE("all_of is false if it is false on one rank", "[training][rank_consensus]") {
     rank_consensus ranks{echo_of(0, 3, [](std::size_t i, auto words) {
         if (i == 2) words[value_word] = 0;
     })};
     CHECK(!ranks.all_of(true, "q"));
 }
 
-TEST_CASE("the rank that asks something else is named, wherever one stands", "[training][rank_consensus]") {
+TEST_CASE("a rank with a different question is named on every rank", "[training][rank_consensus]") {
     for (std::size_t const mine : {0U, 1U, 3U}) {
         rank_consensus ranks{echo_of(mine, 4, [](std::size_t i, auto words) {
             if (i != 2) return;
@@ -86,19 +86,20 @@ TEST_CASE("the rank that asks something else is named, wherever one stands", "[t
     }
 }
 
-TEST_CASE("questions differ by all their letters", "[training][rank_consensus]") {
+TEST_CASE("questions are compared by all of their characters", "[training][rank_consensus]") {
     std::string const begin(60, 'q');
     CHECK(!round_vote::of(0, begin + "a", 0).is_of_the_same(round_vote::of(0, begin + "b", 0)));
     CHECK(round_vote::of(3, begin, 1).is_of_the_same(round_vote::of(3, begin, 2)));
 }
 
-TEST_CASE("the rank that is in another round is named", "[training][rank_consensus]") {
+TEST_CASE("a rank in another round is named", "[training][rank_consensus]") {
     rank_consensus ranks{echo_of(1, 3, [](std::size_t i, auto words) { words[0] += i == 0 ? 1 : 0; })};
     auto const error = support::thrown<cuota::usage_error>([&] { (void)ranks.min(5, "q"); });
     CHECK(support::has(error.what(), "rank 0 is in \"q\" (round 1), others in \"q\" (round 0)"));
 }
 
-TEST_CASE("of two halves the lowest rank's is taken to be right", "[training][rank_consensus]") {
+TEST_CASE("if half of the ranks disagree, the question of the lowest rank counts as right",
+          "[training][rank_consensus]") {
     std::vector<round_vote> halves(4, round_vote::of(0, "a", 0));
     CHECK(cuota::detail::out_of_step(halves) == 4);
     halves[1] = halves[3] = round_vote::of(0, "b", 0);
@@ -107,7 +108,7 @@ TEST_CASE("of two halves the lowest rank's is taken to be right", "[training][ra
     CHECK(cuota::detail::out_of_step(halves) == 0);
 }
 
-TEST_CASE("a rank leaves once, and says why", "[training][rank_consensus]") {
+TEST_CASE("a rank leaves once, with a reason", "[training][rank_consensus]") {
     std::vector<std::string> left;
     auto const link = [&left] {
         auto made = echo_of(0, 2, [](std::size_t, auto) {});
@@ -143,7 +144,7 @@ TEST_CASE("a rank leaves once, and says why", "[training][rank_consensus]") {
     CHECK(left.size() == 4);
 }
 
-TEST_CASE("a link that reaches nobody is refused", "[training][rank_consensus]") {
+TEST_CASE("an invalid transport is refused", "[training][rank_consensus]") {
     CHECK_THROWS_AS(rank_consensus(cuota::rank_transport{2, 2, {}, {}}), cuota::usage_error);
     CHECK_THROWS_AS(rank_consensus(cuota::rank_transport{0, 2, {}, {}}), cuota::usage_error);
     CHECK(support::has(cuota::rank_lost_error(1, 4, "its rank_consensus was destroyed").what(),
@@ -152,7 +153,7 @@ TEST_CASE("a link that reaches nobody is refused", "[training][rank_consensus]")
 
 using cuota::detail::outcome;
 
-TEST_CASE("work that fails here passes through, and a rank where it failed is named",
+TEST_CASE("a failure on this rank is passed on, and a failure on another rank names that rank",
           "[training][rank_consensus]") {
     std::vector<std::uint64_t> said;
     auto const failing_rank_1 = [&said] {
@@ -174,7 +175,7 @@ TEST_CASE("work that fails here passes through, and a rank where it failed is na
     CHECK(said == std::vector<std::uint64_t>{0, 2});
 }
 
-TEST_CASE("a refusal is an outcome, here or on another rank", "[training][rank_consensus]") {
+TEST_CASE("a refusal is an outcome, on this rank or on another rank", "[training][rank_consensus]") {
     auto const found = cuota::detail::run_agreed(
         nullptr, "a step", []() -> outcome { throw cuota::out_of_memory{{}}; },
         cuota::source_location::current());

@@ -97,7 +97,7 @@ void check_one_lost(std::vector<rank_end> const& ends, std::size_t gone, std::si
     }
 }
 
-TEST_CASE("threads agree round by round", "[training][thread_group]") {
+TEST_CASE("threads agree in each round", "[training][thread_group]") {
     thread_group const group{4};
     auto const ends = run_ranks(group, [&](std::size_t rank, rank_consensus& mine, rank_end& end) {
         for (std::uint64_t round = 0; round != 200; ++round) {
@@ -113,7 +113,7 @@ TEST_CASE("threads agree round by round", "[training][thread_group]") {
     }
 }
 
-TEST_CASE("a rank that leaves is named to all others, whichever, whenever and however it goes",
+TEST_CASE("a rank that leaves in any round and in any way is named on all others",
           "[training][thread_group]") {
     for (std::size_t ranks = 2; ranks != 5; ++ranks)
         for (std::size_t gone = 0; gone != ranks; ++gone)
@@ -122,7 +122,7 @@ TEST_CASE("a rank that leaves is named to all others, whichever, whenever and ho
                     check_one_lost(lose_one(ranks, gone, last, way, 1h), gone, last, way);
 }
 
-TEST_CASE("a rank that never comes is named when the deadline is over, and nobody hangs",
+TEST_CASE("a rank that does not take part is named after the deadline, and no rank hangs",
           "[training][thread_group]") {
     // All cases run concurrently, since each waits for its deadline.
     std::vector<std::vector<rank_end>> ends(3 * rounds_of_a_case);
@@ -134,7 +134,7 @@ TEST_CASE("a rank that never comes is named when the deadline is over, and nobod
         check_one_lost(ends[i], i % 3, i / 3, way_to_go::by_silence);
 }
 
-TEST_CASE("a rank that has not even joined is named", "[training][thread_group]") {
+TEST_CASE("a rank that has not joined is named", "[training][thread_group]") {
     thread_group const group{3, 20ms};
     rank_consensus here = group.join(1);
     rank_consensus there = group.join(2);
@@ -154,7 +154,8 @@ TEST_CASE("a rank that has not even joined is named", "[training][thread_group]"
     CHECK(support::thrown<cuota::rank_lost_error>([&] { (void)late.min(1, "q"); }).rank() == 0);
 }
 
-TEST_CASE("ranks that ask different questions are all told, and go on in step", "[training][thread_group]") {
+TEST_CASE("ranks with different questions all receive the error, and stay in step",
+          "[training][thread_group]") {
     thread_group const group{3, 1h};
     auto const ends = run_ranks(group, [&](std::size_t rank, rank_consensus& mine, rank_end& end) {
         try {
@@ -168,7 +169,7 @@ TEST_CASE("ranks that ask different questions are all told, and go on in step", 
     }
 }
 
-TEST_CASE("a group is of those that are in it, each once", "[training][thread_group]") {
+TEST_CASE("only the ranks of a thread_group can join, each once", "[training][thread_group]") {
     CHECK_THROWS_AS(thread_group{0}, cuota::usage_error);
     CHECK_THROWS_AS((thread_group{2, 0s}), cuota::usage_error);
     thread_group const group{2};

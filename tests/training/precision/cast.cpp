@@ -83,8 +83,8 @@ TEMPLATE_TEST_CASE("floats are rounded on the device as on the host", "[training
         if (to[i] != TestType{from[i]}) FAIL(from[i] << " became " << to[i].bits);
 }
 
-TEMPLATE_TEST_CASE("numbers of 16 bits are exact as floats, and back", "[training][cast][gpu]", half,
-                   bfloat16) {
+TEMPLATE_TEST_CASE("numbers of 16 bits are converted to floats and back exactly", "[training][cast][gpu]",
+                   half, bfloat16) {
     cast_scene const on;
     auto const from = all_of_16_bits<TestType>();
     auto const wide = on.cast_of<float>(from);
@@ -99,7 +99,7 @@ TEMPLATE_TEST_CASE("numbers of 16 bits are exact as floats, and back", "[trainin
     }
 }
 
-TEST_CASE("between half and bfloat16 numbers are rounded once", "[training][cast][gpu]") {
+TEST_CASE("conversions between half and bfloat16 round once", "[training][cast][gpu]") {
     cast_scene const on;
     auto const halves = all_of_16_bits<half>();
     auto const there = on.cast_of<bfloat16>(halves);
@@ -111,7 +111,7 @@ TEST_CASE("between half and bfloat16 numbers are rounded once", "[training][cast
         if (back[i] != half{static_cast<float>(brains[i])}) FAIL("bits " << i);
 }
 
-TEST_CASE("a part is cast into a part, and nothing beside it", "[training][cast][gpu]") {
+TEST_CASE("a cast of a part of a buffer writes nothing outside of the target", "[training][cast][gpu]") {
     cast_scene const on;
     device_buffer<float> const from{{1, 2, 3, 4, 5}, on.s, on.pool};
     device_buffer<half> to{5, on.s, on.pool};
@@ -135,7 +135,8 @@ TEST_CASE("a cast between different counts is refused", "[training][cast][gpu]")
     CHECK(to.to_vector(on.s) == std::vector<half>(2, half{0.0f}));
 }
 
-TEST_CASE("a cast onto its own memory is refused, and one beside it is not", "[training][cast][gpu]") {
+TEST_CASE("a cast onto overlapping memory is refused, and one onto adjacent memory is not",
+          "[training][cast][gpu]") {
     cast_scene const on;
     device_buffer<float> some{{1, 2, 3, 4}, on.s, on.pool};
     {

@@ -86,7 +86,7 @@ std::string refused_options(cuota::loss_scaler_options const& o) {
 
 }  // namespace
 
-TEST_CASE("a loss_scaler starts as torch's does", "[training][loss_scaler]") {
+TEST_CASE("a loss_scaler has the same default options as torch", "[training][loss_scaler]") {
     loss_scaler s;
     CHECK(s.scale() == 65536.0f);
     CHECK(s.inverse() == 1.0 / 65536);
@@ -100,7 +100,7 @@ TEST_CASE("a loss_scaler starts as torch's does", "[training][loss_scaler]") {
     CHECK(s.scale() == 65536.0f);
 }
 
-TEST_CASE("torch's own numbers come out", "[training][loss_scaler]") {
+TEST_CASE("a loss_scaler computes the same scales as torch", "[training][loss_scaler]") {
     loss_scaler s{{.initial_scale = 4, .growth = 2, .backoff = 0.25, .interval = 2}};
     CHECK(s.update(false));
     CHECK(s.scale() == 4);
@@ -116,7 +116,7 @@ TEST_CASE("torch's own numbers come out", "[training][loss_scaler]") {
     CHECK(s.scale() == 2);
 }
 
-TEST_CASE("the scale stays between its floor and its ceiling", "[training][loss_scaler]") {
+TEST_CASE("the scale stays between min_scale and max_scale", "[training][loss_scaler]") {
     loss_scaler s{{.initial_scale = 3, .interval = 1, .min_scale = 1, .max_scale = 10}};
     CHECK_FALSE(s.is_at_min_scale());
     for (int i = 0; i != 5; ++i) (void)s.update(true);
@@ -134,7 +134,7 @@ TEST_CASE("the scale stays between its floor and its ceiling", "[training][loss_
     CHECK(high.scale() == most);
 }
 
-TEST_CASE("calls out of turn are refused and change nothing", "[training][loss_scaler]") {
+TEST_CASE("calls in the wrong order are refused and change nothing", "[training][loss_scaler]") {
     loss_scaler s{{.initial_scale = 8, .interval = 1}};
     CHECK(has(thrown<cuota::usage_error>([&] { s.update(); }).what(), "update was called without step()"));
     CHECK(s.unscale() == 0.125);
@@ -156,7 +156,7 @@ TEST_CASE("calls out of turn are refused and change nothing", "[training][loss_s
     CHECK(s.unscale() == 1.0 / 16);
 }
 
-TEST_CASE("a million random sequences of calls do what a plain state machine does",
+TEST_CASE("a million random sequences of calls have the results of a plain state machine",
           "[training][loss_scaler]") {
     std::mt19937_64 random{20261};
     auto const below = [&](unsigned n) { return static_cast<unsigned>(random() % n); };
@@ -193,7 +193,7 @@ TEST_CASE("a million random sequences of calls do what a plain state machine doe
     CHECK(at_an_end > 10'000);
 }
 
-TEST_CASE("options that make no sense are refused by their number", "[training][loss_scaler]") {
+TEST_CASE("invalid options are refused with their values", "[training][loss_scaler]") {
     auto const nan = std::numeric_limits<float>::quiet_NaN();
     auto const infinite = std::numeric_limits<float>::infinity();
     CHECK(has(refused_options({.growth = 1}), "growth = 1 must be finite and above 1"));
@@ -214,7 +214,7 @@ TEST_CASE("options that make no sense are refused by their number", "[training][
     CHECK(has(refused_options({.initial_scale = nan}), "initial_scale = nan is outside"));
 }
 
-TEST_CASE("a saved state goes on where it was", "[training][loss_scaler]") {
+TEST_CASE("a restored state continues where it was saved", "[training][loss_scaler]") {
     loss_scaler a{{.initial_scale = 3.3f, .growth = 1.7, .interval = 3}};
     for (int i = 0; i != 5; ++i) (void)a.update(false);
     std::string const line = a.state().text();
@@ -229,7 +229,7 @@ TEST_CASE("a saved state goes on where it was", "[training][loss_scaler]") {
     }
 }
 
-TEST_CASE("every scale is the same after its text", "[training][loss_scaler]") {
+TEST_CASE("every scale is unchanged after writing and parsing", "[training][loss_scaler]") {
     std::mt19937 random{5};
     for (int i = 0; i != 20'000; ++i) {
         float const scale = std::ldexp(1.0f + static_cast<float>(random() % (1u << 23)) * 0x1p-23f,
@@ -239,7 +239,7 @@ TEST_CASE("every scale is the same after its text", "[training][loss_scaler]") {
     }
 }
 
-TEST_CASE("what is no text of a state is refused", "[training][loss_scaler]") {
+TEST_CASE("an invalid text of a state is refused", "[training][loss_scaler]") {
     for (char const* const text :
          {"", "cuota-loss-scaler-state 1 scale 65536 good-steps",
           "cuota-loss-scaler-state 1 scale 65536 good-steps 7 ",
@@ -256,7 +256,7 @@ TEST_CASE("what is no text of a state is refused", "[training][loss_scaler]") {
                   "loss_scaler_state: cannot parse"));
 }
 
-TEST_CASE("a state of other options is refused and changes nothing", "[training][loss_scaler]") {
+TEST_CASE("a state that does not fit the options is refused and changes nothing", "[training][loss_scaler]") {
     loss_scaler s{{.initial_scale = 4, .interval = 3, .min_scale = 2, .max_scale = 8}};
     (void)s.update(false);
     auto const refused_state = [&](loss_scaler_state const& state) {

@@ -52,7 +52,8 @@ std::vector<float> floats_there(cuota::lease<T const> const& of, cuota::stream_r
 
 }  // namespace
 
-TEST_CASE("what weights take is known beforehand, or known to be too much", "[training][master_weights]") {
+TEST_CASE("master_weights::bytes returns the size, or unlimited if it overflows",
+          "[training][master_weights]") {
     CHECK(master_weights<half>::bytes(1000) == 6000);
     CHECK(master_weights<half>::bytes(1, 512) == 1024);
     CHECK(master_weights<half>::bytes(0, 512) == 0);
@@ -61,8 +62,8 @@ TEST_CASE("what weights take is known beforehand, or known to be too much", "[tr
     CHECK(master_weights<half>::bytes(cuota::unlimited / 6) != cuota::unlimited);
 }
 
-TEMPLATE_TEST_CASE("updates that 16 bits would lose add up in the masters", "[training][master_weights][gpu]",
-                   half, cuota::bfloat16) {
+TEMPLATE_TEST_CASE("updates that are too small for 16 bits accumulate in the master weights",
+                   "[training][master_weights][gpu]", half, cuota::bfloat16) {
     cuota::stream const s;
     cuota::scoped_pool const pool{cuota::budget{"test", 1_MiB}};
     std::vector<float> const host{1, 1, 1};
@@ -80,7 +81,7 @@ TEMPLATE_TEST_CASE("updates that 16 bits would lose add up in the masters", "[tr
           std::vector<float>(3, static_cast<float>(TestType{1 + 0x1p-8f})));
 }
 
-TEST_CASE("weights are zero unless something else is said", "[training][master_weights][gpu]") {
+TEST_CASE("weights are zero unless values are given", "[training][master_weights][gpu]") {
     cuota::stream const s;
     cuota::scoped_pool const pool{cuota::budget{"test", 1_MiB}};
     { cuota::device_buffer<int> const dirty{1000, -1, s, pool}; }
@@ -92,8 +93,7 @@ TEST_CASE("weights are zero unless something else is said", "[training][master_w
     CHECK(none.bytes() == 0);
 }
 
-TEST_CASE("a working copy that is older than its masters is not handed out",
-          "[training][master_weights][gpu]") {
+TEST_CASE("an outdated working copy is refused", "[training][master_weights][gpu]") {
     cuota::stream const s;
     cuota::scoped_pool const pool{cuota::budget{"test", 1_MiB}};
     master_weights<half> w{4, s, pool};
@@ -108,7 +108,8 @@ TEST_CASE("a working copy that is older than its masters is not handed out",
     CHECK(floats_there(w.low_precision(s), s) == std::vector<float>(4, 2));
 }
 
-TEST_CASE("a refresh that is refused leaves the copy known as old", "[training][master_weights][gpu]") {
+TEST_CASE("a refused refresh does not change whether the copy is in sync",
+          "[training][master_weights][gpu]") {
     cuota::stream const s;
     cuota::stream const other;
     cuota::scoped_pool const pool{cuota::budget{"test", 1_MiB}};
@@ -126,7 +127,8 @@ TEST_CASE("a refresh that is refused leaves the copy known as old", "[training][
     }
 }
 
-TEST_CASE("weights take what was said, and a refusal leaves nothing", "[training][master_weights][gpu]") {
+TEST_CASE("master_weights hold exactly their computed bytes, and a refusal leaves nothing held",
+          "[training][master_weights][gpu]") {
     cuota::stream const s;
     std::size_t const granularity = cuota::any_resource{cuota::device_memory{}}.granularity();
     std::vector<float> const host(1000, 1.0f);

@@ -55,7 +55,7 @@ std::vector<float> as_floats(device_buffer<T> const& from, cuota::stream_ref s) 
 
 }  // namespace
 
-TEMPLATE_TEST_CASE("one number that is not finite is found wherever it is",
+TEMPLATE_TEST_CASE("one number that is not finite is found at any position",
                    "[training][non_finite_check][gpu]", float, cuota::half, cuota::bfloat16) {
     check_scene on;
     CHECK_FALSE(on.check.found(on.s));
@@ -79,14 +79,14 @@ TEMPLATE_TEST_CASE("one number that is not finite is found wherever it is",
     }
 }
 
-TEST_CASE("every thread of a kernel may raise the flag", "[training][non_finite_check][gpu]") {
+TEST_CASE("every thread of a kernel may set the flag", "[training][non_finite_check][gpu]") {
     check_scene on;
     auto const spoilt = on.of<float>(std::vector<float>(100'000, a_nan));
     on.check.check(on.s, spoilt.read(on.s));
     CHECK(on.check.found(on.s));
 }
 
-TEST_CASE("nothing to look at is nothing found", "[training][non_finite_check][gpu]") {
+TEST_CASE("nothing is found in an empty buffer", "[training][non_finite_check][gpu]") {
     check_scene on;
     device_buffer<float> none{0, on.s, on.pool};
     on.check.check(on.s, none.read(on.s));
@@ -94,7 +94,8 @@ TEST_CASE("nothing to look at is nothing found", "[training][non_finite_check][g
     CHECK_FALSE(on.check.found(on.s));
 }
 
-TEST_CASE("what several streams found is seen on any", "[training][non_finite_check][gpu]") {
+TEST_CASE("a number that was found on one stream is reported on every stream",
+          "[training][non_finite_check][gpu]") {
     check_scene on;
     cuota::stream const other;
     auto const spoilt = on.of<float>({1, an_infinity});
@@ -106,7 +107,7 @@ TEST_CASE("what several streams found is seen on any", "[training][non_finite_ch
     CHECK_FALSE(on.check.found(on.s));
 }
 
-TEMPLATE_TEST_CASE("gradients are unscaled and looked at in one go", "[training][non_finite_check][gpu]",
+TEMPLATE_TEST_CASE("gradients are unscaled and checked in one pass", "[training][non_finite_check][gpu]",
                    float, cuota::half, cuota::bfloat16) {
     check_scene on;
     cuota::loss_scaler scaler{{.initial_scale = 8, .interval = 1}};
@@ -123,8 +124,7 @@ TEMPLATE_TEST_CASE("gradients are unscaled and looked at in one go", "[training]
     CHECK(scaler.scale() == 8);
 }
 
-TEST_CASE("a gradient that is too large once it is multiplied is found",
-          "[training][non_finite_check][gpu]") {
+TEST_CASE("a gradient that overflows when it is multiplied is found", "[training][non_finite_check][gpu]") {
     check_scene on;
     auto g = on.of<cuota::half>({1, 60000});
     on.check.unscale(on.s, g.write(on.s), 2.0);
@@ -132,7 +132,7 @@ TEST_CASE("a gradient that is too large once it is multiplied is found",
     CHECK(as_floats(g, on.s) == std::vector<float>{2, an_infinity});
 }
 
-TEST_CASE("a product is rounded once, of the inverse as a double", "[training][non_finite_check][gpu]") {
+TEST_CASE("a product with an inverse of type double is rounded once", "[training][non_finite_check][gpu]") {
     check_scene on;
     double const inverse = 1.0 / 3.0f;
     std::vector<float> const values{1, 3, 1e-3f, 7e8f, 5.5f, 1e-44f};
@@ -144,7 +144,7 @@ TEST_CASE("a product is rounded once, of the inverse as a double", "[training][n
     CHECK_FALSE(on.check.found(on.s));
 }
 
-TEST_CASE("what is the inverse of no scale is refused, and nothing is multiplied",
+TEST_CASE("an invalid inverse scale is refused, and nothing is multiplied",
           "[training][non_finite_check][gpu]") {
     check_scene on;
     auto g = on.of<float>({1, 2});
@@ -154,7 +154,8 @@ TEST_CASE("what is the inverse of no scale is refused, and nothing is multiplied
     CHECK(g.to_vector(on.s) == std::vector<float>{1, 2});
 }
 
-TEST_CASE("a check is of 4 bytes, which a budget may refuse", "[training][non_finite_check][gpu]") {
+TEST_CASE("a non_finite_check allocates 4 bytes, which a budget may refuse",
+          "[training][non_finite_check][gpu]") {
     cuota::stream const s;
     cuota::budget none{"none", 0};
     cuota::budgeted<> const memory{none};
@@ -165,7 +166,7 @@ TEST_CASE("a check is of 4 bytes, which a budget may refuse", "[training][non_fi
     CHECK(none.held() == 0);
 }
 
-TEST_CASE("a check that was moved from is told so", "[training][non_finite_check][gpu]") {
+TEST_CASE("a non_finite_check that was moved from refuses use", "[training][non_finite_check][gpu]") {
     check_scene on;
     auto const g = on.of<float>({1});
     non_finite_check const moved = std::move(on.check);
@@ -173,7 +174,7 @@ TEST_CASE("a check that was moved from is told so", "[training][non_finite_check
     CHECK(has(thrown<cuota::usage_error>([&] { on.check.check(on.s, g.read(on.s)); }).what(), "moved from"));
 }
 
-TEST_CASE("a look in a graph finds what there is at each launch", "[training][non_finite_check][gpu]") {
+TEST_CASE("a captured check reads the current numbers at each launch", "[training][non_finite_check][gpu]") {
     check_scene on;
     auto g = on.of<float>({1, an_infinity, 3});
     auto looks = cuota::capture(on.s, [&] { on.check.check(on.s, g.read(on.s)); });
@@ -185,7 +186,7 @@ TEST_CASE("a look in a graph finds what there is at each launch", "[training][no
     CHECK_FALSE(on.check.found(on.s));
 }
 
-TEMPLATE_TEST_CASE("numbers are looked at and unscaled wherever they begin, and none beside them",
+TEMPLATE_TEST_CASE("numbers at any alignment are checked and unscaled, and those beside them are not",
                    "[training][non_finite_check][gpu]", float, cuota::half, cuota::bfloat16) {
     check_scene on;
     for (std::size_t const at : {0u, 1u, 2u, 3u, 7u})

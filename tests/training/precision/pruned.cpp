@@ -102,7 +102,7 @@ std::vector<std::uint32_t> numbered_words(std::size_t count) {
 
 }  // namespace
 
-TEST_CASE("what survives is packed in order and comes back in its place", "[training][pruned][gpu]") {
+TEST_CASE("kept numbers are packed in order and unpacked to their positions", "[training][pruned][gpu]") {
     pruned_scene const on;
     std::mt19937 random{4};
     for (std::size_t const count :
@@ -125,7 +125,8 @@ TEST_CASE("what survives is packed in order and comes back in its place", "[trai
     }
 }
 
-TEST_CASE("millions of numbers are packed as well, past every level of sums", "[training][pruned][gpu]") {
+TEST_CASE("millions of numbers are packed correctly, with all levels of prefix sums",
+          "[training][pruned][gpu]") {
     pruned_scene const on;
     constexpr std::size_t count = (3u << 20) + 77;  // three full runs of groups and a partial one
     std::mt19937 random{6};
@@ -134,7 +135,7 @@ TEST_CASE("millions of numbers are packed as well, past every level of sums", "[
     expect_same(on, numbered_words(count), keep);
 }
 
-TEMPLATE_TEST_CASE("what is larger than a threshold stays, and so do NaNs", "[training][pruned][gpu]", float,
+TEMPLATE_TEST_CASE("numbers above a threshold are kept, and so are NaNs", "[training][pruned][gpu]", float,
                    cuota::half, cuota::bfloat16) {
     pruned_scene const on;
     float const nan = std::numeric_limits<float>::quiet_NaN();
@@ -153,7 +154,7 @@ TEMPLATE_TEST_CASE("what is larger than a threshold stays, and so do NaNs", "[tr
     CHECK(all == std::vector<float>{0, 0, 0.75f, -0.75f, 0, 5, infinite, -infinite, 0});
 }
 
-TEST_CASE("a threshold of 0 leaves out what is 0, of either sign", "[training][pruned][gpu]") {
+TEST_CASE("a threshold of 0 removes zeros of either sign", "[training][pruned][gpu]") {
     pruned_scene const on;
     float const denormal = std::numeric_limits<float>::denorm_min();
     auto const from = on.of(std::vector<float>{0.0f, -0.0f, denormal, -denormal});
@@ -164,7 +165,7 @@ TEST_CASE("a threshold of 0 leaves out what is 0, of either sign", "[training][p
     CHECK_FALSE(std::signbit(back[1]));
 }
 
-TEST_CASE("survivors keep every bit", "[training][pruned][gpu]") {
+TEST_CASE("kept numbers keep every bit", "[training][pruned][gpu]") {
     pruned_scene const on;
     std::vector<float> const dense{-0.0f, std::bit_cast<float>(0x7fa1'2345u), 3.0f};
     auto const from = on.of(dense);
@@ -174,7 +175,7 @@ TEST_CASE("survivors keep every bit", "[training][pruned][gpu]") {
         CHECK(std::bit_cast<std::uint32_t>(back[i]) == std::bit_cast<std::uint32_t>(dense[i]));
 }
 
-TEST_CASE("by a mask anything can be packed", "[training][pruned][gpu]") {
+TEST_CASE("a mask can pack elements of any type", "[training][pruned][gpu]") {
     pruned_scene const on;
     auto const from = on.of(std::vector<weight_pair>{{1, 2, 3}, {4, 5, 6}, {7, 8, 9}});
     auto const keep = on.of(std::vector<unsigned char>{0, 1, 0});
@@ -182,7 +183,7 @@ TEST_CASE("by a mask anything can be packed", "[training][pruned][gpu]") {
     CHECK((on.unpacked(p) == std::vector<weight_pair>{{0, 0, 0}, {4, 5, 6}, {0, 0, 0}}));
 }
 
-TEST_CASE("what cannot be packed or unpacked is refused", "[training][pruned][gpu]") {
+TEST_CASE("invalid thresholds and element counts are refused", "[training][pruned][gpu]") {
     pruned_scene const on;
     auto const from = on.of(std::vector<float>{1, 2, 3});
     auto const two = on.of(std::vector<unsigned char>{1, 1});
@@ -201,7 +202,8 @@ TEST_CASE("what cannot be packed or unpacked is refused", "[training][pruned][gp
               "pruned::unpack: element counts differ: 3 and 4"));
 }
 
-TEST_CASE("what was moved from has nothing, and can be packed anew", "[training][pruned][gpu]") {
+TEST_CASE("a pruned object that was moved from is empty, and can be assigned again",
+          "[training][pruned][gpu]") {
     pruned_scene const on;
     auto const from = on.of(std::vector<float>{1, 0, 3});
     auto a = pruned<float>::pack(on.s, from.read(on.s), 0.0f, on.pool);
@@ -215,7 +217,8 @@ TEST_CASE("what was moved from has nothing, and can be packed anew", "[training]
     CHECK(on.unpacked(a) == std::vector<float>{1, 0, 3});
 }
 
-TEST_CASE("it takes what was said, and a refusal at any size leaves nothing", "[training][pruned][gpu]") {
+TEST_CASE("pruned holds exactly its computed bytes, and a refusal at any size leaves nothing held",
+          "[training][pruned][gpu]") {
     CHECK(pruned<float>::bytes(0, 0) == 0);
     CHECK(pruned<float>::bytes(1, 1) == 4 + 8 + 4);
     CHECK(pruned<float>::bytes(1024, 10) == 128 + 8 + 40);
@@ -249,7 +252,7 @@ TEST_CASE("it takes what was said, and a refusal at any size leaves nothing", "[
     CHECK(refusals > 3);
 }
 
-TEST_CASE("what was packed stays when a new one is refused", "[training][pruned][gpu]") {
+TEST_CASE("a refused pack leaves the previous one unchanged", "[training][pruned][gpu]") {
     pruned_scene const on;
     auto const from = on.of(std::vector<float>{1, 2, 3, 4});
     std::size_t const granularity = cuota::any_resource{cuota::device_memory{}}.granularity();

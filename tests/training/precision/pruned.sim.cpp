@@ -13,7 +13,7 @@
 #include "support/every_failure.hpp"
 #include "support/machine.hpp"
 
-TEST_CASE("a pack in which any call of CUDA's fails leaves nothing behind, and the old one as it was",
+TEST_CASE("when any CUDA call of a pack fails, nothing leaks and the previous pack is unchanged",
           "[training][pruned]") {
     support::machine on;
     cuota::stream const s;

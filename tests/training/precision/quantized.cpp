@@ -138,15 +138,14 @@ std::vector<std::vector<float>> adversaries() {
 
 }  // namespace
 
-TEST_CASE("what quantized numbers take is known beforehand, or known to be too much",
-          "[training][quantized]") {
+TEST_CASE("quantized::bytes returns the size, or unlimited if it overflows", "[training][quantized]") {
     CHECK(quantized<float>::bytes(1024) == 1024 + 16);
     CHECK(quantized<half>::bytes(1025) == 1025 + 20);
     CHECK(quantized<float, 8>::bytes(9, 512) == 1024);
     CHECK(quantized<float>::bytes(cuota::unlimited) == cuota::unlimited);
 }
 
-TEST_CASE("what comes back is within the bound, exactly, for random numbers", "[training][quantized][gpu]") {
+TEST_CASE("for random numbers, the error is exactly within the bound", "[training][quantized][gpu]") {
     quantized_scene const on;
     for (std::size_t const count : {1u, 2u, 255u, 256u, 257u, 10'000u, 300'000u}) {
         auto const any = any_floats(count, static_cast<unsigned>(count));
@@ -158,8 +157,7 @@ TEST_CASE("what comes back is within the bound, exactly, for random numbers", "[
     }
 }
 
-TEST_CASE("what comes back is within the bound for numbers that are hard to keep",
-          "[training][quantized][gpu]") {
+TEST_CASE("for adversarial numbers, the error is within the bound", "[training][quantized][gpu]") {
     quantized_scene const on;
     for (auto const& values : adversaries()) {
         expect_within(values, on.again<float, 256>(values), 256, no_slack);
@@ -167,7 +165,7 @@ TEST_CASE("what comes back is within the bound for numbers that are hard to keep
     }
 }
 
-TEMPLATE_TEST_CASE("16 bits are as near once they are floats, and are rounded once more else",
+TEMPLATE_TEST_CASE("numbers of 16 bits have the bound of floats, with one more rounding if loaded as 16 bits",
                    "[training][quantized][gpu]", half, bfloat16) {
     quantized_scene const on;
     auto cases = adversaries();
@@ -187,7 +185,8 @@ TEMPLATE_TEST_CASE("16 bits are as near once they are floats, and are rounded on
     }
 }
 
-TEST_CASE("numbers that are not finite become NaN, and spoil no others", "[training][quantized][gpu]") {
+TEST_CASE("numbers that are not finite become NaN and do not affect other numbers",
+          "[training][quantized][gpu]") {
     quantized_scene const on;
     auto const back =
         on.again<float, 256>({1.0f, not_a_number, -1.0f, infinite_number, 0.0f, -infinite_number});
@@ -199,7 +198,7 @@ TEST_CASE("numbers that are not finite become NaN, and spoil no others", "[train
     CHECK(back[4] == 0.0f);
 }
 
-TEST_CASE("a second round trip changes nothing", "[training][quantized][gpu]") {
+TEST_CASE("a second round trip changes numbers by no more than rounding", "[training][quantized][gpu]") {
     quantized_scene const on;
     auto const values = normal_floats(5000, 1.0f, 9);
     auto const once = on.again<float, 256>(values);
@@ -209,7 +208,8 @@ TEST_CASE("a second round trip changes nothing", "[training][quantized][gpu]") {
         if (std::fabs(once[i] - twice[i]) > std::fabs(once[i]) * 0x1p-14f) FAIL(once[i] << ' ' << twice[i]);
 }
 
-TEST_CASE("numbers are zero until some are stored, and may be none", "[training][quantized][gpu]") {
+TEST_CASE("quantized numbers are zero until numbers are stored, and may be empty",
+          "[training][quantized][gpu]") {
     quantized_scene const on;
     { device_buffer<int> const dirty{1000, -1, on.s, on.pool}; }
     quantized<float> const fresh{1000, on.s, on.pool};
@@ -224,7 +224,7 @@ TEST_CASE("numbers are zero until some are stored, and may be none", "[training]
     CHECK(none.bytes() == 0);
 }
 
-TEST_CASE("other counts than its own are refused, and nothing is stored", "[training][quantized][gpu]") {
+TEST_CASE("other element counts are refused, and nothing is stored", "[training][quantized][gpu]") {
     quantized_scene const on;
     quantized<float> kept{3, on.s, on.pool};
     device_buffer<float> const four{{1, 2, 3, 4}, on.s, on.pool};
@@ -239,7 +239,7 @@ TEST_CASE("other counts than its own are refused, and nothing is stored", "[trai
     CHECK(three.to_vector(on.s) == std::vector<float>(3, 0.0f));
 }
 
-TEST_CASE("a store on one stream is seen by a load on another", "[training][quantized][gpu]") {
+TEST_CASE("numbers stored on one stream are loaded on another", "[training][quantized][gpu]") {
     quantized_scene const on;
     cuota::stream const other;
     device_buffer<float> const from{100'000, 127.0f, on.s, on.pool};
@@ -250,7 +250,7 @@ TEST_CASE("a store on one stream is seen by a load on another", "[training][quan
     CHECK(to.to_vector(other) == std::vector<float>(from.size(), 127.0f));
 }
 
-TEST_CASE("quantized numbers take what was said, and a refusal leaves nothing",
+TEST_CASE("quantized numbers hold exactly their computed bytes, and a refusal leaves nothing held",
           "[training][quantized][gpu]") {
     cuota::stream const s;
     std::size_t const granularity = cuota::any_resource{cuota::device_memory{}}.granularity();

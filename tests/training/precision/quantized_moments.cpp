@@ -150,7 +150,7 @@ struct logistic_problem {
 
 }  // namespace
 
-TEST_CASE("each step's moments are those of AdamW within the bound of their block",
+TEST_CASE("the moments of each step equal AdamW's within the bound of their block",
           "[training][quantized_moments][gpu]") {
     moments_scene const on;
     constexpr std::size_t n = 1000;
@@ -186,7 +186,7 @@ TEST_CASE("each step's moments are those of AdamW within the bound of their bloc
     CHECK(adam.steps() == 40);
 }
 
-TEST_CASE("training with moments in 8 bits ends within a hundredth of AdamW's loss",
+TEST_CASE("training with 8-bit moments ends within one hundredth of AdamW's loss",
           "[training][quantized_moments][gpu]") {
     moments_scene const on;
     logistic_problem const problem{300, 200, 5};
@@ -215,7 +215,7 @@ TEST_CASE("training with moments in 8 bits ends within a hundredth of AdamW's lo
     CHECK(worst < first / 20);
 }
 
-TEST_CASE("a gradient that is small beside its neighbours' is not divided by epsilon",
+TEST_CASE("a gradient that is small in comparison with its neighbours is not divided by epsilon",
           "[training][quantized_moments][gpu]") {
     moments_scene const on;
     quantized_moments<2> adam{2, on.s, on.pool};
@@ -232,7 +232,7 @@ TEST_CASE("a gradient that is small beside its neighbours' is not divided by eps
     CHECK(on.loaded(adam).second[1] > 0);
 }
 
-TEST_CASE("gradients of 0 leave the moments at 0, and parameters to their decay",
+TEST_CASE("gradients of 0 leave the moments at 0, and only decay the parameters",
           "[training][quantized_moments][gpu]") {
     moments_scene const on;
     quantized_moments<> adam{300, on.s, on.pool};
@@ -245,7 +245,7 @@ TEST_CASE("gradients of 0 leave the moments at 0, and parameters to their decay"
     CHECK(now.second == host_numbers(300));
 }
 
-TEST_CASE("a gradient that is not finite spoils its own parameter only",
+TEST_CASE("a gradient that is not finite affects only its own parameter",
           "[training][quantized_moments][gpu]") {
     moments_scene const on;
     quantized_moments<> adam{4, on.s, on.pool};
@@ -267,8 +267,7 @@ TEST_CASE("a gradient that is not finite spoils its own parameter only",
     }
 }
 
-TEST_CASE("moments that were saved and taken again go on as they were",
-          "[training][quantized_moments][gpu]") {
+TEST_CASE("restored moments continue like the saved ones", "[training][quantized_moments][gpu]") {
     moments_scene const on;
     std::mt19937 random{2};
     constexpr std::size_t n = 700;
@@ -291,9 +290,8 @@ TEST_CASE("moments that were saved and taken again go on as they were",
     }
 }
 
-TEST_CASE(
-    "a step over other counts, overlapping memory or options that make no sense is refused and not counted",
-    "[training][quantized_moments][gpu]") {
+TEST_CASE("a step with other counts, overlapping memory or invalid options is refused and not counted",
+          "[training][quantized_moments][gpu]") {
     moments_scene const on;
     quantized_moments<> adam{3, on.s, on.pool};
     auto three = on.of({1, 2, 3});
@@ -332,7 +330,8 @@ TEST_CASE(
     CHECK(three.to_vector(on.s) == host_numbers{1, 2, 3});
 }
 
-TEST_CASE("moments take what was said, and a refusal leaves nothing", "[training][quantized_moments][gpu]") {
+TEST_CASE("moments hold exactly their computed bytes, and a refusal leaves nothing held",
+          "[training][quantized_moments][gpu]") {
     CHECK(quantized_moments<>::bytes(1024) == 2 * (1024 + 16));
     CHECK(quantized_moments<8>::bytes(9, 512) == 2048);
     CHECK(quantized_moments<>::bytes(cuota::unlimited / 2) == cuota::unlimited);
@@ -353,7 +352,7 @@ TEST_CASE("moments take what was said, and a refusal leaves nothing", "[training
     }
 }
 
-TEST_CASE("a step's blocks may be of any size, and begin anywhere", "[training][quantized_moments][gpu]") {
+TEST_CASE("the blocks of a step may have any size and alignment", "[training][quantized_moments][gpu]") {
     // An aligned block of 256 is updated in registers, the same block unaligned number by number.
     moments_scene const on;
     std::mt19937 random{3};
@@ -382,7 +381,7 @@ TEST_CASE("a step's blocks may be of any size, and begin anywhere", "[training][
     }
 }
 
-TEST_CASE("moments are as exact where squares of gradients are no floats",
+TEST_CASE("moments are accurate where squares of gradients overflow or underflow",
           "[training][quantized_moments][gpu]") {
     moments_scene const on;
     for (float const scale : {1e-30f, 1e-20f, 1e19f, 1e30f, 1e38f}) {

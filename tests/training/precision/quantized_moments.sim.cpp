@@ -28,7 +28,7 @@ struct step_of_ones {
 
 }  // namespace
 
-TEST_CASE("what keeps numbers in fewer bits is made whole or not at all, whichever call of CUDA's fails",
+TEST_CASE("when any CUDA call fails, a low-precision container is constructed completely or not at all",
           "[training][quantized_moments]") {
     support::machine on;
     cuota::stream const s;
@@ -39,7 +39,7 @@ TEST_CASE("what keeps numbers in fewer bits is made whole or not at all, whichev
     support::survives_every_failure(on, [&] { (void)cuota::master_weights<cuota::half>{host, s, memory}; });
 }
 
-TEST_CASE("a step in which any call of CUDA's fails is not taken and not counted",
+TEST_CASE("a step in which any CUDA call fails is neither applied nor counted",
           "[training][quantized_moments]") {
     support::machine on;
     step_of_ones some;

@@ -50,7 +50,7 @@ std::string const& path_of(light_shared_ptr<void const> const& of) {
 
 }  // namespace
 
-TEST_CASE("the part that was not asked for the longest makes room, and stays for those who use it",
+TEST_CASE("open_parts drops the least recently requested part, which stays open while it is in use",
           "[data][open_parts]") {
     record r;
     {
@@ -77,7 +77,7 @@ TEST_CASE("the part that was not asked for the longest makes room, and stays for
     CHECK(r.alive == 0);
 }
 
-TEST_CASE("a part that cannot be opened changes nothing", "[data][open_parts]") {
+TEST_CASE("a part that cannot be opened leaves the open parts unchanged", "[data][open_parts]") {
     record r;
     open_parts all{{"a", "bad"},
                    1,
@@ -92,7 +92,8 @@ TEST_CASE("a part that cannot be opened changes nothing", "[data][open_parts]") 
     CHECK(r.opened == 1);
 }
 
-TEST_CASE("threads may ask for parts at once, with one more open for each at most", "[data][open_parts]") {
+TEST_CASE("threads may request parts concurrently, with at most two more open parts for each thread",
+          "[data][open_parts]") {
     record r;
     {
         std::vector<std::string> paths;

@@ -44,7 +44,7 @@ std::string found(std::string const& bytes) {
 
 }  // namespace
 
-TEST_CASE("what a file is in place of data is told by its first bytes", "[data][other_content]") {
+TEST_CASE("other content in place of data is recognized by its first bytes", "[data][other_content]") {
     for (auto const& [bytes, what] : known) {
         INFO(bytes);
         CHECK(mentions(found(bytes), what));
@@ -57,7 +57,7 @@ TEST_CASE("what a file is in place of data is told by its first bytes", "[data][
     }
 }
 
-TEST_CASE("every dataset that reads a header or a size names what is there in place of its file",
+TEST_CASE("every dataset that checks a header or a size reports other content in place of its data",
           "[data][other_content]") {
     std::vector<std::pair<std::string, std::function<void(std::string const&)>>> datasets{
         {"npy", [](std::string const& path) { cuota::npy_dataset const from(path); }},

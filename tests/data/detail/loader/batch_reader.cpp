@@ -56,7 +56,8 @@ TEST_CASE("batch_reader draws the positions of a batch and reads their samples i
     CHECK(taken.waiting.count() == 0);
 }
 
-TEST_CASE("batch_reader draws by rows, and puts where those begin before them", "[data][batch_reader]") {
+TEST_CASE("batch_reader draws batches by rows, and writes the row offsets before the rows",
+          "[data][batch_reader]") {
     support::ragged_texts const texts{{3, 1, 5, 2}};
     any_dataset const from{texts.classed()};
     loader_config const shape{from, {.batch_size = 4, .max_rows = 8, .shard = {1, 2}}};

@@ -63,7 +63,8 @@ using list = std::vector<std::uint64_t>;
 
 }  // namespace
 
-TEST_CASE("batches are claimed in order, filled in any, copied in order", "[data][batch_reorder_queue]") {
+TEST_CASE("batches are claimed in order, filled in any order, and copied in order",
+          "[data][batch_reorder_queue]") {
     machine const on;
     line_and_ring l{4, 3, 5};
     auto const a = l.claim();
@@ -81,7 +82,7 @@ TEST_CASE("batches are claimed in order, filled in any, copied in order", "[data
     CHECK(l.line.position() == 3 * step);
 }
 
-TEST_CASE("a copy goes to the slot that has been free for longest", "[data][batch_reorder_queue]") {
+TEST_CASE("a copy uses the slot that has been free for the longest time", "[data][batch_reorder_queue]") {
     machine const on;
     line_and_ring l{2, 3, 9};
     std::vector<std::uint32_t> slots;
@@ -94,7 +95,7 @@ TEST_CASE("a copy goes to the slot that has been free for longest", "[data][batc
     CHECK(slots == std::vector<std::uint32_t>{0, 1, 2, 0, 1, 2});
 }
 
-TEST_CASE("a copy waits for a slot, and goes to the one that comes back first",
+TEST_CASE("a copy waits for a slot, and uses the slot that was returned first",
           "[data][batch_reorder_queue]") {
     machine const on;
     line_and_ring l{4, 2, 9};
@@ -112,8 +113,7 @@ TEST_CASE("a copy waits for a slot, and goes to the one that comes back first",
     CHECK(l.line.deliver().slot == first.slot);
 }
 
-TEST_CASE("a failure takes its batch's place, and nothing is claimed behind it",
-          "[data][batch_reorder_queue]") {
+TEST_CASE("a failure replaces its batch, and no batch after it is claimed", "[data][batch_reorder_queue]") {
     machine const on;
     line_and_ring l{6, 3, 9};
     auto const a = l.claim();
@@ -140,7 +140,7 @@ TEST_CASE("a failure takes its batch's place, and nothing is claimed behind it",
     CHECK(l.copy_all() == list{0});
 }
 
-TEST_CASE("what was claimed in an epoch that is over is nobody's", "[data][batch_reorder_queue]") {
+TEST_CASE("a batch that was claimed in an earlier epoch is discarded", "[data][batch_reorder_queue]") {
     machine const on;
     line_and_ring l{3, 2, 5};
     auto const old = l.claim();
@@ -161,7 +161,8 @@ TEST_CASE("what was claimed in an epoch that is over is nobody's", "[data][batch
     CHECK(l.line.is_over());
 }
 
-TEST_CASE("an epoch may end where a batch was looked for", "[data][batch_reorder_queue]") {
+TEST_CASE("an epoch may end at the position where a further batch was searched",
+          "[data][batch_reorder_queue]") {
     machine const on;
     line_and_ring l{3, 2, 5};
     l.fill(l.claim());
@@ -174,7 +175,7 @@ TEST_CASE("an epoch may end where a batch was looked for", "[data][batch_reorder
     CHECK(l.line.position() == step);
 }
 
-TEST_CASE("slots that were copied and not delivered come home when an epoch is left",
+TEST_CASE("slots that were copied but not delivered are returned when the epoch ends",
           "[data][batch_reorder_queue]") {
     machine const on;
     line_and_ring l{3, 2, 5};

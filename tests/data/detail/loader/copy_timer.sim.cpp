@@ -17,7 +17,8 @@ namespace sim = cuota::simulator;
 using cuota::detail::copy_timer;
 using namespace std::chrono_literals;
 
-TEST_CASE("copy_timer adds up the time of copies, without what they waited for", "[data][copy_timer]") {
+TEST_CASE("copy_timer sums the durations of copies, without the time for which they waited",
+          "[data][copy_timer]") {
     support::machine const on;
     cuota::stream const s;
     cuota::pinned_buffer<std::byte> const from{1 << 20};
@@ -40,7 +41,7 @@ TEST_CASE("copy_timer adds up the time of copies, without what they waited for",
     CHECK(clock.busy() == 0ns);
 }
 
-TEST_CASE("copy_timer leaves out copies that are under way", "[data][copy_timer]") {
+TEST_CASE("copy_timer does not count copies that are in progress", "[data][copy_timer]") {
     support::machine const on;
     cuota::stream const s;
     copy_timer clock{2};
@@ -54,7 +55,7 @@ TEST_CASE("copy_timer leaves out copies that are under way", "[data][copy_timer]
     CHECK_NOTHROW(clock.busy());
 }
 
-TEST_CASE("copy_timer counts nothing of a copy whose end was not marked", "[data][copy_timer]") {
+TEST_CASE("copy_timer does not count a copy whose end was not recorded", "[data][copy_timer]") {
     support::machine const on;
     cuota::stream const s;
     copy_timer clock{1};

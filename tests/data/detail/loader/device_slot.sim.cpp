@@ -24,7 +24,7 @@
 
 namespace sim = cuota::simulator;
 
-TEST_CASE("a graph is fed by copies of batches, which it cannot have a view of", "[data][device_slot]") {
+TEST_CASE("a graph reads copies of batches, because a capture refuses their views", "[data][device_slot]") {
     support::machine const on;
     cuota::stream const s;
     cuota::batch_loader loader{support::numbered_source{12, 1}, {.batch_size = 4, .device_slots = 2}};
@@ -47,7 +47,7 @@ TEST_CASE("a graph is fed by copies of batches, which it cannot have a view of",
     CHECK(sim::race_reports().empty());
 }
 
-TEST_CASE("a batch that ends while a stream that used it is captured is over, and its slot is filled again",
+TEST_CASE("a batch may be destroyed while a stream that used it is captured, and its slot is reused",
           "[data][device_slot]") {
     support::machine const on;
     cuota::stream const s;
@@ -66,7 +66,7 @@ TEST_CASE("a batch that ends while a stream that used it is captured is over, an
     CHECK(sim::race_reports().empty());
 }
 
-TEST_CASE("a loader goes on while another thread captures by CUDA's own calls, and leaves the capture intact",
+TEST_CASE("a loader runs while another thread captures a stream, and does not invalidate the capture",
           "[data][device_slot][foreign_capture]") {
     support::machine const on;
     cuota::stream const s;
@@ -87,8 +87,7 @@ TEST_CASE("a loader goes on while another thread captures by CUDA's own calls, a
     CHECK(sim::race_reports().empty());
 }
 
-TEST_CASE("a batch that ends while others capture a stream that used it ends its epoch with misuse, and the "
-          "next one is as any",
+TEST_CASE("a batch destroyed in a foreign capture of its stream fails its epoch but not the next epoch",
           "[data][device_slot][foreign_capture]") {
     support::machine const on;
     cuota::stream const s;
@@ -115,7 +114,7 @@ TEST_CASE("a batch that ends while others capture a stream that used it ends its
     CHECK(sim::race_reports().empty());
 }
 
-TEST_CASE("the threads of a loader sleep while they wait for copies, and use no device but its own",
+TEST_CASE("a loader's threads sleep while they wait for copies, and use only the loader's device",
           "[data][device_slot]") {
     support::machine const on{{.devices = 2}};
     std::thread{[] {
@@ -139,8 +138,7 @@ TEST_CASE("the threads of a loader sleep while they wait for copies, and use no 
     CHECK(sim::contexts_made(1) == 1);
 }
 
-TEST_CASE("a batch that was viewed on another thread's default stream is reported when it ends, and not "
-          "overwritten before",
+TEST_CASE("the end of a batch used by another thread's default stream is reported, and nothing races with it",
           "[data][device_slot][default_stream]") {
     support::machine on;
     sim::set_race_checks(sim::race_checks::report);

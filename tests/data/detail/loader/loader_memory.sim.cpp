@@ -91,7 +91,7 @@ std::vector<cuota::allocation_group> holders_of(budget const& b) {
 
 }  // namespace
 
-TEST_CASE("two loaders take turns with memory for one of them", "[data][loader_memory]") {
+TEST_CASE("two loaders alternate with memory for one of them", "[data][loader_memory]") {
     machine const on;
     budget const device{"device", device_bytes};
     budget const pinned{"pinned", pinned_bytes};
@@ -107,7 +107,7 @@ TEST_CASE("two loaders take turns with memory for one of them", "[data][loader_m
     CHECK(sim::peak_pinned_bytes() == pinned_bytes);
 }
 
-TEST_CASE("a loader that was given no priority keeps what it took", "[data][loader_memory]") {
+TEST_CASE("a loader without a reclaim priority keeps its memory", "[data][loader_memory]") {
     machine const on;
     budget device{"device", device_bytes};
     budget const pinned{"pinned", pinned_bytes};
@@ -121,7 +121,7 @@ TEST_CASE("a loader that was given no priority keeps what it took", "[data][load
     CHECK(read_epoch(loader) == counted(samples));
 }
 
-TEST_CASE("a pool has the slots of an idle loader when it needs them", "[data][loader_memory]") {
+TEST_CASE("a pool reclaims the slots of an idle loader", "[data][loader_memory]") {
     machine const on;
     budget const device{"device", 4096};
     batch_loader loader{numbered_source{samples}, options_of(device, std::nullopt)};
@@ -138,7 +138,7 @@ TEST_CASE("a pool has the slots of an idle loader when it needs them", "[data][l
     CHECK(device.held() == device_bytes);
 }
 
-TEST_CASE("a loader's pinned slots are of the memory that it is given, and charged as that takes it",
+TEST_CASE("a loader's pinned slots are allocated from host_memory and charged by its granularity",
           "[data][loader_memory]") {
     machine const on;
     cuota::stream const s;
@@ -164,7 +164,8 @@ TEST_CASE("a loader's pinned slots are of the memory that it is given, and charg
         cuota::usage_error);
 }
 
-TEST_CASE("a loader gives each budget what was charged to it", "[data][loader_memory]") {
+TEST_CASE("a loader releases only the memory that is charged to the budget that is short",
+          "[data][loader_memory]") {
     machine const on;
     budget const device{"device", device_bytes};
     budget const pinned{"pinned", pinned_bytes};
@@ -182,7 +183,8 @@ TEST_CASE("a loader gives each budget what was charged to it", "[data][loader_me
     CHECK(pinned.held() == pinned_bytes);
 }
 
-TEST_CASE("a loader of one budget gives the part that suffices", "[data][loader_memory]") {
+TEST_CASE("a loader with one budget for both parts releases the part that suffices",
+          "[data][loader_memory]") {
     machine const on;
     budget const all{"all", device_bytes + pinned_bytes};
     batch_loader loader{numbered_source{samples}, options_of(all, all)};
@@ -206,7 +208,8 @@ TEST_CASE("a loader of one budget gives the part that suffices", "[data][loader_
     CHECK(read_epoch(loader) == counted(samples));
 }
 
-TEST_CASE("a loader under a reservation makes no room outside it", "[data][loader_memory]") {
+TEST_CASE("a loader under a reservation releases nothing for requests outside of it",
+          "[data][loader_memory]") {
     machine const on;
     budget device{"device", 4096};
     cuota::reservation const mine = device.reserve(device_bytes);
@@ -218,7 +221,7 @@ TEST_CASE("a loader under a reservation makes no room outside it", "[data][loade
     CHECK(read_epoch(loader) == counted(samples));
 }
 
-TEST_CASE("the loader of the higher priority gives first", "[data][loader_memory]") {
+TEST_CASE("the loader with the highest priority releases its memory first", "[data][loader_memory]") {
     machine const on;
     budget const device{"device", 2 * device_bytes};
     batch_loader precious{numbered_source{samples}, options_of(device, std::nullopt, -1)};
@@ -233,7 +236,7 @@ TEST_CASE("the loader of the higher priority gives first", "[data][loader_memory
 
 // ---- slots in use ----
 
-TEST_CASE("an epoch that is going on gives nothing", "[data][loader_memory]") {
+TEST_CASE("a loader releases nothing during an epoch", "[data][loader_memory]") {
     machine const on;
     budget device{"device", device_bytes};
     budget pinned{"pinned", pinned_bytes};
@@ -255,7 +258,7 @@ TEST_CASE("an epoch that is going on gives nothing", "[data][loader_memory]") {
     device.refund(1);
 }
 
-TEST_CASE("a batch that is alive keeps the slots of its loader", "[data][loader_memory]") {
+TEST_CASE("a loader keeps its slots while one of its batches is alive", "[data][loader_memory]") {
     machine const on;
     budget device{"device", device_bytes};
     budget pinned{"pinned", pinned_bytes};
@@ -274,7 +277,7 @@ TEST_CASE("a batch that is alive keeps the slots of its loader", "[data][loader_
     CHECK_THROWS_AS(device.charge(1), cuota::budget_exceeded);
 }
 
-TEST_CASE("a worker that still reads keeps the pinned slots of its loader, not the device's",
+TEST_CASE("while a worker reads, its loader keeps the pinned slots but releases the device slots",
           "[data][loader_memory]") {
     machine const on;
     budget const device{"device", device_bytes};
@@ -304,7 +307,7 @@ TEST_CASE("a worker that still reads keeps the pinned slots of its loader, not t
     CHECK(read_epoch(loader) == counted(4));
 }
 
-TEST_CASE("a loader has its memory to give as soon as an epoch has ended, whatever its workers do",
+TEST_CASE("a loader can release its memory as soon as an epoch has ended, whatever its workers do",
           "[data][loader_memory][threads]") {
     machine const on;
     std::size_t const workers = GENERATE(std::size_t{1}, std::size_t{3});
@@ -320,7 +323,7 @@ TEST_CASE("a loader has its memory to give as soon as an epoch has ended, whatev
     }
 }
 
-TEST_CASE("a loader waits for work on its slots before it gives them back", "[data][loader_memory]") {
+TEST_CASE("a loader waits for work on its slots before it releases them", "[data][loader_memory]") {
     machine const on;
     budget const device{"device", device_bytes};
     batch_loader loader{numbered_source{4}, options_of(device, std::nullopt)};
@@ -348,7 +351,7 @@ TEST_CASE("a loader waits for work on its slots before it gives them back", "[da
           std::vector<std::uint32_t>{0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 2, 2, 2, 2, 2, 3, 3, 3, 3, 3});
 }
 
-TEST_CASE("slots whose work cannot be waited for are kept, and the failure is reported",
+TEST_CASE("slots are kept if the wait for their work fails, and the failure is reported",
           "[data][loader_memory]") {
     machine on;
     budget device{"device", device_bytes};
@@ -366,7 +369,8 @@ TEST_CASE("slots whose work cannot be waited for are kept, and the failure is re
 
 // ---- refusals ----
 
-TEST_CASE("the bytes of a loader have one name, in use and idle", "[data][loader_memory]") {
+TEST_CASE("the bytes of a loader are one holder, whose name differs in use and idle",
+          "[data][loader_memory]") {
     machine const on;
     budget const all{"all", 10'000};
     auto const line = cuota::source_location::current().line;
@@ -387,7 +391,7 @@ TEST_CASE("the bytes of a loader have one name, in use and idle", "[data][loader
     CHECK(!used[0].is_cached);
 }
 
-TEST_CASE("a refusal counts what an idle loader could give", "[data][loader_memory]") {
+TEST_CASE("a refusal counts the bytes that an idle loader could release", "[data][loader_memory]") {
     machine const on;
     budget device{"device", 4096};
     batch_loader loader{numbered_source{samples}, options_of(device, std::nullopt)};
@@ -400,7 +404,7 @@ TEST_CASE("a refusal counts what an idle loader could give", "[data][loader_memo
     CHECK(device.held() == 2048);
 }
 
-TEST_CASE("a batch that a refusal says would fit does fit, with what idle loaders give",
+TEST_CASE("the batch size that a refusal suggests fits after idle loaders have released memory",
           "[data][loader_memory]") {
     machine const on;
     bool const is_one = GENERATE(true, false);
@@ -424,7 +428,7 @@ TEST_CASE("a batch that a refusal says would fit does fit, with what idle loader
 
 // ---- allocating again ----
 
-TEST_CASE("an epoch is refused while others have its memory, and can be asked for again",
+TEST_CASE("an epoch is refused while others hold its memory, and can be requested again",
           "[data][loader_memory]") {
     machine const on;
     bool const is_device = GENERATE(true, false);
@@ -456,7 +460,7 @@ TEST_CASE("an epoch is refused while others have its memory, and can be asked fo
     CHECK(read_epoch(loader) == before);
 }
 
-TEST_CASE("a refused epoch names the batch that would have fitted", "[data][loader_memory]") {
+TEST_CASE("a refused epoch reports the largest batch that would fit", "[data][loader_memory]") {
     machine const on;
     budget const device{"device", 50'000};
     loader_options o = options_of(device, std::nullopt);
@@ -471,7 +475,8 @@ TEST_CASE("a refused epoch names the batch that would have fitted", "[data][load
     CHECK_THROWS_AS((batch_loader{numbered_source{1000}, o}), cuota::budget_exceeded);
 }
 
-TEST_CASE("a refused epoch holds as much as before, also when it had got a part", "[data][loader_memory]") {
+TEST_CASE("a refused epoch leaves the held bytes unchanged, also after it had allocated a part",
+          "[data][loader_memory]") {
     machine const on;
     budget device{"device", device_bytes};
     budget pinned{"pinned", pinned_bytes};
@@ -487,7 +492,8 @@ TEST_CASE("a refused epoch holds as much as before, also when it had got a part"
     CHECK(read_epoch(loader) == counted(samples));
 }
 
-TEST_CASE("a loader that takes its memory again does not ask itself", "[data][loader_memory]") {
+TEST_CASE("a loader that reallocates its slots does not reclaim memory from itself",
+          "[data][loader_memory]") {
     machine const on;
     budget all{"all", device_bytes + pinned_bytes};
     batch_loader loader{numbered_source{samples}, options_of(all, all)};
@@ -499,7 +505,7 @@ TEST_CASE("a loader that takes its memory again does not ask itself", "[data][lo
     CHECK(sim::live().device_bytes == device_bytes);
 }
 
-TEST_CASE("an epoch that a device cannot serve is refused, and can be asked for again",
+TEST_CASE("an epoch is refused if the device cannot allocate its slots, and can be requested again",
           "[data][loader_memory]") {
     machine const on;
     budget device{"device", device_bytes};
@@ -514,7 +520,8 @@ TEST_CASE("an epoch that a device cannot serve is refused, and can be asked for 
     CHECK(read_epoch(loader) == counted(samples));
 }
 
-TEST_CASE("another device may be current when a loader takes its memory again", "[data][loader_memory]") {
+TEST_CASE("a loader reallocates its slots on its own device, whichever device is current",
+          "[data][loader_memory]") {
     machine const on{{.devices = 2}};
     budget const device{"device", device_bytes};
     batch_loader loader{numbered_source{samples}, options_of(device, std::nullopt)};
@@ -530,7 +537,8 @@ TEST_CASE("another device may be current when a loader takes its memory again", 
     }
 }
 
-TEST_CASE("who watches the budget may start an epoch when a loader has given back", "[data][loader_memory]") {
+TEST_CASE("a budget alert may start an epoch after a loader has released its memory",
+          "[data][loader_memory]") {
     machine const on;
     budget device{"device", device_bytes};
     batch_loader loader{numbered_source{samples}, options_of(device, std::nullopt)};
@@ -554,7 +562,7 @@ TEST_CASE("who watches the budget may start an epoch when a loader has given bac
 
 // ---- failures and threads ----
 
-TEST_CASE("giving back and taking again survive every failing call", "[data][loader_memory]") {
+TEST_CASE("when any call fails, releasing and reallocating slots leaks nothing", "[data][loader_memory]") {
     machine on;
     budget const device{"device", device_bytes};
     budget const pinned{"pinned", pinned_bytes};
@@ -575,7 +583,8 @@ TEST_CASE("giving back and taking again survive every failing call", "[data][loa
     CHECK(pinned.held() == 0);
 }
 
-TEST_CASE("a loader that met a failure while it gave or took is as good as before", "[data][loader_memory]") {
+TEST_CASE("a loader works normally after a failure while it released or reallocated slots",
+          "[data][loader_memory]") {
     machine on;
     budget const device{"device", device_bytes};
     budget const pinned{"pinned", pinned_bytes};
@@ -604,7 +613,7 @@ TEST_CASE("a loader that met a failure while it gave or took is as good as befor
     CHECK(sim::live().pinned_bytes == pinned_bytes);
 }
 
-TEST_CASE("a wait that failed in an epoch that was left does not fail the next one",
+TEST_CASE("a wait that failed in an epoch that was left does not fail the next epoch",
           "[data][loader_memory][threads]") {
     machine on;
     {
@@ -620,7 +629,7 @@ TEST_CASE("a wait that failed in an epoch that was left does not fail the next o
     (void)on.errors.take();  // errors of the abandoned epochs' workers
 }
 
-TEST_CASE("a loader works on while others want its memory", "[data][loader_memory][threads]") {
+TEST_CASE("a loader works while other threads reclaim its memory", "[data][loader_memory][threads]") {
     machine const on;
     budget device{"device", device_bytes};
     budget pinned{"pinned", pinned_bytes};
@@ -678,7 +687,7 @@ TEST_CASE("two loaders on two threads share memory for one of them", "[data][loa
     CHECK(all.peak() == device_bytes + pinned_bytes);
 }
 
-TEST_CASE("a loader ends while others want its memory, and has given all back then",
+TEST_CASE("a loader can be destroyed while others reclaim its memory, and frees all of it",
           "[data][loader_memory][threads]") {
     machine const on;
     budget device{"device", device_bytes};

@@ -12,7 +12,8 @@
 using cuota::detail::loader_times;
 using namespace std::chrono_literals;
 
-TEST_CASE("loader_times adds up what an epoch takes, and begins anew with the next", "[data][loader_times]") {
+TEST_CASE("loader_times sums the times of an epoch and starts again with the next epoch",
+          "[data][loader_times]") {
     loader_times times;
     CHECK(times.now().elapsed == 0ns);
     times.begin(4);
@@ -41,7 +42,7 @@ TEST_CASE("loader_times adds up what an epoch takes, and begins anew with the ne
     CHECK(times.now().epoch == 5);
 }
 
-TEST_CASE("what is under way counts up to now", "[data][loader_times]") {
+TEST_CASE("activities in progress count up to the present", "[data][loader_times]") {
     loader_times times;
     times.have_workers(4);
     times.goes_on(0, cuota::detail::worker_stage::waiting);
@@ -76,7 +77,7 @@ TEST_CASE("what is under way counts up to now", "[data][loader_times]") {
     CHECK_FALSE(times.now().longest_read);
 }
 
-TEST_CASE("an epoch's time ends once", "[data][loader_times]") {
+TEST_CASE("the elapsed time of an epoch stops when the epoch first ends", "[data][loader_times]") {
     loader_times times;
     times.begin(0);
     std::this_thread::sleep_for(1ms);
@@ -91,7 +92,7 @@ TEST_CASE("an epoch's time ends once", "[data][loader_times]") {
     CHECK(times.now().elapsed == whole);
 }
 
-TEST_CASE("a stopwatch adds the time of its scope", "[data][loader_times]") {
+TEST_CASE("a stopwatch adds the duration of its scope", "[data][loader_times]") {
     std::chrono::nanoseconds sum = 5s;
     {
         cuota::detail::stopwatch const time{sum};

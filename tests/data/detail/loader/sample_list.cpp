@@ -12,7 +12,8 @@
 using cuota::detail::sample_list;
 using numbers = std::vector<std::uint64_t>;
 
-TEST_CASE("a sample_list is filled and shortened within its room, and so is a copy", "[data][sample_list]") {
+TEST_CASE("a sample_list is filled and shortened within its capacity without allocating, and so is a copy",
+          "[data][sample_list]") {
     sample_list const room = sample_list::with_room(5, 2);
     sample_list list = room;
     support::heap_watch const watch;

@@ -12,7 +12,7 @@
 using cuota::detail::reclaiming;
 using cuota::detail::usage_gate;
 
-TEST_CASE("what is used is not given back, what nobody uses is", "[data][usage_gate]") {
+TEST_CASE("memory in use is not released, and idle memory is", "[data][usage_gate]") {
     usage_gate uses;
     REQUIRE(uses.is_idle());
     uses.start();
@@ -29,7 +29,7 @@ TEST_CASE("what is used is not given back, what nobody uses is", "[data][usage_g
     REQUIRE(uses.is_idle());
 }
 
-TEST_CASE("a use waits until what is given back is refunded", "[data][usage_gate]") {
+TEST_CASE("a use waits until the memory that is being released has been refunded", "[data][usage_gate]") {
     usage_gate uses;
     REQUIRE(uses.try_give());
     std::atomic<bool> is_refunded = false;
@@ -47,7 +47,7 @@ TEST_CASE("a use waits until what is given back is refunded", "[data][usage_gate
     REQUIRE(was_refunded);
 }
 
-TEST_CASE("a giving back waits for what is over soon, and not for what lasts", "[data][usage_gate]") {
+TEST_CASE("a release waits for brief uses, and is refused during lasting uses", "[data][usage_gate]") {
     usage_gate uses;
     uses.start();
     uses.add_brief();
@@ -79,7 +79,7 @@ TEST_CASE("a giving back waits for what is over soon, and not for what lasts", "
     REQUIRE(uses.try_give());
 }
 
-TEST_CASE("who is called while this thread refunds may start a use", "[data][usage_gate]") {
+TEST_CASE("a function that is called while this thread refunds may start a use", "[data][usage_gate]") {
     usage_gate uses;
     reclaiming const here;
     REQUIRE(uses.try_give());
@@ -91,7 +91,7 @@ TEST_CASE("who is called while this thread refunds may start a use", "[data][usa
     REQUIRE(!uses.try_give());
 }
 
-TEST_CASE("what is asked for while another gives it back is answered after that", "[data][usage_gate]") {
+TEST_CASE("requests during another thread's release are answered after its refund", "[data][usage_gate]") {
     usage_gate uses;
     REQUIRE(uses.try_give());
     std::atomic<bool> is_refunded = false;
@@ -113,7 +113,7 @@ TEST_CASE("what is asked for while another gives it back is answered after that"
     REQUIRE(answered_early == 0);
 }
 
-TEST_CASE("uses and givings back exclude each other on any number of threads", "[data][usage_gate]") {
+TEST_CASE("uses and releases exclude each other on any number of threads", "[data][usage_gate]") {
     usage_gate uses;
     std::atomic<int> users = 0;
     std::atomic<int> givers = 0;
