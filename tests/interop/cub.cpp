@@ -44,7 +44,7 @@ std::vector<int> reversed(std::vector<int> all) {
 static_assert(cuota::two_phase_call<cudaError_t (*)(void*, std::size_t&)>);
 static_assert(!cuota::two_phase_call<void (*)(void*, std::size_t&)>);
 
-TEST_CASE("a call in two phases runs with scratch of the size it asked for", "[interop][cub][gpu]") {
+TEST_CASE("run_cub allocates scratch memory of the size that the call requested", "[interop][cub][gpu]") {
     cuota::stream const s;
     cuota::measured memory{cuota::async_memory{}};
     cuota::device_buffer<int> x{one_to(count), s, cuota::async_memory{}};
@@ -64,7 +64,7 @@ TEST_CASE("a call in two phases runs with scratch of the size it asked for", "[i
     CHECK(seen.by_tag.front().name == cuota::tag{"cub"});
 }
 
-TEST_CASE("what is called is called twice: without scratch, then with the bytes it wanted",
+TEST_CASE("run_cub calls twice: without scratch memory, then with the requested bytes",
           "[interop][cub][gpu]") {
     cuota::stream const s;
     std::vector<void*> scratches;
@@ -82,7 +82,7 @@ TEST_CASE("what is called is called twice: without scratch, then with the bytes 
     CHECK(sizes == std::vector<std::size_t>{77, 77});
 }
 
-TEST_CASE("a call that wants no scratch runs all the same", "[interop][cub][gpu]") {
+TEST_CASE("a call that needs no scratch memory is still run", "[interop][cub][gpu]") {
     cuota::stream const s;
     cuota::measured memory{cuota::async_memory{}};
     int runs = 0;
@@ -97,7 +97,7 @@ TEST_CASE("a call that wants no scratch runs all the same", "[interop][cub][gpu]
     CHECK(memory.report().live_bytes() == 0);
 }
 
-TEST_CASE("scratch beyond the budget is refused, and the call is not run", "[interop][cub][gpu]") {
+TEST_CASE("scratch memory beyond the budget is refused, and the call is not run", "[interop][cub][gpu]") {
     cuota::stream const s;
     cuota::budget const small{"small", 2_KiB};
     cuota::device_buffer<int> x{one_to(count), s, cuota::async_memory{}};
@@ -117,7 +117,7 @@ TEST_CASE("scratch beyond the budget is refused, and the call is not run", "[int
     CHECK(x.to_vector(s) == one_to(count));
 }
 
-TEST_CASE("an error that the call returns is a cuda_error of the caller's line, and scratch is given back",
+TEST_CASE("an error of the call is a cuda_error with the caller's line, and scratch memory is freed",
           "[interop][cub][gpu]") {
     cuota::stream const s;
     cuota::measured memory{cuota::async_memory{}};
@@ -135,7 +135,7 @@ TEST_CASE("an error that the call returns is a cuda_error of the caller's line, 
     CHECK(support::last_error() == cudaSuccess);
 }
 
-TEST_CASE("an exception of the call passes, and scratch is given back", "[interop][cub][gpu]") {
+TEST_CASE("an exception of the call is passed on, and scratch memory is freed", "[interop][cub][gpu]") {
     cuota::stream const s;
     cuota::measured memory{cuota::async_memory{}};
     auto const throws = [](void* scratch, std::size_t& bytes) {
@@ -148,7 +148,7 @@ TEST_CASE("an exception of the call passes, and scratch is given back", "[intero
     CHECK(memory.report().live_bytes() == 0);
 }
 
-TEST_CASE("scratch of the host's memory is refused", "[interop][cub][gpu]") {
+TEST_CASE("scratch memory from a host resource is refused", "[interop][cub][gpu]") {
     cuota::stream const s;
     int runs = 0;
     auto const call = [&](void* scratch, std::size_t& bytes) {
@@ -161,8 +161,7 @@ TEST_CASE("scratch of the host's memory is refused", "[interop][cub][gpu]") {
     CHECK(runs == 0);
 }
 
-TEST_CASE("calls one after the other take their scratch from the same bytes of a pool",
-          "[interop][cub][gpu]") {
+TEST_CASE("consecutive calls reuse the same scratch memory of a pool", "[interop][cub][gpu]") {
     cuota::stream const s;
     cuota::budget const budget{"scratch", 64_MiB};
     cuota::scoped_pool pool{budget};

@@ -45,7 +45,7 @@ void turn_round(cuota::device_buffer<int>& x, cuota::stream const& s, cuota::any
 
 }  // namespace
 
-TEST_CASE("scratch is given back at once, and to who comes later in the stream only", "[interop][cub]") {
+TEST_CASE("scratch memory is freed in stream order without a wait", "[interop][cub]") {
     support::machine const machine;
     cuota::stream const s;
     cuota::budget const budget{"scratch", 64_MiB};
@@ -63,7 +63,7 @@ TEST_CASE("scratch is given back at once, and to who comes later in the stream o
     CHECK(cuota::simulator::misuse().races == races);
 }
 
-TEST_CASE("scratch that one stream gave back is not another's while it is used", "[interop][cub]") {
+TEST_CASE("another stream does not receive scratch memory that is still in use", "[interop][cub]") {
     support::machine const machine;
     cuota::stream const s;
     cuota::stream const other;
@@ -81,7 +81,7 @@ TEST_CASE("scratch that one stream gave back is not another's while it is used",
     CHECK(cuota::simulator::misuse().races == races);
 }
 
-TEST_CASE("scratch is of the stream's device, whichever is current", "[interop][cub]") {
+TEST_CASE("scratch memory is on the stream's device, even if another device is current", "[interop][cub]") {
     support::machine const machine{{.devices = 2}};
     cuota::device_scope const second{cuota::device{1}};
     cuota::stream const s;
@@ -100,7 +100,7 @@ TEST_CASE("scratch is of the stream's device, whichever is current", "[interop][
     CHECK(x.to_vector(s) == hundred_to_one());
 }
 
-TEST_CASE("a call in two phases survives every failing call", "[interop][cub]") {
+TEST_CASE("a two-phase call leaks nothing when any CUDA call fails", "[interop][cub]") {
     support::machine machine;
     bool const in_stream_order = GENERATE(true, false);
     auto const turn = [in_stream_order] {
@@ -115,7 +115,7 @@ TEST_CASE("a call in two phases survives every failing call", "[interop][cub]") 
     CHECK(support::survives_every_failure(machine, turn).thrown > 0);
 }
 
-TEST_CASE("in a child no algorithm in two phases runs on its parent's stream", "[interop][cub][fork]") {
+TEST_CASE("in a child, run_cub refuses the parent's stream", "[interop][cub][fork]") {
     if (support::under_thread_sanitizer) CUOTA_SKIP("it does not take a fork of a program with threads");
     support::machine const machine;
     cuota::stream const s;

@@ -36,7 +36,7 @@ std::vector<int> sums_to(std::size_t n) {
 
 }  // namespace
 
-TEST_CASE("CUB sorts, scans and reduces with scratch of the budget", "[interop][cub][gpu]") {
+TEST_CASE("CUB sorts, scans and reduces with scratch memory of the budget", "[interop][cub][gpu]") {
     cuota::stream const s;
     cuota::budget const budget{"cub", 64_MiB};
     cuota::scoped_pool pool{budget};

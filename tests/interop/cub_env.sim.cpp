@@ -12,7 +12,7 @@
 
 using namespace cuota::literals;
 
-TEST_CASE("CUB swallows a refusal of its scratch, and the budget tells what it was", "[interop][cub_env]") {
+TEST_CASE("CUB hides a refusal of its scratch memory, and the budget stores it", "[interop][cub_env]") {
     support::machine const machine;
     cuota::stream const s;
     cuota::budget const account{"scratch", 0};

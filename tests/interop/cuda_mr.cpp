@@ -85,7 +85,7 @@ struct scene {
 
 }  // namespace
 
-TEST_CASE("what CCCL takes through a cuda_mr is the pool's", "[interop][cuda_mr][gpu]") {
+TEST_CASE("allocations of CCCL through a cuda_mr come from the pool", "[interop][cuda_mr][gpu]") {
     scene on;
     auto mr = cuota::to_cuda_mr(on.pool);
     void* const p = mr.allocate(on.theirs(), 1000);  // without an alignment, as CUB of CCCL 3.1 to 3.3 does
@@ -107,7 +107,7 @@ TEST_CASE("what CCCL takes through a cuda_mr is the pool's", "[interop][cuda_mr]
     mr.deallocate(on.theirs(), nullptr, 0);
 }
 
-TEST_CASE("a reference of CCCL's to a cuda_mr takes and gives back", "[interop][cuda_mr][gpu]") {
+TEST_CASE("a CCCL reference to a cuda_mr allocates and frees", "[interop][cuda_mr][gpu]") {
     scene on;
     auto mr = cuota::to_cuda_mr(on.pool);
     in_order_ref<on_device> ref{mr};
@@ -124,8 +124,7 @@ TEST_CASE("a reference of CCCL's to a cuda_mr takes and gives back", "[interop][
 }
 
 #if CCCL_VERSION >= 3002000
-TEST_CASE("CCCL's own owner of any resource holds a cuda_mr, and asks it when it was moved from",
-          "[interop][cuda_mr][gpu]") {
+TEST_CASE("CCCL's any_resource holds a cuda_mr, also after a move", "[interop][cuda_mr][gpu]") {
     scene on;
     auto mr = cuota::to_cuda_mr(on.pool);
     cuda::mr::any_resource<on_device> first{mr};
@@ -138,7 +137,7 @@ TEST_CASE("CCCL's own owner of any resource holds a cuda_mr, and asks it when it
 #endif
 
 #if CCCL_VERSION >= 3001000
-TEST_CASE("an environment of CCCL's with a cuda_mr in it answers with that", "[interop][cuda_mr][gpu]") {
+TEST_CASE("a CCCL environment with a cuda_mr returns it as its memory resource", "[interop][cuda_mr][gpu]") {
     scene on;
     auto const mr = cuota::to_cuda_mr(on.pool);
     cuda::std::execution::env<cuda::stream_ref, cuda_mr<cuota::pool_resource>> const env{on.theirs(), mr};
@@ -147,7 +146,7 @@ TEST_CASE("an environment of CCCL's with a cuda_mr in it answers with that", "[i
 }
 #endif
 
-TEST_CASE("a cuda_mr that was moved from is as it was", "[interop][cuda_mr][gpu]") {
+TEST_CASE("a moved-from cuda_mr is unchanged", "[interop][cuda_mr][gpu]") {
     scene on;
     auto mr = cuota::to_cuda_mr(on.pool);
     auto other = std::move(mr);
@@ -157,7 +156,7 @@ TEST_CASE("a cuda_mr that was moved from is as it was", "[interop][cuda_mr][gpu]
     CHECK(on.pool.stats().requested == 0);
 }
 
-TEST_CASE("cuda_mrs are equal whose resources are", "[interop][cuda_mr][gpu]") {
+TEST_CASE("cuda_mr objects are equal if their resources are", "[interop][cuda_mr][gpu]") {
     scene on;
     cuota::scoped_pool const another{cuota::device_memory{}};
     auto const mr = cuota::to_cuda_mr(on.pool, "a name");
@@ -166,7 +165,7 @@ TEST_CASE("cuda_mrs are equal whose resources are", "[interop][cuda_mr][gpu]") {
     CHECK(mr.memory() == on.pool.resource());
 }
 
-TEST_CASE("a cuda_mr honours an alignment or refuses it", "[interop][cuda_mr][gpu]") {
+TEST_CASE("a cuda_mr fulfils an alignment or refuses it", "[interop][cuda_mr][gpu]") {
     scene on;
     auto const mr = cuota::to_cuda_mr(on.pool);
     void* const p = mr.allocate(on.theirs(), 100, 512);  // a pool supports larger alignments
@@ -179,7 +178,7 @@ TEST_CASE("a cuda_mr honours an alignment or refuses it", "[interop][cuda_mr][gp
     CHECK(on.pool.stats().requested == 0);
 }
 
-TEST_CASE("the kind that was promised is looked at", "[interop][cuda_mr][gpu]") {
+TEST_CASE("a declared memory kind that differs from the resource's is refused", "[interop][cuda_mr][gpu]") {
     cuota::any_resource const pinned{cuota::pinned_memory{}};
     auto const refused = thrown<cuota::usage_error>([&] { (void)cuota::to_cuda_mr(pinned); });
     CHECK(std::string{refused.what()}.find(
@@ -192,7 +191,7 @@ TEST_CASE("the kind that was promised is looked at", "[interop][cuda_mr][gpu]") 
     CHECK_THROWS_AS(cuota::to_cuda_mr<memory_kind::managed>(pinned), cuota::usage_error);
 }
 
-TEST_CASE("a refusal passes through as it is, with the name and the place of its cuda_mr",
+TEST_CASE("a refusal passes through unchanged, with the name and call site of its cuda_mr",
           "[interop][cuda_mr][gpu]") {
     cuota::budget const account{"small", 10_KiB};
     auto const mr = cuota::to_cuda_mr(cuota::budgeted<>{account}, "scratch");
@@ -208,7 +207,7 @@ TEST_CASE("a refusal passes through as it is, with the name and the place of its
     CHECK(account.held() == 0);
 }
 
-TEST_CASE("a refusal that a caller swallows, as CUB does, is the budget's last", "[interop][cuda_mr][gpu]") {
+TEST_CASE("a refusal that a caller hides is the budget's last refusal", "[interop][cuda_mr][gpu]") {
     scene on;
     auto mr = cuota::to_cuda_mr(on.pool, "cub");
     cudaError_t told = cudaSuccess;

@@ -41,7 +41,7 @@ static_assert(cuota::host_only_resource<pinned_through_cccl>);
 
 }  // namespace
 
-TEST_CASE("what goes out as CCCL's and comes in again is a resource", "[interop][cuda_mr][gpu]") {
+TEST_CASE("a cuda_mr that is converted back has the properties of a resource", "[interop][cuda_mr][gpu]") {
     cuota::budget const account{"all", 64_MiB};
     SECTION("device memory") {
         support::behaves_as_a_resource(from_cuda_mr(to_cuda_mr(cuota::device_memory{})));
@@ -56,10 +56,10 @@ TEST_CASE("what goes out as CCCL's and comes in again is a resource", "[interop]
     SECTION("pinned memory") {
         support::behaves_as_a_resource(from_cuda_mr<memory_kind::pinned>(to_cuda_mr(cuota::pinned_memory{})));
     }
-    SECTION("a budget's") {
+    SECTION("of a budget") {
         support::behaves_as_a_resource(from_cuda_mr(to_cuda_mr(cuota::budgeted<>{account})));
     }
-    SECTION("a pool's") {
+    SECTION("of a pool") {
         cuota::scoped_pool const pool{account};
         support::behaves_as_a_resource(from_cuda_mr(to_cuda_mr(pool)));
     }
@@ -69,9 +69,10 @@ TEST_CASE("what goes out as CCCL's and comes in again is a resource", "[interop]
     CHECK(account.held() == 0);
 }
 
-TEST_CASE("a resource of CCCL's shape is one of ours", "[interop][cuda_mr][gpu]") {
-    SECTION("in order of streams") { support::behaves_as_a_resource(from_cuda_mr(theirs::in_order{})); }
-    SECTION("at once only") { support::behaves_as_a_resource(from_cuda_mr(theirs::at_once{})); }
+TEST_CASE("a resource with CCCL's interface has the properties of a cuota resource",
+          "[interop][cuda_mr][gpu]") {
+    SECTION("stream-ordered") { support::behaves_as_a_resource(from_cuda_mr(theirs::in_order{})); }
+    SECTION("synchronous only") { support::behaves_as_a_resource(from_cuda_mr(theirs::at_once{})); }
     SECTION("under a budget") {
         cuota::budget const account{"theirs", 64_MiB};
         support::behaves_as_a_resource(cuota::budgeted{account, from_cuda_mr(theirs::in_order{})});
@@ -86,7 +87,8 @@ TEST_CASE("a resource of CCCL's shape is one of ours", "[interop][cuda_mr][gpu]"
     }
 }
 
-TEST_CASE("a budget over CCCL's memory charges by the granularity that was said", "[interop][cuda_mr][gpu]") {
+TEST_CASE("a budget over CCCL's memory charges multiples of the declared granularity",
+          "[interop][cuda_mr][gpu]") {
     cuota::stream const s;
     cuota::budget const account{"theirs", 10_KiB};
     cuota::budgeted limited{account, from_cuda_mr(theirs::in_order{}, 4096)};
@@ -100,7 +102,7 @@ TEST_CASE("a budget over CCCL's memory charges by the granularity that was said"
     CHECK_THROWS_AS(from_cuda_mr(theirs::in_order{}, 0), cuota::usage_error);
 }
 
-TEST_CASE("buffers stand on CCCL's memory", "[interop][cuda_mr][gpu]") {
+TEST_CASE("buffers can use CCCL's memory", "[interop][cuda_mr][gpu]") {
     cuota::stream const s;
     cuota::scoped_pool const pool{from_cuda_mr(theirs::in_order{})};
     cuota::device_buffer<int> const x{{1, 2, 3}, s, pool};
@@ -109,7 +111,7 @@ TEST_CASE("buffers stand on CCCL's memory", "[interop][cuda_mr][gpu]") {
     CHECK(y.to_vector(s) == std::vector{4, 5});
 }
 
-TEST_CASE("one that went out and comes in again says who asked, and remains what it was",
+TEST_CASE("a resource that is converted to CCCL's and back keeps its labels and errors",
           "[interop][cuda_mr][gpu]") {
     cuota::budget const account{"small", 1_KiB};
     auto back = from_cuda_mr(to_cuda_mr(cuota::budgeted<>{account}, "through CCCL"));

@@ -49,7 +49,7 @@ Error error_of(Take take) {
 
 }  // namespace
 
-TEST_CASE("their bad_alloc is a refusal with facts", "[interop][cuda_mr]") {
+TEST_CASE("bad_alloc of a CCCL resource becomes a refusal with facts", "[interop][cuda_mr]") {
     support::machine const machine;
     auto const refused = error_of<cuota::out_of_memory>([](std::size_t) -> void* { throw std::bad_alloc{}; });
     CHECK(refused.info().requested == 1000);
@@ -61,7 +61,8 @@ TEST_CASE("their bad_alloc is a refusal with facts", "[interop][cuda_mr]") {
     CHECK(has(refused.what(), "train.cpp:17"));
 }
 
-TEST_CASE("their error of CUDA is ours, and one for lack of memory is a refusal", "[interop][cuda_mr]") {
+TEST_CASE("cuda_error of a CCCL resource becomes cuota's, or a refusal if memory was missing",
+          "[interop][cuda_mr]") {
     support::machine const machine;
     auto const error = error_of<cuota::cuda_error>(
         [](std::size_t) -> void* { throw their_cuda_error(cudaErrorInvalidDevice); });
@@ -72,7 +73,7 @@ TEST_CASE("their error of CUDA is ours, and one for lack of memory is a refusal"
     CHECK(has(refused.info().cause, "asked the driver"));
 }
 
-TEST_CASE("their invalid_argument is misuse, null is a refusal, and what neither knows stays",
+TEST_CASE("invalid_argument becomes usage_error, null a refusal, and other exceptions pass unchanged",
           "[interop][cuda_mr]") {
     support::machine const machine;
     auto const error = error_of<cuota::usage_error>(
@@ -85,7 +86,8 @@ TEST_CASE("their invalid_argument is misuse, null is a refusal, and what neither
     CHECK(error_of<int>([](std::size_t) -> void* { throw 7; }) == 7);
 }
 
-TEST_CASE("memory of theirs that is not aligned as asked goes back, and is refused", "[interop][cuda_mr]") {
+TEST_CASE("memory of a CCCL resource that is not aligned as requested is freed and refused",
+          "[interop][cuda_mr]") {
     support::machine const machine;
     auto const shifted = [](std::size_t bytes) -> void* {
         return static_cast<char*>(theirs::by_cuda_malloc(bytes + 8)) + 8;
@@ -99,7 +101,7 @@ TEST_CASE("memory of theirs that is not aligned as asked goes back, and is refus
     memory.deallocate_sync(p, 1000, 8);
 }
 
-TEST_CASE("what they throw when memory is given back is reported", "[interop][cuda_mr]") {
+TEST_CASE("an exception of a CCCL resource's deallocate is reported", "[interop][cuda_mr]") {
     support::machine machine;
     auto memory = from_cuda_mr(theirs::told{&theirs::by_cuda_malloc, [](void* p) {
                                                 (void)cudaFree(p);
@@ -114,7 +116,8 @@ TEST_CASE("what they throw when memory is given back is reported", "[interop][cu
     CHECK(cuota::detail::taken_on(cuota::device{0}).exchange(0) == 1024);
 }
 
-TEST_CASE("theirs is asked with its device current, on whichever the caller is", "[interop][cuda_mr]") {
+TEST_CASE("a CCCL resource is called with its device current, whatever the caller's device",
+          "[interop][cuda_mr]") {
     support::machine const machine{{.devices = 2}};
     int asked = -1;
     auto memory = from_cuda_mr(theirs::told{[&](std::size_t bytes) {
@@ -135,7 +138,8 @@ TEST_CASE("theirs is asked with its device current, on whichever the caller is",
     CHECK(memory.device() == cuota::device{1});
 }
 
-TEST_CASE("a size beyond all machines is refused before theirs is asked", "[interop][cuda_mr]") {
+TEST_CASE("a size beyond every machine's memory is refused without a call of the CCCL resource",
+          "[interop][cuda_mr]") {
     support::machine const machine;
     int calls = 0;
     auto memory = from_cuda_mr(theirs::told{[&](std::size_t) {
@@ -148,7 +152,7 @@ TEST_CASE("a size beyond all machines is refused before theirs is asked", "[inte
     CHECK(calls == 0);
 }
 
-TEST_CASE("a budget of the device counts what theirs holds as its own", "[interop][cuda_mr]") {
+TEST_CASE("a device budget counts memory of a CCCL resource as its own", "[interop][cuda_mr]") {
     support::machine const machine{{.capacity = 64_MiB}};
     auto account = cuota::budget::for_device(cuota::device{0}, 1.0, 0, std::chrono::nanoseconds{0});
     std::size_t const before = account.limit();
@@ -160,7 +164,7 @@ TEST_CASE("a budget of the device counts what theirs holds as its own", "[intero
     limited.deallocate_sync(q, 1_MiB);
 }
 
-TEST_CASE("CCCL's memory under a pool survives every failing call", "[interop][cuda_mr]") {
+TEST_CASE("a pool over CCCL's memory leaks nothing when any CUDA call fails", "[interop][cuda_mr]") {
     support::machine machine;
     auto const turn = [] {
         cuota::stream const s;
@@ -176,7 +180,7 @@ TEST_CASE("CCCL's memory under a pool survives every failing call", "[interop][c
     CHECK(support::survives_every_failure(machine, turn).thrown > 0);
 }
 
-TEST_CASE("CCCL's memory that allocates at once only survives every failing call", "[interop][cuda_mr]") {
+TEST_CASE("synchronous CCCL memory leaks nothing when any CUDA call fails", "[interop][cuda_mr]") {
     support::machine machine;
     auto const turn = [] {
         cuota::stream const s;
@@ -187,7 +191,7 @@ TEST_CASE("CCCL's memory that allocates at once only survives every failing call
     CHECK(support::survives_every_failure(machine, turn).thrown > 0);
 }
 
-TEST_CASE("in a child CCCL's resources and ours give nothing back, and refuse requests",
+TEST_CASE("in a child, CCCL's and cuota's resources free nothing and refuse requests",
           "[interop][cuda_mr][fork]") {
     if (support::under_thread_sanitizer) CUOTA_SKIP("it does not take a fork of a program with threads");
     support::machine const machine;

@@ -24,8 +24,7 @@ std::size_t limit(std::string const& text, int device = 0) {
 
 }  // namespace
 
-TEST_CASE("a text limits devices by bytes or by share, one by one or all others",
-          "[interop][device_limits]") {
+TEST_CASE("a text limits single devices or all others, in bytes or by share", "[interop][device_limits]") {
     CHECK(limit("6GiB") == 6_GiB);
     CHECK(limit("6GiB", 7) == 6_GiB);
     CHECK(limit("512MiB") == 512_MiB);
@@ -44,14 +43,13 @@ TEST_CASE("a text limits devices by bytes or by share, one by one or all others"
     CHECK(cuota::device_limits{}.bytes_for(0, total) == cuota::unlimited);
 }
 
-TEST_CASE("a share of what a device has does not overflow, and is rounded down", "[interop][device_limits]") {
+TEST_CASE("a share of a device's memory does not overflow and is rounded down", "[interop][device_limits]") {
     CHECK(cuota::device_limits{"99%"}.bytes_for(0, cuota::unlimited) == cuota::unlimited / 100 * 99 + 14);
     CHECK(cuota::device_limits{"33%"}.bytes_for(0, 10) == 3);
     CHECK(cuota::device_limits{"100%"}.bytes_for(0, 12'345) == 12'345);
 }
 
-TEST_CASE("a text that is wrong is refused with the item that is, and where it is from",
-          "[interop][device_limits]") {
+TEST_CASE("an invalid text is refused with its invalid item and its origin", "[interop][device_limits]") {
     for (std::string const item : {"",
                                    "GiB",
                                    "6GB",
@@ -93,7 +91,7 @@ TEST_CASE("a second limit for the same devices is refused", "[interop][device_li
               "'1=2GiB' repeats the limit of this device"));
 }
 
-TEST_CASE("the environment's limits are those of the variable, and none without it",
+TEST_CASE("limits are read from the environment variable, and without it nothing is limited",
           "[interop][device_limits]") {
     REQUIRE(setenv("CUOTA_TEST_BUDGET", "1=2GiB,10%", 1) == 0);
     CHECK(cuota::device_limits::from_environment("CUOTA_TEST_BUDGET").bytes_for(1, total) == 2_GiB);

@@ -41,14 +41,14 @@ void goes_out_and_comes_back() {
 
 }  // namespace
 
-TEST_CASE("a tensor that goes out comes back with its values, its shape and its type", "[interop][dlpack]") {
+TEST_CASE("a tensor that is exported and imported keeps its values, shape and type", "[interop][dlpack]") {
     goes_out_and_comes_back<float>();
     goes_out_and_comes_back<std::uint8_t>();
     goes_out_and_comes_back<std::int64_t>();
     goes_out_and_comes_back<std::complex<double>>();
 }
 
-TEST_CASE("pinned memory that goes out comes back as host memory", "[interop][dlpack]") {
+TEST_CASE("pinned memory that is exported can be imported as host memory", "[interop][dlpack]") {
     cuota::pinned_buffer<int> x{6};
     std::iota(x.write().begin(), x.write().end(), 1);
     auto const back = cuota::from_dlpack_on_host<int>(cuota::to_dlpack(std::move(x), {2, 3}).release());

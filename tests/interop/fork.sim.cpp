@@ -43,9 +43,9 @@ struct owners {
 
 }  // namespace
 
-TEST_CASE("a child with static owners of shared memory ends by exit", "[interop][fork]") {
+TEST_CASE("a child that has static owners of shared memory exits normally", "[interop][fork]") {
     if (support::under_thread_sanitizer) CUOTA_SKIP("it does not take a fork of a program with threads");
-    if (!support::is_alone("a child with static owners of shared memory ends by exit")) return;
+    if (!support::is_alone("a child that has static owners of shared memory exits normally")) return;
     static owners all;
     std::atomic<bool> stop = false;
     std::array<std::thread, 2> beside{std::thread{[&] {

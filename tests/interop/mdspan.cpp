@@ -97,7 +97,7 @@ TEMPLATE_TEST_CASE("a device_matrix is an mdspan of the same elements", "[intero
     CHECK(part.mapping()(1, 0) == 10);
 }
 
-TEST_CASE("a kernel reaches the cells of a device_matrix through an mdspan", "[interop][mdspan][gpu]") {
+TEST_CASE("a kernel accesses the cells of a device_matrix through an mdspan", "[interop][mdspan][gpu]") {
     cuota::stream const stream;
     cuota::device_buffer<int> numbers{7, stream, cuota::device_memory{}};
     {

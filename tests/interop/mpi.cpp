@@ -76,9 +76,9 @@ std::string why_gone(std::size_t rank, Step step) {
     return error.what();
 }
 
-TEST_CASE("this is run by mpirun, as four processes", "[interop][mpi]") { REQUIRE(all_of_us() == 4); }
+TEST_CASE("mpirun runs this program as four processes", "[interop][mpi]") { REQUIRE(all_of_us() == 4); }
 
-TEST_CASE("processes agree round by round", "[interop][mpi]") {
+TEST_CASE("processes exchange values in rounds", "[interop][mpi]") {
     mpi_group const group{MPI_COMM_WORLD, 1h};
     CHECK(group.rank() == me());
     CHECK(group.ranks() == all_of_us());
@@ -98,7 +98,7 @@ TEST_CASE("processes agree round by round", "[interop][mpi]") {
     CHECK_THROWS_AS(group.close(), cuota::usage_error);
 }
 
-TEST_CASE("a rank that leaves is named to all others, whichever and however it goes", "[interop][mpi]") {
+TEST_CASE("a rank that returns or throws is named to all other ranks", "[interop][mpi]") {
     for (std::size_t gone = 0; gone != all_of_us(); ++gone)
         for (bool const by_exception : {false, true}) {
             INFO("rank " << gone << (by_exception ? " fails" : " returns"));
@@ -119,7 +119,7 @@ TEST_CASE("a rank that leaves is named to all others, whichever and however it g
         }
 }
 
-TEST_CASE("a rank that leaves ends the others' sums, in which it has no part", "[interop][mpi]") {
+TEST_CASE("a rank that leaves ends the sums of the others", "[interop][mpi]") {
     mpi_group const group{MPI_COMM_WORLD, 1h};
     auto const memory = std::make_shared<std::vector<float>>(5000, 1.0f);
     bool has_begun = false;
@@ -142,7 +142,7 @@ TEST_CASE("a rank that leaves ends the others' sums, in which it has no part", "
     CHECK((memory.use_count() > 1) == has_begun);  // memory that MPI may still write is kept forever
 }
 
-TEST_CASE("a rank that does not come is named when the deadline is over, and told so when it comes",
+TEST_CASE("a rank that is missing at the deadline is named, and learns of it when it arrives",
           "[interop][mpi]") {
     mpi_group const group{MPI_COMM_WORLD, some_seconds};
     rank_consensus mine = group.join();
@@ -155,7 +155,7 @@ TEST_CASE("a rank that does not come is named when the deadline is over, and tol
     if (me() == 2) (void)why_gone(2, [&] { (void)mine.min(1, "q"); });
 }
 
-TEST_CASE("a rank that does not come to a sum is named when the deadline is over", "[interop][mpi]") {
+TEST_CASE("a rank that has not joined a sum at the deadline is named", "[interop][mpi]") {
     mpi_group const group{MPI_COMM_WORLD, some_seconds};
     rank_consensus const mine = group.join();
     if (me() != 3) {
@@ -172,7 +172,7 @@ TEST_CASE("a rank that does not come to a sum is named when the deadline is over
     meet();
 }
 
-TEST_CASE("ranks that are not all there make no group", "[interop][mpi]") {
+TEST_CASE("a group without all of its ranks is refused", "[interop][mpi]") {
     MPI_Comm own = MPI_COMM_NULL;
     MPI_Comm_dup(MPI_COMM_WORLD, &own);
     if (me() != 1) {
@@ -192,7 +192,7 @@ std::vector<float> part_of(std::size_t rank, std::size_t n, std::size_t count) {
     return all;
 }
 
-TEST_CASE("sums have the same bits on all ranks: those of adding up in the order of ranks",
+TEST_CASE("sums have the same bits on all ranks, and equal additions in the order of ranks",
           "[interop][mpi]") {
     mpi_group const group{MPI_COMM_WORLD, 1h};
     mpi_all_reduce sums{group};
@@ -219,7 +219,7 @@ TEST_CASE("sums have the same bits on all ranks: those of adding up in the order
     group.close();
 }
 
-TEST_CASE("sums without room beside them are refused", "[interop][mpi]") {
+TEST_CASE("sums without enough scratch memory are refused", "[interop][mpi]") {
     mpi_group const group{MPI_COMM_WORLD, 1h};
     mpi_all_reduce sums{group};
     auto const memory = std::make_shared<std::vector<float>>(100);
@@ -230,7 +230,7 @@ TEST_CASE("sums without room beside them are refused", "[interop][mpi]") {
                     cuota::usage_error);
 }
 
-TEST_CASE("gradients become their sums over processes, a refusal on one is all's, and the next step is right",
+TEST_CASE("gradients are summed over processes, a refusal is on all ranks, and the next step is right",
           "[interop][mpi][gradient_buckets]") {
     std::vector<std::size_t> const counts{5, 40'000, 1, 300, 64};
     mpi_group const group{MPI_COMM_WORLD, 1h};
@@ -260,7 +260,7 @@ TEST_CASE("gradients become their sums over processes, a refusal on one is all's
     }
 }
 
-TEST_CASE("a group is told what it cannot be", "[interop][mpi]") {
+TEST_CASE("an mpi_group refuses invalid arguments and invalid use", "[interop][mpi]") {
     CHECK_THROWS_AS((mpi_group{MPI_COMM_WORLD, 0s}), cuota::usage_error);
     mpi_group const group{MPI_COMM_WORLD, 1h};
     rank_consensus mine = group.join();
@@ -278,7 +278,7 @@ TEST_CASE("a group is told what it cannot be", "[interop][mpi]") {
     CHECK(mine.min(me() + 3, "q") == 3);  // that thread sent nothing
 }
 
-TEST_CASE("a gather of other words than the others' names who has them", "[interop][mpi]") {
+TEST_CASE("a gather of different lengths names the rank that differs", "[interop][mpi]") {
     auto const line =
         std::make_shared<cuota::detail::mpi_channel>(MPI_COMM_WORLD, 1h, cuota::source_location::current());
     std::vector<std::uint64_t> const mine(me() == 2 ? 3 : 2, me());
@@ -304,8 +304,7 @@ void take_all_from(cuota::detail::mpi_channel const& line, std::size_t words) {
             MPI_Recv(taken.data(), int(taken.size()), MPI_UINT64_T, r, 0, line.native(), MPI_STATUS_IGNORE);
 }
 
-TEST_CASE("a rank that closes the group and takes nothing of what was sent to it is named",
-          "[interop][mpi]") {
+TEST_CASE("a rank that closes the group without receiving its messages is named", "[interop][mpi]") {
     constexpr std::size_t words = 1U << 16U;  // more than MPI sends before the receiver posts its receive
     cuota::detail::mpi_channel line{MPI_COMM_WORLD, some_seconds, cuota::source_location::current()};
     std::vector<std::uint64_t> all(words * all_of_us());
@@ -320,7 +319,7 @@ TEST_CASE("a rank that closes the group and takes nothing of what was sent to it
     meet();
 }
 
-TEST_CASE("an error of MPI has its code, its call and MPI's words", "[interop][mpi]") {
+TEST_CASE("an mpi_error has the code, the call and MPI's text", "[interop][mpi]") {
     auto const error = support::thrown<cuota::mpi_error>(
         [] { cuota::detail::mpi_check(MPI_ERR_COUNT, "MPI_Isend", cuota::source_location::current()); });
     CHECK(error.code() == MPI_ERR_COUNT);
@@ -331,7 +330,7 @@ TEST_CASE("an error of MPI has its code, its call and MPI's words", "[interop][m
 
 }  // namespace
 
-TEST_CASE("mpi_group that were moved from are still valid, and mpi_all_reduce refuse",
+TEST_CASE("a moved-from mpi_group remains valid, and a moved-from mpi_all_reduce refuses every use",
           "[interop][mpi][moved_from]") {
     mpi_group first{MPI_COMM_WORLD, 1h};
     mpi_group const second{std::move(first)};
@@ -347,7 +346,7 @@ TEST_CASE("mpi_group that were moved from are still valid, and mpi_all_reduce re
     second.close();
 }
 
-TEST_CASE("in a child ranks and sums end without a call of MPI, and requests are misuse",
+TEST_CASE("in a child, groups and sums are destroyed without MPI calls, and requests throw usage_error",
           "[interop][mpi][fork]") {
     mpi_group const group{MPI_COMM_WORLD, 1h};
     std::optional<rank_consensus> mine{group.join()};

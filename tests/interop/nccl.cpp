@@ -18,7 +18,7 @@ namespace {
 static_assert(cuota::all_reduce_backend<cuota::nccl_all_reduce>);
 static_assert(!std::is_copy_constructible_v<cuota::nccl_all_reduce>);
 
-TEST_CASE("one rank's gradients are their own sums, on the device", "[interop][nccl][gpu]") {
+TEST_CASE("one rank's sums are its own gradients, on the device", "[interop][nccl][gpu]") {
     std::vector<std::size_t> const counts{5, 4000, 1, 300};
     cuota::rank_consensus alone;
     cuota::gradient_buckets sums{

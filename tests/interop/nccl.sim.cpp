@@ -45,7 +45,7 @@ bool says(std::vector<ended_rank> const& ends, std::size_t rank, std::string con
     return support::has(ends[rank].text, part);
 }
 
-TEST_CASE("gradients are summed from device to device, in slots that are charged to the device",
+TEST_CASE("gradients are summed from device to device, in slots that are charged to the device's budget",
           "[interop][nccl]") {
     support::machine const machine;
     int const before = fake_nccl.sums;
@@ -77,9 +77,8 @@ TEST_CASE("gradients are summed from device to device, in slots that are charged
     CHECK(fake_nccl.aborted == 0);
 }
 
-TEST_CASE(
-    "one rank refused in its backward run is a refusal on all, and the next step on the device is right",
-    "[interop][nccl]") {
+TEST_CASE("a refusal on one rank is a refusal on all, and the next step on the device is right",
+          "[interop][nccl]") {
     support::machine const machine;
     auto const ends =
         support::run_rank_threads(3, 1h, [&](std::size_t r, rank_consensus& mine, ended_rank& end) {
@@ -107,7 +106,7 @@ TEST_CASE(
     CHECK(fake_nccl.alive == 0);
 }
 
-TEST_CASE("a rank that does not come to a sum ends it by the deadline, and the rank_consensus names it",
+TEST_CASE("a rank that has not joined a sum ends it at the deadline, and the rank_consensus names it",
           "[interop][nccl]") {
     support::machine const machine;
     int const aborted = fake_nccl.aborted;
@@ -136,7 +135,7 @@ TEST_CASE("a rank that does not come to a sum ends it by the deadline, and the r
     CHECK(fake_nccl.alive == 0);
 }
 
-TEST_CASE("an error that NCCL finds later is typed, has NCCL's words, and ends the step on all ranks",
+TEST_CASE("a later error of NCCL has a type and NCCL's text, and ends the step on all ranks",
           "[interop][nccl]") {
     support::machine const machine;
     fake_nccl.fails_rank = 1;
@@ -156,7 +155,7 @@ TEST_CASE("an error that NCCL finds later is typed, has NCCL's words, and ends t
     CHECK(fake_nccl.alive == 0);
 }
 
-TEST_CASE("ranks that are not all there get no communicator, and who made no identity says so",
+TEST_CASE("a communicator without all of its ranks is refused, and a failure to create its id is reported",
           "[interop][nccl]") {
     support::machine const machine;
     fake_nccl.id_error = ncclSystemError;
@@ -181,7 +180,8 @@ TEST_CASE("ranks that are not all there get no communicator, and who made no ide
     CHECK_THROWS_AS((nccl_all_reduce{alone, 0s}), cuota::usage_error);
 }
 
-TEST_CASE("a communicator that cannot be ended well is aborted, and that is reported", "[interop][nccl]") {
+TEST_CASE("a communicator that cannot be finalized is aborted, and the error is reported",
+          "[interop][nccl]") {
     support::machine machine;
     int const aborted = fake_nccl.aborted;
     rank_consensus alone;
@@ -199,8 +199,7 @@ TEST_CASE("a communicator that cannot be ended well is aborted, and that is repo
 
 }  // namespace
 
-TEST_CASE("nccl_all_reduce that were moved from refuse every use by their name",
-          "[interop][nccl][moved_from]") {
+TEST_CASE("a moved-from nccl_all_reduce refuses every use by name", "[interop][nccl][moved_from]") {
     support::machine const machine;
     rank_consensus alone;
     nccl_all_reduce first{alone, 1h};
@@ -213,7 +212,8 @@ TEST_CASE("nccl_all_reduce that were moved from refuse every use by their name",
     CHECK(first.ranks() == 1);
 }
 
-TEST_CASE("in a child sums of NCCL end without a call, and requests are misuse", "[interop][nccl][fork]") {
+TEST_CASE("in a child, NCCL sums are destroyed without NCCL calls, and requests throw usage_error",
+          "[interop][nccl][fork]") {
     if (support::under_thread_sanitizer) CUOTA_SKIP("it does not take a fork of a program with threads");
     support::machine const machine;
     rank_consensus alone;
@@ -246,9 +246,9 @@ TEST_CASE("in a child sums of NCCL end without a call, and requests are misuse",
     while (!link->test(0)) link->check();
 }
 
-TEST_CASE("NCCL that a parent used before CUDA is not its child's", "[interop][nccl][fork]") {
+TEST_CASE("NCCL that the parent used before CUDA is not used by a child", "[interop][nccl][fork]") {
     if (support::under_thread_sanitizer) CUOTA_SKIP("it does not take a fork of a program with threads");
-    if (!support::is_alone("NCCL that a parent used before CUDA is not its child's")) return;
+    if (!support::is_alone("NCCL that the parent used before CUDA is not used by a child")) return;
     rank_consensus alone;
     std::optional<nccl_all_reduce> link{std::in_place, alone, 1h};
     int const status = support::status_of_child([&] {

@@ -18,7 +18,7 @@ using namespace cuota::literals;
 using support::has;
 using support::thrown;
 
-TEST_CASE("memory for PyTorch is charged to its device's budget, and is back when it is given back",
+TEST_CASE("memory for PyTorch is charged to its device's budget and refunded when it is freed",
           "[interop][pytorch]") {
     cuota::pytorch_allocator memory{cuota::device_limits{"64MiB"}};
     cuota::stream const s;
@@ -38,7 +38,7 @@ TEST_CASE("memory for PyTorch is charged to its device's budget, and is back whe
     CHECK(memory.last_failure().empty());
 }
 
-TEST_CASE("what goes beyond the limit is null or an exception, and what fits is served after it",
+TEST_CASE("a request beyond the limit returns null or throws, and later requests that fit succeed",
           "[interop][pytorch]") {
     cuota::pytorch_allocator memory{cuota::device_limits{"64MiB"}};
     cuota::stream const s;
@@ -57,7 +57,7 @@ TEST_CASE("what goes beyond the limit is null or an exception, and what fits is 
     memory.deallocate(nullptr, 0, 0, s.get());
 }
 
-TEST_CASE("the default streams' memory is served by their null and special handles", "[interop][pytorch]") {
+TEST_CASE("memory is allocated for all handles of the default streams", "[interop][pytorch]") {
     cuota::pytorch_allocator memory;
     for (cudaStream_t const s : {cudaStream_t{}, cudaStreamLegacy, cudaStreamPerThread}) {
         void* const p = memory.try_allocate(1_MiB, 0, s);
@@ -69,7 +69,7 @@ TEST_CASE("the default streams' memory is served by their null and special handl
     CHECK(memory.last_failure().empty());
 }
 
-TEST_CASE("a limit that is lowered gives back what nobody uses, and refuses until there is room",
+TEST_CASE("lowering a limit releases idle memory, and requests are refused until they fit",
           "[interop][pytorch]") {
     cuota::pytorch_allocator memory{cuota::device_limits{"64MiB"}};
     cuota::stream const s;
@@ -94,7 +94,7 @@ TEST_CASE("a limit that is lowered gives back what nobody uses, and refuses unti
     CHECK(memory.account(0).limit() == cuota::device{0}.memory().total / 2);
 }
 
-TEST_CASE("a device that is not there is named, by null and by exception", "[interop][pytorch]") {
+TEST_CASE("a device that does not exist is named by null requests and by exceptions", "[interop][pytorch]") {
     support::captured_errors errors;
     cuota::pytorch_allocator memory;
     cuota::stream const s;
@@ -110,7 +110,7 @@ TEST_CASE("a device that is not there is named, by null and by exception", "[int
     CHECK(errors.take().size() == 1);
 }
 
-TEST_CASE("what is given back twice, wrongly, or was never here is reported and changes nothing",
+TEST_CASE("freeing twice, with a wrong size or an unknown pointer is reported and changes nothing",
           "[interop][pytorch]") {
     support::captured_errors errors;
     cuota::pytorch_allocator memory;
@@ -130,7 +130,7 @@ TEST_CASE("what is given back twice, wrongly, or was never here is reported and 
     CHECK(errors.take().size() == 3);
 }
 
-TEST_CASE("limits can be told until a device is asked for", "[interop][pytorch]") {
+TEST_CASE("limits can be configured until a device's first use", "[interop][pytorch]") {
     cuota::pytorch_allocator memory{cuota::device_limits{"1MiB"}};
     CHECK_THROWS_AS(memory.configure("1MB"), cuota::usage_error);
     memory.configure("32MiB");
@@ -139,7 +139,7 @@ TEST_CASE("limits can be told until a device is asked for", "[interop][pytorch]"
     CHECK(memory.account(0).limit() == 32_MiB);
 }
 
-TEST_CASE("summaries name the budget, the pool and what is live", "[interop][pytorch]") {
+TEST_CASE("summaries name the budget, the pool and the live bytes", "[interop][pytorch]") {
     cuota::pytorch_allocator memory{cuota::device_limits{"64MiB"}};
     CHECK(memory.summary_text() == "no allocations on any device");
     CHECK(memory.summary_as_json() == "[]");
@@ -155,7 +155,7 @@ TEST_CASE("summaries name the budget, the pool and what is live", "[interop][pyt
     memory.deallocate(p, 3_MiB, 0, s.get());
 }
 
-TEST_CASE("a text for C is cut where there is no room, between characters, and its length told",
+TEST_CASE("a text for C is cut between characters at the buffer's size, and its full length is returned",
           "[interop][pytorch]") {
     std::string const text = "a\u00fcb";  // four bytes
     CHECK(cuota::copy_text(text, nullptr, 10) == 4);
@@ -171,8 +171,7 @@ TEST_CASE("a text for C is cut where there is no room, between characters, and i
     CHECK(cuota::copy_text({}, into.data(), 8) == 0);
 }
 
-TEST_CASE("what is recorded begins once, and has the devices that were there and those that come",
-          "[interop][pytorch]") {
+TEST_CASE("recording starts once and includes existing and later devices", "[interop][pytorch]") {
     cuota::stream const s;
     for (bool const was_there : {false, true}) {
         cuota::pytorch_allocator memory{cuota::device_limits{"64MiB"}};

@@ -47,7 +47,7 @@ private:
 
 }  // namespace
 
-TEST_CASE("memory that another stream uses serves nobody before that is over, and nobody waits for it",
+TEST_CASE("memory in use on another stream is not reused before that use has finished, without a wait",
           "[interop][pytorch]") {
     support::machine const machine;
     cuota::stream const home;
@@ -72,7 +72,8 @@ TEST_CASE("memory that another stream uses serves nobody before that is over, an
     CHECK(cuota::simulator::misuse().races == 0);
 }
 
-TEST_CASE("each CUDA call that fails is null or an exception, and leaves nothing", "[interop][pytorch]") {
+TEST_CASE("every failing CUDA call results in null or an exception, and leaks nothing",
+          "[interop][pytorch]") {
     support::machine machine;
     cuota::stream const home;
     cuota::stream const side;
@@ -90,7 +91,7 @@ TEST_CASE("each CUDA call that fails is null or an exception, and leaves nothing
     CHECK(seen.reported > 0);
 }
 
-TEST_CASE("each CUDA call that fails under a request for null is null, and says why", "[interop][pytorch]") {
+TEST_CASE("every failing CUDA call in try_allocate results in null with a reason", "[interop][pytorch]") {
     support::machine machine;
     cuota::stream const home;
     for (cudaError_t const code : {cudaErrorMemoryAllocation, cudaErrorUnknown})
@@ -118,7 +119,8 @@ TEST_CASE("each CUDA call that fails under a request for null is null, and says 
         }
 }
 
-TEST_CASE("what is no lack of memory is reported, because PyTorch will call it one", "[interop][pytorch]") {
+TEST_CASE("errors other than a lack of memory are reported, since PyTorch shows only out of memory",
+          "[interop][pytorch]") {
     support::machine machine;
     cuota::stream const home;
     cuota::pytorch_allocator memory{cuota::device_limits{"2MiB"}};
@@ -130,7 +132,7 @@ TEST_CASE("what is no lack of memory is reported, because PyTorch will call it o
     CHECK(machine.errors.take().size() == 1);
 }
 
-TEST_CASE("when CUDA has unloaded, what comes back is left to the driver, without a word",
+TEST_CASE("after CUDA has been unloaded, frees are left to the driver without a report",
           "[interop][pytorch]") {
     support::machine machine;
     cuota::stream const home;
@@ -145,7 +147,8 @@ TEST_CASE("when CUDA has unloaded, what comes back is left to the driver, withou
     memory.deallocate(p, 1_MiB, 0, home.get());
 }
 
-TEST_CASE("each device has its budget, and memory of one is given back there only", "[interop][pytorch]") {
+TEST_CASE("each device has its own budget, and its memory cannot be freed on another device",
+          "[interop][pytorch]") {
     support::machine machine{{.devices = 2}};
     cuota::pytorch_allocator memory{cuota::device_limits{"1=4MiB,50%"}};
     void* const first = memory.allocate(1_MiB, 0, nullptr);
@@ -163,7 +166,7 @@ TEST_CASE("each device has its budget, and memory of one is given back there onl
     CHECK(has(memory.summary_text(), "device 1"));
 }
 
-TEST_CASE("to ask for the same memory again takes no more of the driver", "[interop][pytorch]") {
+TEST_CASE("repeated requests allocate no more memory from the driver", "[interop][pytorch]") {
     support::machine const machine;
     cuota::pytorch_allocator memory;
     cuota::stream const s;
@@ -173,8 +176,7 @@ TEST_CASE("to ask for the same memory again takes no more of the driver", "[inte
     CHECK(created.count() == 0);
 }
 
-TEST_CASE("a capture as torch.cuda.graph makes it: memory is asked for in it, by any thread, and given back "
-          "when the graph is reset",
+TEST_CASE("a torch.cuda.graph capture allocates on any thread and frees when the graph is reset",
           "[interop][pytorch][foreign_capture]") {
     support::machine machine;
     cuota::simulator::set_capture_checks(cuota::simulator::capture_checks::every_slow_call);
@@ -210,8 +212,7 @@ TEST_CASE("a capture as torch.cuda.graph makes it: memory is asked for in it, by
     CHECK(cuota::simulator::race_reports().empty());
 }
 
-TEST_CASE("a forked child that gives back its parent's memory for PyTorch does nothing",
-          "[interop][pytorch][fork]") {
+TEST_CASE("in a child, freeing the parent's memory for PyTorch does nothing", "[interop][pytorch][fork]") {
     if (support::under_thread_sanitizer) CUOTA_SKIP("it does not take a fork of a program with threads");
     support::machine const on;
     cuota::pytorch_allocator memory;
@@ -222,7 +223,7 @@ TEST_CASE("a forked child that gives back its parent's memory for PyTorch does n
     CHECK(status == 0);
 }
 
-TEST_CASE("in a child memory for PyTorch ends, and requests are refused, whatever threads of the parent do",
+TEST_CASE("in a child, memory for PyTorch refuses requests, also while threads of the parent use it",
           "[interop][pytorch][fork]") {
     if (support::under_thread_sanitizer) CUOTA_SKIP("it does not take a fork of a program with threads");
     support::machine const on;
@@ -264,9 +265,9 @@ TEST_CASE("in a child memory for PyTorch ends, and requests are refused, whateve
     part.reset();
 }
 
-TEST_CASE("memory for PyTorch that was only configured serves a child", "[interop][pytorch][fork]") {
+TEST_CASE("a child can use a pytorch_allocator that was only configured", "[interop][pytorch][fork]") {
     if (support::under_thread_sanitizer) CUOTA_SKIP("it does not take a fork of a program with threads");
-    if (!support::is_alone("memory for PyTorch that was only configured serves a child")) return;
+    if (!support::is_alone("a child can use a pytorch_allocator that was only configured")) return;
     cuota::pytorch_allocator memory;
     memory.configure("2MiB");
     std::atomic<bool> stop = false;

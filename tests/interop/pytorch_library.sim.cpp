@@ -236,7 +236,7 @@ nlohmann::json pool_of(library const& of) {
 
 }  // namespace
 
-TEST_CASE("the library serves random requests of four threads, and its figures are those of who asked",
+TEST_CASE("the library serves random requests of four threads, and its figures are right",
           "[interop][pytorch][threads][stress]") {
     constexpr std::size_t threads = 4;
     constexpr std::size_t rounds = 4;
@@ -294,7 +294,7 @@ TEST_CASE("the library serves random requests of four threads, and its figures a
     if (told) std::printf("%ju requests, %ju refused\n", std::uintmax_t{requests}, std::uintmax_t{refused});
 }
 
-TEST_CASE("the library refuses by null or std::bad_alloc beyond the limit, and then serves what fits",
+TEST_CASE("the library refuses requests beyond the limit, and later requests that fit succeed",
           "[interop][pytorch]") {
     simulator::reset({});
     library const pytorch;
@@ -329,8 +329,7 @@ TEST_CASE("the library refuses by null or std::bad_alloc beyond the limit, and t
     CHECK(pytorch.peak(0) == 64_MiB);
 }
 
-TEST_CASE("the library reports what is given back twice or was never its own, and goes on",
-          "[interop][pytorch]") {
+TEST_CASE("the library reports a double free and an unknown pointer, and continues", "[interop][pytorch]") {
     simulator::reset({});
     library const pytorch;
     cuota::stream const s;
@@ -346,7 +345,7 @@ TEST_CASE("the library reports what is given back twice or was never its own, an
     (void)pytorch.trim();
 }
 
-TEST_CASE("each CUDA call that fails is null or an exception of the library's, and leaves nothing",
+TEST_CASE("every failing CUDA call in the library results in null or an exception, and leaks nothing",
           "[interop][pytorch]") {
     simulator::reset({});
     library const pytorch;

@@ -54,7 +54,7 @@ std::vector<int> read(rmm::device_uvector<int> const& x, cuota::stream_ref s) {
 
 }  // namespace
 
-TEST_CASE("RMM's containers stand on a pool of ours", "[interop][rmm][gpu]") {
+TEST_CASE("RMM's containers can use a cuota pool", "[interop][rmm][gpu]") {
     scene on;
     {
         auto mr = to_rmm(on.pool, "RMM's");
@@ -79,7 +79,7 @@ TEST_CASE("RMM's containers stand on a pool of ours", "[interop][rmm][gpu]") {
     CHECK(on.pool.stats().requested == 0);
 }
 
-TEST_CASE("RMM's containers take from a pool of ours that is the device's resource", "[interop][rmm][gpu]") {
+TEST_CASE("RMM's containers use a cuota pool that is the current device resource", "[interop][rmm][gpu]") {
     scene on;
     auto const before = rmm::mr::set_current_device_resource(to_rmm(on.pool));
     {
@@ -90,7 +90,8 @@ TEST_CASE("RMM's containers take from a pool of ours that is the device's resour
     CHECK(on.pool.stats().requested == 0);
 }
 
-TEST_CASE("a refusal is RMM's out_of_memory with our text, and ours inside", "[interop][rmm][gpu]") {
+TEST_CASE("a refusal becomes RMM's out_of_memory with cuota's text and the refusal nested",
+          "[interop][rmm][gpu]") {
     scene on;
     auto const refused = thrown<cuota::rmm_out_of_memory>([&] {
         rmm::device_buffer const x{100_MiB, on.theirs(), to_rmm(on.pool, "activations")};
@@ -109,7 +110,7 @@ TEST_CASE("a refusal is RMM's out_of_memory with our text, and ours inside", "[i
     CHECK_THROWS_AS(mr.allocate_sync(100_MiB), std::bad_alloc);
 }
 
-TEST_CASE("RMM's adaptors stand on a budget of ours", "[interop][rmm][gpu]") {
+TEST_CASE("RMM's adaptors can use a cuota budget", "[interop][rmm][gpu]") {
     scene on;
     auto const ours = to_rmm(cuota::budgeted<>{on.account});
     {
@@ -128,28 +129,28 @@ TEST_CASE("RMM's adaptors stand on a budget of ours", "[interop][rmm][gpu]") {
     CHECK(on.account.held() == 0);
 }
 
-TEST_CASE("RMM's resources are resources of ours", "[interop][rmm][gpu]") {
-    SECTION("from the driver") { support::behaves_as_a_resource(from_rmm(rmm::mr::cuda_memory_resource{})); }
-    SECTION("its pool") {
+TEST_CASE("RMM's resources have the properties of a cuota resource", "[interop][rmm][gpu]") {
+    SECTION("of the driver") { support::behaves_as_a_resource(from_rmm(rmm::mr::cuda_memory_resource{})); }
+    SECTION("of the driver's pool") {
         support::behaves_as_a_resource(
             from_rmm(rmm::mr::pool_memory_resource{rmm::mr::cuda_memory_resource{}, 1_MiB, 64_MiB}));
     }
-    SECTION("what any of them is") {
+    SECTION("type-erased") {
         support::behaves_as_a_resource(
             from_rmm(cuda::mr::any_resource<cuda::mr::device_accessible>{rmm::mr::cuda_memory_resource{}}));
     }
-    SECTION("under a budget and a pool of ours") {
+    SECTION("under a cuota budget and pool") {
         cuota::budget const account{"theirs", 64_MiB};
         cuota::scoped_pool const pool{account, from_rmm(rmm::mr::cuda_memory_resource{})};
         support::behaves_as_a_resource(pool.resource());
     }
-    SECTION("ours, there and back") {
+    SECTION("a cuota pool, converted and back") {
         cuota::scoped_pool const pool{cuota::budget{"own", 64_MiB}};
         support::behaves_as_a_resource(from_rmm(to_rmm(pool)));
     }
 }
 
-TEST_CASE("what RMM refuses is a refusal of ours with RMM's words", "[interop][rmm][gpu]") {
+TEST_CASE("a refusal by RMM becomes cuota's refusal with RMM's text", "[interop][rmm][gpu]") {
     auto limited = from_rmm(rmm::mr::limiting_resource_adaptor{rmm::mr::cuda_memory_resource{}, 1_MiB});
     auto const refused =
         thrown<cuota::out_of_memory>([&] { (void)limited.allocate_sync(2_MiB, 256, {"weights"}); });
@@ -158,7 +159,7 @@ TEST_CASE("what RMM refuses is a refusal of ours with RMM's words", "[interop][r
     CHECK(refused.info().cause.find("Exceeded memory limit") != std::string::npos);
 }
 
-TEST_CASE("a refusal of ours that comes back through RMM is what it was", "[interop][rmm][gpu]") {
+TEST_CASE("a refusal by cuota passes through RMM unchanged", "[interop][rmm][gpu]") {
     cuota::budget const account{"small", 10_KiB};
     auto back = from_rmm(to_rmm(cuota::budgeted<>{account}));
     auto const refused =

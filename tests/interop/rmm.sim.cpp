@@ -35,7 +35,7 @@ Error error_of(Take take) {
 
 }  // namespace
 
-TEST_CASE("RMM's errors are ours, each with RMM's words", "[interop][rmm]") {
+TEST_CASE("RMM's errors become cuota's errors with RMM's text", "[interop][rmm]") {
     support::machine const machine;
     auto const cuda = error_of<cuota::cuda_error>(
         [](std::size_t) -> void* { throw rmm::cuda_error{"cudaErrorInvalidDevice invalid device ordinal"}; });
@@ -55,7 +55,7 @@ TEST_CASE("RMM's errors are ours, each with RMM's words", "[interop][rmm]") {
     CHECK(full.info().charged == 1024);
 }
 
-TEST_CASE("RMM's containers on a pool of ours leave nothing when they are refused", "[interop][rmm]") {
+TEST_CASE("a refused RMM container on a cuota pool leaks nothing", "[interop][rmm]") {
     support::machine const machine;
     cuota::stream const s;
     cuota::budget const account{"all", 64_KiB};
@@ -70,7 +70,7 @@ TEST_CASE("RMM's containers on a pool of ours leave nothing when they are refuse
     CHECK(account.held() == 0);
 }
 
-TEST_CASE("a pool of ours over RMM's shape survives every failing call", "[interop][rmm]") {
+TEST_CASE("a cuota pool over an RMM resource leaks nothing when any CUDA call fails", "[interop][rmm]") {
     support::machine machine;
     auto const turn = [] {
         cuota::stream const s;

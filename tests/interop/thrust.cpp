@@ -62,7 +62,7 @@ static_assert(!std::is_constructible_v<thrust_range<int>, cuota::lease<int const
 
 }  // namespace
 
-TEST_CASE("a lease is a range of Thrust's", "[interop][thrust][gpu]") {
+TEST_CASE("a lease is a range for Thrust", "[interop][thrust][gpu]") {
     scene on;
     numbers x{scrambled(5000), on.s, on.pool};
     {
@@ -78,7 +78,7 @@ TEST_CASE("a lease is a range of Thrust's", "[interop][thrust][gpu]") {
     CHECK(x.to_vector(on.s) == expected);
 }
 
-TEST_CASE("several algorithms run in order, and in order of what the stream does", "[interop][thrust][gpu]") {
+TEST_CASE("several algorithms run in order, after earlier work of the stream", "[interop][thrust][gpu]") {
     scene on;
     numbers x{1000, on.s, on.pool, cuota::no_init};
     numbers y{1000, on.s, on.pool, cuota::no_init};
@@ -103,7 +103,7 @@ TEST_CASE("several algorithms run in order, and in order of what the stream does
     CHECK(x.to_vector(on.s)[10] == 10);
 }
 
-TEST_CASE("what Thrust computes is returned, after what the stream did before", "[interop][thrust][gpu]") {
+TEST_CASE("a result of Thrust is returned after earlier work of the stream", "[interop][thrust][gpu]") {
     scene on;
     auto const host = scrambled(5000);
     numbers const x{host, on.s, on.pool};
@@ -119,7 +119,7 @@ TEST_CASE("what Thrust computes is returned, after what the stream did before", 
     CHECK(squares == std::inner_product(host.begin(), host.end(), host.begin(), 0.0));
 }
 
-TEST_CASE("Thrust works on a part, on another stream than the home, and on nothing",
+TEST_CASE("Thrust works on part of a buffer, on another stream than its home stream, and on empty ranges",
           "[interop][thrust][gpu]") {
     scene on;
     cuota::stream const other;
@@ -138,7 +138,7 @@ TEST_CASE("Thrust works on a part, on another stream than the home, and on nothi
     CHECK(x.to_vector(on.s) == expected);
 }
 
-TEST_CASE("scratch is taken and given back in order of its stream, and charged", "[interop][thrust][gpu]") {
+TEST_CASE("scratch memory is allocated and freed in stream order, and charged", "[interop][thrust][gpu]") {
     scene on;
     cuota::scratch_allocator scratch{on.s, on.pool};
     char* const p = scratch.allocate(1000);

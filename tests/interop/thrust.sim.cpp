@@ -30,7 +30,7 @@ using cuota::thrust_range;
 using support::has;
 using support::thrown;
 
-TEST_CASE("an algorithm waits for its turn in the stream, and the host does not", "[interop][thrust]") {
+TEST_CASE("an algorithm runs in stream order, and the host does not wait", "[interop][thrust]") {
     support::machine const machine;
     cuota::stream const s;
     cuota::device_buffer<int> x{100, s, cuota::device_memory{}};
@@ -45,7 +45,7 @@ TEST_CASE("an algorithm waits for its turn in the stream, and the host does not"
     CHECK(x.to_vector(s) == std::vector<int>(100, 7));
 }
 
-TEST_CASE("what Thrust does to a lease is known to be its use", "[interop][thrust]") {
+TEST_CASE("an algorithm of Thrust on a lease is recorded as a use of the buffer", "[interop][thrust]") {
     support::machine const machine;
     cuota::stream const s;
     cuota::stream const other;
@@ -61,7 +61,8 @@ TEST_CASE("what Thrust does to a lease is known to be its use", "[interop][thrus
     CHECK(cuota::simulator::misuse().races == before);
 }
 
-TEST_CASE("scratch that is refused passes through Thrust as it is, and leaves nothing", "[interop][thrust]") {
+TEST_CASE("a refusal of scratch memory passes through Thrust unchanged and leaks nothing",
+          "[interop][thrust]") {
     support::machine const machine;
     cuota::stream const s;
     cuota::budget const small{"small", 1_KiB};
@@ -83,7 +84,8 @@ TEST_CASE("scratch that is refused passes through Thrust as it is, and leaves no
     CHECK(enough.held() == 0);
 }
 
-TEST_CASE("an exception in what Thrust calls ends the device, and says why", "[interop][thrust]") {
+TEST_CASE("an exception in an algorithm makes the device fail, with the exception's text",
+          "[interop][thrust]") {
     support::machine const machine;
     cuota::stream const s;
     auto const error = thrown<cuota::cuda_error>([&] {
@@ -94,7 +96,7 @@ TEST_CASE("an exception in what Thrust calls ends the device, and says why", "[i
     cuota::simulator::reset();
 }
 
-TEST_CASE("Thrust on a lease survives every failing call", "[interop][thrust]") {
+TEST_CASE("Thrust on a lease leaks nothing when any CUDA call fails", "[interop][thrust]") {
     support::machine machine;
     auto const turn = [] {
         cuota::stream const s;

@@ -65,7 +65,7 @@ static_assert(std::is_nothrow_copy_constructible_v<allocator>);
 
 }  // namespace
 
-TEST_CASE("a device_vector has its memory of a resource, by its tag, and gives it back",
+TEST_CASE("a device_vector allocates from its resource under its tag, and frees there",
           "[interop][thrust][gpu]") {
     cuota::stream const s;
     cuota::measured memory{cuota::async_memory{}};
@@ -78,8 +78,7 @@ TEST_CASE("a device_vector has its memory of a resource, by its tag, and gives i
     CHECK(memory.report().live.empty());
 }
 
-TEST_CASE("a device_vector without a value is of zeros, and of what its type begins with",
-          "[interop][thrust][gpu]") {
+TEST_CASE("elements of a device_vector without a value are value-initialised", "[interop][thrust][gpu]") {
     scene on;
     { vector const soiled(1000, -1, on.ours); }
     vector const v(1000, on.ours);
@@ -92,7 +91,7 @@ TEST_CASE("a device_vector without a value is of zeros, and of what its type beg
     CHECK(third == 30);
 }
 
-TEST_CASE("what is run on a device_vector stands in the stream's order, to its end",
+TEST_CASE("work on a device_vector runs in stream order, before its memory is freed",
           "[interop][thrust][gpu]") {
     scene on;
     int sum = 0;
@@ -112,7 +111,7 @@ TEST_CASE("what is run on a device_vector stands in the stream's order, to its e
     CHECK(sum_of(next, on.s, on.pool) == 5000);
 }
 
-TEST_CASE("a device_vector takes its allocator along when it is moved, swapped and assigned",
+TEST_CASE("a device_vector keeps its allocator when it is moved, swapped and assigned",
           "[interop][thrust][gpu]") {
     cuota::stream const s;
     cuota::measured first{
@@ -136,7 +135,7 @@ TEST_CASE("a device_vector takes its allocator along when it is moved, swapped a
     CHECK(first.report().live.empty());
 }
 
-TEST_CASE("a device_vector beyond the budget is refused, and one that grows beyond it stays as it was",
+TEST_CASE("a device_vector beyond the budget is refused, and a failed resize changes nothing",
           "[interop][thrust][gpu]") {
     cuota::stream const s;
     cuota::budget const small{"small", 8_KiB};
@@ -155,7 +154,7 @@ TEST_CASE("a device_vector beyond the budget is refused, and one that grows beyo
     CHECK(sum_of(v, s, cuota::async_memory{}) == 7000);
 }
 
-TEST_CASE("a count whose bytes nobody can say is refused", "[interop][thrust][gpu]") {
+TEST_CASE("a count whose size in bytes overflows is refused", "[interop][thrust][gpu]") {
     scene on;
     allocator ours = on.ours;
     CHECK_THROWS_AS((void)ours.allocate(std::numeric_limits<std::size_t>::max() / 2), cuota::out_of_memory);
@@ -163,7 +162,7 @@ TEST_CASE("a count whose bytes nobody can say is refused", "[interop][thrust][gp
     CHECK(on.pool.stats().requested == 0);
 }
 
-TEST_CASE("no elements take no memory", "[interop][thrust][gpu]") {
+TEST_CASE("no memory is allocated for zero elements", "[interop][thrust][gpu]") {
     scene on;
     vector const none(0, on.ours);
     CHECK(none.empty());
@@ -174,13 +173,13 @@ TEST_CASE("no elements take no memory", "[interop][thrust][gpu]") {
     ours.deallocate(p, 0);
 }
 
-TEST_CASE("no container is made of host memory", "[interop][thrust][gpu]") {
+TEST_CASE("an allocator with host memory is refused", "[interop][thrust][gpu]") {
     cuota::stream const s;
     cuota::any_resource const erased{cuota::pinned_memory{}};
     CHECK_THROWS_AS((allocator{s, erased}), cuota::usage_error);
 }
 
-TEST_CASE("allocators of one stream and one resource are equal, for whatever type",
+TEST_CASE("allocators are equal if their streams and resources are, for all element types",
           "[interop][thrust][gpu]") {
     scene on;
     cuota::stream const other;
@@ -190,7 +189,7 @@ TEST_CASE("allocators of one stream and one resource are equal, for whatever typ
     CHECK_FALSE(on.ours == allocator{on.s, cuota::managed_memory{}});
 }
 
-TEST_CASE("a container keeps its stream and its resource", "[interop][thrust][gpu]") {
+TEST_CASE("a container keeps its stream and its resource alive", "[interop][thrust][gpu]") {
     cuota::budget const budget{"vectors", 64_MiB};
     {
         vector const v = [&] {

@@ -44,7 +44,7 @@ int sum_of(vector const& v, cuota::stream const& s) {
 // Two of these do not fit into the only page of the pool.
 constexpr std::size_t most_of_it = 300'000;
 
-TEST_CASE("a device_vector's end does not wait, and what its stream still does with it is done first",
+TEST_CASE("destroying a device_vector does not wait, and its memory is reused after its stream's work",
           "[interop][thrust]") {
     support::machine const machine;
     cuota::stream const s;
@@ -71,7 +71,7 @@ TEST_CASE("a device_vector's end does not wait, and what its stream still does w
     CHECK(seen.to_vector(s).front() == static_cast<int>(most_of_it));
 }
 
-TEST_CASE("a device_vector's memory is free of what used it before, on every stream", "[interop][thrust]") {
+TEST_CASE("memory of a new device_vector can be used on every stream at once", "[interop][thrust]") {
     support::machine const machine;
     cuota::stream const s;
     cuota::stream const other;
@@ -91,7 +91,7 @@ TEST_CASE("a device_vector's memory is free of what used it before, on every str
     CHECK(sum_of(v, other) == static_cast<int>(2 * most_of_it));
 }
 
-TEST_CASE("a device_vector of another device than the current one has its elements there",
+TEST_CASE("elements of a device_vector are on its resource's device, even if another device is current",
           "[interop][thrust]") {
     support::machine const machine{{.devices = 2}};
     cuota::device_scope const second{cuota::device{1}};
@@ -102,7 +102,7 @@ TEST_CASE("a device_vector of another device than the current one has its elemen
     CHECK(sum_of(v, s) == 30);
 }
 
-TEST_CASE("a device_vector survives every failing call", "[interop][thrust]") {
+TEST_CASE("a device_vector leaks nothing when any CUDA call fails", "[interop][thrust]") {
     support::machine machine;
     bool const in_stream_order = GENERATE(true, false);
     auto const turn = [in_stream_order] {
@@ -116,7 +116,7 @@ TEST_CASE("a device_vector survives every failing call", "[interop][thrust]") {
     CHECK(support::survives_every_failure(machine, turn).thrown > 0);
 }
 
-TEST_CASE("in a child a device_vector ends without a CUDA call, and no algorithm runs",
+TEST_CASE("in a child, a device_vector is destroyed without a CUDA call, and no algorithm runs",
           "[interop][thrust][fork]") {
     if (support::under_thread_sanitizer) CUOTA_SKIP("it does not take a fork of a program with threads");
     support::machine const machine;

@@ -78,8 +78,7 @@ model::options any_machine() {
 
 }  // namespace
 
-TEST_CASE("a biased_lock is called in while its holder runs something, or begins to",
-          "[model][biased_lock]") {
+TEST_CASE("a biased_lock can be revoked while its holder runs or begins a section", "[model][biased_lock]") {
     tally sum;
     model::options const how = any_machine();
     for (program const& before : {by_the_first, by_one_who_is_gone, by_two, program{}}) {
@@ -90,7 +89,7 @@ TEST_CASE("a biased_lock is called in while its holder runs something, or begins
     tell(sum);
 }
 
-TEST_CASE("a biased_lock goes to and fro between threads", "[model][biased_lock]") {
+TEST_CASE("a biased_lock changes its holder repeatedly", "[model][biased_lock]") {
     tally sum;
     model::options const how = any_machine();
     std::mt19937 random{1};

@@ -190,8 +190,7 @@ tally explore_random(model::options const& how, std::size_t programs, std::size_
 
 }  // namespace
 
-TEST_CASE("threads that charge and refund at two levels are answered as if one at a time",
-          "[model][ledger]") {
+TEST_CASE("concurrent charges and refunds at two levels are linearizable", "[model][ledger]") {
     model::options how;
     how.asymmetric = GENERATE(true, false);
     tell(explore_random(how, 40, 2, 2, 1));
@@ -212,12 +211,12 @@ TEST_CASE("three threads of three operations each at two levels", "[model][ledge
     tell(sum);
 }
 
-TEST_CASE("who reads what is published without the lock is answered as if one at a time", "[model][ledger]") {
+TEST_CASE("reads of published figures without the lock are linearizable", "[model][ledger]") {
     in_steps const as_they_are;
     tell(explore_random({}, 20, 2, 2, 3));
 }
 
-TEST_CASE("figures of two instants refuse nothing that fits at both", "[model][ledger]") {
+TEST_CASE("a request that fits at both of two instants is not refused", "[model][ledger]") {
     in_steps const as_they_are;
     int const level = GENERATE(0, 1);  // 1: the node that would refuse is not read first
     tally sum;

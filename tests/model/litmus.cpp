@@ -271,20 +271,20 @@ bool fails(options how, int threads, Args... args) {
 options const by_tso{}, by_sc{.visible = stores::at_once}, loosely{.visible = stores::loosely};
 }  // namespace
 
-TEST_CASE("two threads that store and then load may both miss the other only where stores are buffered",
+TEST_CASE("of two threads that store and then load, both may miss the other only if stores are buffered",
           "[model]") {
     CHECK(fails<store_buffering>(by_tso, 2, fence::none));
     CHECK_FALSE(fails<store_buffering>(by_sc, 2, fence::none));
     CHECK_FALSE(fails<store_buffering>(by_tso, 2, fence::full));
 }
 
-TEST_CASE("a light fence needs its heavy one, and the other way round", "[model]") {
+TEST_CASE("a light fence is effective only together with a heavy fence", "[model]") {
     CHECK_FALSE(fails<store_buffering>(by_tso, 2, fence::asymmetric));
     CHECK(fails<store_buffering>(by_tso, 2, fence::light_only));
     CHECK(fails<store_buffering>(by_tso, 2, fence::heavy_only));
 }
 
-TEST_CASE("mutual exclusion by flags holds with a pair of fences and not without", "[model]") {
+TEST_CASE("mutual exclusion by flags requires a pair of fences", "[model]") {
     CHECK(fails<dekker>(by_tso, 2, fence::none));
     CHECK(fails<dekker>(by_tso, 2, fence::light_only));
     CHECK(fails<dekker>(by_tso, 2, fence::heavy_only));
@@ -295,28 +295,28 @@ TEST_CASE("mutual exclusion by flags holds with a pair of fences and not without
     CHECK_FALSE(fails<dekker>(by_sc, 2, fence::none));
 }
 
-TEST_CASE("Peterson's lock needs its stores to be seen before it looks", "[model]") {
+TEST_CASE("Peterson's lock requires that its stores are visible before its loads", "[model]") {
     CHECK_FALSE(fails<peterson>(by_tso, 2, std::memory_order_seq_cst));
     CHECK(fails<peterson>(by_tso, 2, release));
     CHECK_FALSE(fails<peterson>(by_sc, 2, release));
     CHECK(explore<peterson>(by_tso, 2, std::memory_order_seq_cst).cycles > 0);
 }
 
-TEST_CASE("a load and a store are no increment", "[model]") {
+TEST_CASE("a load and a store are not an atomic increment", "[model]") {
     CHECK(fails<increments>(by_sc, 2, false));
     CHECK(fails<increments>(by_tso, 2, false));
     CHECK_FALSE(fails<increments>(by_tso, 2, true));
     CHECK(explore<increments>(by_tso, 2, true).cycles == 0);
 }
 
-TEST_CASE("locks taken in different orders are a deadlock", "[model]") {
+TEST_CASE("locking in different orders is a deadlock", "[model]") {
     CHECK(fails<two_locks>(by_tso, 2, false));
     CHECK_FALSE(fails<two_locks>(by_tso, 2, true));
     auto const found = explore<two_locks>(by_tso, 2, false);
     CHECK(found.failure.rfind("deadlock", 0) == 0);
 }
 
-TEST_CASE("a limiter that adds first refuses what would have fitted", "[model]") {
+TEST_CASE("a limiter that adds before it checks refuses requests that would fit", "[model]") {
     CHECK(fails<limiter>(by_tso, 2, true));
     CHECK_FALSE(fails<limiter>(by_tso, 2, false));
     CHECK_FALSE(fails<limiter>(by_tso, 3, false));
@@ -382,7 +382,7 @@ struct writer : model::scenario {
 };
 }  // namespace
 
-TEST_CASE("an operation has begun when the first of its stores is seen", "[model]") {
+TEST_CASE("an operation begins when its first store becomes visible", "[model]") {
     CHECK_FALSE(fails<writer>(by_tso, 2, true));
     CHECK_FALSE(fails<writer>(by_tso, 3, true));
     CHECK(fails<writer>(by_tso, 2, false));
@@ -405,12 +405,12 @@ struct locking_writer : model::scenario {
 };
 }  // namespace
 
-TEST_CASE("an operation has begun when its lock is free for others", "[model]") {
+TEST_CASE("an operation begins when its lock is released", "[model]") {
     CHECK_FALSE(fails<locking_writer>(by_tso, 2));
     CHECK_FALSE(fails<locking_writer>(by_tso, 3));
 }
 
-TEST_CASE("answers are held against those of a limiter that does one thing at a time", "[model]") {
+TEST_CASE("results are compared with those of a sequential limiter", "[model]") {
     CHECK(fails<held_to_account>(by_tso, 2, true));
     CHECK(fails<held_to_account>(by_tso, 3, true));
     CHECK_FALSE(fails<held_to_account>(by_tso, 2, false));
@@ -419,28 +419,28 @@ TEST_CASE("answers are held against those of a limiter that does one thing at a 
     CHECK(found.failure.rfind("an answer is right at some instant", 0) == 0);
 }
 
-TEST_CASE("a head that comes back deceives an exchange unless it is counted", "[model]") {
+TEST_CASE("compare-exchange on a reused head fails without a counter", "[model]") {
     CHECK(fails<free_list>(by_tso, 2, false));
     CHECK_FALSE(fails<free_list>(by_tso, 2, true));
 }
 
-TEST_CASE("stores to two places keep their order, unless the model says otherwise", "[model]") {
+TEST_CASE("stores to two addresses keep their order, unless the model has a weaker order", "[model]") {
     CHECK_FALSE(fails<message>(by_tso, 2, relaxed));
     CHECK(fails<message>(loosely, 2, relaxed));
     CHECK_FALSE(fails<message>(loosely, 2, release));
 }
 
-TEST_CASE("threads that throw at the same time do not meet", "[model]") {
+TEST_CASE("exceptions of concurrent threads are independent", "[model]") {
     CHECK_FALSE(fails<throwing>(by_tso, 2));
 }
 
-TEST_CASE("who waits for ever, or counts for ever, is a failure", "[model]") {
+TEST_CASE("endless waiting and endless counting are failures", "[model]") {
     CHECK(fails<never>(by_tso, 2));
     CHECK(fails<counting>({.longest = 60}, 2));
 }
 
 // n threads of k independent steps each: (k + 1)^n states, (nk)! / (k!)^n executions.
-TEST_CASE("independent steps come in as many orders as there are", "[model]") {
+TEST_CASE("independent steps are explored in every order", "[model]") {
     auto const found = explore<apart>(exhaustive(stores::at_once), 3, 2);
     CHECK(found.complete);
     CHECK(found.states == 27);
@@ -455,7 +455,7 @@ TEST_CASE("independent steps come in as many orders as there are", "[model]") {
 
 // One thread's two stores and two arrivals: 0 <= arrived <= stored <= 2 are 6 states; 2 orders (SASA, SSAA). Two threads: 36 states; orders
 // of 8 steps, 4 of each thread: 70 * 2 * 2.
-TEST_CASE("a buffered store and its arrival are two steps", "[model]") {
+TEST_CASE("a buffered store and its becoming visible are two steps", "[model]") {
     auto const one = explore<apart>(exhaustive(stores::in_order), 1, 2);
     CHECK(one.states == 6);
     CHECK(one.executions == 2);
@@ -464,7 +464,7 @@ TEST_CASE("a buffered store and its arrival are two steps", "[model]") {
     CHECK(two.executions == 280);
 }
 
-TEST_CASE("what nobody else can see is no choice", "[model]") {
+TEST_CASE("steps that are invisible to other threads are not explored in several orders", "[model]") {
     auto const found = explore<apart>(by_tso, 3, 5);
     CHECK(found.complete);
     CHECK(found.executions == 1);
@@ -473,7 +473,7 @@ TEST_CASE("what nobody else can see is no choice", "[model]") {
 
 // Two steps each: 6 orders without a bound, 2 without a switch from a thread that can continue, and with at most one such switch AABB,
 // BBAA, ABBA, BAAB.
-TEST_CASE("bounded preemptions leave out what switches more often", "[model]") {
+TEST_CASE("bounded preemptions exclude executions with more switches", "[model]") {
     auto how = exhaustive(stores::at_once);
     how.preemptions = 0;
     CHECK(explore<apart>(how, 2, 2).executions == 2);
@@ -487,7 +487,7 @@ TEST_CASE("bounded preemptions leave out what switches more often", "[model]") {
     CHECK(explore<apart>(how, 2, 3).executions == 6);
 }
 
-TEST_CASE("a failure tells its steps and can be run again", "[model]") {
+TEST_CASE("a failure has its steps and can be replayed", "[model]") {
     auto const found = explore<store_buffering>(by_tso, 2, fence::none);
     INFO(found.failure);
     CHECK(found.failure.rfind("one of two sees the other's store\n", 0) == 0);
@@ -510,7 +510,7 @@ struct with_global : model::scenario {
 };
 }  // namespace
 
-TEST_CASE("globals that are named are part of the state, and left as they were", "[model]") {
+TEST_CASE("named globals are part of the state and are restored", "[model]") {
     options how;
     how.also.push_back(std::as_writable_bytes(std::span{&a_global, 1}));
     auto const found = explore<with_global>(how, 2);
@@ -608,16 +608,16 @@ void compare_random_programs(unsigned first, unsigned last) {
 }
 }  // namespace
 
-TEST_CASE("what is left out as not mattering changes no outcome", "[model]") {
+TEST_CASE("the reduction of executions changes no outcome", "[model]") {
     auto const first = GENERATE(0U, 600U, 1780U);  // the later ones have found mistakes
     compare_random_programs(first, first + 30);
 }
 
-TEST_CASE("what is left out as not mattering changes no outcome of many programs", "[.][long]") {
+TEST_CASE("the reduction of executions changes no outcome of many programs", "[.][long]") {
     compare_random_programs(60, 3000);
 }
 
-TEST_CASE("what is left out as not mattering hides no deadlock", "[model]") {
+TEST_CASE("the reduction of executions hides no deadlock", "[model]") {
     int stuck = 0;
     for (unsigned seed = 0; seed < 100; ++seed) {
         stuck += fails<random_program>(by_tso, 2, seed, false, true);

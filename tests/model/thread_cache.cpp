@@ -284,8 +284,7 @@ tally explore_random(model::options const& how, std::size_t programs, std::size_
 
 }  // namespace
 
-TEST_CASE("two threads release one block at once: one of them is told that it is not alive",
-          "[model][thread_cache]") {
+TEST_CASE("of two concurrent releases of one block, exactly one is refused", "[model][thread_cache]") {
     tally sum;
     model::options how;
     how.asymmetric = GENERATE(true, false);
@@ -295,9 +294,8 @@ TEST_CASE("two threads release one block at once: one of them is told that it is
     tell(sum);
 }
 
-TEST_CASE(
-    "a block that one thread keeps ready goes to another that needs it, or back to the first, not to both",
-    "[model][thread_cache]") {
+TEST_CASE("an idle block in one thread's cache is allocated by that thread or another, never by both",
+          "[model][thread_cache]") {
     tally sum;
     model::options how;
     how.asymmetric = GENERATE(true, false);
@@ -307,7 +305,8 @@ TEST_CASE(
     tell(sum);
 }
 
-TEST_CASE("a front knows a block no longer once its record is of other bytes", "[model][thread_cache]") {
+TEST_CASE("a thread cache does not accept a block whose record has been reused for other bytes",
+          "[model][thread_cache]") {
     tally sum;
     model::options how;
     how.asymmetric = GENERATE(true, false);
@@ -330,14 +329,14 @@ TEST_CASE("a front knows a block no longer once its record is of other bytes", "
     tell(sum);
 }
 
-TEST_CASE("threads that take, release and count are answered as if one at a time", "[model][thread_cache]") {
+TEST_CASE("concurrent allocations, releases and counts are linearizable", "[model][thread_cache]") {
     model::options how;
     how.asymmetric = GENERATE(true, false);
     tell(explore_random(how, 40, 2, 3, 1));
     tell(explore_random(how, 8, 3, 2, 2));
 }
 
-TEST_CASE("three threads that take, release and count three times each", "[.][long][thread_cache]") {
+TEST_CASE("three threads that allocate, release and count three times each", "[.][long][thread_cache]") {
     model::options how;
     how.asymmetric = GENERATE(true, false);
     tell(explore_random(how, 12, 3, 3, 3));

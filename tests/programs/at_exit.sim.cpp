@@ -132,7 +132,8 @@ struct at_end {
 
 }  // namespace
 
-TEST_CASE("static owners that end after all they were made of are right to the last", "[programs][at_exit]") {
+TEST_CASE("static owners may be destroyed after everything that they were created from",
+          "[programs][at_exit]") {
     if (support::under_thread_sanitizer) CUOTA_SKIP("it does not take a fork of a program with threads");
-    if (support::is_alone("static owners that end after*")) run();
+    if (support::is_alone("static owners may be destroyed after*")) run();
 }

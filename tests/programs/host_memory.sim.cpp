@@ -357,9 +357,8 @@ private:
 
 }  // namespace
 
-TEST_CASE(
-    "a program goes on or throws std::bad_alloc whichever request for host memory fails, and leaves nothing",
-    "[programs][host_memory][stress]") {
+TEST_CASE("when any request for host memory fails, a program continues or throws bad_alloc and leaks nothing",
+          "[programs][host_memory][stress]") {
     auto const how = GENERATE(support::heap_failure::once, support::heap_failure::stays);
     program const& one = programs[GENERATE(range(std::size_t{0}, std::size(programs)))];
     INFO(

@@ -232,8 +232,7 @@ std::size_t epochs() {
 
 }  // namespace
 
-TEST_CASE("loaders of several threads under tight budgets bring the right bytes in the right order, whatever "
-          "ends them",
+TEST_CASE("loaders of several threads under tight budgets deliver correct batches in the correct order",
           "[programs][loaders][threads][stress]") {
     constexpr std::size_t threads = 3;
     support::machine machine;

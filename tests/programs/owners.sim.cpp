@@ -684,7 +684,7 @@ constexpr std::size_t steps_of_one = 600;
 
 }  // namespace
 
-TEST_CASE("programs of all kinds of owners, which end in any order, have no race and the right values",
+TEST_CASE("random programs of all owners, destroyed in any order, have no races and correct values",
           "[programs][owners][stress]") {
     auto const how = GENERATE(leases::end_first, leases::outlive);
     counts seen;

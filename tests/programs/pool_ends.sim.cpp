@@ -120,7 +120,7 @@ std::size_t rounds() {
 
 }  // namespace
 
-TEST_CASE("a pool may end while threads allocate from it, and buffers and streams outlive it",
+TEST_CASE("a pool may be destroyed while threads allocate from it, and before its buffers and streams",
           "[programs][pool_ends][threads][stress]") {
     support::machine machine;
     simulator::set_race_checks(simulator::race_checks::report);

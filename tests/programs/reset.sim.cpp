@@ -79,9 +79,8 @@ std::string error_of(F f) {
 
 }  // namespace
 
-TEST_CASE(
-    "a device that is reset under all kinds of owners is an error of each use, and no account keeps anything",
-    "[programs][reset]") {
+TEST_CASE("after a device reset, every use of an owner is an error, and all bytes are refunded",
+          "[programs][reset]") {
     support::machine machine;
     cuota::budget const account{"account", 64_MiB};
     {
@@ -103,7 +102,7 @@ TEST_CASE(
     CHECK(support::all_are(again.of_pages.to_vector(again.s), 1u));
 }
 
-TEST_CASE("a stream that foreign code destroys is an error of each use, and no account keeps anything",
+TEST_CASE("after foreign code has destroyed a stream, every use of it is an error, and bytes are refunded",
           "[programs][reset]") {
     support::machine machine;
     cuota::budget const account{"account", 64_MiB};

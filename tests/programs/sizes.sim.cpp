@@ -225,7 +225,7 @@ constexpr door doors[]{
 
 }  // namespace
 
-TEST_CASE("a size that no machine has is served or refused by an error with a type, wherever it is passed",
+TEST_CASE("an impossible size is served or refused with a typed error by every function",
           "[programs][sizes]") {
     support::machine machine;
     scene in;
@@ -251,7 +251,8 @@ TEST_CASE("a size that no machine has is served or refused by an error with a ty
     CHECK(simulator::misuse().total() == 0);
 }
 
-TEST_CASE("a wrong size of a release is reported, and wraps no account around", "[programs][sizes]") {
+TEST_CASE("a wrong size of a deallocation or refund is reported and does not wrap an account around",
+          "[programs][sizes]") {
     support::machine machine;
     scene in;
     for (std::size_t const n : sizes) {

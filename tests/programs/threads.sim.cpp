@@ -191,7 +191,7 @@ std::size_t operations() {
 
 }  // namespace
 
-TEST_CASE("twenty threads on two pools under one budget find their values, and leave nothing",
+TEST_CASE("twenty threads on two pools under one budget read back their values and leak nothing",
           "[programs][threads][stress]") {
     constexpr std::size_t threads = 20;
     constexpr std::size_t generations = 4;  // threads that end, and others that take their places

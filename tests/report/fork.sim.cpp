@@ -93,8 +93,7 @@ public:
 
 }  // namespace
 
-TEST_CASE("whatever a program has when it forks ends in the child without a CUDA call or a report",
-          "[report][fork]") {
+TEST_CASE("no object that exists at a fork calls CUDA or reports an error in the child", "[report][fork]") {
     if (support::under_thread_sanitizer) CUOTA_SKIP("it does not take a fork of a program with threads");
     support::machine const on;
     std::FILE* const out = std::tmpfile();
@@ -110,7 +109,7 @@ TEST_CASE("whatever a program has when it forks ends in the child without a CUDA
     std::fclose(out);
 }
 
-TEST_CASE("in a child requests of what looks on its parent are misuse that says so", "[report][fork]") {
+TEST_CASE("in a child, requests to report objects of the parent throw usage_error", "[report][fork]") {
     if (support::under_thread_sanitizer) CUOTA_SKIP("it does not take a fork of a program with threads");
     support::machine const on;
     std::FILE* const out = std::tmpfile();
@@ -140,9 +139,9 @@ TEST_CASE("in a child requests of what looks on its parent are misuse that says 
     std::fclose(out);
 }
 
-TEST_CASE("a child with every kind of static owner ends by exit", "[report][fork]") {
+TEST_CASE("a child that has every kind of static owner exits normally", "[report][fork]") {
     if (support::under_thread_sanitizer) CUOTA_SKIP("it does not take a fork of a program with threads");
-    if (!support::is_alone("a child with every kind of static owner ends by exit")) return;
+    if (!support::is_alone("a child that has every kind of static owner exits normally")) return;
     static owners all{std::tmpfile()};
     int wrong = 0;
     {

@@ -11,7 +11,7 @@
 
 using namespace conformance;
 
-TEST_CASE("what is captured does not run until its graph is launched", "[simulator][capture]") {
+TEST_CASE("captured work does not run until its graph is launched", "[simulator][capture]") {
     capture_bench t;
     begin_capture(t.a);
     t.set(7, t.a);
@@ -23,7 +23,7 @@ TEST_CASE("what is captured does not run until its graph is launched", "[simulat
     CHECK(all_are(contents(t.device, t.bytes), 7));
 }
 
-TEST_CASE("a stream says whether it captures", "[simulator][capture]") {
+TEST_CASE("a stream's capture status can be queried", "[simulator][capture]") {
     capture_bench t;
     CHECK(status_of(t.a) == cudaStreamCaptureStatusNone);
     begin_capture(t.a);
@@ -34,7 +34,7 @@ TEST_CASE("a stream says whether it captures", "[simulator][capture]") {
 }
 
 #if CUDART_VERSION >= 13000
-TEST_CASE("a capture has an id of its own, a graph, and nodes that the next one comes after",
+TEST_CASE("a capture has a unique id, a graph and the dependencies of its next node",
           "[simulator][capture]") {
     capture_bench t;
     auto status = cudaStreamCaptureStatusNone;
@@ -63,7 +63,7 @@ TEST_CASE("a capture has an id of its own, a graph, and nodes that the next one 
     CHECK(status == cudaStreamCaptureStatusNone);
 }
 
-TEST_CASE("the nodes that the next one comes after can be changed", "[simulator][capture]") {
+TEST_CASE("the dependencies of a capture's next node can be changed", "[simulator][capture]") {
     capture_bench t;
     CHECK(cudaStreamUpdateCaptureDependencies(t.a, nullptr, nullptr, 0, 0) == cudaErrorIllegalState);
     begin_capture(t.a);
@@ -81,7 +81,7 @@ TEST_CASE("the nodes that the next one comes after can be changed", "[simulator]
 }
 #endif
 
-TEST_CASE("a capture begins on a stream that is not the legacy one and does not capture",
+TEST_CASE("a capture cannot begin on the legacy stream or on a stream that already captures",
           "[simulator][capture]") {
     capture_bench t;
     CHECK(cudaStreamBeginCapture(cudaStreamLegacy, cudaStreamCaptureModeGlobal) != cudaSuccess);
@@ -111,7 +111,7 @@ TEST_CASE("a capturing stream cannot be waited for or queried, and the attempt e
     }
 }
 
-TEST_CASE("an event recorded in a capture has no state", "[simulator][capture]") {
+TEST_CASE("an event recorded in a capture cannot be queried or waited for", "[simulator][capture]") {
     capture_bench t;
     for (auto* const ask : {cudaEventSynchronize, cudaEventQuery}) {
         begin_capture(t.a, cudaStreamCaptureModeRelaxed);
@@ -171,7 +171,7 @@ constexpr auto global = cudaStreamCaptureModeGlobal, thread_local_mode = cudaStr
 
 }  // namespace
 
-TEST_CASE("a thread that captures cannot allocate, unless the capture or the thread is relaxed",
+TEST_CASE("a thread cannot allocate during its capture unless the capture or the thread is relaxed",
           "[simulator][capture]") {
     auto const no = cudaErrorStreamCaptureUnsupported;
     CHECK(malloc_during(global, false, global) == no);
@@ -182,7 +182,7 @@ TEST_CASE("a thread that captures cannot allocate, unless the capture or the thr
     CHECK(malloc_during(relaxed, false, global) == cudaSuccess);
 }
 
-TEST_CASE("a global capture concerns all threads that do not say otherwise", "[simulator][capture]") {
+TEST_CASE("a global capture restricts all threads in global mode", "[simulator][capture]") {
     CHECK(malloc_during(global, true, global) == cudaErrorStreamCaptureUnsupported);
     CHECK(malloc_during(global, true, thread_local_mode) == cudaSuccess);
     CHECK(malloc_during(global, true, relaxed) == cudaSuccess);
@@ -190,7 +190,7 @@ TEST_CASE("a global capture concerns all threads that do not say otherwise", "[s
     CHECK(malloc_during(relaxed, true, global) == cudaSuccess);
 }
 
-TEST_CASE("a thread's capture mode is exchanged for another", "[simulator][capture]") {
+TEST_CASE("exchanging a thread's capture mode returns the previous mode", "[simulator][capture]") {
     auto mode = relaxed;
     REQUIRE(cudaThreadExchangeStreamCaptureMode(&mode) == cudaSuccess);
     CHECK(mode == global);  // the initial mode of every thread
@@ -198,7 +198,7 @@ TEST_CASE("a thread's capture mode is exchanged for another", "[simulator][captu
     CHECK(mode == relaxed);
 }
 
-TEST_CASE("an event that was not captured may not be queried during a capture that is not relaxed",
+TEST_CASE("an event that was not captured cannot be queried during a capture unless it is relaxed",
           "[simulator][capture]") {
     capture_bench t;
     REQUIRE(cudaEventRecord(t.joined, t.b) == cudaSuccess);
@@ -214,7 +214,7 @@ TEST_CASE("an event that was not captured may not be queried during a capture th
 TEST_CASE("the legacy stream is unusable while a blocking stream captures", "[simulator][capture]") {
     capture_bench t;
     unsigned char byte = 0;
-    SECTION("work") {
+    SECTION("enqueuing work") {
         begin_capture(t.blocking, relaxed);
         CHECK(cudaMemsetAsync(t.device, 1, 1, cudaStreamLegacy) == cudaErrorStreamCaptureImplicit);
     }
@@ -230,7 +230,7 @@ TEST_CASE("the legacy stream is unusable while a blocking stream captures", "[si
     CHECK(cudaMemcpy(&byte, t.device, 1, cudaMemcpyDeviceToHost) == cudaSuccess);
 }
 
-TEST_CASE("asking whether the legacy stream captures does not end the capture of a blocking one",
+TEST_CASE("querying the legacy stream's capture status does not end the capture of a blocking stream",
           "[simulator][capture]") {
     capture_bench t;
     auto status = cudaStreamCaptureStatusNone;
@@ -240,7 +240,7 @@ TEST_CASE("asking whether the legacy stream captures does not end the capture of
     CHECK(status_of(cudaStreamLegacy) == cudaStreamCaptureStatusNone);
 }
 
-TEST_CASE("the legacy stream goes on while a non-blocking stream captures", "[simulator][capture]") {
+TEST_CASE("the legacy stream can run work while a non-blocking stream captures", "[simulator][capture]") {
     capture_bench t;
     begin_capture(t.a, relaxed);
     CHECK(status_of(cudaStreamLegacy) == cudaStreamCaptureStatusNone);
@@ -250,7 +250,7 @@ TEST_CASE("the legacy stream goes on while a non-blocking stream captures", "[si
     CHECK(all_are(contents(t.device, t.bytes), 9));
 }
 
-TEST_CASE("other streams go on while one captures", "[simulator][capture]") {
+TEST_CASE("other streams can run work while one captures", "[simulator][capture]") {
     capture_bench t;
     begin_capture(t.a, relaxed);
     t.set(5, t.b);
@@ -259,7 +259,7 @@ TEST_CASE("other streams go on while one captures", "[simulator][capture]") {
     CHECK(all_are(contents(t.device, t.bytes), 5));
 }
 
-TEST_CASE("waiting for a captured event draws a stream into the capture", "[simulator][capture]") {
+TEST_CASE("a stream that waits for a captured event joins the capture", "[simulator][capture]") {
     capture_bench t;
     begin_capture(t.a);
     t.set(1, t.a);
@@ -278,7 +278,7 @@ TEST_CASE("waiting for a captured event draws a stream into the capture", "[simu
     CHECK(all_are(contents(t.device, t.bytes), 2));
 }
 
-TEST_CASE("a stream that a capture has drawn in must be joined again", "[simulator][capture]") {
+TEST_CASE("a stream that has joined a capture must be joined back before its end", "[simulator][capture]") {
     capture_bench t;
     begin_capture(t.a);
     t.set(1, t.a);
@@ -318,7 +318,7 @@ TEST_CASE("a capture ends on the thread where it began, unless it is relaxed", "
     CHECK(cudaGraphDestroy(g) == cudaSuccess);
 }
 
-TEST_CASE("two captures cannot become one", "[simulator][capture]") {
+TEST_CASE("two captures cannot be merged", "[simulator][capture]") {
     capture_bench t;
     begin_capture(t.a);
     begin_capture(t.b);
@@ -328,7 +328,7 @@ TEST_CASE("two captures cannot become one", "[simulator][capture]") {
     end_broken_capture(t.b);
 }
 
-TEST_CASE("captured work cannot wait for work that runs", "[simulator][capture]") {
+TEST_CASE("captured work cannot wait for work outside of the capture", "[simulator][capture]") {
     capture_bench t;
     REQUIRE(cudaEventRecord(t.forked, t.b) == cudaSuccess);
     begin_capture(t.a);
@@ -336,7 +336,7 @@ TEST_CASE("captured work cannot wait for work that runs", "[simulator][capture]"
     CHECK(end_broken_capture(t.a) == cudaErrorStreamCaptureInvalidated);
 }
 
-TEST_CASE("work that runs cannot wait for work that was captured", "[simulator][capture]") {
+TEST_CASE("work outside of a capture cannot wait for captured work", "[simulator][capture]") {
     capture_bench t;
     begin_capture(t.a);
     REQUIRE(cudaEventRecord(t.forked, t.a) == cudaSuccess);
@@ -344,7 +344,7 @@ TEST_CASE("work that runs cannot wait for work that was captured", "[simulator][
     CHECK(cudaStreamWaitEvent(t.b, t.forked, 0) != cudaSuccess);
 }
 
-TEST_CASE("the order before a capture does not lead into it, nor the order in it out of it",
+TEST_CASE("work before a capture does not order the graph, nor does the graph order later work",
           "[simulator][capture]") {
     capture_bench t;
     gate closed{t.a};
@@ -357,7 +357,8 @@ TEST_CASE("the order before a capture does not lead into it, nor the order in it
     CHECK(cudaStreamQuery(t.a) == cudaErrorNotReady);  // work of the stream after the capture still waits
 }
 
-TEST_CASE("a callback of the older kind, and attaching memory, cannot be captured", "[simulator][capture]") {
+TEST_CASE("a callback of cudaStreamAddCallback or an attachment of memory cannot be captured",
+          "[simulator][capture]") {
     capture_bench t;
     begin_capture(t.a);
     CHECK(cudaStreamAddCallback(
@@ -388,7 +389,7 @@ TEST_CASE("pageable memory is read and written when the graph runs", "[simulator
     }
 }
 
-TEST_CASE("external events mean something in a capture only", "[simulator][capture]") {
+TEST_CASE("external events are refused outside of a capture", "[simulator][capture]") {
     capture_bench t;
     CHECK(cudaEventRecordWithFlags(t.forked, t.a, cudaEventRecordExternal) != cudaSuccess);
     CHECK(cudaStreamWaitEvent(t.a, t.forked, cudaEventWaitExternal) != cudaSuccess);
@@ -396,7 +397,7 @@ TEST_CASE("external events mean something in a capture only", "[simulator][captu
     CHECK(cudaStreamWaitEvent(t.a, t.forked, 2) == cudaErrorInvalidValue);
 }
 
-TEST_CASE("an external event is recorded by each launch, and one that a launch waits for holds it up",
+TEST_CASE("each launch records its external events and waits for those of the graph",
           "[simulator][capture]") {
     capture_bench t;
     auto const ready = new_event(cudaEventDisableTiming);

@@ -35,8 +35,7 @@ int current() {
 
 }  // namespace
 
-TEST_CASE("a device that is initialised has a context, and is not current for that",
-          "[simulator][contexts]") {
+TEST_CASE("initialising a device creates its context and does not make it current", "[simulator][contexts]") {
     int devices = 0;
     REQUIRE(cudaGetDeviceCount(&devices) == cudaSuccess);
     contexts const driver;
@@ -49,8 +48,7 @@ TEST_CASE("a device that is initialised has a context, and is not current for th
     }}.join();
 }
 
-TEST_CASE("the runtime uses the context that the driver has made current, until it is popped",
-          "[simulator][contexts]") {
+TEST_CASE("the runtime uses the driver's current context until it is popped", "[simulator][contexts]") {
     int devices = 0;
     REQUIRE(cudaGetDeviceCount(&devices) == cudaSuccess);
     contexts const driver;

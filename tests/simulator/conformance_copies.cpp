@@ -23,7 +23,7 @@ TEST_CASE("a copy from pageable memory has read its source when it returns", "[s
     CHECK(all_are(contents(t.device, size), 1));
 }
 
-TEST_CASE("a copy from pinned memory reads its source when its turn comes", "[simulator][copies]") {
+TEST_CASE("a copy from pinned memory reads its source in stream order", "[simulator][copies]") {
     stopped_stream t;
     std::fill_n(t.pinned, size, static_cast<unsigned char>(1));
     REQUIRE(cudaMemcpyAsync(t.device, t.pinned, size, cudaMemcpyHostToDevice, t.stream) == cudaSuccess);
@@ -32,7 +32,7 @@ TEST_CASE("a copy from pinned memory reads its source when its turn comes", "[si
     CHECK(all_are(contents(t.device, size), 2));
 }
 
-TEST_CASE("a copy to pageable memory has arrived when it returns", "[simulator][copies]") {
+TEST_CASE("a copy to pageable memory returns after it has completed", "[simulator][copies]") {
     stopped_stream t;
     std::vector<unsigned char> target(size, 0);
     REQUIRE(cudaMemsetAsync(t.device, 3, size, t.stream) == cudaSuccess);
@@ -42,7 +42,7 @@ TEST_CASE("a copy to pageable memory has arrived when it returns", "[simulator][
     CHECK(all_are(target, 3));
 }
 
-TEST_CASE("a copy to pinned memory arrives when its turn comes", "[simulator][copies]") {
+TEST_CASE("a copy to pinned memory completes in stream order", "[simulator][copies]") {
     stopped_stream t;
     std::fill_n(t.pinned, size, static_cast<unsigned char>(1));
     REQUIRE(cudaMemsetAsync(t.device, 3, size, t.stream) == cudaSuccess);
@@ -66,7 +66,8 @@ TEST_CASE("registered memory is copied from like pinned memory", "[simulator][co
     CHECK(cudaHostUnregister(page) == cudaSuccess);
 }
 
-TEST_CASE("the plain copy between host and device waits for its turn and its end", "[simulator][copies]") {
+TEST_CASE("cudaMemcpy between host and device waits for earlier work and for its own end",
+          "[simulator][copies]") {
     auto* const d = device_memory(size);
     auto* const pinned = pinned_memory(size);
     auto const s = new_stream();
@@ -86,7 +87,7 @@ TEST_CASE("the plain copy between host and device waits for its turn and its end
     CHECK(cudaStreamDestroy(s) == cudaSuccess);
 }
 
-TEST_CASE("a plain copy within the device and a plain memset return before they have happened",
+TEST_CASE("cudaMemcpy within the device and cudaMemset may return before they have run",
           "[simulator][copies]") {
     auto* const d = static_cast<char*>(device_memory(2 * size));
     REQUIRE(cudaMemset(d, 1, size) == cudaSuccess);
@@ -106,7 +107,7 @@ TEST_CASE("a plain copy within the device and a plain memset return before they 
     CHECK(cudaFree(d) == cudaSuccess);
 }
 
-TEST_CASE("a copy finds out by itself where its pointers belong", "[simulator][copies]") {
+TEST_CASE("cudaMemcpyDefault finds the direction by the pointers", "[simulator][copies]") {
     auto* const d = static_cast<char*>(device_memory(2 * size));
     std::vector<unsigned char> source(size, 7), target(size, 0);
     CHECK(cudaMemcpy(d, source.data(), size, cudaMemcpyDefault) == cudaSuccess);
@@ -116,7 +117,7 @@ TEST_CASE("a copy finds out by itself where its pointers belong", "[simulator][c
     CHECK(cudaFree(d) == cudaSuccess);
 }
 
-TEST_CASE("a copy between host memories is done when it returns", "[simulator][copies]") {
+TEST_CASE("a copy between host memories has completed when it returns", "[simulator][copies]") {
     stopped_stream t;
     std::vector<unsigned char> source(size, 7), target(size, 0);
     bool const to_pinned = GENERATE(false, true);
@@ -128,7 +129,7 @@ TEST_CASE("a copy between host memories is done when it returns", "[simulator][c
     CHECK(to[size - 1] == 7);
 }
 
-TEST_CASE("copies of nothing succeed and unknown directions do not", "[simulator][copies]") {
+TEST_CASE("copies of zero bytes succeed, and unknown directions fail", "[simulator][copies]") {
     stopped_stream t;
     CHECK(cudaMemcpyAsync(nullptr, nullptr, 0, cudaMemcpyDefault, t.stream) == cudaSuccess);
     CHECK(cudaMemsetAsync(nullptr, 0, 0, t.stream) == cudaSuccess);
@@ -137,7 +138,7 @@ TEST_CASE("copies of nothing succeed and unknown directions do not", "[simulator
     CHECK(cudaMemcpyAsync(nullptr, t.pinned, 1, cudaMemcpyHostToDevice, t.stream) == cudaErrorInvalidValue);
 }
 
-TEST_CASE("a copy that leaves its allocation is an invalid value", "[simulator][copies]") {
+TEST_CASE("a copy beyond its allocation is an invalid value", "[simulator][copies]") {
     stopped_stream t;
     auto* const d = static_cast<char*>(t.device);
     auto const to_device = cudaMemcpyHostToDevice;

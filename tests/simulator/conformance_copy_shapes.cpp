@@ -6,7 +6,8 @@
 
 using namespace conformance;
 
-TEST_CASE("a rectangle is copied row by row, with the pitch of either side", "[simulator][copies]") {
+TEST_CASE("a rectangle is copied row by row, with the pitches of source and destination",
+          "[simulator][copies]") {
     auto* const d = device_memory(8 * 32);
     REQUIRE(cudaMemset(d, 0, 8 * 32) == cudaSuccess);
     std::vector<unsigned char> rows(8 * 10);
@@ -24,7 +25,7 @@ TEST_CASE("a rectangle is copied row by row, with the pitch of either side", "[s
     CHECK(cudaFree(d) == cudaSuccess);
 }
 
-TEST_CASE("a rectangle is refused as a whole", "[simulator][copies]") {
+TEST_CASE("an invalid rectangle is refused, and nothing is copied", "[simulator][copies]") {
     auto* const d = device_memory(4 * 32);
     auto const s = new_stream();
     std::vector<unsigned char> host(1000);
@@ -42,14 +43,14 @@ TEST_CASE("a rectangle is refused as a whole", "[simulator][copies]") {
     CHECK(cudaFree(d) == cudaSuccess);
 }
 
-TEST_CASE("the last row of a rectangle need not be as long as the pitch", "[simulator][copies]") {
+TEST_CASE("the last row of a rectangle may be shorter than the pitch", "[simulator][copies]") {
     auto* const d = device_memory(3 * 32 + 10);
     REQUIRE(cudaMemset2D(d, 32, 7, 10, 4) == cudaSuccess);
     CHECK(contents(d, 3 * 32 + 10)[3 * 32 + 9] == 7);
     CHECK(cudaFree(d) == cudaSuccess);
 }
 
-TEST_CASE("rectangles come in stream order", "[simulator][copies]") {
+TEST_CASE("rectangles are copied in stream order", "[simulator][copies]") {
     auto const s = new_stream(cudaStreamNonBlocking);
     auto* const d = device_memory(4 * 32);
     auto* const pinned = pinned_memory(4 * 16);
@@ -86,7 +87,7 @@ struct batch_of_two {
 
 }  // namespace
 
-TEST_CASE("a batch makes all of its copies", "[simulator][copies]") {
+TEST_CASE("a batch performs all of its copies", "[simulator][copies]") {
     auto const s = new_stream();
     auto *const a = static_cast<unsigned char*>(device_memory(100)), *const b = static_cast<unsigned char*>(
                                                                          device_memory(50));
@@ -95,7 +96,7 @@ TEST_CASE("a batch makes all of its copies", "[simulator][copies]") {
     REQUIRE(cudaMemsetAsync(b, 2, 50, s) == cudaSuccess);
     batch_of_two two{{pinned, pinned + 100}, {a, b}};
     SECTION("with one set of attributes") {}
-    SECTION("with a set each") { two.attribute_count = 2; }
+    SECTION("with one set of attributes for each copy") { two.attribute_count = 2; }
     REQUIRE(two.enqueue(s, cudaMemcpySrcAccessOrderStream) == cudaSuccess);
     REQUIRE(cudaStreamSynchronize(s) == cudaSuccess);
     CHECK(pinned[99] == 1);
@@ -107,7 +108,7 @@ TEST_CASE("a batch makes all of its copies", "[simulator][copies]") {
     CHECK(cudaStreamDestroy(s) == cudaSuccess);
 }
 
-TEST_CASE("a batch reads its sources when it was told to", "[simulator][copies]") {
+TEST_CASE("a batch reads its sources at the requested time", "[simulator][copies]") {
     auto const s = new_stream(cudaStreamNonBlocking);
     auto* const d = static_cast<unsigned char*>(device_memory(150));
     auto* const pinned = pinned_memory(150);
@@ -138,7 +139,7 @@ TEST_CASE("a batch reads its sources when it was told to", "[simulator][copies]"
     CHECK(cudaStreamDestroy(s) == cudaSuccess);
 }
 
-TEST_CASE("a batch that makes no sense is refused as a whole", "[simulator][copies]") {
+TEST_CASE("an invalid batch is refused, and nothing is copied", "[simulator][copies]") {
     auto const s = new_stream();
     auto* const d = static_cast<unsigned char*>(device_memory(150));
     auto* const pinned = pinned_memory(150);
@@ -165,7 +166,7 @@ TEST_CASE("a batch that makes no sense is refused as a whole", "[simulator][copi
 }
 #endif
 
-TEST_CASE("a callback comes in stream order and is told the state of its stream", "[simulator][streams]") {
+TEST_CASE("a callback runs in stream order and receives its stream's status", "[simulator][streams]") {
     struct heard {
         cudaStream_t s = nullptr;
         cudaError_t status = cudaErrorUnknown;

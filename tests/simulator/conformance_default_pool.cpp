@@ -24,7 +24,7 @@ TEST_CASE("the default pool of a location is that of its device", "[simulator][p
     (void)cudaGetLastError();
 }
 
-TEST_CASE("managed memory comes from a pool of its own", "[simulator][pools]") {
+TEST_CASE("managed memory has its own default pool", "[simulator][pools]") {
     cudaMemLocation where{cudaMemLocationTypeDevice, 0};
     cudaMemPool_t pool = nullptr, again = nullptr, pinned = nullptr;
     REQUIRE(cudaMemGetDefaultMemPool(&pool, &where, cudaMemAllocationTypeManaged) == cudaSuccess);

@@ -12,7 +12,7 @@ void make_an_error() { REQUIRE(cudaSetDevice(-1) == cudaErrorInvalidDevice); }
 
 }  // namespace
 
-TEST_CASE("the last error stays until it is fetched", "[simulator][errors]") {
+TEST_CASE("the last error remains until it is fetched", "[simulator][errors]") {
     make_an_error();
     int device = 0;
     REQUIRE(cudaGetDevice(&device) == cudaSuccess);  // success does not clear it
@@ -21,7 +21,7 @@ TEST_CASE("the last error stays until it is fetched", "[simulator][errors]") {
     CHECK(cudaGetLastError() == cudaSuccess);
 }
 
-TEST_CASE("each thread has a last error of its own", "[simulator][errors]") {
+TEST_CASE("each thread has its own last error", "[simulator][errors]") {
     make_an_error();
     auto const other = std::async(std::launch::async, [] { return cudaPeekAtLastError(); }).get();
     CHECK(other == cudaSuccess);
@@ -35,14 +35,14 @@ TEST_CASE("errors have names and texts", "[simulator][errors]") {
     CHECK(cudaGetErrorName(static_cast<cudaError_t>(150)) == std::string{"unrecognized error code"});
 }
 
-TEST_CASE("each thread has a current device, which starts as the first", "[simulator][devices]") {
+TEST_CASE("each thread has a current device, initially device 0", "[simulator][devices]") {
     int device = -1;
     CHECK(cudaSetDevice(0) == cudaSuccess);
     CHECK(std::async(std::launch::async, [&] { return cudaGetDevice(&device); }).get() == cudaSuccess);
     CHECK(device == 0);
 }
 
-TEST_CASE("a thread's choice of device is its own", "[simulator][devices]") {
+TEST_CASE("setting the device in one thread does not change it in another", "[simulator][devices]") {
     int count = 0, device = -1;
     (void)cudaGetDeviceCount(&count);
     if (count < 2) CUOTA_SKIP("it takes two devices");
@@ -52,7 +52,7 @@ TEST_CASE("a thread's choice of device is its own", "[simulator][devices]") {
     CHECK(device == 0);
 }
 
-TEST_CASE("a device describes itself in two ways that agree", "[simulator][devices]") {
+TEST_CASE("attributes and properties of a device agree", "[simulator][devices]") {
     int count = 0;
     REQUIRE(cudaGetDeviceCount(&count) == cudaSuccess);
     REQUIRE(count >= 1);

@@ -28,7 +28,7 @@ struct two_streams {
 
 }  // namespace
 
-TEST_CASE("an event that was never recorded counts as done", "[simulator][events]") {
+TEST_CASE("an event that was never recorded is complete", "[simulator][events]") {
     two_streams t;
     CHECK(cudaEventQuery(t.event) == cudaSuccess);
     CHECK(cudaEventSynchronize(t.event) == cudaSuccess);
@@ -36,7 +36,7 @@ TEST_CASE("an event that was never recorded counts as done", "[simulator][events
     CHECK(cudaStreamSynchronize(t.b) == cudaSuccess);
 }
 
-TEST_CASE("waiting before the record waits for nothing", "[simulator][events]") {
+TEST_CASE("waiting for an event before it is recorded has no effect", "[simulator][events]") {
     two_streams t;
     gate closed{t.a};
     t.b_waits();
@@ -45,7 +45,7 @@ TEST_CASE("waiting before the record waits for nothing", "[simulator][events]") 
     CHECK_FALSE(closed.passed());
 }
 
-TEST_CASE("an event is done when the work before it is done", "[simulator][events]") {
+TEST_CASE("an event completes when the work before it has completed", "[simulator][events]") {
     two_streams t;
     gate closed{t.a};
     t.record(t.a);
@@ -54,7 +54,7 @@ TEST_CASE("an event is done when the work before it is done", "[simulator][event
     CHECK(cudaEventQuery(t.event) == cudaSuccess);
 }
 
-TEST_CASE("an event does not wait for work after it", "[simulator][events]") {
+TEST_CASE("an event does not wait for work that was enqueued after it", "[simulator][events]") {
     two_streams t;
     t.record(t.a);
     gate closed{t.a};
@@ -75,7 +75,7 @@ TEST_CASE("a stream waits for an event of another stream", "[simulator][events]"
     CHECK(all_are(contents(t.memory, 64), 2));
 }
 
-TEST_CASE("synchronising a stream includes a wait that nothing follows", "[simulator][events]") {
+TEST_CASE("synchronising a stream waits for a pending wait without later work", "[simulator][events]") {
     two_streams t;
     gate closed{t.a};
     t.record(t.a);
@@ -83,8 +83,8 @@ TEST_CASE("synchronising a stream includes a wait that nothing follows", "[simul
     CHECK(returns_after(closed, [&] { return cudaStreamSynchronize(t.b); }));
 }
 
-TEST_CASE("recording an event again does not move the waits on it", "[simulator][events]") {
-    SECTION("an old wait keeps waiting") {
+TEST_CASE("recording an event again does not change earlier waits", "[simulator][events]") {
+    SECTION("an earlier wait remains") {
         two_streams t;
         gate closed{t.a};
         t.record(t.a);
@@ -96,7 +96,7 @@ TEST_CASE("recording an event again does not move the waits on it", "[simulator]
         CHECK(cudaStreamQuery(t.b) == cudaErrorNotReady);
         CHECK(cudaStreamDestroy(idle) == cudaSuccess);
     }
-    SECTION("an old wait does not wait for more") {
+    SECTION("an earlier wait does not wait for the new record") {
         two_streams t;
         t.record(t.a);
         t.b_waits();
@@ -107,7 +107,7 @@ TEST_CASE("recording an event again does not move the waits on it", "[simulator]
     }
 }
 
-TEST_CASE("a destroyed event leaves its waits in force", "[simulator][events]") {
+TEST_CASE("destroying an event does not cancel waits for it", "[simulator][events]") {
     two_streams t;
     gate closed{t.a};
     auto const brief = new_event();
@@ -118,7 +118,7 @@ TEST_CASE("a destroyed event leaves its waits in force", "[simulator][events]") 
     CHECK_FALSE(closed.passed());
 }
 
-TEST_CASE("an event of a destroyed stream becomes done", "[simulator][events]") {
+TEST_CASE("an event recorded on a destroyed stream completes", "[simulator][events]") {
     two_streams t;
     auto const brief = new_stream(cudaStreamNonBlocking);
     gate closed{brief};
@@ -144,7 +144,7 @@ TEST_CASE("many streams can wait for one event", "[simulator][events]") {
     }
 }
 
-TEST_CASE("the time between two events is that between their work", "[simulator][events]") {
+TEST_CASE("the elapsed time between two events is that between their completions", "[simulator][events]") {
     two_streams t;
     auto const end = new_event();
     float ms = -1;
@@ -164,7 +164,7 @@ TEST_CASE("the time between two events is that between their work", "[simulator]
     CHECK(cudaEventDestroy(end) == cudaSuccess);
 }
 
-TEST_CASE("events without a time have no distance", "[simulator][events]") {
+TEST_CASE("events without timing have no elapsed time", "[simulator][events]") {
     two_streams t;
     t.record(t.a);
     REQUIRE(cudaEventSynchronize(t.event) == cudaSuccess);
@@ -178,7 +178,7 @@ TEST_CASE("events without a time have no distance", "[simulator][events]") {
     CHECK(cudaEventDestroy(unrecorded) == cudaSuccess);
 }
 
-TEST_CASE("an event is not made from flags that do not exist or contradict", "[simulator][events]") {
+TEST_CASE("creating an event with unknown or contradicting flags is refused", "[simulator][events]") {
     cudaEvent_t e = nullptr;
     CHECK(cudaEventCreateWithFlags(&e, 0x40) == cudaErrorInvalidValue);
     CHECK(cudaEventCreateWithFlags(&e, cudaEventInterprocess) == cudaErrorInvalidValue);

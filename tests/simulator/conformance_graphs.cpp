@@ -53,7 +53,7 @@ std::vector<int> kinds_of(cudaGraph_t g) {
 
 }  // namespace
 
-TEST_CASE("each launch runs all of the graph in order", "[simulator][graphs]") {
+TEST_CASE("each launch runs all nodes of the graph in order", "[simulator][graphs]") {
     capture_bench t;
     diary d;
     begin_capture(t.a);
@@ -65,7 +65,7 @@ TEST_CASE("each launch runs all of the graph in order", "[simulator][graphs]") {
     CHECK(d.text == "xyzxyzxyz");
 }
 
-TEST_CASE("a graph is work of the stream it is launched in", "[simulator][graphs]") {
+TEST_CASE("a graph runs in the order of the stream in which it is launched", "[simulator][graphs]") {
     capture_bench t;
     diary d;
     begin_capture(t.b);
@@ -83,7 +83,7 @@ TEST_CASE("a graph is work of the stream it is launched in", "[simulator][graphs
     CHECK(d.text == "<g>");
 }
 
-TEST_CASE("every branch of a graph waits for what stands before it in the stream", "[simulator][graphs]") {
+TEST_CASE("every branch of a graph waits for earlier work of the stream", "[simulator][graphs]") {
     capture_bench t;
     begin_capture(t.b);
     REQUIRE(cudaEventRecord(t.forked, t.b) == cudaSuccess);
@@ -101,7 +101,7 @@ TEST_CASE("every branch of a graph waits for what stands before it in the stream
     CHECK(all_are(contents(t.device, t.bytes), 2));
 }
 
-TEST_CASE("what follows a graph in its stream waits for every branch", "[simulator][graphs]") {
+TEST_CASE("later work of the stream waits for every branch of a graph", "[simulator][graphs]") {
     capture_bench t;
     begin_capture(t.a);
     t.fork();
@@ -113,7 +113,7 @@ TEST_CASE("what follows a graph in its stream waits for every branch", "[simulat
     CHECK(returns_after(inside, [&] { return cudaStreamSynchronize(t.a); }));
 }
 
-TEST_CASE("the legacy stream orders graphs as it does other work", "[simulator][graphs]") {
+TEST_CASE("the legacy stream orders graphs like other work", "[simulator][graphs]") {
     capture_bench t;
     diary d;
     begin_capture(t.a);
@@ -144,7 +144,7 @@ TEST_CASE("launches of one executable graph do not overlap", "[simulator][graphs
     CHECK(returns_after(closed, [&] { return cudaStreamSynchronize(t.b); }));
 }
 
-TEST_CASE("two executables of one graph know nothing of each other", "[simulator][graphs]") {
+TEST_CASE("two executables of one graph run independently", "[simulator][graphs]") {
     capture_bench t;
     begin_capture(t.a);
     // Not a memset: two concurrent ones would race. Not a host function: it might have to wait for the gate's.
@@ -163,7 +163,7 @@ TEST_CASE("two executables of one graph know nothing of each other", "[simulator
     CHECK(cudaGraphExecDestroy(other) == cudaSuccess);
 }
 
-TEST_CASE("a join comes after all branches", "[simulator][graphs]") {
+TEST_CASE("a join runs after all branches", "[simulator][graphs]") {
     capture_bench t;
     diary d;
     begin_capture(t.a);
@@ -181,7 +181,7 @@ TEST_CASE("a join comes after all branches", "[simulator][graphs]") {
     CHECK(d.text == expected);
 }
 
-TEST_CASE("an executable graph outlives its graph, and a launch its executable graph",
+TEST_CASE("an executable graph outlives its graph, and a launched graph outlives its executable",
           "[simulator][graphs]") {
     capture_bench t;
     begin_capture(t.a);
@@ -199,7 +199,7 @@ TEST_CASE("an executable graph outlives its graph, and a launch its executable g
     delete closed;
 }
 
-TEST_CASE("what a graph copies it copies anew at each launch", "[simulator][graphs]") {
+TEST_CASE("a graph's copies read their sources anew at each launch", "[simulator][graphs]") {
     capture_bench t;
     std::vector<unsigned char> out(t.bytes);
     begin_capture(t.a);
@@ -212,7 +212,7 @@ TEST_CASE("what a graph copies it copies anew at each launch", "[simulator][grap
     }
 }
 
-TEST_CASE("a graph tells its nodes and how they depend on each other", "[simulator][graphs]") {
+TEST_CASE("a graph's nodes and dependencies can be queried", "[simulator][graphs]") {
     capture_bench t;
     diary d;
     begin_capture(t.a);
@@ -271,7 +271,7 @@ TEST_CASE("an empty graph can be launched", "[simulator][graphs]") {
     CHECK(cudaStreamSynchronize(t.a) == cudaSuccess);
 }
 
-TEST_CASE("a clone is a graph of its own", "[simulator][graphs]") {
+TEST_CASE("a clone is independent of its graph", "[simulator][graphs]") {
     capture_bench t;
     begin_capture(t.a);
     t.set(4, t.a);
@@ -316,7 +316,7 @@ TEST_CASE("a graph can be instantiated in three ways and uploaded", "[simulator]
     CHECK(cudaGraphDestroy(g) == cudaSuccess);
 }
 
-TEST_CASE("an executable graph takes over a graph of the same shape", "[simulator][graphs]") {
+TEST_CASE("an executable graph can be updated with a graph of the same shape", "[simulator][graphs]") {
     capture_bench t;
     auto const shaped = [&](int value, bool in_order, bool more) {
         begin_capture(t.a);

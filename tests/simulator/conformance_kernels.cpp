@@ -28,7 +28,8 @@ int blocks(int threads, std::size_t shared) {
 
 }  // namespace
 
-TEST_CASE("occupancy follows threads, blocks and shared memory of a multiprocessor", "[simulator][kernels]") {
+TEST_CASE("occupancy is limited by a multiprocessor's threads, blocks and shared memory",
+          "[simulator][kernels]") {
     auto const threads = attribute(cudaDevAttrMaxThreadsPerMultiProcessor);
     auto const shared = attribute(cudaDevAttrMaxSharedMemoryPerMultiprocessor);
     CHECK(blocks(1024, 0) == threads / 1024);
@@ -43,7 +44,7 @@ TEST_CASE("occupancy follows threads, blocks and shared memory of a multiprocess
     CHECK(same == blocks(256, 0));
 }
 
-TEST_CASE("occupancy is asked of a function and of at least one thread", "[simulator][kernels]") {
+TEST_CASE("an occupancy query without a function or with zero threads is refused", "[simulator][kernels]") {
     int count = 0;
     CHECK(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&count, nullptr, 32, 0) ==
           cudaErrorInvalidDeviceFunction);
@@ -51,7 +52,8 @@ TEST_CASE("occupancy is asked of a function and of at least one thread", "[simul
     (void)cudaGetLastError();
 }
 
-TEST_CASE("a kernel's attributes can be read, and its shared memory raised", "[simulator][kernels]") {
+TEST_CASE("a kernel's attributes can be read, and its limit of shared memory can be raised",
+          "[simulator][kernels]") {
     cudaFuncAttributes before{}, after{};
     REQUIRE(cudaFuncGetAttributes(&before, kernel) == cudaSuccess);
     CHECK(before.maxThreadsPerBlock >= 512);

@@ -40,7 +40,7 @@ TEST_CASE("managed memory starts without advice", "[simulator][managed]") {
     CHECK(ask(cudaMemRangeAttributeAccessedBy, m.start, page) == cudaInvalidDeviceId);
 }
 
-TEST_CASE("advice holds for the pages it was given for", "[simulator][managed]") {
+TEST_CASE("advice applies only to the pages of its range", "[simulator][managed]") {
     managed const m;
     REQUIRE(cudaMemAdvise(m.start, 2 * page, cudaMemAdviseSetReadMostly, first_device) == cudaSuccess);
     CHECK(ask(cudaMemRangeAttributeReadMostly, m.start, 2 * page) == 1);
@@ -65,7 +65,7 @@ TEST_CASE("a preferred location can be the host or a device", "[simulator][manag
     CHECK(ask(cudaMemRangeAttributePreferredLocation, m.start, page) == cudaInvalidDeviceId);
 }
 
-TEST_CASE("the users of managed memory are listed", "[simulator][managed]") {
+TEST_CASE("devices with access to managed memory are listed", "[simulator][managed]") {
     managed const m;
     REQUIRE(cudaMemAdvise(m.start, page, cudaMemAdviseSetAccessedBy, first_device) == cudaSuccess);
     int users[3] = {7, 7, 7};
@@ -78,7 +78,8 @@ TEST_CASE("the users of managed memory are listed", "[simulator][managed]") {
     CHECK(ask(cudaMemRangeAttributeAccessedBy, m.start, page) == cudaInvalidDeviceId);
 }
 
-TEST_CASE("the last prefetch is remembered, and keeps the contents", "[simulator][managed]") {
+TEST_CASE("the last prefetch location can be queried, and prefetching keeps the contents",
+          "[simulator][managed]") {
     managed const m;
     auto const s = new_stream();
     m.start[5] = 5;
@@ -93,7 +94,7 @@ TEST_CASE("the last prefetch is remembered, and keeps the contents", "[simulator
     CHECK(cudaStreamDestroy(s) == cudaSuccess);
 }
 
-TEST_CASE("advice and prefetching are for managed memory and known places", "[simulator][managed]") {
+TEST_CASE("advice and prefetches for other memory or unknown locations are refused", "[simulator][managed]") {
     managed const m;
     auto* const plain = device_memory(page);
     cudaMemLocation const nowhere{cudaMemLocationTypeDevice, 1000};

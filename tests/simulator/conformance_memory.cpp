@@ -29,7 +29,7 @@ cudaPointerAttributes attributes(void const* p) {
 
 }  // namespace
 
-TEST_CASE("device memory is aligned and part of what the device has", "[simulator][memory]") {
+TEST_CASE("device memory is aligned and reduces the free memory of the device", "[simulator][memory]") {
     constexpr std::size_t bytes = std::size_t{8} << 20;
     auto* const p = device_memory(bytes);
     CHECK(reinterpret_cast<std::uintptr_t>(p) % 256 == 0);
@@ -38,7 +38,7 @@ TEST_CASE("device memory is aligned and part of what the device has", "[simulato
     CHECK(cudaFree(p) == cudaSuccess);
 }
 
-TEST_CASE("allocating nothing gives null, and freeing null is fine", "[simulator][memory]") {
+TEST_CASE("allocating zero bytes returns null, and freeing null succeeds", "[simulator][memory]") {
     void* p = &p;
     CHECK(cudaMalloc(&p, 0) == cudaSuccess);
     CHECK(p == nullptr);
@@ -46,7 +46,7 @@ TEST_CASE("allocating nothing gives null, and freeing null is fine", "[simulator
     CHECK(cudaFreeHost(nullptr) == cudaSuccess);
 }
 
-TEST_CASE("what does not fit is out of memory", "[simulator][memory]") {
+TEST_CASE("an allocation that does not fit fails with out of memory", "[simulator][memory]") {
     void* p = nullptr;
     CHECK(cudaMalloc(&p, memory_info().total + 1) == cudaErrorMemoryAllocation);
     CHECK(cudaGetLastError() == cudaErrorMemoryAllocation);
@@ -56,7 +56,7 @@ TEST_CASE("what does not fit is out of memory", "[simulator][memory]") {
     (void)cudaGetLastError();
 }
 
-TEST_CASE("freeing what is not an allocation is an invalid value", "[simulator][memory]") {
+TEST_CASE("freeing a pointer that is not an allocation's start is an invalid value", "[simulator][memory]") {
     auto* const p = static_cast<char*>(device_memory(1000));
     auto* const pinned = pinned_memory(1000);
     int local = 0;
@@ -71,7 +71,7 @@ TEST_CASE("freeing what is not an allocation is an invalid value", "[simulator][
     (void)cudaGetLastError();
 }
 
-TEST_CASE("a pointer tells what kind of memory it points into", "[simulator][memory]") {
+TEST_CASE("a pointer's attributes have the kind of its memory", "[simulator][memory]") {
     auto* const p = static_cast<char*>(device_memory(1000));
     auto* const pinned = pinned_memory(1000);
     void* managed = nullptr;
@@ -94,7 +94,7 @@ TEST_CASE("a pointer tells what kind of memory it points into", "[simulator][mem
     CHECK(cudaFreeHost(pinned) == cudaSuccess);
 }
 
-TEST_CASE("managed memory is for the host and the device", "[simulator][memory]") {
+TEST_CASE("managed memory is accessible by the host and the device", "[simulator][memory]") {
     void* managed = nullptr;
     REQUIRE(cudaMallocManaged(&managed, 100, cudaMemAttachGlobal) == cudaSuccess);
     auto* const bytes = static_cast<unsigned char*>(managed);
@@ -108,7 +108,7 @@ TEST_CASE("managed memory is for the host and the device", "[simulator][memory]"
     (void)cudaGetLastError();
 }
 
-TEST_CASE("pinned memory has flags and an address for the device", "[simulator][memory]") {
+TEST_CASE("pinned memory has flags and a device address", "[simulator][memory]") {
     void* p = nullptr;
     REQUIRE(cudaHostAlloc(&p, 100, cudaHostAllocPortable | cudaHostAllocMapped) == cudaSuccess);
     unsigned flags = 0;
@@ -123,7 +123,7 @@ TEST_CASE("pinned memory has flags and an address for the device", "[simulator][
     (void)cudaGetLastError();
 }
 
-TEST_CASE("registered memory counts as pinned until it is unregistered", "[simulator][memory]") {
+TEST_CASE("registered memory is pinned until it is unregistered", "[simulator][memory]") {
     alignas(4096) static unsigned char page[8192];
     CHECK(attributes(page).type == cudaMemoryTypeUnregistered);
     REQUIRE(cudaHostRegister(page, sizeof page, cudaHostRegisterDefault) == cudaSuccess);

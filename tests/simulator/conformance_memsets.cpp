@@ -59,26 +59,26 @@ bool holds(std::vector<std::uint8_t> const& all, std::size_t first, std::vector<
 TEST_CASE("the driver sets words of one, two and four bytes", "[simulator][memsets]") {
     memsets const set;
     target const t;
-    SECTION("one") {
+    SECTION("of one byte") {
         CHECK(set.of_8(t.at(3), 0xa1, 500, t.s) == CUDA_SUCCESS);
         CHECK(holds(t.read(), 3, {0xa1}, 500));
     }
-    SECTION("two, the lower byte first") {
+    SECTION("of two bytes, the lower byte first") {
         CHECK(set.of_16(t.at(2), 0xa1b2, 499, t.s) == CUDA_SUCCESS);
         CHECK(holds(t.read(), 2, {0xb2, 0xa1}, 499));
     }
-    SECTION("four, the lowest byte first") {
+    SECTION("of four bytes, the lowest byte first") {
         CHECK(set.of_32(t.at(4), 0xa1b2c3d4u, 249, t.s) == CUDA_SUCCESS);
         CHECK(holds(t.read(), 4, {0xd4, 0xc3, 0xb2, 0xa1}, 249));
     }
-    SECTION("none at all") {
+    SECTION("zero words") {
         CHECK(set.of_32(t.at(), 1, 0, t.s) == CUDA_SUCCESS);
         CHECK(set.of_16(t.at(), 1, 0, t.s) == CUDA_SUCCESS);
         CHECK(holds(t.read(), 0, {1}, 0));
     }
 }
 
-TEST_CASE("a memset of the driver takes its turn in the stream", "[simulator][memsets]") {
+TEST_CASE("a memset of the driver runs in stream order", "[simulator][memsets]") {
     memsets const set;
     target const t;
     gate closed{t.s};
@@ -89,7 +89,7 @@ TEST_CASE("a memset of the driver takes its turn in the stream", "[simulator][me
     CHECK(holds(t.read(), 0, {7, 0, 0, 0}, 250));
 }
 
-TEST_CASE("a memset of the driver stays inside of its memory", "[simulator][memsets]") {
+TEST_CASE("a memset of the driver beyond its memory is refused", "[simulator][memsets]") {
     memsets const set;
     target const t;
     // More memory of the driver's granularity may follow an allocation, so this goes far beyond it.
@@ -98,7 +98,7 @@ TEST_CASE("a memset of the driver stays inside of its memory", "[simulator][mems
     CHECK(holds(t.read(), 0, {1}, 0));
 }
 
-TEST_CASE("words of two and four bytes are set where they are aligned", "[simulator][memsets]") {
+TEST_CASE("words of two and four bytes at misaligned addresses are refused", "[simulator][memsets]") {
     memsets const set;
     target const t;
     CHECK(set.of_16(t.at(1), 1, 4, t.s) == CUDA_ERROR_INVALID_VALUE);
@@ -138,7 +138,8 @@ TEST_CASE("a memset of the driver is a node of a graph", "[simulator][memsets]")
     CHECK(cudaGraphDestroy(graph) == cudaSuccess);
 }
 
-TEST_CASE("stream 0 of the driver's memsets is the one that was asked for", "[simulator][memsets]") {
+TEST_CASE("stream 0 of the driver's memsets is the default stream of the requested entry point",
+          "[simulator][memsets]") {
     target const t;
     auto const found = [](unsigned long long flags) {
         void* f = nullptr;

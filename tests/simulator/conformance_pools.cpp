@@ -37,7 +37,7 @@ void* take(cudaMemPool_t pool, std::size_t bytes, cudaStream_t s) {
 
 }  // namespace
 
-TEST_CASE("stream-ordered memory can be used by what follows on the stream", "[simulator][pools]") {
+TEST_CASE("stream-ordered memory can be used by later work of the stream", "[simulator][pools]") {
     auto const s = new_stream(cudaStreamNonBlocking);
     auto* const pinned = pinned_memory(100);
     void* p = nullptr;
@@ -52,7 +52,7 @@ TEST_CASE("stream-ordered memory can be used by what follows on the stream", "[s
     CHECK(cudaStreamDestroy(s) == cudaSuccess);
 }
 
-TEST_CASE("allocating and freeing in a stream wait for nothing", "[simulator][pools]") {
+TEST_CASE("allocating and freeing in stream order do not wait", "[simulator][pools]") {
     auto const s = new_stream(cudaStreamNonBlocking);
     gate closed{s};
     void* p = nullptr;
@@ -65,7 +65,7 @@ TEST_CASE("allocating and freeing in a stream wait for nothing", "[simulator][po
     CHECK(cudaStreamDestroy(s) == cudaSuccess);
 }
 
-TEST_CASE("the plain free takes stream-ordered memory back as well", "[simulator][pools]") {
+TEST_CASE("cudaFree frees stream-ordered memory, too", "[simulator][pools]") {
     auto const pool = new_pool();
     auto const s = new_stream();
     auto* const p = take(pool, MiB, s);
@@ -75,7 +75,7 @@ TEST_CASE("the plain free takes stream-ordered memory back as well", "[simulator
     CHECK(cudaStreamDestroy(s) == cudaSuccess);
 }
 
-TEST_CASE("a pool keeps what its threshold allows when the host synchronises", "[simulator][pools]") {
+TEST_CASE("a pool keeps free memory up to its threshold when the host synchronises", "[simulator][pools]") {
     auto const pool = new_pool();
     auto const s = new_stream(cudaStreamNonBlocking);
     SECTION("nothing, by default") {
@@ -102,7 +102,7 @@ TEST_CASE("a pool keeps what its threshold allows when the host synchronises", "
     CHECK(cudaStreamDestroy(s) == cudaSuccess);
 }
 
-TEST_CASE("memory in use survives trimming and the end of its pool", "[simulator][pools]") {
+TEST_CASE("memory in use is not affected by trimming or destroying its pool", "[simulator][pools]") {
     auto const pool = new_pool();
     auto const s = new_stream();
     auto* const p = take(pool, 1000, s);
@@ -115,7 +115,7 @@ TEST_CASE("memory in use survives trimming and the end of its pool", "[simulator
     CHECK(cudaStreamDestroy(s) == cudaSuccess);
 }
 
-TEST_CASE("a device has a current pool, which starts as the default one", "[simulator][pools]") {
+TEST_CASE("a device has a current pool, initially its default pool", "[simulator][pools]") {
     cudaMemPool_t standard = nullptr, current = nullptr;
     REQUIRE(cudaDeviceGetDefaultMemPool(&standard, 0) == cudaSuccess);
     REQUIRE(cudaDeviceGetMemPool(&current, 0) == cudaSuccess);
@@ -136,7 +136,7 @@ TEST_CASE("a device has a current pool, which starts as the default one", "[simu
     CHECK(cudaStreamDestroy(s) == cudaSuccess);
 }
 
-TEST_CASE("a pool with a largest size refuses what goes beyond", "[simulator][pools]") {
+TEST_CASE("a pool with a maximum size refuses allocations beyond it", "[simulator][pools]") {
     cudaMemPoolProps wanted{};
     wanted.allocType = cudaMemAllocationTypePinned;
     wanted.location.type = cudaMemLocationTypeDevice;

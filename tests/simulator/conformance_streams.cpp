@@ -35,7 +35,7 @@ bool stands(gate const&, cudaStream_t s, cudaStream_t witness) {
 
 }  // namespace
 
-TEST_CASE("a stream runs its work in the order it was given", "[simulator][streams]") {
+TEST_CASE("a stream runs its work in the order of submission", "[simulator][streams]") {
     auto* const d = device_memory(1000);
     auto* const pinned = pinned_memory(100);
     auto const s = new_stream();
@@ -53,7 +53,7 @@ TEST_CASE("a stream runs its work in the order it was given", "[simulator][strea
     CHECK(cudaFree(d) == cudaSuccess);
 }
 
-TEST_CASE("work on a stream does not hold up the caller", "[simulator][streams]") {
+TEST_CASE("work on a stream does not block the calling thread", "[simulator][streams]") {
     auto const s = new_stream();
     gate closed{s};
     CHECK(cudaStreamQuery(s) == cudaErrorNotReady);
@@ -65,7 +65,7 @@ TEST_CASE("work on a stream does not hold up the caller", "[simulator][streams]"
     CHECK(cudaStreamDestroy(s) == cudaSuccess);
 }
 
-TEST_CASE("streams run beside each other", "[simulator][streams]") {
+TEST_CASE("streams run concurrently", "[simulator][streams]") {
     auto const a = new_stream(), b = new_stream();
     gate closed{a};
     CHECK(goes_on(closed, b));
@@ -75,7 +75,8 @@ TEST_CASE("streams run beside each other", "[simulator][streams]") {
     CHECK(cudaStreamDestroy(b) == cudaSuccess);
 }
 
-TEST_CASE("the legacy default stream waits for blocking streams, and they for it", "[simulator][streams]") {
+TEST_CASE("the legacy default stream waits for blocking streams, and they wait for it",
+          "[simulator][streams]") {
     auto const blocking = new_stream(), witness = new_stream(cudaStreamNonBlocking);
     auto const legacy = GENERATE(cudaStream_t{nullptr}, cudaStreamLegacy);
     SECTION("the default stream waits") {
@@ -93,11 +94,11 @@ TEST_CASE("the legacy default stream waits for blocking streams, and they for it
 
 TEST_CASE("a non-blocking stream and the default stream do not wait for each other", "[simulator][streams]") {
     auto const s = new_stream(cudaStreamNonBlocking);
-    SECTION("the default stream goes on") {
+    SECTION("the default stream continues") {
         gate closed{s};
         CHECK(goes_on(closed, nullptr));
     }
-    SECTION("the non-blocking stream goes on") {
+    SECTION("the non-blocking stream continues") {
         gate closed{nullptr};
         CHECK(goes_on(closed, s));
     }
@@ -105,7 +106,7 @@ TEST_CASE("a non-blocking stream and the default stream do not wait for each oth
     CHECK(cudaStreamDestroy(s) == cudaSuccess);
 }
 
-TEST_CASE("work enqueued on the default stream stands between work of a blocking stream",
+TEST_CASE("work enqueued on the default stream runs between earlier and later work of a blocking stream",
           "[simulator][streams]") {
     auto* const d = device_memory(1000);
     auto* const pinned = pinned_memory(2);
@@ -159,9 +160,9 @@ TEST_CASE("synchronising a stream does not wait for another", "[simulator][strea
     CHECK(cudaStreamDestroy(b) == cudaSuccess);
 }
 
-TEST_CASE("each thread has a default stream of its own, which blocks", "[simulator][streams]") {
+TEST_CASE("each thread has its own default stream, which is a blocking stream", "[simulator][streams]") {
     auto const witness = new_stream(cudaStreamNonBlocking);
-    SECTION("one thread's stream does not stop another's") {
+    SECTION("one thread's stream does not block another's") {
         gate closed{cudaStreamPerThread};
         std::thread{[] {
             CHECK(cudaMemsetAsync(nullptr, 0, 0, cudaStreamPerThread) == cudaSuccess);
@@ -169,11 +170,11 @@ TEST_CASE("each thread has a default stream of its own, which blocks", "[simulat
         }}.join();
         CHECK_FALSE(closed.passed());
     }
-    SECTION("the legacy stream stops it") {
+    SECTION("it waits for the legacy stream") {
         gate closed{cudaStreamLegacy};
         CHECK(stands(closed, cudaStreamPerThread, witness));
     }
-    SECTION("it stops the legacy stream") {
+    SECTION("the legacy stream waits for it") {
         gate closed{cudaStreamPerThread};
         CHECK(stands(closed, cudaStreamLegacy, witness));
     }
@@ -181,7 +182,7 @@ TEST_CASE("each thread has a default stream of its own, which blocks", "[simulat
     CHECK(cudaStreamDestroy(witness) == cudaSuccess);
 }
 
-TEST_CASE("destroying a stream returns at once and its work is still done", "[simulator][streams]") {
+TEST_CASE("destroying a stream returns at once, and its work still runs", "[simulator][streams]") {
     auto* const d = device_memory(100);
     REQUIRE(cudaMemset(d, 1, 100) == cudaSuccess);
     REQUIRE(cudaDeviceSynchronize() == cudaSuccess);
@@ -201,7 +202,7 @@ TEST_CASE("the default streams cannot be destroyed", "[simulator][streams]") {
     (void)cudaGetLastError();
 }
 
-TEST_CASE("a stream knows its flags, priority, device and a number of its own", "[simulator][streams]") {
+TEST_CASE("a stream's flags, priority, device and unique id can be queried", "[simulator][streams]") {
     int least = 1, greatest = 1;
     REQUIRE(cudaDeviceGetStreamPriorityRange(&least, &greatest) == cudaSuccess);
     CHECK(least == 0);
@@ -233,7 +234,7 @@ TEST_CASE("a stream knows its flags, priority, device and a number of its own", 
     CHECK(cudaStreamDestroy(other) == cudaSuccess);
 }
 
-TEST_CASE("a stream is not made from flags that do not exist", "[simulator][streams]") {
+TEST_CASE("creating a stream with unknown flags is refused", "[simulator][streams]") {
     cudaStream_t s = nullptr;
     CHECK(cudaStreamCreateWithFlags(&s, 0x40) == cudaErrorInvalidValue);
     CHECK(cudaStreamCreate(nullptr) == cudaErrorInvalidValue);
@@ -255,7 +256,7 @@ TEST_CASE("a host function runs once, in stream order", "[simulator][streams]") 
     CHECK(cudaStreamDestroy(s) == cudaSuccess);
 }
 
-TEST_CASE("streams are cheap enough to have hundreds of", "[simulator][streams]") {
+TEST_CASE("hundreds of streams can be created", "[simulator][streams]") {
     auto* const d = device_memory(400);
     std::vector<cudaStream_t> all;
     for (int i = 0; i < 400; ++i) all.push_back(new_stream(cudaStreamNonBlocking));

@@ -7,7 +7,7 @@
 
 using namespace conformance;
 
-TEST_CASE("the driver's functions are asked for by name and version", "[simulator][virtual_memory]") {
+TEST_CASE("the driver's functions are looked up by name and version", "[simulator][virtual_memory]") {
     auto status = cudaDriverEntryPointSymbolNotFound;
     void* f = nullptr;
     REQUIRE(cudaGetDriverEntryPointByVersion("cuMemMap", &f, 12000, cudaEnableDefault, &status) ==
@@ -15,31 +15,31 @@ TEST_CASE("the driver's functions are asked for by name and version", "[simulato
     CHECK(status == cudaDriverEntryPointSuccess);
     CHECK(f != nullptr);
 
-    SECTION("a name that does not exist gives none") {
+    SECTION("an unknown name returns no function") {
         CHECK(cudaGetDriverEntryPointByVersion("cuMemMapp", &f, 12000, cudaEnableDefault, &status) ==
               cudaSuccess);
         CHECK(status == cudaDriverEntryPointSymbolNotFound);
         CHECK(f == nullptr);
     }
-    SECTION("nor does a version that is too old for it") {
+    SECTION("a version before the function's first returns none") {
         CHECK(cudaGetDriverEntryPointByVersion("cuMemMap", &f, 10000, cudaEnableDefault, &status) ==
               cudaSuccess);
         CHECK(status == cudaDriverEntryPointVersionNotSufficent);
         CHECK(f == nullptr);
     }
-    SECTION("a version from the future is an error") {
+    SECTION("a future version is an error") {
         CHECK(cudaGetDriverEntryPointByVersion("cuMemMap", &f, 99000, cudaEnableDefault, &status) ==
               cudaErrorInvalidValue);
         (void)cudaGetLastError();
     }
-    SECTION("the status need not be asked for") {
+    SECTION("the status may be null") {
         CHECK(cudaGetDriverEntryPointByVersion("cuMemMap", &f, 12000, cudaEnableDefault, nullptr) ==
               cudaSuccess);
         CHECK(f != nullptr);
     }
 }
 
-TEST_CASE("the driver names its errors", "[simulator][virtual_memory]") {
+TEST_CASE("the driver's errors have names", "[simulator][virtual_memory]") {
     driver const d;
     char const* text = nullptr;
     CHECK(d.error_name(CUDA_ERROR_OUT_OF_MEMORY, &text) == CUDA_SUCCESS);
@@ -50,7 +50,7 @@ TEST_CASE("the driver names its errors", "[simulator][virtual_memory]") {
     CHECK(text == nullptr);
 }
 
-TEST_CASE("the driver's current device is the runtime's", "[simulator][virtual_memory]") {
+TEST_CASE("the driver's current device equals the runtime's", "[simulator][virtual_memory]") {
     driver const d;
     CUdevice index = 7;
     REQUIRE(cudaSetDevice(0) == cudaSuccess);
@@ -61,7 +61,7 @@ TEST_CASE("the driver's current device is the runtime's", "[simulator][virtual_m
     CHECK(d.device(&index, 1000) == CUDA_ERROR_INVALID_DEVICE);
 }
 
-TEST_CASE("physical memory comes in multiples of the granularity", "[simulator][virtual_memory]") {
+TEST_CASE("physical memory is allocated in multiples of the granularity", "[simulator][virtual_memory]") {
     driver const d;
     CHECK(d.granularity() % 4096 == 0);
     auto const wanted = on_device(0);
@@ -72,7 +72,7 @@ TEST_CASE("physical memory comes in multiples of the granularity", "[simulator][
     CHECK(d.create(&h, d.granularity(), &nowhere, 0) == CUDA_ERROR_INVALID_DEVICE);
 }
 
-TEST_CASE("mapped memory is memory of the device", "[simulator][virtual_memory]") {
+TEST_CASE("mapped memory is device memory", "[simulator][virtual_memory]") {
     driver const d;
     auto const bytes = d.granularity();
     range const r{d, bytes};
@@ -89,7 +89,8 @@ TEST_CASE("mapped memory is memory of the device", "[simulator][virtual_memory]"
     CHECK(facts.devicePointer == pointer(r.start + 100));
 }
 
-TEST_CASE("memory that is mapped twice is the same memory", "[simulator][virtual_memory]") {
+TEST_CASE("memory that is mapped twice has the same contents at both addresses",
+          "[simulator][virtual_memory]") {
     driver const d;
     auto const bytes = d.granularity();
     range const r{d, 2 * bytes};
@@ -99,7 +100,7 @@ TEST_CASE("memory that is mapped twice is the same memory", "[simulator][virtual
     CHECK(all_are(contents(pointer(r.start + bytes), bytes), 4));
 }
 
-TEST_CASE("neighbouring mappings are one piece of memory", "[simulator][virtual_memory]") {
+TEST_CASE("adjacent mappings can be accessed as one range", "[simulator][virtual_memory]") {
     driver const d;
     auto const bytes = d.granularity();
     range const r{d, 3 * bytes};
@@ -115,7 +116,7 @@ TEST_CASE("neighbouring mappings are one piece of memory", "[simulator][virtual_
     CHECK(cudaMemset(pointer(r.start), 1, 3 * bytes) == cudaSuccess);
 }
 
-TEST_CASE("contents stay with the memory, not with the address", "[simulator][virtual_memory]") {
+TEST_CASE("contents belong to the physical memory, not to its address", "[simulator][virtual_memory]") {
     driver const d;
     auto const bytes = d.granularity();
     range const r{d, bytes}, other{d, bytes};
@@ -129,7 +130,7 @@ TEST_CASE("contents stay with the memory, not with the address", "[simulator][vi
     CHECK(all_are(contents(pointer(other.start), bytes), 6));
 }
 
-TEST_CASE("a mapping starts without access", "[simulator][virtual_memory]") {
+TEST_CASE("a new mapping has no access", "[simulator][virtual_memory]") {
     driver const d;
     auto const bytes = d.granularity();
     range const r{d, bytes};
@@ -151,7 +152,7 @@ TEST_CASE("a mapping starts without access", "[simulator][virtual_memory]") {
     CHECK(d.unmap(r.start, bytes) == CUDA_SUCCESS);
 }
 
-TEST_CASE("a range is mapped once at a time", "[simulator][virtual_memory]") {
+TEST_CASE("a range cannot be mapped twice at a time", "[simulator][virtual_memory]") {
     driver const d;
     auto const bytes = d.granularity();
     range const r{d, 3 * bytes};
@@ -166,7 +167,7 @@ TEST_CASE("a range is mapped once at a time", "[simulator][virtual_memory]") {
     CHECK(d.unmap(r.start, 2 * bytes) == CUDA_SUCCESS);
 }
 
-TEST_CASE("memory is mapped whole units of granularity at a time, into a reservation",
+TEST_CASE("memory is mapped in whole multiples of the granularity, within a reservation",
           "[simulator][virtual_memory]") {
     driver const d;
     auto const bytes = d.granularity();
@@ -193,7 +194,7 @@ TEST_CASE("one call unmaps several mappings", "[simulator][virtual_memory]") {
     CHECK(d.unmap(r.start, 2 * bytes) == CUDA_SUCCESS);
 }
 
-TEST_CASE("one call opens, and one unmaps, mappings of several sizes, each as a whole",
+TEST_CASE("one call sets access of, and one unmaps, several mappings of different sizes",
           "[simulator][virtual_memory]") {
     driver const d;
     auto const bytes = d.granularity();
@@ -215,7 +216,7 @@ TEST_CASE("one call opens, and one unmaps, mappings of several sizes, each as a 
     CHECK(d.unmap(r.start + 2 * bytes, 4 * bytes) == CUDA_SUCCESS);
 }
 
-TEST_CASE("memory outlives its handle while it is mapped", "[simulator][virtual_memory]") {
+TEST_CASE("mapped memory outlives its handle", "[simulator][virtual_memory]") {
     driver const d;
     auto const bytes = d.granularity();
     range const r{d, bytes};
@@ -238,7 +239,8 @@ TEST_CASE("memory outlives its handle while it is mapped", "[simulator][virtual_
     CHECK(d.release(again) == CUDA_SUCCESS);
 }
 
-TEST_CASE("a reservation is given back whole and unmapped", "[simulator][virtual_memory]") {
+TEST_CASE("a reservation is freed only as a whole and when nothing is mapped",
+          "[simulator][virtual_memory]") {
     driver const d;
     auto const bytes = d.granularity();
     CUdeviceptr start = 0;
@@ -249,7 +251,7 @@ TEST_CASE("a reservation is given back whole and unmapped", "[simulator][virtual
     CHECK(d.free(start, 4 * bytes) == CUDA_SUCCESS);
 }
 
-TEST_CASE("a reservation is aligned as asked", "[simulator][virtual_memory]") {
+TEST_CASE("a reservation has the requested alignment", "[simulator][virtual_memory]") {
     driver const d;
     CUdeviceptr start = 0;
     REQUIRE(d.reserve(&start, d.granularity(), 64 * MiB, 0, 0) == CUDA_SUCCESS);
@@ -260,7 +262,7 @@ TEST_CASE("a reservation is aligned as asked", "[simulator][virtual_memory]") {
     CHECK(d.reserve(&start, d.granularity() + 1, 0, 0, 0) == CUDA_ERROR_INVALID_VALUE);
 }
 
-TEST_CASE("the runtime's free does not take mapped memory", "[simulator][virtual_memory]") {
+TEST_CASE("cudaFree refuses mapped memory", "[simulator][virtual_memory]") {
     driver const d;
     auto const bytes = d.granularity();
     range const r{d, bytes};
@@ -272,7 +274,7 @@ TEST_CASE("the runtime's free does not take mapped memory", "[simulator][virtual
     CHECK(cudaMemset(pointer(r.start), 0, bytes) == cudaSuccess);
 }
 
-TEST_CASE("an error of the driver is not the runtime's last error", "[simulator][virtual_memory]") {
+TEST_CASE("an error of the driver does not set the runtime's last error", "[simulator][virtual_memory]") {
     driver const d;
     (void)cudaGetLastError();
     CHECK(d.unmap(0, d.granularity()) == CUDA_ERROR_INVALID_VALUE);

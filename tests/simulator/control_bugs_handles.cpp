@@ -254,12 +254,12 @@ constexpr bug captures[] = {
 
 }  // namespace
 
-TEST_CASE("seeded bugs: handles of what is gone", "[simulator][bugs]") { check_all(stale); }
+TEST_CASE("seeded bugs: handles of destroyed objects", "[simulator][bugs]") { check_all(stale); }
 
 TEST_CASE("seeded bugs: handles of another device", "[simulator][bugs]") { check_all(devices); }
 
 TEST_CASE("seeded bugs: streams, events and pools that leak", "[simulator][bugs]") { check_all(forgotten); }
 
-TEST_CASE("seeded bugs: calls where CUDA allows none", "[simulator][bugs]") { check_all(calls); }
+TEST_CASE("seeded bugs: calls where CUDA permits none", "[simulator][bugs]") { check_all(calls); }
 
 TEST_CASE("seeded bugs: captures and graphs", "[simulator][bugs]") { check_all(captures); }

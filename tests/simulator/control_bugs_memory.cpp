@@ -485,7 +485,7 @@ constexpr auto why_not = "under ThreadSanitizer strict memory is plain memory";
 
 }  // namespace
 
-TEST_CASE("seeded bugs: kernels that touch what is not theirs", "[simulator][bugs]") {
+TEST_CASE("seeded bugs: kernels that access memory outside of their allocations", "[simulator][bugs]") {
     if (under_thread_sanitizer) CUOTA_SKIP(why_not);
     check_all(kernels);
 }
@@ -499,7 +499,7 @@ TEST_CASE("seeded bugs: frees", "[simulator][bugs]") { check_all(frees); }
 
 TEST_CASE("seeded bugs: memory that leaks", "[simulator][bugs]") { check_all(leaks); }
 
-TEST_CASE("seeded bugs: contents that nobody wrote", "[simulator][bugs]") {
+TEST_CASE("seeded bugs: contents that were never written", "[simulator][bugs]") {
     if (under_thread_sanitizer) CUOTA_SKIP(why_not);
     check_all(contents_nobody_wrote);
 }

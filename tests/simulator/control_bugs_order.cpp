@@ -271,12 +271,12 @@ constexpr auto why_not = "ThreadSanitizer would end the program for the same rac
 
 }  // namespace
 
-TEST_CASE("seeded bugs: work that nothing orders", "[simulator][bugs]") {
+TEST_CASE("seeded bugs: unordered work", "[simulator][bugs]") {
     if (under_thread_sanitizer) CUOTA_SKIP(why_not);
     check_all(missing);
 }
 
-TEST_CASE("seeded bugs: events and streams that order something else", "[simulator][bugs]") {
+TEST_CASE("seeded bugs: events and streams that order other work", "[simulator][bugs]") {
     if (under_thread_sanitizer) CUOTA_SKIP(why_not);
     check_all(events);
 }
@@ -286,7 +286,7 @@ TEST_CASE("seeded bugs: slots reused in flight", "[simulator][bugs]") {
     check_all(slots);
 }
 
-TEST_CASE("seeded bugs: memory that begins or ends on another stream", "[simulator][bugs]") {
+TEST_CASE("seeded bugs: memory that is allocated or freed on another stream", "[simulator][bugs]") {
     if (under_thread_sanitizer) CUOTA_SKIP(why_not);
     check_all(lifetimes);
 }

@@ -32,7 +32,7 @@ void unsafe(std::vector<call> const& calls) {
 
 }  // namespace
 
-TEST_CASE("calls that allocate, free, register or ask events are unsafe in a capture",
+TEST_CASE("calls that allocate, free, register or query events are unsafe in a capture",
           "[simulator][capture]") {
     machine m;
     void *device = device_memory(16), *pinned = pinned_memory(16), *p = nullptr;
@@ -57,7 +57,8 @@ TEST_CASE("calls that allocate, free, register or ask events are unsafe in a cap
     CHECK(cudaEventDestroy(e) == cudaSuccess);
 }
 
-TEST_CASE("a driver may count every slow call as unsafe, and so may the simulator", "[simulator][capture]") {
+TEST_CASE("a driver, and the simulator by option, may treat every slow call as unsafe",
+          "[simulator][capture]") {
     machine m;
     auto const other = new_stream(cudaStreamNonBlocking);
     auto const captured = new_stream(cudaStreamNonBlocking);
@@ -97,7 +98,7 @@ TEST_CASE("synchronous copies are unsafe in a capture", "[simulator][capture]") 
     CHECK(cudaFree(other) == cudaSuccess);
 }
 
-TEST_CASE("what a broken capture has recorded draws nobody in, nor does any the legacy stream",
+TEST_CASE("events of a broken capture add no stream to it, and the legacy stream is never added",
           "[simulator][capture]") {
     machine m;
     auto const a = new_stream(cudaStreamNonBlocking), b = new_stream(cudaStreamNonBlocking);
@@ -113,7 +114,7 @@ TEST_CASE("what a broken capture has recorded draws nobody in, nor does any the 
     CHECK(cudaStreamDestroy(b) == cudaSuccess);
 }
 
-TEST_CASE("an executable graph does not take over a graph with other edges", "[simulator][graphs]") {
+TEST_CASE("an executable graph cannot be updated with a graph that has other edges", "[simulator][graphs]") {
     machine m;
     auto const a = new_stream(cudaStreamNonBlocking), b = new_stream(cudaStreamNonBlocking);
     auto const forked = new_event(cudaEventDisableTiming), joined = new_event(cudaEventDisableTiming);

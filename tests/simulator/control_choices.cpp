@@ -36,7 +36,7 @@ TEST_CASE("a copy whose direction does not fit its pointers is an invalid value"
     CHECK(sim::misuse().bad_directions == 4);
 }
 
-TEST_CASE("a copy from pageable memory waits for nothing, one between host memories for its turn",
+TEST_CASE("a copy from pageable memory does not wait, one between host memories runs in stream order",
           "[simulator][copies]") {
     std::vector<unsigned char> source(size, 7), target(size, 0);
     machine m;
@@ -48,14 +48,14 @@ TEST_CASE("a copy from pageable memory waits for nothing, one between host memor
     }));
 }
 
-TEST_CASE("a rectangle to be set that is wider than its pitch is an invalid value", "[simulator][copies]") {
+TEST_CASE("a memset of a rectangle that is wider than its pitch is an invalid value", "[simulator][copies]") {
     machine m;
     stopped_stream t;
     CHECK(cudaMemset2DAsync(t.device, 4, 0, 5, 2, t.stream) == cudaErrorInvalidValue);
 }
 
 #if CUDART_VERSION >= 13000
-TEST_CASE("a batch of copies waits for nothing", "[simulator][copies]") {
+TEST_CASE("a batch of copies does not wait", "[simulator][copies]") {
     std::vector<unsigned char> const pageable(size, 3);  // outlives the work that reads it
     machine m;
     stopped_stream t;
@@ -72,7 +72,7 @@ TEST_CASE("a batch of copies waits for nothing", "[simulator][copies]") {
 #endif
 
 // The header: a call of CUDA inside a host function "may result in cudaErrorNotPermitted, but this is not required".
-TEST_CASE("host functions and callbacks may call nothing of CUDA", "[simulator][streams]") {
+TEST_CASE("host functions and callbacks may not call CUDA", "[simulator][streams]") {
     machine m;
     cudaError_t inside[2] = {};
     auto const s = new_stream();
@@ -92,8 +92,7 @@ TEST_CASE("host functions and callbacks may call nothing of CUDA", "[simulator][
     CHECK(cudaStreamDestroy(s) == cudaSuccess);
 }
 
-TEST_CASE("an exchange of no capture mode, or of an unknown one, is an invalid value",
-          "[simulator][capture]") {
+TEST_CASE("exchanging a null or unknown capture mode is an invalid value", "[simulator][capture]") {
     machine m;
     auto wrong = static_cast<cudaStreamCaptureMode>(3);
     CHECK(cudaThreadExchangeStreamCaptureMode(&wrong) == cudaErrorInvalidValue);
@@ -101,7 +100,7 @@ TEST_CASE("an exchange of no capture mode, or of an unknown one, is an invalid v
     (void)cudaGetLastError();
 }
 
-TEST_CASE("an external event is under way as soon as its graph is launched", "[simulator][capture]") {
+TEST_CASE("an external event is pending as soon as its graph is launched", "[simulator][capture]") {
     machine m;
     capture_bench t;
     begin_capture(t.a);
@@ -113,7 +112,7 @@ TEST_CASE("an external event is under way as soon as its graph is launched", "[s
     CHECK(returns_after(closed, [&] { return cudaEventSynchronize(t.joined); }));
 }
 
-TEST_CASE("an executable graph is updated at once, and not at all by a graph that does not fit",
+TEST_CASE("an executable graph is updated without a wait, and a graph that does not fit changes nothing",
           "[simulator][graphs]") {
     machine m;
     capture_bench t;
@@ -137,7 +136,7 @@ TEST_CASE("an executable graph is updated at once, and not at all by a graph tha
     for (auto const g : {other, longer}) CHECK(cudaGraphDestroy(g) == cudaSuccess);
 }
 
-TEST_CASE("an event of a capture says so, timed or not", "[simulator][capture]") {
+TEST_CASE("an event of a capture cannot be queried, timed or not", "[simulator][capture]") {
     machine m;
     capture_bench t;
     auto const e = new_event(GENERATE(cudaEventDefault, cudaEventDisableTiming));
@@ -168,7 +167,7 @@ TEST_CASE("a graph cannot be launched into a capture", "[simulator][capture]") {
     CHECK(sim::misuse().bad_captures >= 1);
 }
 
-TEST_CASE("no block of more threads than a block may have fits", "[simulator][kernels]") {
+TEST_CASE("a block with more threads than the maximum has an occupancy of zero", "[simulator][kernels]") {
     machine m;
     auto const kernel = reinterpret_cast<void const*>(+[] {});
     int blocks = -1;
@@ -204,7 +203,7 @@ TEST_CASE("freeing device memory waits for the device", "[simulator][memory]") {
     CHECK(cudaStreamDestroy(s) == cudaSuccess);
 }
 
-TEST_CASE("a free in a stream takes back only what a pool gave, once", "[simulator][pools]") {
+TEST_CASE("cudaFreeAsync frees only memory of a pool, and only once", "[simulator][pools]") {
     machine m;
     auto const s = new_stream();
     auto* const plain = device_memory(100);
@@ -219,7 +218,7 @@ TEST_CASE("a free in a stream takes back only what a pool gave, once", "[simulat
     CHECK(cudaStreamDestroy(s) == cudaSuccess);
 }
 
-TEST_CASE("memory of a pool that the plain free takes back is not in use any more", "[simulator][pools]") {
+TEST_CASE("pool memory that cudaFree has freed does not count as used", "[simulator][pools]") {
     machine m;
     cudaMemPool_t pool = nullptr;
     REQUIRE(cudaDeviceGetDefaultMemPool(&pool, 0) == cudaSuccess);
@@ -232,7 +231,7 @@ TEST_CASE("memory of a pool that the plain free takes back is not in use any mor
     CHECK(used == 0);
 }
 
-TEST_CASE("the flags of an executable graph are those it was made with", "[simulator][graphs]") {
+TEST_CASE("an executable graph has the flags with which it was instantiated", "[simulator][graphs]") {
     machine m;
     cudaGraph_t g = nullptr;
     cudaGraphExec_t e = nullptr;
@@ -246,7 +245,7 @@ TEST_CASE("the flags of an executable graph are those it was made with", "[simul
 }
 
 #if CUDART_VERSION >= 13000
-TEST_CASE("advice for an unknown device is told as that", "[simulator][managed]") {
+TEST_CASE("advice for an unknown device is an invalid device", "[simulator][managed]") {
     machine m;
     void* p = nullptr;
     REQUIRE(cudaMallocManaged(&p, size) == cudaSuccess);
@@ -258,7 +257,7 @@ TEST_CASE("advice for an unknown device is told as that", "[simulator][managed]"
 }
 #endif
 
-TEST_CASE("a copy that leaves the mappings is an invalid value", "[simulator][virtual_memory]") {
+TEST_CASE("a copy beyond the mappings is an invalid value", "[simulator][virtual_memory]") {
     machine m;
     driver const d;
     auto const bytes = d.granularity();
@@ -272,7 +271,7 @@ TEST_CASE("a copy that leaves the mappings is an invalid value", "[simulator][vi
     (void)cudaGetLastError();
 }
 
-TEST_CASE("wrong calls of the driver's virtual memory are invalid values", "[simulator][virtual_memory]") {
+TEST_CASE("invalid calls of the driver's virtual memory are invalid values", "[simulator][virtual_memory]") {
     machine m;
     driver const d;
     auto const bytes = d.granularity();
@@ -283,22 +282,22 @@ TEST_CASE("wrong calls of the driver's virtual memory are invalid values", "[sim
     CUmemAccessDesc const wanted{here, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
     unsigned long long flags = 99;
     auto const no = CUDA_ERROR_INVALID_VALUE;
-    SECTION("access where nothing is mapped") {
+    SECTION("setting access where nothing is mapped") {
         CHECK(d.get_access(&flags, &here, r.start) == no);
         CHECK(d.set_access(r.start, bytes, &wanted, 1) == no);
     }
-    SECTION("a mapping over another") {
+    SECTION("mapping over another mapping") {
         REQUIRE(d.map(r.start, bytes, 0, one.handle, 0) == CUDA_SUCCESS);
         CHECK(d.map(r.start, bytes, 0, one.handle, 0) == no);
         CHECK(d.map(r.start, 2 * bytes, 0, two.handle, 0) == no);
         CHECK(d.unmap(r.start, bytes) == CUDA_SUCCESS);
     }
-    SECTION("a mapping that does not fit") {
+    SECTION("a mapping that exceeds its reservation or memory") {
         CHECK(d.map(r.start + 2 * bytes, 2 * bytes, 0, two.handle, 0) == no);
         CHECK(d.map(r.start, 2 * bytes, 0, one.handle, 0) == no);
         CHECK(d.map(r.start + 4096, bytes, 0, one.handle, 0) == no);
     }
-    SECTION("an end of what is no whole mapping") {
+    SECTION("unmapping part of a mapping") {
         REQUIRE(d.map(r.start, 2 * bytes, 0, two.handle, 0) == CUDA_SUCCESS);
         CHECK(d.unmap(r.start, bytes) == no);
         CHECK(d.unmap(r.start + bytes, bytes) == no);
@@ -306,7 +305,7 @@ TEST_CASE("wrong calls of the driver's virtual memory are invalid values", "[sim
         CHECK(d.unmap(r.start, 2 * bytes) == CUDA_SUCCESS);
         CHECK(d.unmap(r.start, 2 * bytes) == no);
     }
-    SECTION("a part of a reservation, or one that is gone") {
+    SECTION("freeing part of a reservation, or freeing it twice") {
         CUdeviceptr start = 0;
         REQUIRE(d.reserve(&start, 4 * bytes, 0, 0, 0) == CUDA_SUCCESS);
         CHECK(d.free(start, 2 * bytes) == no);
@@ -317,9 +316,8 @@ TEST_CASE("wrong calls of the driver's virtual memory are invalid values", "[sim
 }
 
 // Observed with driver 580: the documentation of these calls does not mention captures.
-TEST_CASE(
-    "a captured stream tells neither its id, its device nor its flags, and the attempt ends the capture",
-    "[simulator][capture]") {
+TEST_CASE("querying a capturing stream's id, device or flags fails and ends the capture",
+          "[simulator][capture]") {
     machine const m;
     cudaStream_t const s = new_stream(cudaStreamNonBlocking);
     unsigned long long id = 0;

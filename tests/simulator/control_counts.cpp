@@ -9,7 +9,8 @@
 
 using namespace control;
 
-TEST_CASE("everything handed out is counted until it is given back", "[simulator][counts]") {
+TEST_CASE("allocations, streams, events and pools are counted until they are freed or destroyed",
+          "[simulator][counts]") {
     machine m;
     auto const s = new_stream();
     auto const e = new_event();
@@ -49,7 +50,7 @@ TEST_CASE("everything handed out is counted until it is given back", "[simulator
     CHECK(sim::leaks().empty());
 }
 
-TEST_CASE("memory that a pool keeps is used but not alive", "[simulator][counts]") {
+TEST_CASE("free memory that a pool keeps counts as used, but not as live", "[simulator][counts]") {
     machine m;
     cudaMemPool_t pool = nullptr;
     REQUIRE(cudaDeviceGetDefaultMemPool(&pool, 0) == cudaSuccess);
@@ -66,7 +67,7 @@ TEST_CASE("memory that a pool keeps is used but not alive", "[simulator][counts]
     CHECK(free_bytes() == before);
 }
 
-TEST_CASE("peaks are the most in use at once", "[simulator][counts]") {
+TEST_CASE("peaks are the maximum in use at one time", "[simulator][counts]") {
     machine m;
     auto* const a = device_memory(1);
     CHECK(cudaFree(device_memory(10 * KiB)) == cudaSuccess);
@@ -80,7 +81,7 @@ TEST_CASE("peaks are the most in use at once", "[simulator][counts]") {
     CHECK_THROWS_AS(sim::peak_device_bytes(1), std::invalid_argument);
 }
 
-TEST_CASE("calls are counted by function, refused ones too", "[simulator][counts]") {
+TEST_CASE("calls are counted by function, including refused ones", "[simulator][counts]") {
     machine m;
     void* p = nullptr;
     sim::fail_call("cudaMalloc", 1);
@@ -147,7 +148,7 @@ TEST_CASE("the handle of a destroyed stream or event is never used again", "[sim
     }
 }
 
-TEST_CASE("the report shows what lives, what was called and what went wrong", "[simulator][counts]") {
+TEST_CASE("the report shows live objects, calls and misuse", "[simulator][counts]") {
     machine m;
     auto* const d = device_memory(600);
     int local = 0;
@@ -192,7 +193,7 @@ void make_and_destroy(int count) {
 
 }  // namespace
 
-TEST_CASE("streams and events leave nothing behind", "[simulator][counts]") {
+TEST_CASE("streams and events leak no host memory", "[simulator][counts]") {
     machine m;
     static constexpr int all = support::rounds(10'000);
     auto const at_once = GENERATE(all / 50, all);

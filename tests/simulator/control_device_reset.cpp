@@ -7,8 +7,7 @@
 
 using namespace control;
 
-TEST_CASE("a device that is reset has nothing left of the program, and handles are invalid",
-          "[simulator][devices]") {
+TEST_CASE("a device reset frees the program's memory and makes its handles invalid", "[simulator][devices]") {
     machine m;
     auto const s = new_stream();
     auto const e = new_event();
@@ -41,7 +40,7 @@ TEST_CASE("a device that is reset has nothing left of the program, and handles a
     CHECK(cudaStreamDestroy(again) == cudaSuccess);
 }
 
-TEST_CASE("a reset leaves memory from pools, and other devices", "[simulator][devices]") {
+TEST_CASE("a device reset keeps memory from pools and objects of other devices", "[simulator][devices]") {
     machine m{{.devices = 2}};
     void* pooled = nullptr;
     REQUIRE(cudaMallocAsync(&pooled, 100, nullptr) == cudaSuccess);
@@ -59,7 +58,7 @@ TEST_CASE("a reset leaves memory from pools, and other devices", "[simulator][de
     CHECK(cudaStreamDestroy(stream_elsewhere) == cudaSuccess);
 }
 
-TEST_CASE("a reset ends a capture that is under way", "[simulator][devices]") {
+TEST_CASE("a device reset ends a capture in progress", "[simulator][devices]") {
     machine m{{.devices = 2}};
     auto const here = new_stream(cudaStreamNonBlocking);
     auto const token = std::make_shared<int>(0);
@@ -70,7 +69,7 @@ TEST_CASE("a reset ends a capture that is under way", "[simulator][devices]") {
     CHECK(sim::misuse().bad_captures == 1);
 }
 
-TEST_CASE("a pointer's attributes can be asked of the driver, by name or as an entry point",
+TEST_CASE("a pointer's attributes can be queried from the driver, by name or by entry point",
           "[simulator][devices]") {
     machine m;
     auto const s = new_stream();
@@ -123,7 +122,8 @@ TEST_CASE("a pointer's attributes can be asked of the driver, by name or as an e
 }
 
 #if CUDART_VERSION >= 12080
-TEST_CASE("a pointer tells whether its memory was made for decompression", "[simulator][devices]") {
+TEST_CASE("a pointer's attributes show whether its memory was allocated for decompression",
+          "[simulator][devices]") {
     machine m;
     auto const s = new_stream();
     auto* const plain = device_memory(10);
@@ -188,7 +188,7 @@ TEST_CASE("the current pool of a location is that of its device", "[simulator][p
 }
 #endif
 
-TEST_CASE("managed memory is attached to a stream as a whole", "[simulator][managed]") {
+TEST_CASE("managed memory can be attached to a stream only as a whole", "[simulator][managed]") {
     machine m;
     auto const s = new_stream();
     void* managed = nullptr;

@@ -20,7 +20,7 @@ TEST_CASE("the n-th call of a function fails, once", "[simulator][faults]") {
     CHECK(cudaFree(p[2]) == cudaSuccess);
 }
 
-TEST_CASE("a fault can stay until it is cleared", "[simulator][faults]") {
+TEST_CASE("a fault can remain until it is cleared", "[simulator][faults]") {
     machine m;
     sim::fail_call("cudaDeviceSynchronize", 2, cudaErrorECCUncorrectable, sim::fault_kind::until_cleared);
     CHECK(cudaDeviceSynchronize() == cudaSuccess);
@@ -30,7 +30,7 @@ TEST_CASE("a fault can stay until it is cleared", "[simulator][faults]") {
     CHECK(sim::faults_injected() == 3);
 }
 
-TEST_CASE("any call can be the one that fails, but for those that report errors", "[simulator][faults]") {
+TEST_CASE("any call can fail, except those that report errors", "[simulator][faults]") {
     machine m;
     sim::fail_call(nullptr, 2);
     int device = 0;
@@ -44,7 +44,7 @@ TEST_CASE("any call can be the one that fails, but for those that report errors"
     CHECK(sim::calls() == 3);
 }
 
-TEST_CASE("a call that fails does nothing else", "[simulator][faults]") {
+TEST_CASE("a failing call has no other effect", "[simulator][faults]") {
     machine m;
     auto* const d = device_memory(16);
     auto* const pinned = pinned_memory(16);
@@ -79,7 +79,7 @@ TEST_CASE("several faults can be planned at once", "[simulator][faults]") {
     CHECK(cudaGetDevice(&device) == cudaSuccess);
 }
 
-TEST_CASE("the fault of an allocation is out of memory unless said otherwise", "[simulator][faults]") {
+TEST_CASE("the fault of an allocation is out of memory by default", "[simulator][faults]") {
     machine m;
     void* p = nullptr;
     sim::fail_call(nullptr, 1, cudaSuccess, sim::fault_kind::until_cleared);
@@ -90,7 +90,7 @@ TEST_CASE("the fault of an allocation is out of memory unless said otherwise", "
     CHECK(cudaDeviceSynchronize() == cudaErrorUnknown);
 }
 
-TEST_CASE("a fault that could never happen is refused", "[simulator][faults]") {
+TEST_CASE("a fault that can never occur is refused", "[simulator][faults]") {
     machine m;
     CHECK_THROWS_AS(sim::fail_call("cudaMallocc", 1), std::invalid_argument);
     CHECK_THROWS_AS(sim::fail_call("cudaMalloc", 0), std::invalid_argument);

@@ -21,7 +21,7 @@ std::vector<bool> failures_of(std::uint64_t seed, int calls) {
 
 }  // namespace
 
-TEST_CASE("calls fail by chance, and the same way for the same seed", "[simulator][faults]") {
+TEST_CASE("calls fail at random, and reproducibly for the same seed", "[simulator][faults]") {
     machine m;
     auto const first = failures_of(1, 1000);
     auto const injected = sim::faults_injected();
@@ -32,7 +32,7 @@ TEST_CASE("calls fail by chance, and the same way for the same seed", "[simulato
     CHECK(sim::calls("cudaDeviceSynchronize") == 3000);
 }
 
-TEST_CASE("chance spares the functions it was not meant for", "[simulator][faults]") {
+TEST_CASE("random faults do not affect other functions", "[simulator][faults]") {
     machine m;
     sim::fail_randomly("cudaMalloc", 1, 7);
     void* p = nullptr;
@@ -47,7 +47,7 @@ TEST_CASE("chance spares the functions it was not meant for", "[simulator][fault
     CHECK(cudaDeviceSynchronize() == cudaSuccess);
 }
 
-TEST_CASE("a chance that makes no sense is refused", "[simulator][faults]") {
+TEST_CASE("an invalid probability is refused", "[simulator][faults]") {
     machine m;
     CHECK_THROWS_AS(sim::fail_randomly("cudaMallocc", 0.5, 1), std::invalid_argument);
     CHECK_THROWS_AS(sim::fail_randomly("cudaGetLastError", 0.5, 1), std::invalid_argument);
@@ -56,7 +56,7 @@ TEST_CASE("a chance that makes no sense is refused", "[simulator][faults]") {
                     std::invalid_argument);
 }
 
-TEST_CASE("allocations beyond a size fail, of every kind", "[simulator][faults]") {
+TEST_CASE("allocations of every kind beyond a size fail", "[simulator][faults]") {
     machine m;
     sim::fail_larger_than(64 * KiB);
     void* p = nullptr;
@@ -72,7 +72,7 @@ TEST_CASE("allocations beyond a size fail, of every kind", "[simulator][faults]"
     CHECK(cudaFree(p) == cudaSuccess);
 }
 
-TEST_CASE("capacity shrinks while the program runs", "[simulator][faults]") {
+TEST_CASE("the capacity can be reduced while the program runs", "[simulator][faults]") {
     machine m{{.devices = 1, .capacity = 1024 * KiB}};
     auto* const p = device_memory(256 * KiB);
     sim::set_other_programs(0, 512 * KiB);
@@ -88,7 +88,7 @@ TEST_CASE("capacity shrinks while the program runs", "[simulator][faults]") {
     CHECK(free_bytes() == 1024 * KiB);
 }
 
-TEST_CASE("a lost device fails every call until the reset, and gives back", "[simulator][faults]") {
+TEST_CASE("a lost device fails every call until the reset, but frees memory", "[simulator][faults]") {
     machine m{{.devices = 2}};
     auto* const p = device_memory(256);
     auto const s = new_stream();
@@ -116,7 +116,7 @@ TEST_CASE("a lost device fails every call until the reset, and gives back", "[si
     CHECK_THROWS_AS(sim::lose_device(2), std::invalid_argument);
 }
 
-TEST_CASE("work of a lost device is dropped", "[simulator][faults]") {
+TEST_CASE("work of a lost device is discarded", "[simulator][faults]") {
     machine m;
     auto const s = new_stream();
     bool ran = false;

@@ -41,7 +41,7 @@ void planted(std::function<void(capture_bench&, bool fixed)> const& program) {
 
 }  // namespace
 
-TEST_CASE("two branches of a graph race for the same memory", "[simulator][races]") {
+TEST_CASE("a race between two branches of a graph is found", "[simulator][races]") {
     planted([](capture_bench& t, bool fixed) {
         begin_capture(t.a);
         t.fork();
@@ -55,7 +55,7 @@ TEST_CASE("two branches of a graph race for the same memory", "[simulator][races
     });
 }
 
-TEST_CASE("a graph comes after what stands before it in its stream, in every branch", "[simulator][races]") {
+TEST_CASE("every branch of a graph is ordered after earlier work of its stream", "[simulator][races]") {
     planted([](capture_bench& t, bool fixed) {
         begin_capture(t.a);
         t.fork();
@@ -68,7 +68,7 @@ TEST_CASE("a graph comes after what stands before it in its stream, in every bra
     });
 }
 
-TEST_CASE("what follows a graph in its stream comes after every branch", "[simulator][races]") {
+TEST_CASE("later work of its stream is ordered after every branch of a graph", "[simulator][races]") {
     planted([](capture_bench& t, bool fixed) {
         begin_capture(t.a);
         t.fork();
@@ -80,7 +80,7 @@ TEST_CASE("what follows a graph in its stream comes after every branch", "[simul
     });
 }
 
-TEST_CASE("launches of one executable graph are ordered, of two they are not", "[simulator][races]") {
+TEST_CASE("launches of one executable graph are ordered, and those of two are not", "[simulator][races]") {
     planted([](capture_bench& t, bool fixed) {
         begin_capture(t.a);
         write(t.a, t.device);
@@ -94,7 +94,7 @@ TEST_CASE("launches of one executable graph are ordered, of two they are not", "
     });
 }
 
-TEST_CASE("the host comes after a graph when it has waited for its stream", "[simulator][races]") {
+TEST_CASE("the host is ordered after a graph when it has waited for its stream", "[simulator][races]") {
     planted([](capture_bench& t, bool fixed) {
         begin_capture(t.a);
         t.fork();
@@ -107,7 +107,7 @@ TEST_CASE("the host comes after a graph when it has waited for its stream", "[si
     });
 }
 
-TEST_CASE("an external event orders what waits for it", "[simulator][races]") {
+TEST_CASE("an external event orders work that waits for it", "[simulator][races]") {
     planted([](capture_bench& t, bool fixed) {
         begin_capture(t.a);
         write(t.a, t.device);
@@ -129,7 +129,7 @@ TEST_CASE("an external event orders what waits for it", "[simulator][races]") {
     });
 }
 
-TEST_CASE("a captured kernel touches at each launch what was declared for it", "[simulator][races]") {
+TEST_CASE("each launch of a captured kernel is checked for its declared memory", "[simulator][races]") {
     planted([](capture_bench& t, bool fixed) {
         begin_capture(t.a);
         cuota_simulator_declare(t.a, t.device, 8, 1);
@@ -188,8 +188,7 @@ std::uint64_t conflicts_of(unsigned seed, bool captured) {
 
 }  // namespace
 
-TEST_CASE("a launched graph has the races of the program that was captured, no more and no less",
-          "[simulator][races]") {
+TEST_CASE("a launched graph has exactly the races of the captured program", "[simulator][races]") {
     std::uint64_t racing = 0, clean = 0;
     for (unsigned seed = 0; seed < 200; ++seed) {
         auto const direct = conflicts_of(seed, false);
@@ -201,7 +200,7 @@ TEST_CASE("a launched graph has the races of the program that was captured, no m
     CHECK(clean > 20);
 }
 
-TEST_CASE("memory freed in stream order before a graph is launched is told", "[simulator][races]") {
+TEST_CASE("memory freed in stream order before a graph's launch is reported", "[simulator][races]") {
     if (under_thread_sanitizer) CUOTA_SKIP("it would report the race as well");
     planted([](capture_bench& t, bool fixed) {
         void* p = nullptr;
@@ -242,9 +241,9 @@ void fill(cudaStream_t s, void* p) {
 
 }  // namespace
 
-TEST_CASE("branches of a graph that race are seen by ThreadSanitizer", "[simulator][sanitizers]") {
+TEST_CASE("ThreadSanitizer reports branches of a graph that race", "[simulator][sanitizers]") {
     if (!under_thread_sanitizer) CUOTA_SKIP("this build is not under ThreadSanitizer");
-    planted_for_sanitizer("branches of a graph that race are seen by ThreadSanitizer",
+    planted_for_sanitizer("ThreadSanitizer reports branches of a graph that race",
                           [](capture_bench& t, bool fixed) {
                               begin_capture(t.a);
                               t.fork();
@@ -257,9 +256,9 @@ TEST_CASE("branches of a graph that race are seen by ThreadSanitizer", "[simulat
                           });
 }
 
-TEST_CASE("reading what a graph writes before it is over is a race", "[simulator][sanitizers]") {
+TEST_CASE("reading what a graph writes before it has finished is a race", "[simulator][sanitizers]") {
     if (!under_thread_sanitizer) CUOTA_SKIP("this build is not under ThreadSanitizer");
-    planted_for_sanitizer("reading what a graph writes before it is over is a race",
+    planted_for_sanitizer("reading what a graph writes before it has finished is a race",
                           [](capture_bench& t, bool fixed) {
                               begin_capture(t.a);
                               t.fork();
@@ -274,10 +273,10 @@ TEST_CASE("reading what a graph writes before it is over is a race", "[simulator
                           });
 }
 
-TEST_CASE("changing what a launched graph has yet to copy is a race", "[simulator][sanitizers]") {
+TEST_CASE("changing memory that a launched graph has yet to copy is a race", "[simulator][sanitizers]") {
     if (!under_thread_sanitizer) CUOTA_SKIP("this build is not under ThreadSanitizer");
     planted_for_sanitizer(
-        "changing what a launched graph has yet to copy is a race", [](capture_bench& t, bool fixed) {
+        "changing memory that a launched graph has yet to copy is a race", [](capture_bench& t, bool fixed) {
             begin_capture(t.a);
             REQUIRE(cudaMemcpyAsync(t.device, t.pinned, t.bytes, cudaMemcpyHostToDevice, t.a) == cudaSuccess);
             executable const e{end_capture(t.a)};

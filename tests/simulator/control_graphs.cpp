@@ -31,7 +31,7 @@ struct counted {
 
 }  // namespace
 
-TEST_CASE("a kernel in a graph runs at each launch and goes with the last who knows it",
+TEST_CASE("a kernel in a graph runs at each launch and is destroyed with its last owner",
           "[simulator][graphs]") {
     bench w;
     auto const runs = std::make_shared<std::atomic<int>>(0);
@@ -51,7 +51,7 @@ TEST_CASE("a kernel in a graph runs at each launch and goes with the last who kn
     while (runs.use_count() != 1) std::this_thread::yield();  // a worker drops it after its work
 }
 
-TEST_CASE("a capture that went wrong drops its kernels", "[simulator][capture]") {
+TEST_CASE("a capture that fails destroys its kernels", "[simulator][capture]") {
     bench w;
     auto const token = std::make_shared<int>(0);
     begin_capture(w.t.a);
@@ -62,7 +62,7 @@ TEST_CASE("a capture that went wrong drops its kernels", "[simulator][capture]")
     CHECK(token.use_count() == 1);
 }
 
-TEST_CASE("a destructor of a kernel may look at the machine", "[simulator][graphs]") {
+TEST_CASE("a kernel's destructor may query the simulator", "[simulator][graphs]") {
     bench w;
     struct curious {
         std::shared_ptr<std::size_t> seen;
@@ -80,7 +80,7 @@ TEST_CASE("a destructor of a kernel may look at the machine", "[simulator][graph
     CHECK(*seen == 3);
 }
 
-TEST_CASE("branches of a graph do not wait for each other", "[simulator][graphs]") {
+TEST_CASE("branches of a graph run independently", "[simulator][graphs]") {
     bench w;
     auto const done = new_event(cudaEventDisableTiming);
     begin_capture(w.t.a);
@@ -99,7 +99,7 @@ TEST_CASE("branches of a graph do not wait for each other", "[simulator][graphs]
     CHECK(cudaEventDestroy(done) == cudaSuccess);
 }
 
-TEST_CASE("graphs and executable graphs are alive until they are destroyed, and only once",
+TEST_CASE("graphs and executable graphs are live until they are destroyed, which is possible once",
           "[simulator][counts]") {
     bench w;
     auto const before = sim::live().total();
@@ -140,7 +140,7 @@ TEST_CASE("graphs and executable graphs are alive until they are destroyed, and 
     CHECK(sim::misuse().bad_handles == 6);
 }
 
-TEST_CASE("what a capture forbids is counted", "[simulator][counts]") {
+TEST_CASE("calls that are forbidden in a capture are counted", "[simulator][counts]") {
     bench w;
     begin_capture(w.t.a);
     CHECK(cudaStreamQuery(w.t.a) == cudaErrorStreamCaptureUnsupported);
@@ -158,7 +158,7 @@ TEST_CASE("what a capture forbids is counted", "[simulator][counts]") {
     CHECK(sim::misuse().bad_captures == 0);
 }
 
-TEST_CASE("a failed call leaves a capture as it was", "[simulator][capture]") {
+TEST_CASE("a failed call does not change a capture", "[simulator][capture]") {
     bench w;
     begin_capture(w.t.a);
     sim::fail_call("cudaMemsetAsync", 1, cudaErrorUnknown);
@@ -178,7 +178,7 @@ TEST_CASE("a failed call leaves a capture as it was", "[simulator][capture]") {
     CHECK(sim::calls("cudaStreamBeginCapture") == 1);
 }
 
-TEST_CASE("a wrong call leaves a capture as it was", "[simulator][capture]") {
+TEST_CASE("an invalid call does not change a capture", "[simulator][capture]") {
     bench w;
     begin_capture(w.t.a);
     CHECK(cudaMemsetAsync(w.t.device, 1, w.t.bytes + 1, w.t.a) == cudaErrorInvalidValue);
@@ -187,7 +187,7 @@ TEST_CASE("a wrong call leaves a capture as it was", "[simulator][capture]") {
     CHECK(sim::misuse().bad_ranges == 1);
 }
 
-TEST_CASE("memory that is freed before a graph uses it is an illegal address", "[simulator][graphs]") {
+TEST_CASE("memory that is freed before a graph accesses it is an illegal address", "[simulator][graphs]") {
     machine m;
     auto const s = new_stream(cudaStreamNonBlocking);
     auto* const brief = device_memory(64);
@@ -207,7 +207,7 @@ TEST_CASE("memory that is freed before a graph uses it is an illegal address", "
     (void)cudaGetLastError();
 }
 
-TEST_CASE("a device that fails during a capture ends it", "[simulator][capture]") {
+TEST_CASE("a device that fails during a capture ends the capture", "[simulator][capture]") {
     machine m;
     auto const s = new_stream(cudaStreamNonBlocking);
     begin_capture(s);
@@ -221,7 +221,7 @@ TEST_CASE("a device that fails during a capture ends it", "[simulator][capture]"
     (void)cudaGetLastError();
 }
 
-TEST_CASE("memory of pools cannot be captured, and is not handed out by mistake", "[simulator][capture]") {
+TEST_CASE("memory of pools cannot be captured and is not allocated by mistake", "[simulator][capture]") {
     bench w;
     void *p = nullptr, *old = nullptr;
     REQUIRE(cudaMallocAsync(&old, 64, w.t.b) == cudaSuccess);
@@ -239,7 +239,7 @@ TEST_CASE("memory of pools cannot be captured, and is not handed out by mistake"
     CHECK(cudaFreeAsync(old, w.t.b) == cudaSuccess);
 }
 
-TEST_CASE("a stream that is destroyed takes its capture along", "[simulator][capture]") {
+TEST_CASE("destroying a stream ends its capture", "[simulator][capture]") {
     bench w;
     auto const token = std::make_shared<int>(0);
     auto const brief = new_stream(cudaStreamNonBlocking);
@@ -261,7 +261,7 @@ TEST_CASE("a stream that is destroyed takes its capture along", "[simulator][cap
     CHECK(sim::misuse().bad_captures == 2);
 }
 
-TEST_CASE("a thread that ends takes the capture of its own default stream along", "[simulator][capture]") {
+TEST_CASE("the end of a thread ends the capture of its default stream", "[simulator][capture]") {
     bench w;
     std::thread{[] { begin_capture(cudaStreamPerThread, cudaStreamCaptureModeGlobal); }}.join();
     CHECK(cudaDeviceSynchronize() == cudaSuccess);
@@ -269,7 +269,7 @@ TEST_CASE("a thread that ends takes the capture of its own default stream along"
     CHECK(sim::misuse().bad_captures == 1);
 }
 
-TEST_CASE("a graph may go over several devices", "[simulator][graphs]") {
+TEST_CASE("a graph may have nodes on several devices", "[simulator][graphs]") {
     machine m{{.devices = 2}};
     auto const a = new_stream(cudaStreamNonBlocking);
     auto* const here = device_memory(64);
@@ -302,7 +302,8 @@ TEST_CASE("a graph may go over several devices", "[simulator][graphs]") {
     CHECK(cudaEventDestroy(forked) == cudaSuccess);
 }
 
-TEST_CASE("a device waits for its own nodes of a graph, wherever it is launched", "[simulator][graphs]") {
+TEST_CASE("synchronising a device waits for its nodes of a graph that was launched on another device",
+          "[simulator][graphs]") {
     machine m{{.devices = 2}};
     auto const a = new_stream(cudaStreamNonBlocking);
     REQUIRE(cudaSetDevice(1) == cudaSuccess);
@@ -319,7 +320,7 @@ TEST_CASE("a device waits for its own nodes of a graph, wherever it is launched"
     CHECK(cudaStreamDestroy(b) == cudaSuccess);
 }
 
-TEST_CASE("a graph is printed as a drawing", "[simulator][graphs]") {
+TEST_CASE("a graph is printed in the DOT format", "[simulator][graphs]") {
     bench w;
     begin_capture(w.t.a);
     w.t.set(1, w.t.a);
@@ -359,7 +360,7 @@ TEST_CASE("a wide graph runs all of its branches", "[simulator][graphs]") {
     CHECK(runs == 3 * width);
 }
 
-TEST_CASE("a hold keeps launched graphs back", "[simulator][graphs]") {
+TEST_CASE("a hold delays launched graphs", "[simulator][graphs]") {
     bench w;
     begin_capture(w.t.a);
     w.t.fork();

@@ -106,7 +106,7 @@ TEST_CASE("every way to launch a kernel runs its host body", "[simulator][kernel
     CHECK(sim::misuse().total() == 0);
 }
 
-TEST_CASE("a launch copies its arguments when it is made", "[simulator][kernels]") {
+TEST_CASE("a launch copies its arguments immediately", "[simulator][kernels]") {
     machine m;
     bodies const registered;
     number n;
@@ -129,7 +129,7 @@ TEST_CASE("arguments keep their alignment", "[simulator][kernels]") {
     CHECK(n.value() == 42);
 }
 
-TEST_CASE("a body is told the shape of its launch", "[simulator][kernels]") {
+TEST_CASE("a body receives the shape of its launch", "[simulator][kernels]") {
     machine m;
     bodies const registered;
     std::vector<sim::launch_shape> seen;
@@ -143,7 +143,7 @@ TEST_CASE("a body is told the shape of its launch", "[simulator][kernels]") {
     CHECK(seen[0].threads() == 24u * 210u);
 }
 
-TEST_CASE("a launch that no device could run is refused", "[simulator][kernels]") {
+TEST_CASE("a launch beyond the limits of every device is refused", "[simulator][kernels]") {
     machine m;
     bodies const registered;
     number n;
@@ -164,7 +164,7 @@ TEST_CASE("a launch that no device could run is refused", "[simulator][kernels]"
     (void)cudaGetLastError();
 }
 
-TEST_CASE("a launch may carry the attributes that mean nothing here, and no other", "[simulator][kernels]") {
+TEST_CASE("a launch accepts attributes without effect here and refuses all others", "[simulator][kernels]") {
     machine m;
     bodies const registered;
     number n;
@@ -185,8 +185,8 @@ TEST_CASE("a launch may carry the attributes that mean nothing here, and no othe
     (void)cudaGetLastError();
 }
 
-TEST_CASE("a kernel without a body for the host is told of on standard error, once", "[simulator][kernels]") {
-    constexpr char const* name = "a kernel without a body for the host is told of on standard error, once";
+TEST_CASE("a kernel without a host body is reported on standard error once", "[simulator][kernels]") {
+    constexpr char const* name = "a kernel without a host body is reported on standard error once";
     if (std::getenv("CUOTA_PLANTED")) {
         bodies const registered;
         number n;
@@ -214,7 +214,7 @@ TEST_CASE("a kernel without a body for the host is told of on standard error, on
     CHECK(times(fatal.text, "so nothing ran") == 1);
 }
 
-TEST_CASE("a body can be ended, and launches under way keep theirs", "[simulator][kernels]") {
+TEST_CASE("a body can be removed, and pending launches keep theirs", "[simulator][kernels]") {
     machine m;
     bodies const registered;
     number n;

@@ -51,7 +51,7 @@ void with_every_request_failing(Take take, Give give) {
 }  // namespace
 
 // AddressSanitizer reports memory that is not freed.
-TEST_CASE("memory that cannot be written down for want of host memory is given back", "[simulator][memory]") {
+TEST_CASE("memory that cannot be recorded for lack of host memory is freed", "[simulator][memory]") {
     SECTION("cudaMalloc") {
         for (int i = 0; i != 40; ++i)  // until a list of freed blocks must grow
             with_every_request_failing([](void** p) { return cudaMalloc(p, 5000); },
@@ -67,7 +67,8 @@ TEST_CASE("memory that cannot be written down for want of host memory is given b
     }
 }
 
-TEST_CASE("work that waits for other work is not lost when the host has no memory", "[simulator][schedule]") {
+TEST_CASE("work that waits for other work is not lost when host memory is exhausted",
+          "[simulator][schedule]") {
     machine const on;
     sim::set_schedule(GENERATE(sim::schedule::workers, sim::schedule::late), 3);
     for (std::size_t allowed = 0; allowed != 12; ++allowed) {

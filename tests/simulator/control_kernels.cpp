@@ -30,7 +30,7 @@ void fail(cudaStream_t s) {
 
 }  // namespace
 
-TEST_CASE("a kernel runs once, in stream order, and its body is dropped", "[simulator][kernels]") {
+TEST_CASE("a kernel runs once, in stream order, and its body is destroyed", "[simulator][kernels]") {
     machine m;
     auto const s = new_stream();
     auto* const d = static_cast<unsigned char*>(device_memory(100));
@@ -49,7 +49,7 @@ TEST_CASE("a kernel runs once, in stream order, and its body is dropped", "[simu
     CHECK(cudaStreamDestroy(s) == cudaSuccess);
 }
 
-TEST_CASE("a refused launch leaves the body to the caller", "[simulator][kernels]") {
+TEST_CASE("a refused launch does not destroy the body", "[simulator][kernels]") {
     machine m;
     static int touched;
     touched = 0;
@@ -65,7 +65,7 @@ TEST_CASE("a refused launch leaves the body to the caller", "[simulator][kernels
     CHECK(touched == 0);
 }
 
-TEST_CASE("only the inside of a kernel is the inside of a kernel", "[simulator][kernels]") {
+TEST_CASE("only code inside a kernel is recognised as such", "[simulator][kernels]") {
     machine m;
     int in_kernel = -1, in_callback = -1;
     cudaError_t call = cudaSuccess;
@@ -125,7 +125,7 @@ TEST_CASE("a failed device fails every call until the machine is reset", "[simul
     CHECK(cudaStreamDestroy(s) == cudaSuccess);
 }
 
-TEST_CASE("what is released on a failed device is released, though the call says it failed",
+TEST_CASE("memory and objects of a failed device are freed although the calls return its error",
           "[simulator][kernels]") {
     machine m;
     auto const s = new_stream();
@@ -143,7 +143,7 @@ TEST_CASE("what is released on a failed device is released, though the call says
     CHECK(sim::live().total() == 0);
 }
 
-TEST_CASE("work behind a failed kernel is discarded and its bodies are dropped", "[simulator][kernels]") {
+TEST_CASE("work behind a failed kernel is discarded, and its bodies are destroyed", "[simulator][kernels]") {
     machine m;
     auto const s = new_stream();
     auto* const pinned = pinned_memory(1);
@@ -170,7 +170,7 @@ TEST_CASE("work behind a failed kernel is discarded and its bodies are dropped",
     (void)cudaStreamDestroy(s);
 }
 
-TEST_CASE("synchronising a failed device still waits for what runs on it", "[simulator][kernels]") {
+TEST_CASE("synchronising a failed device still waits for running work", "[simulator][kernels]") {
     machine m;
     auto const a = new_stream(cudaStreamNonBlocking), b = new_stream(cudaStreamNonBlocking);
     gate closed{a};
@@ -183,7 +183,7 @@ TEST_CASE("synchronising a failed device still waits for what runs on it", "[sim
     (void)cudaStreamDestroy(b);
 }
 
-TEST_CASE("the failure of one device leaves the others alone", "[simulator][kernels]") {
+TEST_CASE("the failure of one device does not affect the others", "[simulator][kernels]") {
     machine m{{.devices = 2}};
     fail(nullptr);
     CHECK(cudaDeviceSynchronize() == cudaErrorLaunchFailure);

@@ -72,7 +72,7 @@ nanoseconds together(sim::work_interval const& a, sim::work_interval const& b) {
 
 }  // namespace
 
-TEST_CASE("a copy takes its latency and its bytes over the speed", "[simulator][link]") {
+TEST_CASE("a copy takes the latency plus its bytes divided by the speed", "[simulator][link]") {
     machine m;
     memories const mem{1'000'000};
     streams const s;
@@ -93,7 +93,7 @@ TEST_CASE("a copy takes its latency and its bytes over the speed", "[simulator][
     CHECK(seen[0].bytes == 1'000'000);
 }
 
-TEST_CASE("copies of every form go over the link", "[simulator][link]") {
+TEST_CASE("copies of every form use the link", "[simulator][link]") {
     machine m;
     memories const mem{4096};
     std::vector<unsigned char> pageable(4096);
@@ -118,7 +118,7 @@ TEST_CASE("copies of every form go over the link", "[simulator][link]") {
     CHECK(sim::work_intervals().size() == 6);
 }
 
-TEST_CASE("copies in one direction share its engine, one after the other", "[simulator][link]") {
+TEST_CASE("copies in one direction share its engine and run one after another", "[simulator][link]") {
     machine m;
     memories const mem{100'000}, more{100'000};
     streams const s;
@@ -135,7 +135,7 @@ TEST_CASE("copies in one direction share its engine, one after the other", "[sim
     for (std::size_t i = 1; i < seen.size(); ++i) CHECK(seen[i].begin >= seen[i - 1].end);
 }
 
-TEST_CASE("directions, engines, devices and kernels do not wait for each other", "[simulator][link]") {
+TEST_CASE("directions, engines, devices and kernels are independent", "[simulator][link]") {
     machine m{{.devices = 2}};
     memories const mem{100'000}, more{100'000};
     streams const s;
@@ -181,7 +181,7 @@ TEST_CASE("directions, engines, devices and kernels do not wait for each other",
     CHECK(cudaStreamDestroy(there) == cudaSuccess);
 }
 
-TEST_CASE("kernels take the time of their name, or that of all", "[simulator][link]") {
+TEST_CASE("a kernel takes the time of its name or the general kernel time", "[simulator][link]") {
     machine m;
     auto const usual = sim::current_link().kernel;
     streams const s;
@@ -202,7 +202,7 @@ TEST_CASE("kernels take the time of their name, or that of all", "[simulator][li
     CHECK(sim::work_intervals().empty());  // no operation takes time
 }
 
-TEST_CASE("one copy can be made late", "[simulator][link]") {
+TEST_CASE("a single copy can be delayed", "[simulator][link]") {
     machine m;
     memories const mem{1000};
     streams const s;
@@ -219,7 +219,7 @@ TEST_CASE("one copy can be made late", "[simulator][link]") {
     CHECK(seen[2].end == seen[2].begin);
 }
 
-TEST_CASE("a late copy arrives when it is done and not before", "[simulator][link]") {
+TEST_CASE("a delayed copy arrives after its delay and not before", "[simulator][link]") {
     machine m;
     memories const mem{64};
     streams const s;
@@ -233,7 +233,7 @@ TEST_CASE("a late copy arrives when it is done and not before", "[simulator][lin
     CHECK(steady_clock::now() - begin >= 40ms);  // in both directions
 }
 
-TEST_CASE("times that make no sense are refused", "[simulator][link]") {
+TEST_CASE("invalid times are refused", "[simulator][link]") {
     machine m;
     CHECK_THROWS_AS(sim::set_link({.latency = -1ns}), std::invalid_argument);
     CHECK_THROWS_AS(sim::set_link({.kernel = -1ns}), std::invalid_argument);
@@ -245,7 +245,7 @@ TEST_CASE("times that make no sense are refused", "[simulator][link]") {
     CHECK_THROWS_AS(sim::delay_copy(1, -1ns), std::invalid_argument);
 }
 
-TEST_CASE("a program whose link comes from outside", "[simulator][link]") {
+TEST_CASE("a program whose link is set by the environment", "[simulator][link]") {
     machine m;
     auto const link = sim::current_link();
     std::printf("to_device=%llu\nto_host=%llu\non_device=%llu\nlatency=%lld\nkernel=%lld\nengines=%d\n",
@@ -256,9 +256,9 @@ TEST_CASE("a program whose link comes from outside", "[simulator][link]") {
     CHECK(link.engines >= 1);
 }
 
-TEST_CASE("the link can be given from outside", "[simulator][link]") {
+TEST_CASE("the environment can set the link", "[simulator][link]") {
     auto const link = [](std::string const& value) {
-        auto const r = run_again("CUOTA_SIM_LINK=" + value, "a program whose link comes from outside");
+        auto const r = run_again("CUOTA_SIM_LINK=" + value, "a program whose link is set by the environment");
         CHECK(r.status == 0);
         return r.report;
     };
@@ -277,12 +277,12 @@ TEST_CASE("the link can be given from outside", "[simulator][link]") {
     CHECK(all.at("engines") == 2);
 }
 
-TEST_CASE("a malformed link ends the program with one line", "[simulator][link]") {
+TEST_CASE("an invalid link setting ends the program with one line", "[simulator][link]") {
     auto const wrong = GENERATE("''", "fast", "25", "25GB", "0GB/s", "-1GB/s", "25GB/s,", ",10us", "h2d=10us",
                                 "latency=5GB/s", "engines=0", "engines=1.5", "engines=17", "speed=1GB/s",
                                 "99999999999TB/s", "infGB/s", "10m", "1e3us");
     auto const r =
-        run_again(std::string{"CUOTA_SIM_LINK="} + wrong, "a program whose link comes from outside");
+        run_again(std::string{"CUOTA_SIM_LINK="} + wrong, "a program whose link is set by the environment");
     INFO(wrong << ": " << r.text);
     CHECK(r.status == 2);
     CHECK(r.text.find("CUOTA_SIM_LINK") != std::string::npos);

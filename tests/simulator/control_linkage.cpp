@@ -21,8 +21,7 @@ cudaError_t cudaStreamSynchronize_ptsz(cudaStream_t s);
 cudaError_t cudaStreamQuery_ptsz(cudaStream_t s);
 }
 
-TEST_CASE("an object file of nvcc links, and its kernels are refused by name of error",
-          "[simulator][linkage]") {
+TEST_CASE("an object file of nvcc links, and its kernels are refused with an error", "[simulator][linkage]") {
     machine m;
     auto** const image = __cudaRegisterFatBinary(nullptr);
     __cudaRegisterFatBinaryEnd(image);

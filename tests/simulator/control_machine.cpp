@@ -8,7 +8,7 @@
 
 using namespace control;
 
-TEST_CASE("the machine has the shape it was given", "[simulator][machine]") {
+TEST_CASE("the machine has the requested shape", "[simulator][machine]") {
     machine m{{.devices = 3, .capacity = 640 * KiB}};
     int count = 0;
     CHECK(cudaGetDeviceCount(&count) == cudaSuccess);
@@ -20,7 +20,7 @@ TEST_CASE("the machine has the shape it was given", "[simulator][machine]") {
     REQUIRE(cudaSetDevice(0) == cudaSuccess);
 }
 
-TEST_CASE("a machine can have no device at all", "[simulator][machine]") {
+TEST_CASE("a machine can have no devices", "[simulator][machine]") {
     machine m{{.devices = 0}};
     int count = -1;
     void* p = nullptr;
@@ -32,7 +32,7 @@ TEST_CASE("a machine can have no device at all", "[simulator][machine]") {
     CHECK(cudaGetLastError() == cudaErrorNoDevice);
 }
 
-TEST_CASE("the shape cannot change under what is alive", "[simulator][machine]") {
+TEST_CASE("the shape cannot change while memory is live", "[simulator][machine]") {
     machine m;
     auto* const d = device_memory(100);
     CHECK_THROWS_AS(sim::reset({.devices = 2}), std::logic_error);
@@ -44,7 +44,7 @@ TEST_CASE("the shape cannot change under what is alive", "[simulator][machine]")
     CHECK_NOTHROW(sim::reset({.devices = 2}));
 }
 
-TEST_CASE("each device says which host node is its own", "[simulator][machine]") {
+TEST_CASE("each device's host node can be queried", "[simulator][machine]") {
     auto const said_by = [](int device) {
         int node = -7;
         CHECK(cudaDeviceGetAttribute(&node, cudaDevAttrHostNumaId, device) == cudaSuccess);
@@ -69,8 +69,7 @@ TEST_CASE("each device says which host node is its own", "[simulator][machine]")
     CHECK(said_by(0) == -1);
 }
 
-TEST_CASE("a machine says what its devices cannot do with each other, or with others",
-          "[simulator][machine]") {
+TEST_CASE("a machine can lack peer access and mappings for RDMA", "[simulator][machine]") {
     machine m{{.devices = 2, .has_peer_access = false, .maps_for_rdma = false}};
     int can = 1;
     CHECK(cudaDeviceCanAccessPeer(&can, 0, 1) == cudaSuccess);
@@ -86,7 +85,7 @@ TEST_CASE("a machine says what its devices cannot do with each other, or with ot
     CHECK(sim::shape().maps_for_rdma);
 }
 
-TEST_CASE("a reset forgets faults, counters, peaks and other programs", "[simulator][machine]") {
+TEST_CASE("a reset clears faults, counters, peaks and other programs", "[simulator][machine]") {
     machine m;
     CHECK(cudaFree(device_memory(100)) == cudaSuccess);
     (void)cudaSetDevice(9);
@@ -113,7 +112,7 @@ TEST_CASE("memory is counted in units of 512 bytes", "[simulator][machine]") {
     CHECK(free_bytes() == 1024);
 }
 
-TEST_CASE("other programs take memory away", "[simulator][machine]") {
+TEST_CASE("other programs reduce the free memory", "[simulator][machine]") {
     machine m{{.capacity = 64 * KiB}};
     sim::set_other_programs(0, 60 * KiB);
     CHECK(free_bytes() == 4 * KiB);
@@ -129,7 +128,7 @@ TEST_CASE("other programs take memory away", "[simulator][machine]") {
     CHECK_THROWS_AS(sim::set_other_programs(1, 1), std::invalid_argument);
 }
 
-TEST_CASE("plain and stream-ordered memory share the device", "[simulator][machine]") {
+TEST_CASE("plain and stream-ordered memory share the device's capacity", "[simulator][machine]") {
     machine m{{.capacity = 64 * KiB}};
     auto* const d = device_memory(40 * KiB);
     void* p = nullptr;
@@ -142,7 +141,7 @@ TEST_CASE("plain and stream-ordered memory share the device", "[simulator][machi
     CHECK(free_bytes() == 64 * KiB);
 }
 
-TEST_CASE("memory freed in a stream is there for that stream at once, for others in order",
+TEST_CASE("freed stream-ordered memory is available to its stream at once, to others after the free",
           "[simulator][machine]") {
     machine m{{.capacity = 64 * KiB}};
     auto const a = new_stream(cudaStreamNonBlocking), b = new_stream(cudaStreamNonBlocking);
@@ -162,16 +161,14 @@ TEST_CASE("memory freed in a stream is there for that stream at once, for others
         CHECK(cudaStreamSynchronize(b) == cudaSuccess);
         CHECK(cudaFreeAsync(second, b) == cudaSuccess);
     }
-    SECTION("another stream gets nothing when its pool may not wait") {
+    SECTION("another stream fails when its pool may not wait") {
         cudaMemPool_t pool = nullptr;
         int no = 0;
         REQUIRE(cudaDeviceGetDefaultMemPool(&pool, 0) == cudaSuccess);
         REQUIRE(cudaMemPoolSetAttribute(pool, cudaMemPoolReuseAllowInternalDependencies, &no) == cudaSuccess);
         CHECK(cudaMallocAsync(&second, 40 * KiB, b) == cudaErrorMemoryAllocation);
     }
-    SECTION("a plain allocation gets nothing") {
-        CHECK(cudaMalloc(&second, 40 * KiB) == cudaErrorMemoryAllocation);
-    }
+    SECTION("a plain allocation fails") { CHECK(cudaMalloc(&second, 40 * KiB) == cudaErrorMemoryAllocation); }
     closed.open();
     CHECK(cudaDeviceSynchronize() == cudaSuccess);
     CHECK(sim::peak_device_bytes() <= 64 * KiB);
@@ -179,7 +176,7 @@ TEST_CASE("memory freed in a stream is there for that stream at once, for others
     CHECK(cudaStreamDestroy(b) == cudaSuccess);
 }
 
-TEST_CASE("new memory is full of garbage that is easy to know", "[simulator][machine]") {
+TEST_CASE("new memory is filled with a recognisable pattern", "[simulator][machine]") {
     machine m;
     sim::set_memory_checks(sim::memory_checks::heap);
     auto const bytes = GENERATE(std::size_t{1}, std::size_t{5000}, std::size_t{5} << 20);
@@ -193,7 +190,8 @@ TEST_CASE("new memory is full of garbage that is easy to know", "[simulator][mac
     CHECK(cudaFreeHost(pinned) == cudaSuccess);
 }
 
-TEST_CASE("stream-ordered memory becomes garbage when the stream gets there", "[simulator][machine]") {
+TEST_CASE("stream-ordered memory is filled with the pattern when its stream reaches the allocation",
+          "[simulator][machine]") {
     machine m;
     sim::set_memory_checks(sim::memory_checks::heap);
     auto const s = new_stream();
@@ -204,7 +202,8 @@ TEST_CASE("stream-ordered memory becomes garbage when the stream gets there", "[
     CHECK(cudaStreamDestroy(s) == cudaSuccess);
 }
 
-TEST_CASE("using stream-ordered memory outside of its life fails the device", "[simulator][machine]") {
+TEST_CASE("using stream-ordered memory before its allocation or after its free fails the device",
+          "[simulator][machine]") {
     machine m;
     sim::set_race_checks(sim::race_checks::report);  // the device fails with or without a race
     auto const a = new_stream(cudaStreamNonBlocking), b = new_stream(cudaStreamNonBlocking);

@@ -6,7 +6,7 @@
 
 using namespace control;
 
-TEST_CASE("a prefetch is work of its stream", "[simulator][managed]") {
+TEST_CASE("a prefetch runs in stream order", "[simulator][managed]") {
     machine m;
     auto const s = new_stream();
     void* p = nullptr;

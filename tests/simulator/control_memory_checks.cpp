@@ -47,7 +47,7 @@ cudaError_t run_kernel(F f) {
 
 }  // namespace
 
-TEST_CASE("kernels, copies and memsets use closed memory as any other", "[simulator][memory_checks]") {
+TEST_CASE("kernels, copies and memsets use protected memory like any other", "[simulator][memory_checks]") {
     if (under_thread_sanitizer) CUOTA_SKIP("memory is not closed under ThreadSanitizer");
     strict_machine m;
     auto const count = GENERATE(std::size_t{1}, std::size_t{63}, std::size_t{1024}, std::size_t{300'001});
@@ -74,7 +74,7 @@ TEST_CASE("kernels, copies and memsets use closed memory as any other", "[simula
     CHECK(sim::misuse().total() == 0);
 }
 
-TEST_CASE("many kernels use one block at once", "[simulator][memory_checks]") {
+TEST_CASE("many kernels use one block concurrently", "[simulator][memory_checks]") {
     if (under_thread_sanitizer) CUOTA_SKIP("memory is not closed under ThreadSanitizer");
     strict_machine m;
     constexpr int streams = 6, rounds = 50;
@@ -94,9 +94,9 @@ TEST_CASE("many kernels use one block at once", "[simulator][memory_checks]") {
     CHECK(sim::misuse().total() == 0);
 }
 
-TEST_CASE("host code that touches memory of a device ends the program and is named",
+TEST_CASE("host code that accesses device memory ends the program and is named",
           "[simulator][memory_checks]") {
-    constexpr char const* name = "host code that touches memory of a device ends the program and is named";
+    constexpr char const* name = "host code that accesses device memory ends the program and is named";
     if (under_thread_sanitizer) CUOTA_SKIP("memory is not closed under ThreadSanitizer");
     constexpr unsigned made = __LINE__ + 4, read = __LINE__ + 6, written = __LINE__ + 7;
     if (auto const* const how = std::getenv("CUOTA_PLANTED")) {
@@ -119,9 +119,9 @@ TEST_CASE("host code that touches memory of a device ends the program and is nam
     }
 }
 
-TEST_CASE("a host function may not touch it either", "[simulator][memory_checks]") {
+TEST_CASE("a host function may not access device memory", "[simulator][memory_checks]") {
     if (under_thread_sanitizer) CUOTA_SKIP("memory is not closed under ThreadSanitizer");
-    constexpr char const* name = "a host function may not touch it either";
+    constexpr char const* name = "a host function may not access device memory";
     if (std::getenv("CUOTA_PLANTED")) {
         sim::set_memory_checks(sim::memory_checks::strict);
         auto* const p = device_memory(100);
@@ -137,9 +137,9 @@ TEST_CASE("a host function may not touch it either", "[simulator][memory_checks]
     CHECK(has(r.text, " accesses byte 0 of #"));
 }
 
-TEST_CASE("a fault that has nothing to do with devices goes where it went before",
+TEST_CASE("a segmentation fault outside of device memory goes to the previous handler",
           "[simulator][memory_checks]") {
-    constexpr char const* name = "a fault that has nothing to do with devices goes where it went before";
+    constexpr char const* name = "a segmentation fault outside of device memory goes to the previous handler";
     if (auto const* const how = std::getenv("CUOTA_PLANTED")) {
         auto* const mine = +[](int) {
             std::puts("the program's own handler");
@@ -162,8 +162,7 @@ TEST_CASE("a fault that has nothing to do with devices goes where it went before
     CHECK(run_again("ASAN_OPTIONS=detect_leaks=0 CUOTA_PLANTED=raised", name).status != 0);
 }
 
-TEST_CASE("a kernel that touches what is not there fails the device, as on a GPU",
-          "[simulator][memory_checks]") {
+TEST_CASE("a kernel that accesses unallocated memory fails the device", "[simulator][memory_checks]") {
     if (under_thread_sanitizer) CUOTA_SKIP("memory is not closed under ThreadSanitizer");
     strict_machine m;
     auto* const p = static_cast<char*>(device_memory(5000));
@@ -207,7 +206,7 @@ TEST_CASE("a kernel that writes one byte beside its memory is named when it ends
     CHECK(sim::misuse().total() == 1);
 }
 
-TEST_CASE("a kernel that only touches what is beside its memory is stopped there",
+TEST_CASE("a kernel that only accesses memory beside its own is stopped there",
           "[simulator][memory_checks]") {
     if (under_thread_sanitizer) CUOTA_SKIP("memory is not closed under ThreadSanitizer");
     strict_machine m;
@@ -222,7 +221,8 @@ TEST_CASE("a kernel that only touches what is beside its memory is stopped there
     (void)cudaGetLastError();
 }
 
-TEST_CASE("a write beside pinned or managed memory is told when it is freed", "[simulator][memory_checks]") {
+TEST_CASE("a write beside pinned or managed memory is reported when it is freed",
+          "[simulator][memory_checks]") {
     if (under_address_sanitizer) CUOTA_SKIP("the guard bytes are part of a heap block there, but poisoned");
     if (under_thread_sanitizer) CUOTA_SKIP("memory is not closed under ThreadSanitizer");
     strict_machine m;
@@ -241,7 +241,7 @@ TEST_CASE("a write beside pinned or managed memory is told when it is freed", "[
         has(sim::misuse_reports()[1], "; found when it was freed by cudaFree at control_memory_checks.cpp:"));
 }
 
-TEST_CASE("a copy to the host of what nobody has written is told", "[simulator][memory_checks]") {
+TEST_CASE("a copy of uninitialised memory to the host is reported", "[simulator][memory_checks]") {
     if (under_thread_sanitizer) CUOTA_SKIP("memory is not closed under ThreadSanitizer");
     strict_machine m;
     constexpr std::size_t bytes = 1000;
@@ -287,7 +287,7 @@ TEST_CASE("a kernel may use another device's memory only with permission", "[sim
     (void)cudaGetLastError();
 }
 
-TEST_CASE("the addresses of freed memory stay closed", "[simulator][memory_checks]") {
+TEST_CASE("the addresses of freed memory remain protected", "[simulator][memory_checks]") {
     if (under_thread_sanitizer) CUOTA_SKIP("memory is not closed under ThreadSanitizer");
     strict_machine m;
     constexpr int rounds = 200;
@@ -309,7 +309,7 @@ TEST_CASE("the addresses of freed memory stay closed", "[simulator][memory_check
     (void)cudaGetLastError();
 }
 
-TEST_CASE("stream-ordered memory is open from its allocation on, and until its release",
+TEST_CASE("stream-ordered memory is accessible from its allocation until its free",
           "[simulator][memory_checks]") {
     if (under_thread_sanitizer) CUOTA_SKIP("memory is not closed under ThreadSanitizer");
     strict_machine m;
@@ -343,7 +343,7 @@ TEST_CASE("stream-ordered memory is open from its allocation on, and until its r
     (void)cudaGetLastError();
 }
 
-TEST_CASE("mapped memory is closed and opened as well", "[simulator][memory_checks]") {
+TEST_CASE("mapped memory is protected, too", "[simulator][memory_checks]") {
     if (under_thread_sanitizer) CUOTA_SKIP("memory is not closed under ThreadSanitizer");
     strict_machine m;
     driver const d;
@@ -365,7 +365,7 @@ TEST_CASE("mapped memory is closed and opened as well", "[simulator][memory_chec
     }
 }
 
-TEST_CASE("a kernel that writes what may only be read fails the device", "[simulator][memory_checks]") {
+TEST_CASE("a kernel that writes read-only memory fails the device", "[simulator][memory_checks]") {
     if (under_thread_sanitizer) CUOTA_SKIP("memory is not closed under ThreadSanitizer");
     strict_machine m;
     driver const d;
@@ -388,7 +388,7 @@ TEST_CASE("a kernel that writes what may only be read fails the device", "[simul
     (void)cudaGetLastError();
 }
 
-TEST_CASE("what the program says of itself is in the messages", "[simulator][memory_checks]") {
+TEST_CASE("names and call sites from the program are in the messages", "[simulator][memory_checks]") {
     if (under_thread_sanitizer) CUOTA_SKIP("memory is not closed under ThreadSanitizer");
     strict_machine m;
     cuota_simulator_next_call("/somewhere/train.cpp", 31, "weights");
@@ -409,7 +409,7 @@ TEST_CASE("what the program says of itself is in the messages", "[simulator][mem
     CHECK(has(sim::misuse_reports()[1], "cudaFree at control_memory_checks.cpp:"));
 }
 
-TEST_CASE("what is borrowed is checked at every launch, until it is given back",
+TEST_CASE("memory of an open lease is checked at every launch until the lease ends",
           "[simulator][memory_checks]") {
     machine m;
     sim::set_race_checks(sim::race_checks::report);
@@ -435,8 +435,8 @@ TEST_CASE("what is borrowed is checked at every launch, until it is given back",
     CHECK(cudaStreamDestroy(b) == cudaSuccess);
 }
 
-TEST_CASE("the environment chooses the checks, and what misuse does", "[simulator][memory_checks]") {
-    constexpr char const* name = "the environment chooses the checks, and what misuse does";
+TEST_CASE("the environment chooses the checks and the effect of misuse", "[simulator][memory_checks]") {
+    constexpr char const* name = "the environment chooses the checks and the effect of misuse";
     if (std::getenv("CUOTA_PLANTED")) {
         constexpr char const* names[] = {"off", "heap", "strict"};
         std::printf("checks are %s\n", names[static_cast<int>(sim::current_memory_checks())]);

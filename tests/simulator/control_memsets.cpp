@@ -47,7 +47,7 @@ TEST_CASE("a memset of the driver that is too long for its memory is refused and
     CHECK(support::last_error() == cudaSuccess);  // the driver sets none
 }
 
-TEST_CASE("a memset of the driver is checked against what other streams do", "[simulator][memsets]") {
+TEST_CASE("the race check includes memsets of the driver", "[simulator][memsets]") {
     memset_bench const w;
     sim::set_race_checks(sim::race_checks::report);
     CHECK(w.of_32(w.at(), 1, 250, w.a) == CUDA_SUCCESS);
@@ -56,7 +56,7 @@ TEST_CASE("a memset of the driver is checked against what other streams do", "[s
     CHECK(sim::misuse().races == 1);
 }
 
-TEST_CASE("a memset of the driver is counted, and fails when that is asked for", "[simulator][memsets]") {
+TEST_CASE("a memset of the driver is counted and can be made to fail", "[simulator][memsets]") {
     memset_bench const w;
     sim::fail_call("cuMemsetD32Async", 1, cudaErrorInvalidValue);
     CHECK(w.of_32(w.at(), 1, 250, w.a) == CUDA_ERROR_INVALID_VALUE);
@@ -64,7 +64,7 @@ TEST_CASE("a memset of the driver is counted, and fails when that is asked for",
     CHECK(sim::calls("cuMemsetD32Async") == 2);
 }
 
-TEST_CASE("words are set across pages that lie apart", "[simulator][memsets]") {
+TEST_CASE("words are set across pages that are not adjacent", "[simulator][memsets]") {
     memset_bench const w;
     conformance::driver const d;
     auto const page = d.granularity();

@@ -6,7 +6,7 @@
 
 using namespace control;
 
-TEST_CASE("while work is held nothing starts, and afterwards everything does", "[simulator][order]") {
+TEST_CASE("no work starts during a hold, and all work runs afterwards", "[simulator][order]") {
     machine m;
     auto const a = new_stream(), b = new_stream(cudaStreamNonBlocking);
     auto const e = new_event();
@@ -31,7 +31,7 @@ TEST_CASE("while work is held nothing starts, and afterwards everything does", "
     CHECK(cudaEventDestroy(e) == cudaSuccess);
 }
 
-TEST_CASE("held work starts by itself when the hold ends", "[simulator][order]") {
+TEST_CASE("held work starts without a wait when the hold ends", "[simulator][order]") {
     machine m;
     auto const s = new_stream();
     std::promise<void> ran;
@@ -44,7 +44,7 @@ TEST_CASE("held work starts by itself when the hold ends", "[simulator][order]")
     CHECK(cudaStreamDestroy(s) == cudaSuccess);
 }
 
-TEST_CASE("a hold shows that the host did not wait", "[simulator][order]") {
+TEST_CASE("a hold shows whether the host waited", "[simulator][order]") {
     machine m;
     auto const s = new_stream();
     auto* const d = device_memory(4);
@@ -63,13 +63,13 @@ TEST_CASE("a hold shows that the host did not wait", "[simulator][order]") {
     CHECK(cudaStreamDestroy(s) == cudaSuccess);
 }
 
-TEST_CASE("the machine cannot be reset while work is held", "[simulator][order]") {
+TEST_CASE("the machine cannot be reset during a hold", "[simulator][order]") {
     machine m;
     sim::hold all;
     CHECK_THROWS_AS(sim::reset(), std::logic_error);
 }
 
-TEST_CASE("order that the program asked for survives any delay", "[simulator][order]") {
+TEST_CASE("requested order is kept with any delays", "[simulator][order]") {
     machine m;
     sim::set_jitter(GENERATE(1u, 2u, 3u), std::chrono::microseconds{200});
     auto const a = new_stream(cudaStreamNonBlocking), b = new_stream(cudaStreamNonBlocking), c = new_stream();
@@ -103,7 +103,7 @@ TEST_CASE("order that the program asked for survives any delay", "[simulator][or
     for (auto const s : {a, b, c}) CHECK(cudaStreamDestroy(s) == cudaSuccess);
 }
 
-TEST_CASE("several threads can drive the device at once", "[simulator][order]") {
+TEST_CASE("several threads can use the device concurrently", "[simulator][order]") {
     machine m;
     sim::set_jitter(7, std::chrono::microseconds{20});
     auto const drive = [](int value) {

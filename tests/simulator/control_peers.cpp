@@ -20,7 +20,7 @@ void* memory_of(int index, std::size_t bytes) {
 
 }  // namespace
 
-TEST_CASE("peer access is enabled once and one way", "[simulator][peers]") {
+TEST_CASE("peer access is enabled once and in one direction", "[simulator][peers]") {
     machine m{{.devices = 2}};
     CHECK(cudaDeviceDisablePeerAccess(1) == cudaErrorPeerAccessNotEnabled);
     CHECK(cudaDeviceEnablePeerAccess(0, 0) == cudaErrorInvalidDevice);
@@ -38,7 +38,7 @@ TEST_CASE("peer access is enabled once and one way", "[simulator][peers]") {
     CHECK(cudaDeviceEnablePeerAccess(1, 0) == cudaSuccess);
 }
 
-TEST_CASE("a pool is open to its own device, and to others as set", "[simulator][peers]") {
+TEST_CASE("a pool is accessible to its own device, and to others as configured", "[simulator][peers]") {
     machine m{{.devices = 2}};
     cudaMemPool_t pool = nullptr;
     REQUIRE(cudaDeviceGetDefaultMemPool(&pool, 0) == cudaSuccess);
@@ -63,7 +63,7 @@ TEST_CASE("a pool is open to its own device, and to others as set", "[simulator]
     CHECK(cudaMemPoolSetAccess(nullptr, &wanted, 1) == cudaErrorInvalidValue);
 }
 
-TEST_CASE("a copy between devices comes after the work of both, and before what follows",
+TEST_CASE("a copy between devices is ordered after earlier work of both and before later work",
           "[simulator][peers]") {
     machine m{{.devices = 2}};
     auto *const here = memory_of(0, 256), *const there = memory_of(1, 256);

@@ -248,7 +248,7 @@ outcome run_in_child(std::size_t index, bool fixed) {
                                                                                  : "CUOTA_SIM_CHECKS=strict ";
     return run_again(checks + "CUOTA_SIM_RACES=report CUOTA_PLANTED=" + (fixed ? "+" : "-") +
                          std::to_string(index),
-                     "planted bugs are found, and their twins are clean");
+                     "planted bugs are found, and their correct twins are clean");
 }
 
 std::string in_words(findings const& f) {
@@ -294,7 +294,7 @@ static_assert(std::size(table) == 10 && std::all_of(std::begin(table), std::end(
 
 }  // namespace
 
-TEST_CASE("planted bugs are found, and their twins are clean", "[simulator][planted]") {
+TEST_CASE("planted bugs are found, and their correct twins are clean", "[simulator][planted]") {
     if (auto const* const which = std::getenv("CUOTA_PLANTED"))
         return run_all_seeds(table[std::strtoul(which + 1, nullptr, 10)], *which == '+');
     for (std::size_t i = 0; i < std::size(table); ++i) DYNAMIC_SECTION(table[i].name) {

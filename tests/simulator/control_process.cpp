@@ -15,7 +15,7 @@ using namespace control;
 
 namespace {
 
-constexpr char const* plain_test = "a program that allocates and frees and asks for the free memory";
+constexpr char const* plain_test = "a program that allocates, frees and queries the free memory";
 
 outcome run_plain(std::string const& variables) {
     // Only the simulator's accounting is tested, so LeakSanitizer must not fail leaking children.
@@ -24,7 +24,7 @@ outcome run_plain(std::string const& variables) {
 
 }  // namespace
 
-TEST_CASE("a program that allocates and frees and asks for the free memory", "[simulator][process]") {
+TEST_CASE("a program that allocates, frees and queries the free memory", "[simulator][process]") {
     REQUIRE(cudaDeviceSynchronize() == cudaSuccess);
     auto const before = free_bytes();
     auto* const d = device_memory(1000);
@@ -44,7 +44,7 @@ TEST_CASE("a program that allocates and frees and asks for the free memory", "[s
     CHECK(cudaSetDevice(0) == cudaSuccess);
 }
 
-TEST_CASE("the report at exit says what was used", "[simulator][process]") {
+TEST_CASE("the report at exit shows what was used", "[simulator][process]") {
     auto const r = run_plain("");
     INFO(r.text);
     CHECK(r.status == 0);
@@ -64,15 +64,15 @@ TEST_CASE("the report at exit says what was used", "[simulator][process]") {
     CHECK(r.report.at("calls") >= 6);
 }
 
-TEST_CASE("the report at exit can go to a file", "[simulator][process]") {
+TEST_CASE("the report at exit can be written to a file", "[simulator][process]") {
     auto const file = std::filesystem::temp_directory_path() / ("cuota_report_" + std::to_string(getpid()));
     CHECK(run_plain("CUOTA_SIM_REPORT=" + file.string()).report.empty());
     CHECK(std::filesystem::file_size(file) > 100);
     std::filesystem::remove(file);
 }
 
-TEST_CASE("a call can be made to fail from outside", "[simulator][process]") {
-    SECTION("one function, so that something leaks") {
+TEST_CASE("the environment can make calls fail", "[simulator][process]") {
+    SECTION("one function, which causes a leak") {
         auto const r = run_plain("CUOTA_SIM_FAIL=cudaFree:1");
         INFO(r.text);
         CHECK(r.status != 0);
@@ -86,20 +86,20 @@ TEST_CASE("a call can be made to fail from outside", "[simulator][process]") {
         CHECK(r.report.at("calls.cudaMallocHost") == 1);
         CHECK(r.report.at("live_pinned_allocations") == 0);
     }
-    SECTION("from there on") {
+    SECTION("from that call on") {
         auto const r = run_plain("CUOTA_SIM_FAIL=cudaFree:2:sticky");
         CHECK(r.status != 0);
         CHECK(r.report.at("faults_injected") == 1);
         CHECK(r.report.at("live_device_allocations") == 0);
     }
-    SECTION("not at all, when there are fewer calls") {
+    SECTION("no call, if there are fewer") {
         auto const r = run_plain("CUOTA_SIM_FAIL=cudaFree:3");
         CHECK(r.status == 0);
         CHECK(r.report.at("faults_injected") == 0);
     }
 }
 
-TEST_CASE("calls can be made to fail by chance and by size from outside", "[simulator][process]") {
+TEST_CASE("the environment can make calls fail at random and by size", "[simulator][process]") {
     SECTION("always") {
         auto const r = run_plain("CUOTA_SIM_FAIL=cudaMemGetInfo:100%");
         INFO(r.text);
@@ -125,28 +125,28 @@ TEST_CASE("calls can be made to fail by chance and by size from outside", "[simu
             differs = differs || calls("50%:seed=" + std::to_string(seed)) != first;
         CHECK(differs);
     }
-    SECTION("what is larger") {
+    SECTION("larger allocations") {
         auto const r = run_plain("CUOTA_SIM_FAIL='>999'");
         INFO(r.text);
         CHECK(r.status != 0);
         CHECK(r.report.at("faults_injected") == 1);
         CHECK(run_plain("CUOTA_SIM_FAIL='>1000'").status == 0);
     }
-    SECTION("several plans") {
+    SECTION("several faults") {
         auto const r = run_plain("CUOTA_SIM_FAIL='cudaFree:9,cudaFree:2:sticky,any:0%,>1MiB'");
         CHECK(r.status != 0);
         CHECK(r.report.at("faults_injected") == 1);
     }
 }
 
-TEST_CASE("other programs and jitter can be set from outside", "[simulator][process]") {
+TEST_CASE("the environment can set other programs' memory and jitter", "[simulator][process]") {
     CHECK(run_plain("CUOTA_SIM_MEMORY=1MiB CUOTA_SIM_OTHERS=1020KiB").status == 0);
     CHECK(run_plain("CUOTA_SIM_MEMORY=1MiB CUOTA_SIM_OTHERS=1MiB").status != 0);  // too little left
     CHECK(run_plain("CUOTA_SIM_JITTER=100us").status == 0);
     CHECK(run_plain("CUOTA_SIM_JITTER=0.1ms:seed=3").status == 0);
 }
 
-TEST_CASE("the machine can be shaped from outside", "[simulator][process]") {
+TEST_CASE("the environment can set the machine's shape", "[simulator][process]") {
     CHECK(run_plain("CUOTA_SIM_DEVICES=3").report.at("calls.cudaSetDevice") == 4);
     CHECK(run_plain("CUOTA_SIM_MEMORY=4KiB").status == 0);
     CHECK(run_plain("CUOTA_SIM_MEMORY=4096").status == 0);
@@ -154,7 +154,7 @@ TEST_CASE("the machine can be shaped from outside", "[simulator][process]") {
     CHECK(run_plain("CUOTA_SIM_MEMORY=1MiB CUOTA_SIM_DEVICES=0").status != 0);
 }
 
-TEST_CASE("a malformed variable ends the program with one line that names it", "[simulator][process]") {
+TEST_CASE("an invalid variable ends the program with one line that names it", "[simulator][process]") {
     auto const wrong = GENERATE(
         "CUOTA_SIM_DEVICES=many", "CUOTA_SIM_DEVICES=17", "CUOTA_SIM_DEVICES=-1", "CUOTA_SIM_DEVICES=''",
         "CUOTA_SIM_MEMORY=8GB", "CUOTA_SIM_MEMORY=0", "CUOTA_SIM_MEMORY=99999999999TiB",
@@ -175,7 +175,7 @@ TEST_CASE("a malformed variable ends the program with one line that names it", "
     CHECK(std::count(r.text.begin(), r.text.end(), '\n') == 1);
 }
 
-TEST_CASE("a forked child can go on with streams of its own and its parent's", "[simulator][process]") {
+TEST_CASE("a forked child can use new streams and its parent's", "[simulator][process]") {
     if (under_thread_sanitizer) CUOTA_SKIP("it lets no child of a program with threads start threads");
     machine m;
     auto const s = new_stream();
@@ -196,8 +196,8 @@ TEST_CASE("a forked child can go on with streams of its own and its parent's", "
     CHECK(cudaStreamDestroy(s) == cudaSuccess);
 }
 
-TEST_CASE("static objects give back after main, as long as the program runs", "[simulator][process]") {
-    constexpr char const* name = "static objects give back after main, as long as the program runs";
+TEST_CASE("static objects can free memory after main", "[simulator][process]") {
+    constexpr char const* name = "static objects can free memory after main";
     struct holder {
         ~holder() {
             (void)cudaStreamSynchronize(s);
@@ -222,8 +222,8 @@ TEST_CASE("static objects give back after main, as long as the program runs", "[
     CHECK(r.report.at("misuse") == 0);
 }
 
-TEST_CASE("a program ends whatever is still queued", "[simulator][process]") {
-    constexpr char const* name = "a program ends whatever is still queued";
+TEST_CASE("a program ends even if work is still queued", "[simulator][process]") {
+    constexpr char const* name = "a program ends even if work is still queued";
     if (std::getenv("CUOTA_PLANTED")) {
         static auto* const never = new sim::hold;  // never destroyed
         (void)never;

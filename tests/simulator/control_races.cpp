@@ -110,7 +110,7 @@ TEST_CASE("an event recorded too early is found", "[simulator][races]") {
     });
 }
 
-TEST_CASE("an event that was never recorded orders nothing", "[simulator][races]") {
+TEST_CASE("an event that was never recorded orders no work", "[simulator][races]") {
     planted([](bench& w, bool fixed) {
         write(w.a, w.device);
         if (fixed) record(w.event, w.a);
@@ -119,7 +119,7 @@ TEST_CASE("an event that was never recorded orders nothing", "[simulator][races]
     });
 }
 
-TEST_CASE("a wait keeps what its event stood for when it was made", "[simulator][races]") {
+TEST_CASE("a wait applies to the event's last record before the wait", "[simulator][races]") {
     planted([](bench& w, bool fixed) {
         record(w.event, w.a);
         if (!fixed) wait(w.b, w.event);
@@ -130,7 +130,7 @@ TEST_CASE("a wait keeps what its event stood for when it was made", "[simulator]
     });
 }
 
-TEST_CASE("recording an event again lets go of what it stood for", "[simulator][races]") {
+TEST_CASE("recording an event again replaces its earlier record", "[simulator][races]") {
     planted([](bench& w, bool fixed) {
         write(w.a, w.device);
         record(w.event, w.a);
@@ -140,7 +140,7 @@ TEST_CASE("recording an event again lets go of what it stood for", "[simulator][
     });
 }
 
-TEST_CASE("order goes on through a third stream", "[simulator][races]") {
+TEST_CASE("order is transitive through a third stream", "[simulator][races]") {
     planted([](bench& w, bool fixed) {
         write(w.a, w.device);
         order(w, w.a, w.blocking);
@@ -151,7 +151,7 @@ TEST_CASE("order goes on through a third stream", "[simulator][races]") {
     });
 }
 
-TEST_CASE("a wait for an event that is over orders all the same", "[simulator][races]") {
+TEST_CASE("a wait for an event that has completed still orders", "[simulator][races]") {
     planted([](bench& w, bool fixed) {
         write(w.a, w.device);
         record(w.event, w.a);
@@ -212,7 +212,7 @@ TEST_CASE("a use that follows cudaFreeAsync on any stream is found", "[simulator
     });
 }
 
-TEST_CASE("a pinned slot refilled while it is still uploaded is found", "[simulator][races]") {
+TEST_CASE("refilling a pinned slot during its upload is found", "[simulator][races]") {
     planted([](bench& w, bool fixed) {
         copy(w.a, w.device, w.pinned);
         auto* const other = static_cast<char*>(device_memory(size));
@@ -222,21 +222,22 @@ TEST_CASE("a pinned slot refilled while it is still uploaded is found", "[simula
     });
 }
 
-TEST_CASE("the default stream orders blocking streams, both ways, and no others", "[simulator][races]") {
-    SECTION("it comes after them") {
+TEST_CASE("the default stream orders blocking streams in both directions, and no others",
+          "[simulator][races]") {
+    SECTION("it waits for them") {
         planted([](bench& w, bool fixed) {
             auto const s = fixed ? w.blocking : w.a;
             write(s, w.device);
             write(nullptr, w.device);
         });
     }
-    SECTION("they come after it") {
+    SECTION("they wait for it") {
         planted([](bench& w, bool fixed) {
             write(nullptr, w.device);
             write(fixed ? w.blocking : w.a, w.device);
         });
     }
-    SECTION("one after another through it") {
+    SECTION("two of them are ordered through it") {
         planted([](bench& w, bool fixed) {
             auto const second = new_stream();
             write(w.blocking, w.device);
@@ -245,7 +246,7 @@ TEST_CASE("the default stream orders blocking streams, both ways, and no others"
             REQUIRE(cudaStreamDestroy(second) == cudaSuccess);
         });
     }
-    SECTION("a wait on it is an operation like any other") {
+    SECTION("a wait on it is ordered like other work") {
         planted([](bench& w, bool fixed) {
             auto const second = new_stream();
             record(w.event, w.a);
@@ -255,7 +256,7 @@ TEST_CASE("the default stream orders blocking streams, both ways, and no others"
             REQUIRE(cudaStreamDestroy(second) == cudaSuccess);
         });
     }
-    SECTION("also when the stream is gone") {
+    SECTION("also for destroyed streams") {
         planted([](bench& w, bool fixed) {
             auto const gone = new_stream(fixed ? cudaStreamDefault : cudaStreamNonBlocking);
             write(gone, w.device);
@@ -265,7 +266,7 @@ TEST_CASE("the default stream orders blocking streams, both ways, and no others"
     }
 }
 
-TEST_CASE("what the host has waited for comes before all that follows", "[simulator][races]") {
+TEST_CASE("work that the host has waited for is ordered before all later work", "[simulator][races]") {
     auto const how = GENERATE(0, 1, 2, 3, 4, 5);
     INFO(how);
     planted([=](bench& w, bool fixed) {
@@ -288,7 +289,7 @@ TEST_CASE("what the host has waited for comes before all that follows", "[simula
     });
 }
 
-TEST_CASE("a synchronised stream stands for what it has waited for", "[simulator][races]") {
+TEST_CASE("synchronising a stream orders all work for which the stream has waited", "[simulator][races]") {
     planted([](bench& w, bool fixed) {
         write(w.a, w.device);
         if (fixed) order(w, w.a, w.b);
@@ -297,7 +298,7 @@ TEST_CASE("a synchronised stream stands for what it has waited for", "[simulator
     });
 }
 
-TEST_CASE("a copy to pageable memory waits, and so orders what follows", "[simulator][races]") {
+TEST_CASE("a copy to pageable memory waits and orders later work", "[simulator][races]") {
     if (under_thread_sanitizer) CUOTA_SKIP("it would report the race as well");
     planted([](bench& w, bool fixed) {
         std::vector<char> pageable(size);
@@ -307,7 +308,7 @@ TEST_CASE("a copy to pageable memory waits, and so orders what follows", "[simul
     });
 }
 
-TEST_CASE("two reads are no race, nor are bytes that do not meet", "[simulator][races]") {
+TEST_CASE("reads do not race with reads, nor accesses to disjoint bytes", "[simulator][races]") {
     bench w;
     write(w.a, w.device);
     order(w, w.a, w.b);
@@ -320,7 +321,7 @@ TEST_CASE("two reads are no race, nor are bytes that do not meet", "[simulator][
     CHECK(races() == 1);
 }
 
-TEST_CASE("a kernel is checked for what was declared for it, and only that launch", "[simulator][races]") {
+TEST_CASE("a kernel is checked for its declared memory, and only at that launch", "[simulator][races]") {
     bench w;
     auto const run = [](cudaStream_t s) { REQUIRE(launch(s, "k", [] {}) == cudaSuccess); };
     cuota_simulator_declare(w.a, w.device, 100, 1);
@@ -342,7 +343,7 @@ TEST_CASE("a kernel is checked for what was declared for it, and only that launc
     CHECK(races() == 1);
 }
 
-TEST_CASE("a race is told in one line that names both operations", "[simulator][races]") {
+TEST_CASE("a race is reported in one line that names both operations", "[simulator][races]") {
     if (under_thread_sanitizer) CUOTA_SKIP("it would report the race as well");
     bench w;
     unsigned long long a = 0, b = 0;
@@ -366,7 +367,7 @@ TEST_CASE("a race is told in one line that names both operations", "[simulator][
     CHECK(sim::current_race_check_counts().conflicts == 11);
 }
 
-TEST_CASE("checks of order can be turned off, and a reset forgets races", "[simulator][races]") {
+TEST_CASE("race checks can be turned off, and a reset clears the races", "[simulator][races]") {
     bench w;
     sim::set_race_checks(sim::race_checks::off);
     write(w.a, w.device);
@@ -381,7 +382,7 @@ TEST_CASE("checks of order can be turned off, and a reset forgets races", "[simu
     CHECK(sim::race_reports().empty());
 }
 
-TEST_CASE("streams that come and go keep the order right", "[simulator][races]") {
+TEST_CASE("creating and destroying streams keeps the order correct", "[simulator][races]") {
     bench w;
     for (int i = 0; i < 200; ++i) {
         auto const s = new_stream(cudaStreamNonBlocking);
@@ -403,8 +404,8 @@ TEST_CASE("streams that come and go keep the order right", "[simulator][races]")
     REQUIRE(cudaStreamDestroy(t) == cudaSuccess);
 }
 
-TEST_CASE("the environment can make a race fatal, or nothing at all", "[simulator][races][process]") {
-    auto const name = "the environment can make a race fatal, or nothing at all";
+TEST_CASE("the environment can make races fatal or turn their checks off", "[simulator][races][process]") {
+    auto const name = "the environment can make races fatal or turn their checks off";
     if (std::getenv("CUOTA_PLANTED")) {
         auto const a = new_stream(cudaStreamNonBlocking), b = new_stream(cudaStreamNonBlocking);
         auto* const d = device_memory(16);

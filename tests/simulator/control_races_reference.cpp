@@ -320,7 +320,7 @@ private:
 
 }  // namespace
 
-TEST_CASE("the checker of order agrees with a reference on random programs", "[simulator][races]") {
+TEST_CASE("the race check agrees with a reference on random programs", "[simulator][races]") {
     constexpr std::uint64_t programs = under_thread_sanitizer    ? 5'000
                                        : under_address_sanitizer ? 20'000
                                                                  : 100'000;

@@ -68,9 +68,9 @@ TEST_CASE("an event recorded too early is a race", "[simulator][sanitizers]") {
     });
 }
 
-TEST_CASE("the default streams order what CUDA says they order", "[simulator][sanitizers]") {
+TEST_CASE("the default streams order work as CUDA documents", "[simulator][sanitizers]") {
     if (!under_thread_sanitizer) CUOTA_SKIP("this build is not under ThreadSanitizer");
-    planted("the default streams order what CUDA says they order", [](workbench& w, bool fixed) {
+    planted("the default streams order work as CUDA documents", [](workbench& w, bool fixed) {
         auto const s = new_stream(fixed ? cudaStreamDefault : cudaStreamNonBlocking);
         w.write(s, w.device);
         w.write(nullptr, w.device);
@@ -79,7 +79,8 @@ TEST_CASE("the default streams order what CUDA says they order", "[simulator][sa
     });
 }
 
-TEST_CASE("device, pinned and stream-ordered memory that nobody frees is a leak", "[simulator][sanitizers]") {
+TEST_CASE("device, pinned and stream-ordered memory that is never freed is a leak",
+          "[simulator][sanitizers]") {
     if (!under_address_sanitizer) CUOTA_SKIP("this build is not under AddressSanitizer");
     auto const planted_leak = [](cudaError_t (*take)(void**), cudaError_t (*give)(void*)) {
         return [=](workbench&, bool fixed) {
@@ -101,7 +102,7 @@ TEST_CASE("device, pinned and stream-ordered memory that nobody frees is a leak"
                                              : [](void** p) { return cudaMallocAsync(p, 1000, nullptr); };
         auto const give =
             kind == "pinned" ? [](void* p) { return cudaFreeHost(p); } : [](void* p) { return cudaFree(p); };
-        planted("device, pinned and stream-ordered memory that nobody frees is a leak",
+        planted("device, pinned and stream-ordered memory that is never freed is a leak",
                 planted_leak(take, give));
         if (!only) REQUIRE(unsetenv("CUOTA_PLANTED_LEAK") == 0);
     }

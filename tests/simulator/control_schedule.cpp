@@ -128,7 +128,7 @@ std::size_t place_of(std::vector<int> const& order, int name) {
 
 }  // namespace
 
-TEST_CASE("with one host thread the order of all work follows from the seed", "[simulator][schedule]") {
+TEST_CASE("with one host thread, the seed determines the order of all work", "[simulator][schedule]") {
     if (under_thread_sanitizer) CUOTA_SKIP(needs_late_work);
     auto const first = order_of(1);
     CHECK(first.size() > 150);
@@ -138,7 +138,7 @@ TEST_CASE("with one host thread the order of all work follows from the seed", "[
     CHECK(different.size() == 10);
 }
 
-TEST_CASE("late work keeps every promise of order", "[simulator][schedule]") {
+TEST_CASE("the late schedule keeps all guaranteed order", "[simulator][schedule]") {
     if (under_thread_sanitizer) CUOTA_SKIP(needs_late_work);
     for (unsigned seed = 1; seed <= seeds; ++seed) {
         random_program program{seed};
@@ -151,7 +151,7 @@ TEST_CASE("late work keeps every promise of order", "[simulator][schedule]") {
     }
 }
 
-TEST_CASE("late work does not run before a host thread waits", "[simulator][schedule]") {
+TEST_CASE("the late schedule runs no work before a host thread waits", "[simulator][schedule]") {
     if (under_thread_sanitizer) CUOTA_SKIP(needs_late_work);
     bool const early = by_seed_alone([] {
         late_machine late{1};
@@ -165,7 +165,7 @@ TEST_CASE("late work does not run before a host thread waits", "[simulator][sche
     CHECK_FALSE(early);
 }
 
-TEST_CASE("a wait runs what it must, and with other seeds more", "[simulator][schedule]") {
+TEST_CASE("a wait runs the required work, and more with other seeds", "[simulator][schedule]") {
     if (under_thread_sanitizer) CUOTA_SKIP(needs_late_work);
     std::set<int> others;
     for (std::uint64_t seed = 1; seed <= seeds; ++seed)
@@ -180,7 +180,7 @@ TEST_CASE("a wait runs what it must, and with other seeds more", "[simulator][sc
     CHECK(others.size() >= 3);
 }
 
-TEST_CASE("a missing wait between two streams shows in both directions", "[simulator][schedule]") {
+TEST_CASE("a missing wait between two streams is visible in both directions", "[simulator][schedule]") {
     if (under_thread_sanitizer) CUOTA_SKIP(needs_late_work);
     std::set<int> seen;
     for (std::uint64_t seed = 1; seed <= seeds; ++seed) {
@@ -194,7 +194,7 @@ TEST_CASE("a missing wait between two streams shows in both directions", "[simul
     CHECK(seen == std::set<int>{0, 1});
 }
 
-TEST_CASE("a loop of queries ends, and begins with not ready", "[simulator][schedule]") {
+TEST_CASE("a loop of queries ends, and its first query returns not ready", "[simulator][schedule]") {
     if (under_thread_sanitizer) CUOTA_SKIP(needs_late_work);
     for (std::uint64_t seed = 1; seed <= seeds; ++seed) {
         late_machine late{seed, 3};
@@ -210,7 +210,7 @@ TEST_CASE("a loop of queries ends, and begins with not ready", "[simulator][sche
     }
 }
 
-TEST_CASE("a program that waits by other means goes on", "[simulator][schedule]") {
+TEST_CASE("a program that waits without CUDA continues", "[simulator][schedule]") {
     if (under_thread_sanitizer) CUOTA_SKIP(needs_late_work);
     std::promise<void> all;
     std::atomic<int> left{20};
@@ -225,23 +225,22 @@ TEST_CASE("a program that waits by other means goes on", "[simulator][schedule]"
     CHECK(sim::current_schedule().unseeded >= before + 20);
 }
 
-TEST_CASE("a program that asks for other things, or only enqueues, sees its work done",
-          "[simulator][schedule]") {
+TEST_CASE("work also runs if the program only queries or enqueues", "[simulator][schedule]") {
     if (under_thread_sanitizer) CUOTA_SKIP(needs_late_work);
     std::atomic<bool> ran{false};
     late_machine late{4};
     REQUIRE(launch(late.streams[0], "k", [&] { ran = true; }) == cudaSuccess);
-    SECTION("the free memory") {
+    SECTION("querying the free memory") {
         std::size_t free = 0, total = 0;
         while (!ran) (void)cudaMemGetInfo(&free, &total);
     }
-    SECTION("more work") {
+    SECTION("enqueuing more work") {
         while (!ran) {
             REQUIRE(launch(late.streams[1], "k", [] {}) == cudaSuccess);
             std::this_thread::sleep_for(std::chrono::milliseconds{1});
         }
     }
-    SECTION("the time between events") {
+    SECTION("querying the time between events") {
         auto const begin = new_event(), end = new_event();
         REQUIRE(cudaEventRecord(begin, late.streams[0]) == cudaSuccess);
         REQUIRE(cudaEventRecord(end, late.streams[0]) == cudaSuccess);
@@ -253,7 +252,7 @@ TEST_CASE("a program that asks for other things, or only enqueues, sees its work
     }
 }
 
-TEST_CASE("work that waits for work of other streams, or for the host, goes on", "[simulator][schedule]") {
+TEST_CASE("work that waits for other streams or for the host does not block", "[simulator][schedule]") {
     if (under_thread_sanitizer) CUOTA_SKIP(needs_late_work);
     for (std::uint64_t seed = 1; seed <= 6; ++seed) {
         std::promise<void> second, third, host;
@@ -277,7 +276,8 @@ TEST_CASE("work that waits for work of other streams, or for the host, goes on",
     }
 }
 
-TEST_CASE("several host threads wait, and no stream does two things at once", "[simulator][schedule]") {
+TEST_CASE("several host threads can wait, and each stream runs one operation at a time",
+          "[simulator][schedule]") {
     if (under_thread_sanitizer) CUOTA_SKIP(needs_late_work);
     for (std::uint64_t seed = 1; seed <= 10; ++seed) {
         late_machine late{seed, 4};
@@ -305,7 +305,7 @@ TEST_CASE("several host threads wait, and no stream does two things at once", "[
     }
 }
 
-TEST_CASE("holds, jitter and a lost device work with late work", "[simulator][schedule]") {
+TEST_CASE("holds, jitter and lost devices work with the late schedule", "[simulator][schedule]") {
     if (under_thread_sanitizer) CUOTA_SKIP(needs_late_work);
     std::promise<void> done;
     late_machine late{5};
@@ -325,7 +325,7 @@ TEST_CASE("holds, jitter and a lost device work with late work", "[simulator][sc
         waiting.join();
         CHECK(ran == 1);
     }
-    SECTION("the end of a hold when nobody waits") {
+    SECTION("the end of a hold without a wait") {
         {
             sim::hold closed;
             REQUIRE(launch(late.streams[0], "k", [&] { done.set_value(); }) == cudaSuccess);
@@ -339,7 +339,7 @@ TEST_CASE("holds, jitter and a lost device work with late work", "[simulator][sc
         CHECK(cudaDeviceSynchronize() == cudaSuccess);
         CHECK(ran == 50);
     }
-    SECTION("a device that is lost") {
+    SECTION("a lost device") {
         REQUIRE(launch(late.streams[0], "k", count) == cudaSuccess);
         sim::lose_device(0);
         CHECK(cudaStreamSynchronize(late.streams[0]) == cudaErrorDevicesUnavailable);
@@ -348,7 +348,7 @@ TEST_CASE("holds, jitter and a lost device work with late work", "[simulator][sc
     }
 }
 
-TEST_CASE("destroyed streams are drained late too", "[simulator][schedule]") {
+TEST_CASE("the late schedule runs work of destroyed streams, too", "[simulator][schedule]") {
     if (under_thread_sanitizer) CUOTA_SKIP(needs_late_work);
     late_machine late{1, 0};
     int ran = 0;
@@ -361,8 +361,7 @@ TEST_CASE("destroyed streams are drained late too", "[simulator][schedule]") {
     CHECK(ran == 20);
 }
 
-TEST_CASE("the schedule changes when all work is done, and a reset changes it back",
-          "[simulator][schedule]") {
+TEST_CASE("the schedule changes after all work has run, and a reset restores it", "[simulator][schedule]") {
     if (under_thread_sanitizer) CUOTA_SKIP(needs_late_work);
     machine m;
     auto const usual = sim::current_schedule();
@@ -382,7 +381,7 @@ TEST_CASE("the schedule changes when all work is done, and a reset changes it ba
     CHECK(sim::current_schedule().seed == usual.seed);
 }
 
-TEST_CASE("a forked child goes on late", "[simulator][schedule]") {
+TEST_CASE("a forked child keeps the late schedule", "[simulator][schedule]") {
     if (under_thread_sanitizer) CUOTA_SKIP(needs_late_work);
     late_machine late{2};
     REQUIRE(launch(late.streams[0], "k", [] {}) == cudaSuccess);
@@ -402,7 +401,7 @@ TEST_CASE("a forked child goes on late", "[simulator][schedule]") {
     CHECK(WEXITSTATUS(status) == 0);
 }
 
-TEST_CASE("a program whose schedule comes from outside", "[simulator][schedule]") {
+TEST_CASE("a program whose schedule is set by the environment", "[simulator][schedule]") {
     machine m;
     auto const s = new_stream();
     int ran = 0;
@@ -412,7 +411,7 @@ TEST_CASE("a program whose schedule comes from outside", "[simulator][schedule]"
     CHECK(cudaStreamDestroy(s) == cudaSuccess);
 }
 
-TEST_CASE("a program with a race whose schedule comes from outside", "[simulator][schedule]") {
+TEST_CASE("a program with a race whose schedule is set by the environment", "[simulator][schedule]") {
     if (under_thread_sanitizer) CUOTA_SKIP("ThreadSanitizer reports the race too");
     machine m;
     bool const fatal = std::getenv("CUOTA_TEST_RACE_IS_FATAL") != nullptr;
@@ -428,12 +427,12 @@ TEST_CASE("a program with a race whose schedule comes from outside", "[simulator
     CHECK(cudaStreamDestroy(b) == cudaSuccess);
 }
 
-TEST_CASE("the schedule and its seed can be given from outside, and are told", "[simulator][schedule]") {
+TEST_CASE("the environment can set the schedule and its seed, which are reported", "[simulator][schedule]") {
     if (under_thread_sanitizer) CUOTA_SKIP(needs_late_work);
     auto const run = [](std::string const& variables, char const* test) {
         return run_again("ASAN_OPTIONS=detect_leaks=0 CUOTA_SIM_REPORT=stderr " + variables, test);
     };
-    auto const* const plain = "a program whose schedule comes from outside";
+    auto const* const plain = "a program whose schedule is set by the environment";
     CHECK(run("CUOTA_SIM_SCHEDULE=workers", plain).text.find("schedule=workers") != std::string::npos);
     CHECK(run("CUOTA_SIM_SCHEDULE=late:42", plain).text.find("schedule=late:42") != std::string::npos);
 
@@ -446,7 +445,7 @@ TEST_CASE("the schedule and its seed can be given from outside, and are told", "
     CHECK(drawn.find("schedule=" + seed) != std::string::npos);
 
     auto const race = run("CUOTA_TEST_RACE_IS_FATAL=1 CUOTA_SIM_SCHEDULE=late:42",
-                          "a program with a race whose schedule comes from outside");
+                          "a program with a race whose schedule is set by the environment");
     CHECK(race.status != 0);
     CHECK(race.text.find("race: ") != std::string::npos);
     CHECK(race.text.find("(schedule late:42)") != std::string::npos);

@@ -45,7 +45,7 @@ bool has_place(std::vector<std::string> const& lines, std::string const& words) 
 
 }  // namespace
 
-TEST_CASE("serialised host functions: one that blocks holds up those of other streams, and no other work",
+TEST_CASE("serialised host functions: one that blocks delays those of other streams and no other work",
           "[simulator][unkind]") {
     auto const kind = GENERATE(false, true);
     unkind_machine const on{{.serial_host = !kind}};
@@ -105,7 +105,7 @@ TEST_CASE("serialised host functions keep the order of their stream", "[simulato
     for (auto const s : streams) CHECK(cudaStreamDestroy(s) == cudaSuccess);
 }
 
-TEST_CASE("a free at once waits for no work, and tells of what may still use the memory",
+TEST_CASE("an immediate free does not wait, and reports work that may still use the memory",
           "[simulator][unkind]") {
     auto const checks = GENERATE(sim::memory_checks::heap, sim::memory_checks::strict);
     unkind_machine const on{{.free_at_once = true}, checks};
@@ -132,14 +132,14 @@ TEST_CASE("a free at once waits for no work, and tells of what may still use the
         CHECK(cudaHostUnregister(page) == cudaSuccess);
         CHECK(sim::live().device_allocations + sim::live().pinned_allocations == 0);
     };
-    SECTION("when it is done, nothing") {
+    SECTION("after it has finished, nothing is reported") {
         REQUIRE(enqueue() == cudaSuccess);
         REQUIRE(cudaStreamSynchronize(s) == cudaSuccess);
         free_all();
         CHECK(sim::misuse().races == 0);
         CHECK(sim::misuse().total() == 0);
     }
-    SECTION("while it is under way") {
+    SECTION("while it is running") {
         {
             sim::hold const still;
             REQUIRE(enqueue() == cudaSuccess);
@@ -158,8 +158,7 @@ TEST_CASE("a free at once waits for no work, and tells of what may still use the
     (void)cudaGetLastError();
 }
 
-TEST_CASE("a free at once on a device that has failed is no race: nothing runs there any more",
-          "[simulator][unkind]") {
+TEST_CASE("an immediate free on a failed device is not a race", "[simulator][unkind]") {
     unkind_machine const on{{.free_at_once = true}};
     auto const s = new_stream(cudaStreamNonBlocking);
     auto const other = new_stream(cudaStreamNonBlocking);
@@ -177,7 +176,7 @@ TEST_CASE("a free at once on a device that has failed is no race: nothing runs t
     (void)cudaGetLastError();
 }
 
-TEST_CASE("memory that is freed at once is nobody else's while work may touch it", "[simulator][unkind]") {
+TEST_CASE("memory that is freed at once is not reused while work may access it", "[simulator][unkind]") {
     if (under_thread_sanitizer) CUOTA_SKIP("it would rightly end the program");
     if (under_address_sanitizer) CUOTA_SKIP("it would rightly end the program");
     unkind_machine const on{{.free_at_once = true}};
@@ -204,7 +203,7 @@ TEST_CASE("memory that is freed at once is nobody else's while work may touch it
     CHECK(cudaStreamDestroy(s) == cudaSuccess);
 }
 
-TEST_CASE("stale errors: each call finds an error that somebody else has left", "[simulator][unkind]") {
+TEST_CASE("stale errors: each call finds an earlier error of other code", "[simulator][unkind]") {
     unkind_machine const on{{.stale_errors = true}};
     auto const stale = cudaErrorInvalidTexture;
     int device = 0;
@@ -231,8 +230,8 @@ TEST_CASE("stale errors: each call finds an error that somebody else has left", 
     CHECK(cudaGetLastError() == cudaSuccess);
 }
 
-TEST_CASE("the environment can choose what is unkind", "[simulator][unkind]") {
-    auto const name = "the environment can choose what is unkind";
+TEST_CASE("the environment can choose the unkind behaviours", "[simulator][unkind]") {
+    auto const name = "the environment can choose the unkind behaviours";
     if (auto const* const wanted = std::getenv("CUOTA_PLANTED")) {
         auto const chosen = [] {
             auto const [serial, at_once, stale] = sim::current_unkindness();

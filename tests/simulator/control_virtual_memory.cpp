@@ -9,7 +9,7 @@
 
 using namespace control;
 
-TEST_CASE("physical memory is charged from its creation to its last handle and mapping",
+TEST_CASE("physical memory is counted from its creation until its last handle and mapping",
           "[simulator][virtual_memory]") {
     machine m{{.devices = 1, .capacity = 8 * MiB}};
     driver const d;
@@ -40,7 +40,7 @@ TEST_CASE("physical memory is charged from its creation to its last handle and m
     CHECK(sim::leaks().empty());
 }
 
-TEST_CASE("the driver's functions fail by name and are counted", "[simulator][virtual_memory]") {
+TEST_CASE("the driver's functions can fail by name and are counted", "[simulator][virtual_memory]") {
     machine m;
     driver const d;
     auto const wanted = on_device(0);
@@ -67,7 +67,7 @@ TEST_CASE("the driver's functions fail by name and are counted", "[simulator][vi
     CHECK(sim::faults_injected() == 5);
 }
 
-TEST_CASE("a kernel works on mapped memory across mappings", "[simulator][virtual_memory]") {
+TEST_CASE("a kernel can access adjacent mappings", "[simulator][virtual_memory]") {
     machine m;
     driver const d;
     auto const bytes = d.granularity();
@@ -84,7 +84,7 @@ TEST_CASE("a kernel works on mapped memory across mappings", "[simulator][virtua
     CHECK(cudaStreamDestroy(s) == cudaSuccess);
 }
 
-TEST_CASE("new physical memory is poisoned", "[simulator][virtual_memory]") {
+TEST_CASE("new physical memory is filled with a pattern", "[simulator][virtual_memory]") {
     machine m;
     sim::set_memory_checks(sim::memory_checks::heap);
     driver const d;
@@ -97,8 +97,7 @@ TEST_CASE("new physical memory is poisoned", "[simulator][virtual_memory]") {
     }
 }
 
-TEST_CASE("memory that may only be read, or not even that, is refused to copies",
-          "[simulator][virtual_memory]") {
+TEST_CASE("copies to memory that is read-only or has no access are refused", "[simulator][virtual_memory]") {
     machine m;
     driver const d;
     auto const bytes = d.granularity();
@@ -120,7 +119,7 @@ TEST_CASE("memory that may only be read, or not even that, is refused to copies"
     CHECK(sim::misuse().bad_ranges == 2);
 }
 
-TEST_CASE("work that comes to memory which was unmapped faults the device", "[simulator][virtual_memory]") {
+TEST_CASE("work that reaches unmapped memory fails the device", "[simulator][virtual_memory]") {
     machine m;
     sim::set_race_checks(sim::race_checks::report);
     driver const d;
@@ -151,7 +150,7 @@ TEST_CASE("work that comes to memory which was unmapped faults the device", "[si
     CHECK(cudaStreamDestroy(s) == cudaSuccess);
 }
 
-TEST_CASE("memory that is unmapped while work may use it is a race", "[simulator][virtual_memory][races]") {
+TEST_CASE("unmapping memory that work may use is a race", "[simulator][virtual_memory][races]") {
     if (under_thread_sanitizer) CUOTA_SKIP("it would rightly end the program");
     machine m;
     sim::set_race_checks(sim::race_checks::report);
@@ -177,7 +176,7 @@ TEST_CASE("memory that is unmapped while work may use it is a race", "[simulator
     (void)cudaGetLastError();
 }
 
-TEST_CASE("work does not take new memory for what was mapped there before", "[simulator][virtual_memory]") {
+TEST_CASE("work enqueued before a remapping does not access the new memory", "[simulator][virtual_memory]") {
     machine m;
     sim::set_race_checks(sim::race_checks::report);
     driver const d;
@@ -202,7 +201,7 @@ TEST_CASE("work does not take new memory for what was mapped there before", "[si
     CHECK(cudaStreamDestroy(s) == cudaSuccess);
 }
 
-TEST_CASE("many small pieces of memory need no file each", "[simulator][virtual_memory]") {
+TEST_CASE("many small physical allocations do not need one file each", "[simulator][virtual_memory]") {
     struct few_files {
         explicit few_files(rlim_t most) {
             REQUIRE(::getrlimit(RLIMIT_NOFILE, &before) == 0);
@@ -223,7 +222,7 @@ TEST_CASE("many small pieces of memory need no file each", "[simulator][virtual_
     CHECK(free_bytes() == std::size_t{8} << 30);
 }
 
-TEST_CASE("a race is found in whichever mapping of a copy it is", "[simulator][virtual_memory][races]") {
+TEST_CASE("a race is found in each of a copy's mappings", "[simulator][virtual_memory][races]") {
     if (under_thread_sanitizer) CUOTA_SKIP("it would report the race as well");
     machine m;
     sim::set_race_checks(sim::race_checks::report);

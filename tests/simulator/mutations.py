@@ -21,25 +21,25 @@ def without(rule, edits, *tests, **environment):
 
 # ---- Streams
 
-without("a stream runs its work in the order it was given",
+without("a stream runs its work in the order of submission",
         ("scheduler.cpp", "on->queue.push_back(work);", "on->queue.push_front(work);"),
-        "a stream runs its work in the order it was given")
+        "a stream runs its work in the order of submission")
 without("work does not hold up the caller",
         ("scheduler.cpp", "when == pace::at_once && may_help()", "may_help()"),
-        "work on a stream does not hold up the caller",
-        "allocating and freeing in a stream wait for nothing")
-without("streams run beside each other",
+        "work on a stream does not block the calling thread",
+        "allocating and freeing in stream order do not wait")
+without("streams run concurrently",
         ("scheduler.cpp", "    if (s.legacy) {\n        for (auto const& other : d.streams)",
          "    if (true) {\n        for (auto const& other : d.streams)"),
-        "streams run beside each other")
+        "streams run concurrently")
 without("the legacy stream waits for blocking streams",
         ("scheduler.cpp", "if (other->blocking() && other->last) order(work, other->last);", ";"),
-        "the legacy default stream waits for blocking streams, and they for it",
-        "work enqueued on the default stream stands between work of a blocking stream")
+        "the legacy default stream waits for blocking streams, and they wait for it",
+        "work enqueued on the default stream runs between earlier and later work of a blocking stream")
 without("blocking streams wait for the legacy stream",
         ("scheduler.cpp", "order(work, d.legacy->last);", ""),
-        "the legacy default stream waits for blocking streams, and they for it",
-        "work enqueued on the default stream stands between work of a blocking stream")
+        "the legacy default stream waits for blocking streams, and they wait for it",
+        "work enqueued on the default stream runs between earlier and later work of a blocking stream")
 without("the legacy stream does not wait for non-blocking streams",
         ("scheduler.cpp", "if (other->blocking() && other->last) order(", "if (other->last) order("),
         "a non-blocking stream and the default stream do not wait for each other")
@@ -49,12 +49,12 @@ without("non-blocking streams do not wait for the legacy stream",
 without("each thread has a default stream of its own",
         ("stream.cpp", "if (handle == cudaStreamPerThread) return per_thread_stream();",
          "if (handle == cudaStreamPerThread) return current_device().legacy;"),
-        "each thread has a default stream of its own, which blocks",
+        "each thread has its own default stream, which is a blocking stream",
         "with per-thread default streams, stream 0 is the thread's own")
 without("the thread's own default stream is a blocking one",
         ("stream.cpp", "if (!s) s = make_stream(current_device(), cudaStreamDefault,",
          "if (!s) s = make_stream(current_device(), cudaStreamNonBlocking,"),
-        "each thread has a default stream of its own, which blocks")
+        "each thread has its own default stream, which is a blocking stream")
 without("synchronising the legacy stream waits for blocking streams",
         ("scheduler.cpp", "if (other->blocking()) add(*other);", ";"),
         "synchronising the default stream waits for blocking streams")
@@ -66,12 +66,12 @@ without("synchronising a stream waits for that stream only",
         "synchronising a stream does not wait for another")
 without("the work of a destroyed stream is still done",
         ("scheduler.cpp", "    s->destroyed = true;\n", "    s->destroyed = true;\n    s->queue.clear();\n"),
-        "destroying a stream returns at once and its work is still done",
-        "an event of a destroyed stream becomes done")
+        "destroying a stream returns at once, and its work still runs",
+        "an event recorded on a destroyed stream completes")
 without("destroying a stream does not wait",
         ("stream.cpp", "--m.live.streams;\n",
          "--m.live.streams;\n        if (s->last) wait_for(lock, operation_ref{s->last});\n"),
-        "destroying a stream returns at once and its work is still done")
+        "destroying a stream returns at once, and its work still runs")
 without("default streams cannot be destroyed",
         ("stream.cpp", "if (is_default(handle)) return bad_handle();", "if (is_default(handle)) return cudaSuccess;"),
         "the default streams cannot be destroyed")
@@ -79,33 +79,33 @@ without("a handle is not used again",
         ("registry.hpp", "++slots_[index].generation;", ""),
         "the handle of a destroyed stream or event is never used again")
 without("a stream keeps its priority", ("stream.cpp", "*priority = s->priority;", "*priority = 0;"),
-        "a stream knows its flags, priority, device and a number of its own")
+        "a stream's flags, priority, device and unique id can be queried")
 without("streams are told apart by number", ("stream.cpp", " : s->id;", " : 1;"),
-        "a stream knows its flags, priority, device and a number of its own")
+        "a stream's flags, priority, device and unique id can be queried")
 without("streams have known flags only",
         ("stream.cpp", "if (!out || (flags & ~unsigned{cudaStreamNonBlocking}) != 0)", "if (!out)"),
-        "a stream is not made from flags that do not exist")
+        "creating a stream with unknown flags is refused")
 without("streams are not scarce",
         ("stream.cpp", "++m.live.streams;", "if (++m.live.streams > 300) return cudaErrorLaunchOutOfResources;"),
-        "streams are cheap enough to have hundreds of")
+        "hundreds of streams can be created")
 
 # ---- Host functions
 
 without("a host function may not call CUDA", ("calls.cpp", "if (caller.doing != activity::host) {", "if (false) {"),
-        "host functions and callbacks may call nothing of CUDA",
-        "only the inside of a kernel is the inside of a kernel")
+        "host functions and callbacks may not call CUDA",
+        "only code inside a kernel is recognised as such")
 without("a host function runs once", ("launch.cpp", "call_host_function([&] { call(data); });",
                                      "call_host_function([&] { call(data); call(data); });"),
         "a host function runs once, in stream order")
 without("a callback is told the state of its stream",
         ("launch.cpp", "call(handle, failure_of(s->owner), data);", "call(handle, cudaErrorUnknown, data);"),
-        "a callback comes in stream order and is told the state of its stream")
+        "a callback runs in stream order and receives its stream's status")
 
 # ---- Events
 
-without("an event that was never recorded counts as done",
+without("an event that was never recorded is complete",
         ("event.cpp", "if (!e.recorded) return cudaSuccess;", "if (!e.recorded) return cudaErrorNotReady;"),
-        "an event that was never recorded counts as done")
+        "an event that was never recorded is complete")
 without("a wait stands for the record before it: there was none",
         ("stream.cpp", "if (!e->recorded) return cudaSuccess;",
          """if (!e->recorded) {
@@ -117,8 +117,8 @@ without("a wait stands for the record before it: there was none",
                     }));
             return cudaSuccess;
         }"""),
-        "waiting before the record waits for nothing",
-        "an event that was never recorded counts as done")
+        "waiting for an event before it is recorded has no effect",
+        "an event that was never recorded is complete")
 without("a wait stands for the record before it: there is another since",
         ("stream.cpp",
          """        auto work = make_task([] {});
@@ -132,35 +132,35 @@ without("a wait stands for the record before it: there is another since",
                     }
                 }));
 """),
-        "recording an event again does not move the waits on it")
+        "recording an event again does not change earlier waits")
 without("an event is not done before its work",
         ("event.cpp", "if (!e.recorded->done) return let_some_go_on(lock, {{e.recorded, {}}}), cudaErrorNotReady;",
          "if (!e.recorded->done) return cudaSuccess;"),
-        "an event is done when the work before it is done",
-        "an event of a destroyed stream becomes done")
+        "an event completes when the work before it has completed",
+        "an event recorded on a destroyed stream completes")
 without("synchronising an event waits for it",
         ("event.cpp", "waits.blocking : waits.active);\n            wait_for(lock, work);", "waits.blocking : waits.active);\n            (void)work;"),
-        "an event is done when the work before it is done")
+        "an event completes when the work before it has completed")
 without("synchronising an event waits for nothing after it",
         ("event.cpp", "trim_at_synchronisation(e->owner);", "wait_for_device(lock, e->owner);"),
-        "an event does not wait for work after it")
+        "an event does not wait for work that was enqueued after it")
 without("a stream waits for an event",
         ("stream.cpp", "order(*work, e->recorded);", ""),
         "a stream waits for an event of another stream",
-        "synchronising a stream includes a wait that nothing follows",
-        "recording an event again does not move the waits on it",
-        "a destroyed event leaves its waits in force",
+        "synchronising a stream waits for a pending wait without later work",
+        "recording an event again does not change earlier waits",
+        "destroying an event does not cancel waits for it",
         "many streams can wait for one event",
-        "order that the program asked for survives any delay")
+        "requested order is kept with any delays")
 without("events tell the time between them",
         ("event.cpp", "duration<float, std::milli>(*b->when - *a->when)",
          "duration<float, std::milli>(*a->when - *a->when)"),
-        "the time between two events is that between their work")
-without("events without a time have no distance",
+        "the elapsed time between two events is that between their completions")
+without("events without timing have no elapsed time",
         ("event.cpp", "((a->flags | b->flags) & cudaEventDisableTiming) ||", ""),
-        "events without a time have no distance")
+        "events without timing have no elapsed time")
 without("events have known flags only", ("event.cpp", "(flags & ~known_flags) != 0 ||", ""),
-        "an event is not made from flags that do not exist or contradict")
+        "creating an event with unknown or contradicting flags is refused")
 without("an event belongs to the device of its stream", ("event.cpp", "if (&e->owner != &s->owner)", "if (false)"),
         "events, kernels and pools belong to one device")
 without("a kernel is launched on the current device",
@@ -174,100 +174,100 @@ without("a pageable source is read before the call returns",
         "a copy from pageable memory has read its source when it returns")
 without("a pinned source is read in its turn",
         ("copy.cpp", "usual && from.pageable() && to.device()", "usual && !from.device() && to.device()"),
-        "a copy from pinned memory reads its source when its turn comes",
+        "a copy from pinned memory reads its source in stream order",
         "registered memory is copied from like pinned memory")
 without("a copy to pageable memory waits", ("copy.cpp", "(to.pageable() || between_hosts", "(between_hosts"),
-        "a copy to pageable memory has arrived when it returns")
+        "a copy to pageable memory returns after it has completed")
 without("a copy to pinned memory does not wait", ("copy.cpp", "(c.wait && !both_on_device)", "!both_on_device"),
-        "a copy to pinned memory arrives when its turn comes",
-        "rectangles come in stream order")
+        "a copy to pinned memory completes in stream order",
+        "rectangles are copied in stream order")
 without("the plain copy between host and device waits", ("copy.cpp", "(c.wait && !both_on_device)", "false"),
-        "the plain copy between host and device waits for its turn and its end")
+        "cudaMemcpy between host and device waits for earlier work and for its own end")
 without("the plain copy within the device does not wait", ("copy.cpp", "(c.wait && !both_on_device)", "c.wait"),
-        "a plain copy within the device and a plain memset return before they have happened")
+        "cudaMemcpy within the device and cudaMemset may return before they have run")
 without("words of a memset are aligned",
         ("copy.cpp", "    if (reinterpret_cast<std::uintptr_t>(to) % value.bytes != 0) return cudaErrorInvalidValue;\n", ""),
-        "words of two and four bytes are set where they are aligned")
+        "words of two and four bytes at misaligned addresses are refused")
 without("a memset writes whole words", ("copy.cpp", "value[(done + i) % what.bytes]", "value[0]"),
         "the driver sets words of one, two and four bytes")
 without("a word is whole across pages", ("copy.cpp", "value[(done + i) % what.bytes]", "value[i % what.bytes]"),
-        "words are set across pages that lie apart")
+        "words are set across pages that are not adjacent")
 without("a memset of the driver is a memset's node", ("capture.cpp", "        case function::cuMemsetD32Async:\n        case function::cudaMemset2DAsync: return", "        case function::cudaMemset2DAsync: return"),
         "a memset of the driver is a node of a graph")
 without("stream 0 may be the thread's own", ("driver.cpp", "is_own ? e->of_own_stream : e->address;", "e->address;"),
-        "stream 0 of the driver's memsets is the one that was asked for")
+        "stream 0 of the driver's memsets is the default stream of the requested entry point")
 without("the plain memset of device memory does not wait",
         ("copy.cpp", "|| where->kind == memory_kind::device) return result;", ") return result;"),
-        "a plain copy within the device and a plain memset return before they have happened")
+        "cudaMemcpy within the device and cudaMemset may return before they have run")
 without("a copy finds out where its pointers belong",
         ("copy.cpp", "case cudaMemcpyDefault: return true;", "case cudaMemcpyDefault: return false;"),
-        "a copy finds out by itself where its pointers belong")
+        "cudaMemcpyDefault finds the direction by the pointers")
 without("a copy between host memories waits", ("copy.cpp", "|| between_hosts ||", "||"),
-        "a copy between host memories is done when it returns")
+        "a copy between host memories has completed when it returns")
 without("copies of nothing succeed", ("copy.cpp", "if (c.bytes == 0) return cudaSuccess;", ""),
-        "copies of nothing succeed and unknown directions do not")
+        "copies of zero bytes succeed, and unknown directions fail")
 without("a copy stays in its allocation",
         ("virtual_memory.cpp", "return bytes <= first->bytes - offset;", "return true;"),
-        "a copy that leaves its allocation is an invalid value")
+        "a copy beyond its allocation is an invalid value")
 without("the direction fits the pointers",
         ("copy.cpp", "if (!direction_fits(to, from, c.kind)) return", "if (false) return"),
         "a copy whose direction does not fit its pointers is an invalid value")
 without("managed memory is the device's as well",
         ("copy.cpp", "memory->kind == memory_kind::device || memory->kind == memory_kind::managed",
          "memory->kind == memory_kind::device"),
-        "managed memory is for the host and the device")
+        "managed memory is accessible by the host and the device")
 without("each side of a rectangle has a pitch",
         ("copy_shapes.cpp", "static_cast<std::byte*>(row.to) + to_pitch;",
          "static_cast<std::byte*>(row.to) + from_pitch;"),
-        "a rectangle is copied row by row, with the pitch of either side")
+        "a rectangle is copied row by row, with the pitches of source and destination")
 without("a rectangle is looked at before a row is copied",
         ("copy_shapes.cpp",
          "if (auto const error = check(row.to, to_pitch, shape, access::write); error != cudaSuccess) return error;",
          ""),
-        "a rectangle is refused as a whole")
+        "an invalid rectangle is refused, and nothing is copied")
 without("a rectangle ends with its last row",
         ("copy_shapes.cpp", "__builtin_mul_overflow(pitch, height - 1, &bytes)",
          "__builtin_mul_overflow(pitch, height, &bytes)"),
-        "the last row of a rectangle need not be as long as the pitch")
-without("a batch makes all of its copies",
+        "the last row of a rectangle may be shorter than the pitch")
+without("a batch performs all of its copies",
         ("copy_shapes.cpp", "for (auto i = b.count; i-- != 0 &&", "for (auto i = b.count; i-- > 1 &&"),
-        "a batch makes all of its copies")
+        "a batch performs all of its copies")
 without("a batch reads its sources during the call if told to",
         ("copy_shapes.cpp", "case cudaMemcpySrcAccessOrderDuringApiCall: return source_read::now;",
          "case cudaMemcpySrcAccessOrderDuringApiCall: return source_read::in_order;"),
-        "a batch reads its sources when it was told to")
+        "a batch reads its sources at the requested time")
 without("a batch has a stream",
         ("copy_shapes.cpp", "if (s == nullptr || s == cudaStreamLegacy || !b.makes_sense())", "if (!b.makes_sense())"),
-        "a batch that makes no sense is refused as a whole")
+        "an invalid batch is refused, and nothing is copied")
 without("a copy between devices comes after the work of both",
         ("copy_shapes.cpp", "come_after_all(lock, s, {&current_device(), target, source});", ""),
-        "a copy between devices comes after the work of both, and before what follows")
+        "a copy between devices is ordered after earlier work of both and before later work")
 
 without("work of either device comes after a copy between them",
         ("copy_shapes.cpp", "if (result == cudaSuccess) go_before_all(", "if (false) go_before_all("),
-        "a copy between devices comes after the work of both, and before what follows")
+        "a copy between devices is ordered after earlier work of both and before later work")
 
 # ---- Errors and devices
 
 without("the last error is fetched once", ("error.cpp", "    caller.last_error = cudaSuccess;\n", ""),
-        "the last error stays until it is fetched")
+        "the last error remains until it is fetched")
 without("success does not clear the last error", ("calls.cpp", "    if (error != cudaSuccess) {\n", "    {\n"),
-        "the last error stays until it is fetched")
+        "the last error remains until it is fetched")
 without("threads keep errors and devices apart",
         [("state.hpp", "extern thread_local constinit thread_info caller;", "extern constinit thread_info caller;"),
          ("calls.cpp", "thread_local constinit thread_info caller;", "constinit thread_info caller;")],
-        "each thread has a last error of its own",
-        "a thread's choice of device is its own", CUOTA_SIM_DEVICES="2")
+        "each thread has its own last error",
+        "setting the device in one thread does not change it in another", CUOTA_SIM_DEVICES="2")
 without("a thread starts on the first device",
         ("device.cpp", "if (auto* const d = find_device(caller.device)) return *d;",
          "if (auto* const d = find_device(caller.device + 1)) return *d;"),
-        "each thread has a current device, which starts as the first", CUOTA_SIM_DEVICES="2")
+        "each thread has a current device, initially device 0", CUOTA_SIM_DEVICES="2")
 without("errors have texts",
         ("error.cpp", 'E(cudaErrorMemoryAllocation, "out of memory")', 'E(cudaErrorMemoryAllocation, "no memory")'),
         "errors have names and texts")
 without("properties and attributes agree",
         ("device.cpp", "case cudaDevAttrWarpSize: return p.warpSize;", "case cudaDevAttrWarpSize: return 64;"),
-        "a device describes itself in two ways that agree")
+        "attributes and properties of a device agree")
 without("the driver is not older than the runtime",
         ("device.cpp", """    return api(function::cudaDriverGetVersion, [&](guard&) {
         if (!version) return cudaErrorInvalidValue;
@@ -282,105 +282,105 @@ without("a failed device fails every call",
 without("a kernel that throws fails its device",
         ("launch.cpp", "fail_device(*owner, cudaErrorLaunchFailure,", "(void)("),
         "an exception in a kernel makes the device fail, with its text",
-        "work behind a failed kernel is discarded and its bodies are dropped")
+        "work behind a failed kernel is discarded, and its bodies are destroyed")
 
 # ---- Memory
 
 without("device memory is aligned to 256 bytes", ("backing.cpp", "alignment = 256;", "alignment = 16;"),
-        "device memory is aligned and part of what the device has")
+        "device memory is aligned and reduces the free memory of the device")
 without("freed memory is given back", ("memory.cpp", "{ d.used -= units; }", "{ (void)d; (void)units; }"),
         "free bytes are exact, and a refused allocation changes nothing")
 without("allocating nothing succeeds",
         ("memory.cpp", "if (bytes == 0) return cudaSuccess;", "if (bytes == 0) return cudaErrorInvalidValue;"),
-        "allocating nothing gives null, and freeing null is fine")
+        "allocating zero bytes returns null, and freeing null succeeds")
 without("a device has an end",
         [("memory.cpp", "bytes > d.capacity || !take_from_device(d, in_units(bytes))",
          "(take_from_device(d, in_units(bytes)), false)")],
-        "what does not fit is out of memory")
+        "an allocation that does not fit fails with out of memory")
 without("freeing waits for the device",
         ("memory.cpp", "if (concerned) wait_for_device(", "if (false) wait_for_device("),
         "freeing device memory waits for the device")
 without("freeing waits for nothing where that is asked for",
         ("memory.cpp", "if (m.free_at_once) return;", ""),
-        "a free at once waits for no work, and tells of what may still use the memory")
+        "an immediate free does not wait, and reports work that may still use the memory")
 without("freed memory rests while work may touch it",
         ("memory.cpp", "if (until.empty()) return give_memory(", "if (true) return give_memory("),
-        "memory that is freed at once is nobody else's while work may touch it")
+        "memory that is freed at once is not reused while work may access it")
 without("unmapping what is in use is a race",
         ("virtual_memory.cpp", "ordering::host_frees(*a, name_of(caller.calling));", ""),
-        "memory that is unmapped while work may use it is a race")
+        "unmapping memory that work may use is a race")
 without("host functions take turns where that is asked for", ("launch.cpp", "if (m.serial_host) turn.lock();", ""),
-        "serialised host functions: one that blocks holds up those of other streams, and no other work")
+        "serialised host functions: one that blocks delays those of other streams and no other work")
 without("an older error is found where that is asked for",
         ("calls.cpp", "if (is_clean) remember(cudaErrorInvalidTexture);", "(void)is_clean;"),
-        "stale errors: each call finds an error that somebody else has left")
+        "stale errors: each call finds an earlier error of other code")
 without("pinned memory is freed as pinned memory",
         ("memory.cpp", "if (!a || a->kind != memory_kind::pinned) return refuse_free(address);",
          "if (!a) return refuse_free(address);"),
-        "freeing what is not an allocation is an invalid value")
+        "freeing a pointer that is not an allocation's start is an invalid value")
 without("managed memory is known for what it is", ("memory.cpp", "? cudaMemoryTypeManaged", "? cudaMemoryTypeDevice"),
-        "a pointer tells what kind of memory it points into")
+        "a pointer's attributes have the kind of its memory")
 without("pinned memory keeps its flags",
         ("memory.cpp", "*flags = a->flags | cudaHostAllocMapped;", "*flags = cudaHostAllocMapped;"),
-        "pinned memory has flags and an address for the device")
+        "pinned memory has flags and a device address")
 without("memory is registered once", ("memory.cpp", "if (overlaps_pinned(address, bytes)) return", "if (false) return"),
-        "registered memory counts as pinned until it is unregistered")
+        "registered memory is pinned until it is unregistered")
 
 # ---- Pools
 
 without("stream-ordered memory is there when the stream has got to it",
         ("pool.cpp", "a.now = allocation::phase::live;", ""),
-        "stream-ordered memory can be used by what follows on the stream")
+        "stream-ordered memory can be used by later work of the stream")
 without("stream-ordered memory is there no earlier and no later",
         ("copy.cpp", "if (!hole && a->now == allocation::phase::live) return true;", "return true;"),
-        "using stream-ordered memory outside of its life fails the device")
+        "using stream-ordered memory before its allocation or after its free fails the device")
 without("allocating in a stream does not wait",
         ("pool.cpp", "ordering::access const born[] =", "wait_for(lock, work);\n    ordering::access const born[] ="),
-        "allocating and freeing in a stream wait for nothing")
+        "allocating and freeing in stream order do not wait")
 without("a free in a stream is for pools",
         ("pool.cpp", "|| !a->from) return refuse_free(address);", ") return refuse_free(address);"),
-        "a free in a stream takes back only what a pool gave, once")
+        "cudaFreeAsync frees only memory of a pool, and only once")
 without("the plain free gives back to the pool",
         ("memory.cpp", "if (a->from) return_to_pool(*a->from, a->units);", "if (a->from) {}"),
-        "the plain free takes stream-ordered memory back as well")
+        "cudaFree frees stream-ordered memory, too")
 without("a pool lets go at synchronisation", ("pool.cpp", "trim_pool(*p, p->threshold);", "(void)p;"),
-        "a pool keeps what its threshold allows when the host synchronises")
+        "a pool keeps free memory up to its threshold when the host synchronises")
 without("a pool keeps what its threshold allows", ("pool.cpp", "trim_pool(*p, p->threshold);", "trim_pool(*p, 0);"),
-        "a pool keeps what its threshold allows when the host synchronises")
+        "a pool keeps free memory up to its threshold when the host synchronises")
 without("a pool can be trimmed", ("pool.cpp", "trim_pool(p, keep);", ""),
-        "a pool keeps what its threshold allows when the host synchronises")
+        "a pool keeps free memory up to its threshold when the host synchronises")
 without("high-water marks can be lowered",
         ("pool.cpp", "p.reserved_peak = p.reserved();\n            return", "return"),
-        "a pool keeps what its threshold allows when the host synchronises")
+        "a pool keeps free memory up to its threshold when the host synchronises")
 without("memory outlives its pool",
         ("pool.cpp", "        p.destroyed = true;\n",
          "        p.destroyed = true;\n        for (auto const& [key, a] : m.memory)\n"
          "            if (a->from.get() == &p) a->now = allocation::phase::released;\n"),
-        "memory in use survives trimming and the end of its pool")
+        "memory in use is not affected by trimming or destroying its pool")
 without("the default pool takes the place of a destroyed one",
         ("pool.cpp", "if (d.current_pool_handle == handle) d.current_pool_handle = d.default_pool_handle;", ""),
-        "a device has a current pool, which starts as the default one")
+        "a device has a current pool, initially its default pool")
 without("the default pool stays", ("pool.cpp", "if (p.is_default) return cudaErrorInvalidValue;", ""),
-        "a device has a current pool, which starts as the default one")
+        "a device has a current pool, initially its default pool")
 without("allocations come from the current pool",
         ("pool.cpp", "the_machine().pools.find(d.current_pool_handle)",
          "the_machine().pools.find(d.default_pool_handle)"),
-        "a device has a current pool, which starts as the default one")
+        "a device has a current pool, initially its default pool")
 without("the default pool of a location is not its current one",
         ("default_pool.cpp", "return give(out, pools.given);", "return give(out, pools.current);"),
         "the default pool of a location is that of its device")
 without("pools of managed memory are others",
         ("default_pool.cpp", "return managed ? use(", "return false ? use("),
-        "managed memory comes from a pool of its own")
+        "managed memory has its own default pool")
 without("a pool has a largest size", ("pool.cpp", "return p.limit == 0 ? here", "return true ? here"),
-        "a pool with a largest size refuses what goes beyond")
+        "a pool with a maximum size refuses allocations beyond it")
 without("the reuse rules can be set", ("pool.cpp", "p.opportunistic = flag();", ""),
         "the reuse rules of a pool can be read and set")
 without("pools take their memory from the device",
         ("pool.cpp", "if (!charge(p, units - from_cache)) return false;", ""),
-        "plain and stream-ordered memory share the device")
+        "plain and stream-ordered memory share the device's capacity")
 without("another stream waits for the memory it gets", ("pool.cpp", "        order(work, f->work);\n", ""),
-        "memory freed in a stream is there for that stream at once, for others in order")
+        "freed stream-ordered memory is available to its stream at once, to others after the free")
 
 # ---- Managed memory
 
@@ -390,66 +390,66 @@ without("managed memory starts without advice",
         "managed memory starts without advice")
 without("advice ends with its range",
         ("managed.cpp", "auto const end = split(range.end);", "split(range.end);\n    auto const end = from.end();"),
-        "advice holds for the pages it was given for")
+        "advice applies only to the pages of its range")
 without("a preferred location is kept", ("managed.cpp", "s.preferred = normal(where);", ""),
         "a preferred location can be the host or a device")
-without("users are listed", ("managed.cpp", "s.accessed_by |= who;", ""), "the users of managed memory are listed")
+without("users are listed", ("managed.cpp", "s.accessed_by |= who;", ""), "devices with access to managed memory are listed")
 without("the last prefetch is kept", ("managed.cpp", "state.prefetched = normal(where);", ""),
-        "the last prefetch is remembered, and keeps the contents")
+        "the last prefetch location can be queried, and prefetching keeps the contents")
 without("advice is for managed memory",
         ("managed.cpp", "if (!a || a->kind != memory_kind::managed || bytes == 0)", "if (!a || bytes == 0)"),
-        "advice and prefetching are for managed memory and known places")
+        "advice and prefetches for other memory or unknown locations are refused")
 
 # ---- Kernels
 
 without("warps are whole", ("kernels.cpp", "(threads + warp - 1) / warp * warp;", "threads;"),
-        "occupancy follows threads, blocks and shared memory of a multiprocessor")
+        "occupancy is limited by a multiprocessor's threads, blocks and shared memory")
 without("occupancy is of at least one thread", ("kernels.cpp", "|| threads <= 0 ||", "||"),
-        "occupancy is asked of a function and of at least one thread")
+        "an occupancy query without a function or with zero threads is refused")
 without("shared memory can be raised", ("kernels.cpp", "dynamic_shared()[kernel] = value;", ""),
-        "a kernel's attributes can be read, and its shared memory raised")
+        "a kernel's attributes can be read, and its limit of shared memory can be raised")
 without("a launch copies its arguments",
         ("kernel_launch.cpp", "        made->arguments.push_back(at);\n",
          "        made->arguments.push_back(arguments[i]);\n"),
-        "a launch copies its arguments when it is made")
+        "a launch copies its arguments immediately")
 
 # ---- Virtual memory
 
 without("a driver function has a first version", ("driver.cpp", "e && (is_own ? own_streams_since : e->since) <= version;", "e;"),
-        "the driver's functions are asked for by name and version")
+        "the driver's functions are looked up by name and version")
 without("an unknown error has no name", ("driver.cpp", "*out = e ? e->*which : nullptr;", '*out = e ? e->*which : "";'),
-        "the driver names its errors")
+        "the driver's errors have names")
 without("driver and runtime have one current device",
         ("driver.cpp", "*out = current_device().index;", "*out = current_device().index + 1;"),
-        "the driver's current device is the runtime's")
+        "the driver's current device equals the runtime's")
 without("granularity is 2 MiB",
         ("virtual_memory.cpp", "granularity = std::size_t{2} << 20;", "granularity = std::size_t{1} << 20;"),
-        "wrong calls of the driver's virtual memory are invalid values")
+        "invalid calls of the driver's virtual memory are invalid values")
 without("mapped memory is the device's",
         ("virtual_memory.cpp", "a->kind = memory_kind::device;", "a->kind = memory_kind::pinned;"),
-        "mapped memory is memory of the device")
+        "mapped memory is device memory")
 without("a mapping shows the memory itself",
         ("virtual_memory.cpp", "MAP_SHARED | MAP_FIXED,", "MAP_PRIVATE | MAP_FIXED,"),
-        "memory that is mapped twice is the same memory",
-        "contents stay with the memory, not with the address")
+        "memory that is mapped twice has the same contents at both addresses",
+        "contents belong to the physical memory, not to its address")
 without("neighbours are one piece",
         ("virtual_memory.cpp", "if (!first->mapped) return bytes <= ", "return bytes <= "),
-        "neighbouring mappings are one piece of memory")
+        "adjacent mappings can be accessed as one range")
 without("unmapping keeps contents",
         ("virtual_memory.cpp", "    --a->mapped->memory->mappings;\n",
          "    --a->mapped->memory->mappings;\n    give_pages_back(known(), *a->mapped->memory);\n"),
-        "contents stay with the memory, not with the address")
-without("a mapping starts without access",
+        "contents belong to the physical memory, not to its address")
+without("a new mapping has no access",
         ("virtual_memory.cpp", "a->mapped = std::make_shared<mapping>();",
          "a->mapped = std::make_shared<mapping>();\n    a->mapped->of_device.fill(access::write);"),
-        "a mapping starts without access")
+        "a new mapping has no access")
 without("a range is mapped once",
         ("virtual_memory.cpp", "reservation_of(start, bytes) == 0 || any_mapping_in(start, bytes))",
          "reservation_of(start, bytes) == 0)"),
-        "a range is mapped once at a time")
+        "a range cannot be mapped twice at a time")
 without("memory is mapped into a reservation",
         ("virtual_memory.cpp", "if (!fits || reservation_of(start, bytes) == 0 ||", "if (!fits ||"),
-        "memory is mapped whole units of granularity at a time, into a reservation")
+        "memory is mapped in whole multiples of the granularity, within a reservation")
 without("unmapping takes all mappings of a range",
         ("virtual_memory.cpp", "for (auto const& a : all) remove_mapping(a);", "remove_mapping(all.front());"),
         "one call unmaps several mappings")
@@ -460,67 +460,67 @@ without("mapped memory outlives its handle",
             for (auto const& [key, a] : the_machine().memory)
                 if (a->mapped && a->mapped->memory == p) a->now = allocation::phase::released;
         }"""),
-        "memory outlives its handle while it is mapped")
+        "mapped memory outlives its handle")
 without("a reservation is given back whole", ("virtual_memory.cpp", "found->second.bytes != bytes ||", ""),
-        "a reservation is given back whole and unmapped")
+        "a reservation is freed only as a whole and when nothing is mapped")
 without("a reservation is aligned",
         ("virtual_memory.cpp", "find_space(bytes, std::max(alignment, granularity), hint)",
          "find_space(bytes + granularity, std::max(alignment, granularity), hint) + granularity"),
-        "a reservation is aligned as asked")
+        "a reservation has the requested alignment")
 without("mapped memory is not freed", ("memory.cpp", "a && !a->mapped &&", "a &&"),
-        "the runtime's free does not take mapped memory")
+        "cudaFree refuses mapped memory")
 without("the driver leaves no last error",
         ("driver.hpp", "        return error == CUDA_SUCCESS ? result : error;",
          "        if (result != CUDA_SUCCESS) (void)remember(cudaErrorUnknown);\n"
          "        return error == CUDA_SUCCESS ? result : error;"),
-        "an error of the driver is not the runtime's last error")
+        "an error of the driver does not set the runtime's last error")
 
 # ---- Captures
 
 without("captured work does not run",
         ("scheduler.cpp", "if (on->capturing.in) return add_to_capture(*on, std::move(work));", ""),
-        "what is captured does not run until its graph is launched")
+        "captured work does not run until its graph is launched")
 without("a stream knows that it captures",
         ("capture.cpp", "if (!s.capturing.in) return cudaStreamCaptureStatusNone;",
          "return cudaStreamCaptureStatusNone;"),
-        "a stream says whether it captures")
+        "a stream's capture status can be queried")
 without("a capture ends for all of its streams",
         ("capture.cpp", "if (auto const s = weak.lock()) s->capturing = {};",
          "if (auto const s = weak.lock(); s.get() == c.origin) s->capturing = {};"),
-        "waiting for a captured event draws a stream into the capture",
-        "a stream that a capture has drawn in must be joined again")
+        "a stream that waits for a captured event joins the capture",
+        "a stream that has joined a capture must be joined back before its end")
 without("captures are told apart by number", ("capture.cpp", "capture{++captures, ", "capture{1, "),
-        "a capture has an id of its own, a graph, and nodes that the next one comes after")
+        "a capture has a unique id, a graph and the dependencies of its next node")
 without("a capture tells what the next node comes after",
         ("capture.cpp", "if (count) *count = s->capturing.tips.size();", "if (count) *count = 0;"),
-        "a capture has an id of its own, a graph, and nodes that the next one comes after")
+        "a capture has a unique id, a graph and the dependencies of its next node")
 without("dependencies can be replaced",
         ("capture.cpp", "if (flags == cudaStreamSetCaptureDependencies)\n", "if (false)\n"),
-        "the nodes that the next one comes after can be changed")
+        "the dependencies of a capture's next node can be changed")
 without("a dependency that was taken back need not be joined",
         ("capture.cpp", "for (auto const old : std::exchange(s->capturing.tips, {})) all[old]->excused = true;",
          "s->capturing.tips.clear();"),
-        "the nodes that the next one comes after can be changed")
+        "the dependencies of a capture's next node can be changed")
 without("the legacy stream cannot capture",
         ("capture.cpp", "if (s->legacy) return note_refusal(cudaErrorStreamCaptureUnsupported, nullptr);", ""),
-        "a capture begins on a stream that is not the legacy one and does not capture")
+        "a capture cannot begin on the legacy stream or on a stream that already captures")
 without("a stream captures once at a time",
         ("capture.cpp", "if (s->capturing.in) return invalidate(*s->capturing.in, cudaErrorIllegalState);", ""),
-        "a capture begins on a stream that is not the legacy one and does not capture")
+        "a capture cannot begin on the legacy stream or on a stream that already captures")
 without("only a capture can be ended",
         ("capture.cpp", "if (!c) return cudaErrorIllegalState;", "if (!c) return cudaSuccess;"),
-        "a capture begins on a stream that is not the legacy one and does not capture")
+        "a capture cannot begin on the legacy stream or on a stream that already captures")
 without("captures have known modes", ("capture.cpp", "if (!is_mode(mode)) return cudaErrorInvalidValue;", ""),
-        "a capture begins on a stream that is not the legacy one and does not capture")
+        "a capture cannot begin on the legacy stream or on a stream that already captures")
 without("only what becomes a node is allowed on a capturing stream",
         ("capture.cpp", "return can_be_captured(f) ? cudaSuccess :", "return true ? cudaSuccess :"),
         "a capturing stream cannot be waited for or queried, and the attempt ends the capture",
-        "a callback of the older kind, and attaching memory, cannot be captured")
+        "a callback of cudaStreamAddCallback or an attachment of memory cannot be captured")
 without("a forbidden call ends the capture", ("capture.cpp", "    c.invalid = true;\n", ""),
         "a capturing stream cannot be waited for or queried, and the attempt ends the capture",
         "a device cannot be waited for while one of its streams captures",
         "the legacy stream is unusable while a blocking stream captures",
-        "captured work cannot wait for work that runs")
+        "captured work cannot wait for work outside of the capture")
 without("an invalid capture takes nothing more",
         ("capture.cpp", "if (c.invalid) return cudaErrorStreamCaptureInvalidated;", ""),
         "a capturing stream cannot be waited for or queried, and the attempt ends the capture")
@@ -529,50 +529,50 @@ without("an invalid capture gives no graph", ("capture.cpp", "|| c.invalid) retu
         "a device cannot be waited for while one of its streams captures")
 without("a captured event cannot be queried",
         ("event.cpp", "if (e.captured.in) return refuse_captured(e);", ""),
-        "an event recorded in a capture has no state")
+        "an event recorded in a capture cannot be queried or waited for")
 without("a captured event cannot be waited for",
         ("event.cpp", "if (e->captured.in) return refuse_captured(*e);", ""),
-        "an event recorded in a capture has no state")
+        "an event recorded in a capture cannot be queried or waited for")
 without("a captured event has no time",
         [("event.cpp", "if (a->captured.in) return refuse_captured(*a);", ""),
          ("event.cpp", "if (b->captured.in) return refuse_captured(*b);", "")],
-        "an event recorded in a capture has no state")
+        "an event recorded in a capture cannot be queried or waited for")
 without("an event is a captured one until it is recorded elsewhere", ("event.cpp", "    e->captured = {};", "    "),
-        "an event recorded in a capture has no state")
+        "an event recorded in a capture cannot be queried or waited for")
 without("a device cannot be waited for while one of its streams captures",
         ("capture.cpp", "if (f == function::cudaDeviceSynchronize) return refuse_device(current_device());", ""),
         "a device cannot be waited for while one of its streams captures")
 without("unsafe calls are refused during a capture",
         ("capture.cpp", "unsafe(f) || f == function::cudaMemcpyPeer ||", "f == function::cudaMemcpyPeer ||"),
-        "a thread that captures cannot allocate, unless the capture or the thread is relaxed",
-        "a global capture concerns all threads that do not say otherwise",
-        "an event that was not captured may not be queried during a capture that is not relaxed")
+        "a thread cannot allocate during its capture unless the capture or the thread is relaxed",
+        "a global capture restricts all threads in global mode",
+        "an event that was not captured cannot be queried during a capture unless it is relaxed")
 without("a relaxed thread may make unsafe calls",
         ("capture.cpp", "if (caller.capture_mode == cudaStreamCaptureModeRelaxed) return cudaSuccess;", ""),
-        "a thread that captures cannot allocate, unless the capture or the thread is relaxed")
+        "a thread cannot allocate during its capture unless the capture or the thread is relaxed")
 without("unsafe calls are allowed during a relaxed capture",
         ("capture.cpp", "if (c.thread == me) return c.mode != cudaStreamCaptureModeRelaxed;",
          "if (c.thread == me) return true;"),
-        "a thread that captures cannot allocate, unless the capture or the thread is relaxed",
-        "an event that was not captured may not be queried during a capture that is not relaxed")
+        "a thread cannot allocate during its capture unless the capture or the thread is relaxed",
+        "an event that was not captured cannot be queried during a capture unless it is relaxed")
 without("a global capture concerns other threads",
         ("capture.cpp", "return c.mode == cudaStreamCaptureModeGlobal && caller.", "return false && caller."),
-        "a global capture concerns all threads that do not say otherwise")
+        "a global capture restricts all threads in global mode")
 without("only a global capture concerns other threads",
         ("capture.cpp", "return c.mode == cudaStreamCaptureModeGlobal && caller.", "return caller."),
-        "a global capture concerns all threads that do not say otherwise")
+        "a global capture restricts all threads in global mode")
 without("a global capture concerns no thread that thinks of its own captures only",
         ("capture.cpp", "cudaStreamCaptureModeGlobal && caller.capture_mode == cudaStreamCaptureModeGlobal;",
          "cudaStreamCaptureModeGlobal;"),
-        "a global capture concerns all threads that do not say otherwise")
+        "a global capture restricts all threads in global mode")
 without("a thread's capture mode comes back",
         ("capture.cpp", "std::swap(*mode, caller.capture_mode);", "caller.capture_mode = *mode;"),
-        "a thread's capture mode is exchanged for another")
+        "exchanging a thread's capture mode returns the previous mode")
 without("threads have known capture modes",
         ("capture.cpp", "if (!mode || !is_mode(*mode)) return", "if (!mode) return"),
-        "an exchange of no capture mode, or of an unknown one, is an invalid value")
+        "exchanging a null or unknown capture mode is an invalid value")
 without("events are not queried during a capture", ("capture.cpp", "        case function::cudaEventQuery:\n", ""),
-        "an event that was not captured may not be queried during a capture that is not relaxed")
+        "an event that was not captured cannot be queried during a capture unless it is relaxed")
 without("the legacy stream is unusable while a blocking stream captures",
         ("capture.cpp", "if (auto const error = refuse_legacy(s.owner); error != cudaSuccess) return error;", ";"),
         "the legacy stream is unusable while a blocking stream captures")
@@ -580,24 +580,24 @@ without("asking about the legacy stream ends no capture",
         [("capture.cpp", "if (s.legacy && asks_about_captures(f)) {", "if (false) {"),
          ("capture.cpp", "if (asks_about_captures(f) || ",
           "if ((!s.legacy && asks_about_captures(f)) || ")],
-        "asking whether the legacy stream captures does not end the capture of a blocking one")
+        "querying the legacy stream's capture status does not end the capture of a blocking stream")
 without("the legacy stream cannot be asked while a blocking stream captures",
         ("capture.cpp", "return unusable ? cudaErrorStreamCaptureImplicit : cudaSuccess;", "return cudaSuccess;"),
-        "asking whether the legacy stream captures does not end the capture of a blocking one")
+        "querying the legacy stream's capture status does not end the capture of a blocking stream")
 without("the legacy stream does not care for captures of non-blocking streams",
         ("capture.cpp", "return &s.owner == &d && s.blocking();", "return &s.owner == &d;"),
-        "the legacy stream goes on while a non-blocking stream captures")
+        "the legacy stream can run work while a non-blocking stream captures")
 without("a capture concerns its own streams",
         ("capture.cpp", "if (!s.capturing.in) return synchronous(f) ? refuse_unsafe() : cudaSuccess;",
          "if (!s.capturing.in) return can_be_captured(f) ? cudaSuccess : refuse_device(s.owner);"),
-        "other streams go on while one captures")
+        "other streams can run work while one captures")
 without("a wait for a captured event is not one for work",
         ("stream.cpp", "if (s->capturing.in || e->captured.in) return", "if (s->capturing.in) return"),
-        "waiting for a captured event draws a stream into the capture",
-        "work that runs cannot wait for work that was captured")
+        "a stream that waits for a captured event joins the capture",
+        "work outside of a capture cannot wait for captured work")
 without("what was drawn in must be joined",
         ("capture.cpp", "return unjoined(*c.into, s.capturing.tips) ?", "return false ?"),
-        "a stream that a capture has drawn in must be joined again")
+        "a stream that has joined a capture must be joined back before its end")
 without("a capture ends on its first stream",
         ("capture.cpp", "if (c->origin != s.get()) return invalidate(*c, cudaErrorStreamCaptureUnmatched);", ""),
         "a capture ends on the stream where it began")
@@ -609,31 +609,31 @@ without("a relaxed capture ends on any thread",
          "if (c->thread != this_thread())"),
         "a capture ends on the thread where it began, unless it is relaxed")
 without("captures do not merge", ("capture.cpp", "if (to && to != from) {", "if (false) {"),
-        "two captures cannot become one")
+        "two captures cannot be merged")
 without("a capture waits for nothing outside",
         ("capture.cpp", "if (!from) return e->recorded ?", "if (!from) return false ?"),
-        "captured work cannot wait for work that runs")
+        "captured work cannot wait for work outside of the capture")
 without("nothing outside waits for what was captured",
         ("capture.cpp", "if (!from->into) return to ?", "if (!from->into) return !to ? cudaSuccess : to ?"),
-        "work that runs cannot wait for work that was captured")
+        "work outside of a capture cannot wait for captured work")
 without("a stream goes on after its capture where it stood before",
         ("capture.cpp", "    s->capturing = {c, {}};\n", "    s->capturing = {c, {}};\n    s->last = nullptr;\n"),
-        "the order before a capture does not lead into it, nor the order in it out of it")
+        "work before a capture does not order the graph, nor does the graph order later work")
 without("captured copies read pageable memory when they run",
         ("copy.cpp", "c.read == source_read::usual && !s->capturing.in;", "c.read == source_read::usual;"),
         "pageable memory is read and written when the graph runs")
 without("external records are for captures",
         ("event.cpp", "if (flags != cudaEventRecordDefault) return cudaErrorIllegalState;", ""),
-        "external events mean something in a capture only")
+        "external events are refused outside of a capture")
 without("external waits are for captures",
         ("stream.cpp", "if (flags != cudaEventWaitDefault) return cudaErrorIllegalState;", ""),
-        "external events mean something in a capture only")
+        "external events are refused outside of a capture")
 without("a launch waits for external events",
         ("graph_launch.cpp", "if (what.node->type == cudaGraphNodeTypeWaitEvent &&", "if (false &&"),
-        "an external event is recorded by each launch, and one that a launch waits for holds it up")
+        "each launch records its external events and waits for those of the graph")
 without("a launch records external events",
         ("graph_launch.cpp", "return e->recorded = make_task(", "return make_task("),
-        "an external event is recorded by each launch, and one that a launch waits for holds it up")
+        "each launch records its external events and waits for those of the graph")
 without("the thread's own stream can capture",
         ("capture.cpp", "return s ? begin(s, mode) : bad_handle();",
          "return s && handle != cudaStreamPerThread ? begin(s, mode) : bad_handle();"),
@@ -647,70 +647,70 @@ without("errors of captures have texts",
 without("a graph can be launched again",
         ("graph_launch.cpp", "for (auto const& part : node->work) {",
          "for (auto const& part : std::exchange(node->work, {})) {"),
-        "each launch runs all of the graph in order",
-        "what a graph copies it copies anew at each launch",
+        "each launch runs all nodes of the graph in order",
+        "a graph's copies read their sources anew at each launch",
         "pageable memory is read and written when the graph runs")
 without("a graph runs in the order of its capture",
         ("graph_launch.cpp", "for (auto const& s : exec_.steps) put(s);",
          """done_.resize(exec_.steps.size());
         for (auto i = exec_.steps.size(); i-- != 0;) put(exec_.steps[i]);"""),
-        "each launch runs all of the graph in order")
+        "each launch runs all nodes of the graph in order")
 without("a graph runs in the stream that it is launched in",
         ("graph_launch.cpp", "launch{lock, e, s}();", "launch{lock, e, s->owner.legacy}();"),
-        "a graph is work of the stream it is launched in")
+        "a graph runs in the order of the stream in which it is launched")
 without("a graph waits for what stands before it on all branches",
         ("graph_launch.cpp", "if (what.after.empty() && s != on_) come_after(*s, *work, begin_);", ""),
-        "every branch of a graph waits for what stands before it in the stream")
+        "every branch of a graph waits for earlier work of the stream")
 without("what stands behind a graph waits for all branches",
         ("graph_launch.cpp", "if (lane(i) != on_) come_after(*on_, *end, lane(i)->last);", ";"),
-        "what follows a graph in its stream waits for every branch")
+        "later work of the stream waits for every branch of a graph")
 without("a launch waits for no other stream",
         ("graph_launch.cpp", "        enqueue(lock_, on_, begin_);\n",
          """        for (auto const& other : on_->owner.streams)
             if (other->last) order(*begin_, other->last);
         enqueue(lock_, on_, begin_);
 """),
-        "the order before a capture does not lead into it, nor the order in it out of it",
-        "two executables of one graph know nothing of each other")
+        "work before a capture does not order the graph, nor does the graph order later work",
+        "two executables of one graph run independently")
 without("a graph in the legacy stream waits for blocking streams",
         ("scheduler.cpp", "if (other->blocking() && other->last) order(work, other->last);",
          """if (other->blocking() && other->last && caller.calling != function::cudaGraphLaunch)
                 order(work, other->last);"""),
-        "the legacy stream orders graphs as it does other work")
+        "the legacy stream orders graphs like other work")
 without("launches of one executable follow each other",
         ("graph_launch.cpp", "if (exec_.last) come_after(*on_, *begin_, exec_.last);", ""),
         "launches of one executable graph do not overlap")
 without("branches keep the order between them",
         ("graph_launch.cpp", "if (exec_.steps[before].lane != what.lane) come_after(*s, *work, done_[before]);", ""),
-        "a join comes after all branches")
+        "a join runs after all branches")
 without("a join keeps what stood before it in the stream",
         ("capture.cpp", "add_tips(s->capturing.tips, e->captured.tips);", "s->capturing.tips = e->captured.tips;"),
-        "a join comes after all branches")
+        "a join runs after all branches")
 without("an executable outlives its graph",
         ("graph.cpp", "    gone.value = forget_graph(handle);\n",
          "    gone.value = forget_graph(handle);\n        for (auto const& n : gone.value->nodes) n->work.clear();\n"),
-        "an executable graph outlives its graph, and a launch its executable graph")
+        "an executable graph outlives its graph, and a launched graph outlives its executable")
 without("a launch outlives its executable",
         ("graph_launch.cpp", "return make_task([node = what.node] {\n",
          """return make_task([weak = std::weak_ptr{what.node}] {
         auto const node = weak.lock();
         if (!node) return;
 """),
-        "an executable graph outlives its graph, and a launch its executable graph")
+        "an executable graph outlives its graph, and a launched graph outlives its executable")
 without("room for more nodes than there are is emptied",
         ("graph.cpp", "out[i] = there ? handle_of(all[i]) : nullptr;", "if (there) out[i] = handle_of(all[i]);"),
-        "a graph tells its nodes and how they depend on each other")
+        "a graph's nodes and dependencies can be queried")
 without("nodes have types", ("graph.cpp", "*type = n->type;", "*type = cudaGraphNodeTypeKernel;"),
-        "a graph tells its nodes and how they depend on each other")
+        "a graph's nodes and dependencies can be queried")
 without("a root depends on nothing", ("graph.cpp", "return n->after.empty();", "return true;"),
-        "a graph tells its nodes and how they depend on each other")
+        "a graph's nodes and dependencies can be queried")
 without("the rows of a copy are one node",
         ("capture.cpp", "tips.size() == 1 && nodes[tips[0]]->call == call_number;", "false;"),
-        "a graph tells its nodes and how they depend on each other")
+        "a graph's nodes and dependencies can be queried")
 without("edges have a direction",
         ("graph.cpp", "for (auto const from : g.nodes[to]->after) all.push_back({from, to});",
          "for (auto const from : g.nodes[to]->after) all.push_back({to, from});"),
-        "a graph tells its nodes and how they depend on each other")
+        "a graph's nodes and dependencies can be queried")
 without("an empty graph is one",
         ("graph_launch.cpp", "    plan(*e);\n    *out =",
          "    if (g->nodes.empty()) return cudaErrorInvalidValue;\n    plan(*e);\n    *out ="),
@@ -725,7 +725,7 @@ without("a clone has nodes of its own",
         ("graph.cpp",
          "copy->nodes.push_back(std::make_shared<graph_node>(*n));\n        copy->nodes.back()->handle = 0;",
          "copy->nodes.push_back(n);"),
-        "a clone is a graph of its own")
+        "a clone is independent of its graph")
 without("executables have known flags",
         ("graph_launch.cpp", "|| g->capturing || (flags & ~known) != 0) return", "|| g->capturing) return"),
         "a graph can be instantiated in three ways and uploaded")
@@ -737,17 +737,17 @@ without("an upload is over with the call",
         "a graph can be instantiated in three ways and uploaded")
 without("an update changes what is launched",
         ("graph_launch.cpp", "    plan(*e);\n        return cudaSuccess;", "    return cudaSuccess;"),
-        "an executable graph takes over a graph of the same shape")
+        "an executable graph can be updated with a graph of the same shape")
 without("an update wants as many nodes",
         ("graph_launch.cpp", "if (had.nodes.size() != g.nodes.size()) return",
          "if (had.nodes.size() > g.nodes.size()) return"),
-        "an executable graph takes over a graph of the same shape")
+        "an executable graph can be updated with a graph of the same shape")
 without("an update wants nodes of the same types",
         ("graph_launch.cpp", "if (was.type != is.type) return", "if (false) return"),
-        "an executable graph takes over a graph of the same shape")
+        "an executable graph can be updated with a graph of the same shape")
 without("an update wants the same dependencies",
         ("graph_launch.cpp", "if (was.after != is.after) return", "if (false) return"),
-        "an executable graph takes over a graph of the same shape")
+        "an executable graph can be updated with a graph of the same shape")
 without("an update that does not fit changes nothing",
         ("graph_launch.cpp", "if (what != cudaGraphExecUpdateSuccess) return cudaErrorGraphExecUpdateFailure;",
          """if (what != cudaGraphExecUpdateSuccess) {
@@ -755,4 +755,4 @@ without("an update that does not fit changes nothing",
             plan(*e);
             return cudaErrorGraphExecUpdateFailure;
         }"""),
-        "an executable graph takes over a graph of the same shape")
+        "an executable graph can be updated with a graph of the same shape")

@@ -49,7 +49,8 @@ TEST_CASE("CUB's allocator gives a stream its own freed block at once", "[third_
     closed.open();
 }
 
-TEST_CASE("CUB's allocator gives another stream a freed block when its work is done", "[third_party][cub]") {
+TEST_CASE("CUB's allocator gives another stream a freed block when its work has finished",
+          "[third_party][cub]") {
     their_machine m;
     two_streams const t;
     allocator all;
@@ -101,7 +102,7 @@ TEST_CASE("CUB's allocator works for several streams and threads", "[third_party
     CHECK(sim::misuse().total() == 0);
 }
 
-TEST_CASE("CUB's allocator lets its cache go when told, and when it ends", "[third_party][cub]") {
+TEST_CASE("CUB's allocator frees its cache on request and when it is destroyed", "[third_party][cub]") {
     their_machine m;
     two_streams const t;
     bool const told = GENERATE(true, false);
@@ -120,7 +121,7 @@ TEST_CASE("CUB's allocator lets its cache go when told, and when it ends", "[thi
     CHECK(sim::live().events == 0);
 }
 
-TEST_CASE("CUB's allocator keeps no more than it may", "[third_party][cub]") {
+TEST_CASE("CUB's allocator caches no more than its maximum", "[third_party][cub]") {
     their_machine m;
     allocator all{100'000};
     auto* const small = all.take(30'000, nullptr);
@@ -131,8 +132,7 @@ TEST_CASE("CUB's allocator keeps no more than it may", "[third_party][cub]") {
     CHECK(sim::live().device_allocations == 1);
 }
 
-TEST_CASE("CUB's allocator gives up its cache and tries again when the device is full",
-          "[third_party][cub]") {
+TEST_CASE("CUB's allocator frees its cache and tries again when the device is full", "[third_party][cub]") {
     their_machine m{{.capacity = 280 * KiB}};
     allocator all;
     SECTION("the device is full") {

@@ -14,14 +14,13 @@
 
 using namespace mixed;
 
-TEST_CASE("a kernel's body that two compilers launch is launched by nvcc's text of it",
-          "[third_party][nvcc]") {
+TEST_CASE("a kernel body that two compilers compile is launched by nvcc's code", "[third_party][nvcc]") {
     CHECK(cuota::detail::device_launcher<each_by_both>() != nullptr);
     CHECK(cuota::detail::device_launcher<each_by_both>() == known_to_nvcc());
     CHECK(cuota::detail::device_launcher<cuota::detail::each_index<without_nvcc>>() == nullptr);
 }
 
-TEST_CASE("both files of a program of two compilers run on the simulator", "[third_party][nvcc]") {
+TEST_CASE("both files of a program compiled by two compilers run on the simulator", "[third_party][nvcc]") {
     control::their_machine const machine;
     std::vector<int> host(4);
     {
@@ -36,7 +35,8 @@ TEST_CASE("both files of a program of two compilers run on the simulator", "[thi
     CHECK(host == std::vector<int>{1, 2, 1, 2});
 }
 
-TEST_CASE("Thrust of nvcc's making is refused by the simulator, with the reason", "[third_party][nvcc]") {
+TEST_CASE("Thrust code compiled by nvcc is refused by the simulator, with the reason",
+          "[third_party][nvcc]") {
     control::their_machine const machine;
     cuota::stream const s;
     auto const error = support::thrown<cuota::usage_error>([&] { run_thrust_by_nvcc(s); });

@@ -88,7 +88,8 @@ TEST_CASE("kernels of nvcc run their host bodies in stream order", "[third_party
     CHECK(cudaStreamDestroy(s) == cudaSuccess);
 }
 
-TEST_CASE("a kernel that only its object can name has its body by its address", "[third_party][nvcc]") {
+TEST_CASE("a kernel that is visible only in its object file has its host body by its address",
+          "[third_party][nvcc]") {
     their_machine m;
     sim::launch_shape got;
     sim::run_on_host(kernels::address_of_fill(),
@@ -120,7 +121,7 @@ TEST_CASE("a kernel of nvcc without a host body is refused by its name", "[third
     CHECK(cudaDeviceSynchronize() == cudaSuccess);
 }
 
-TEST_CASE("what a host body throws is the kernel's failure", "[third_party][nvcc]") {
+TEST_CASE("an exception of a host body is the kernel's failure", "[third_party][nvcc]") {
     their_machine m;
     sim::run_on_host(kernels::nothing, [](sim::launch_shape const&) { throw std::runtime_error{"no"}; });
     CHECK(kernels::call_nothing_with_too_many_threads() == cudaErrorInvalidConfiguration);
@@ -136,7 +137,8 @@ TEST_CASE("what a host body throws is the kernel's failure", "[third_party][nvcc
     sim::run_on_host(reinterpret_cast<void const*>(kernels::nothing), {});
 }
 
-TEST_CASE("an object for per-thread default streams launches on the thread's own", "[third_party][nvcc]") {
+TEST_CASE("an object for per-thread default streams launches on the thread's own default stream",
+          "[third_party][nvcc]") {
     their_machine m;
     sim::run_on_host(kernels::add, [](sim::launch_shape const&, int* x, int value) { *x += value; });
     bool const configured = GENERATE(false, true);

@@ -141,7 +141,7 @@ TEST_CASE("Thrust sorts keys with their values", "[third_party][thrust]") {
     CHECK(together);
 }
 
-TEST_CASE("Thrust's work stands in the order of its streams", "[third_party][thrust]") {
+TEST_CASE("Thrust's work runs in stream order", "[third_party][thrust]") {
     their_machine m;
     stream_of_a_test const a, b;
     ints const data{true, a};

@@ -29,7 +29,7 @@ std::vector<std::int64_t> values(std::int64_t const* first, int count) { return 
 
 }  // namespace
 
-TEST_CASE("a buffer moves out as a tensor with its shape, its type and its device", "[interop][dlpack]") {
+TEST_CASE("a buffer is moved into a tensor with its shape, type and device", "[interop][dlpack]") {
     cuota::budget const budget{"all", 64_MiB};
     cuota::scoped_pool pool{budget};
     cuota::stream const s;
@@ -52,7 +52,7 @@ TEST_CASE("a buffer moves out as a tensor with its shape, its type and its devic
     CHECK(pool.stats().live_blocks == 0);
 }
 
-TEST_CASE("a tensor that nobody takes gives its memory back", "[interop][dlpack]") {
+TEST_CASE("a tensor that is never released frees its memory", "[interop][dlpack]") {
     cuota::budget const budget{"all", 64_MiB};
     cuota::scoped_pool pool{budget};
     cuota::stream const s;
@@ -60,7 +60,8 @@ TEST_CASE("a tensor that nobody takes gives its memory back", "[interop][dlpack]
     CHECK(pool.stats().live_blocks == 0);
 }
 
-TEST_CASE("a shape of another count is refused, and the buffer stays", "[interop][dlpack]") {
+TEST_CASE("a shape with another number of elements is refused, and the buffer is unchanged",
+          "[interop][dlpack]") {
     cuota::stream const s;
     cuota::device_buffer<float> x{24, s, cuota::device_memory{}};
     std::vector<cuota::dlpack_shape> const wrong{{5, 5}, {},       {24, 0},
@@ -75,7 +76,7 @@ TEST_CASE("a shape of another count is refused, and the buffer stays", "[interop
     CHECK(cuota::dlpack_shape{2, 3}.text() == "(2, 3)");
 }
 
-TEST_CASE("a single element and no elements are tensors", "[interop][dlpack]") {
+TEST_CASE("one element or no elements make a valid tensor", "[interop][dlpack]") {
     cuota::stream const s;
     auto const one = cuota::to_dlpack(cuota::device_buffer<double>{1, s, cuota::device_memory{}}, {}, s);
     CHECK(one.tensor().ndim == 0);
@@ -85,7 +86,7 @@ TEST_CASE("a single element and no elements are tensors", "[interop][dlpack]") {
     CHECK(values(none.tensor().strides, 3) == std::vector<std::int64_t>{1, 1, 1});
 }
 
-TEST_CASE("a buffer that is borrowed on another stream does not move out", "[interop][dlpack]") {
+TEST_CASE("a buffer with an open lease on another stream cannot be exported", "[interop][dlpack]") {
     cuota::stream const s;
     cuota::stream const other;
     cuota::device_buffer<int> x{4, s, cuota::device_memory{}};
@@ -97,27 +98,27 @@ TEST_CASE("a buffer that is borrowed on another stream does not move out", "[int
     auto const now = cuota::to_dlpack(std::move(x), s);
 }
 
-TEST_CASE("a shared buffer lives as long as its tensor, which is its use on that stream",
+TEST_CASE("a tensor of a shared buffer has a lease on its stream and keeps the buffer alive",
           "[interop][dlpack]") {
     cuota::stream const s;
     cuota::stream const other;
     auto x = std::make_shared<cuota::device_buffer<int>>(std::span<int const>{std::vector{1, 2, 3, 4}}, s,
                                                          cuota::device_memory{});
     std::weak_ptr<cuota::device_buffer<int>> const seen = x;
-    SECTION("to write: nobody else may") {
+    SECTION("a writable tensor excludes all other leases") {
         auto tensor = std::make_unique<cuota::dlpack_tensor>(cuota::to_dlpack(x, {2, 2}, s));
         CHECK_FALSE(tensor->is_read_only());
         CHECK_THROWS_AS((void)x->read(other), cuota::usage_error);
         tensor.reset();
         CHECK(x->to_vector(other) == std::vector{1, 2, 3, 4});
     }
-    SECTION("to read: others may read") {
+    SECTION("a read-only tensor allows other readers") {
         auto const tensor = cuota::to_dlpack(std::shared_ptr<cuota::device_buffer<int> const>{x}, {2, 2}, s);
         CHECK(tensor.is_read_only());
         CHECK(x->to_vector(other) == std::vector{1, 2, 3, 4});
         CHECK_THROWS_AS(x->write(other), cuota::usage_error);
     }
-    SECTION("it keeps the buffer") {
+    SECTION("the tensor keeps the buffer alive") {
         auto tensor = std::make_unique<cuota::dlpack_tensor>(cuota::to_dlpack(std::move(x), {4}, s));
         CHECK_FALSE(seen.expired());
         tensor.reset();
@@ -127,7 +128,7 @@ TEST_CASE("a shared buffer lives as long as its tensor, which is its use on that
                     cuota::usage_error);
 }
 
-TEST_CASE("the structure of before 1.0 owns as well, and is none for what is read-only",
+TEST_CASE("the structure of DLPack before 1.0 owns its memory, and cannot be read-only",
           "[interop][dlpack]") {
     cuota::budget const budget{"all", 64_MiB};
     cuota::scoped_pool pool{budget};
@@ -144,7 +145,7 @@ TEST_CASE("the structure of before 1.0 owns as well, and is none for what is rea
     CHECK(x.use_count() == 1);
 }
 
-TEST_CASE("managed memory and pinned memory say what they are", "[interop][dlpack]") {
+TEST_CASE("tensors of managed and pinned memory have the right device types", "[interop][dlpack]") {
     cuota::stream const s;
     auto const managed = cuota::to_dlpack(cuota::device_buffer<int>{4, s, cuota::managed_memory{}}, s);
     CHECK(cuota::detail::device_text(managed.tensor().device) == "managed memory");
@@ -161,7 +162,7 @@ TEST_CASE("managed memory and pinned memory say what they are", "[interop][dlpac
     CHECK_THROWS_AS(cuota::to_dlpack(cuota::pinned_buffer<float>{6}, {7}), cuota::usage_error);
 }
 
-TEST_CASE("shared pinned memory lives as long as its tensor", "[interop][dlpack]") {
+TEST_CASE("shared pinned memory stays alive as long as its tensor", "[interop][dlpack]") {
     auto host = std::make_shared<cuota::pinned_buffer<int>>(3);
     std::weak_ptr<cuota::pinned_buffer<int>> const seen = host;
     auto const read_only = cuota::to_dlpack(std::shared_ptr<cuota::pinned_buffer<int> const>{host}, {3});
@@ -177,7 +178,7 @@ TEST_CASE("shared pinned memory lives as long as its tensor", "[interop][dlpack]
                     cuota::usage_error);
 }
 
-TEST_CASE("streams have the numbers that DLPack gives them", "[interop][dlpack]") {
+TEST_CASE("streams have DLPack's numbers", "[interop][dlpack]") {
     CHECK(cuota::dlpack_stream(1)->get() == cudaStreamLegacy);
     CHECK(cuota::dlpack_stream(2)->get() == cudaStreamPerThread);
     CHECK_FALSE(cuota::dlpack_stream(-1));
@@ -191,8 +192,7 @@ TEST_CASE("streams have the numbers that DLPack gives them", "[interop][dlpack]"
                   "stream " + std::to_string(wrong)));
 }
 
-TEST_CASE("a dlpack_tensor that was moved from or released refuses to be looked at",
-          "[interop][dlpack][moved_from]") {
+TEST_CASE("a dlpack_tensor that was moved from or released refuses access", "[interop][dlpack][moved_from]") {
     cuota::stream const s;
     cuota::device_memory memory;
     auto first = cuota::to_dlpack(cuota::device_buffer<int>{10, s, memory}, s);

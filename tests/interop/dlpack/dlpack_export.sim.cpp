@@ -24,7 +24,8 @@
 using namespace cuota::literals;
 using interop_tests::address;
 
-TEST_CASE("a consumer's stream waits for what made the tensor, and the host does not", "[interop][dlpack]") {
+TEST_CASE("the consumer's stream waits for work on the exported buffer, and the host does not",
+          "[interop][dlpack]") {
     support::machine const machine;
     cuota::stream const home;
     cuota::stream const consumer;
@@ -39,7 +40,8 @@ TEST_CASE("a consumer's stream waits for what made the tensor, and the host does
     CHECK(cuota::simulator::misuse().races == 0);
 }
 
-TEST_CASE("memory goes back after the consumer's work, and the host does not wait", "[interop][dlpack]") {
+TEST_CASE("memory of a tensor is freed after the consumer's work, and the host does not wait",
+          "[interop][dlpack]") {
     support::machine const machine;
     cuota::stream const home;
     cuota::stream const consumer;
@@ -61,7 +63,7 @@ TEST_CASE("memory goes back after the consumer's work, and the host does not wai
     CHECK(cuota::simulator::misuse().races == 0);
 }
 
-TEST_CASE("a tensor outlives its pool, its streams and the buffer's names", "[interop][dlpack]") {
+TEST_CASE("a tensor may outlive its pool and its streams", "[interop][dlpack]") {
     support::machine machine;
     cuota::dlpack::managed_tensor_versioned* tensor = nullptr;
     cuota::dlpack::managed_tensor* old = nullptr;
@@ -82,7 +84,7 @@ TEST_CASE("a tensor outlives its pool, its streams and the buffer's names", "[in
     CHECK(cuota::simulator::live().device_bytes == 0);
 }
 
-TEST_CASE("each CUDA call that fails on the way out leaves the buffer, and nothing else",
+TEST_CASE("a CUDA call that fails during an export leaves the buffer unchanged and leaks nothing",
           "[interop][dlpack]") {
     support::machine machine;
     cuota::stream const home;
@@ -107,7 +109,7 @@ TEST_CASE("each CUDA call that fails on the way out leaves the buffer, and nothi
         machine, [&] { auto const tensor = cuota::to_dlpack(cuota::pinned_buffer<int>{100}, {100}); });
 }
 
-TEST_CASE("in a child tensors of buffers end without a CUDA call, and no more are made",
+TEST_CASE("in a child, tensors of buffers are destroyed without a CUDA call, and exports are refused",
           "[interop][dlpack][fork]") {
     if (support::under_thread_sanitizer) CUOTA_SKIP("it does not take a fork of a program with threads");
     support::machine const machine;

@@ -58,7 +58,7 @@ struct on_device {
 
 }  // namespace
 
-TEST_CASE("a tensor that comes in is read and written through leases, and ends once", "[interop][dlpack]") {
+TEST_CASE("an imported tensor is read and written through leases, and deleted once", "[interop][dlpack]") {
     on_device memory;
     cuota::stream const other;
     made_tensor made{memory.data, {2, 3, 4}};
@@ -81,7 +81,7 @@ TEST_CASE("a tensor that comes in is read and written through leases, and ends o
     CHECK(memory.x.to_vector(memory.s)[23] != 0);
 }
 
-TEST_CASE("the structure of before 1.0 is taken over as well", "[interop][dlpack]") {
+TEST_CASE("the structure of DLPack before 1.0 can be imported", "[interop][dlpack]") {
     on_device memory;
     made_tensor<managed_tensor> made{memory.data, {24}};
     { CHECK(cuota::from_dlpack<int>(made.get(), memory.s).size() == 24); }
@@ -91,7 +91,7 @@ TEST_CASE("the structure of before 1.0 is taken over as well", "[interop][dlpack
     CHECK(wrong.deleted() == 1);
 }
 
-TEST_CASE("a tensor of another type is refused, with both names", "[interop][dlpack]") {
+TEST_CASE("a tensor of another element type is refused, with both names", "[interop][dlpack]") {
     on_device memory;
     CHECK(has(memory.refusal<float>([](auto&) {}), "DLPack tensor: the element type is int32, not float32"));
     CHECK(has(memory.refusal([](auto& t) { t.tensor().dtype.lanes = 2; }), "int32 x 2, not int32"));
@@ -113,7 +113,7 @@ TEST_CASE("a tensor of another device or kind of memory is refused, by name", "[
     CHECK(memory.count(place(13, 0)) == 24);
 }
 
-TEST_CASE("what is not contiguous is refused with the stride that is wrong", "[interop][dlpack]") {
+TEST_CASE("a tensor that is not contiguous is refused with the wrong stride", "[interop][dlpack]") {
     on_device memory;
     auto const strides = [](std::vector<std::int64_t> of) {
         return [=](made_tensor<>& t) { t.set_strides(of); };
@@ -132,7 +132,7 @@ TEST_CASE("what is not contiguous is refused with the stride that is wrong", "[i
     CHECK(cuota::from_dlpack<int>(none.get(), memory.s).is_empty());
 }
 
-TEST_CASE("offsets are applied, and what is not aligned is refused", "[interop][dlpack]") {
+TEST_CASE("offsets are applied, and misaligned tensors are refused", "[interop][dlpack]") {
     on_device memory;
     made_tensor made{memory.data, {20}};
     made.tensor().byte_offset = 16;
@@ -148,7 +148,7 @@ TEST_CASE("offsets are applied, and what is not aligned is refused", "[interop][
               "the address of 24 elements is null"));
 }
 
-TEST_CASE("shapes that cannot be are refused", "[interop][dlpack]") {
+TEST_CASE("invalid shapes are refused", "[interop][dlpack]") {
     on_device memory;
     CHECK(has(memory.refusal([](auto& t) { t.tensor().ndim = -1; }), "-1 dimensions"));
     CHECK(has(memory.refusal([](auto& t) { t.tensor().shape = nullptr; }), "3 dimensions, but no shape"));
@@ -166,7 +166,7 @@ TEST_CASE("shapes that cannot be are refused", "[interop][dlpack]") {
     }) == 0);
 }
 
-TEST_CASE("a read-only tensor is one of const elements", "[interop][dlpack]") {
+TEST_CASE("a read-only tensor has const elements", "[interop][dlpack]") {
     on_device memory;
     auto const read_only = [](auto& t) { t->flags = cuota::dlpack::read_only; };
     CHECK(has(memory.refusal(read_only), "read-only"));
@@ -178,7 +178,7 @@ TEST_CASE("a read-only tensor is one of const elements", "[interop][dlpack]") {
     static_assert(writable<cuota::imported_buffer<int>> && !writable<cuota::imported_buffer<int const>>);
 }
 
-TEST_CASE("of another major version nothing but the deleter is looked at", "[interop][dlpack]") {
+TEST_CASE("a tensor of another major version is refused, and only its deleter is used", "[interop][dlpack]") {
     on_device memory;
     CHECK(has(memory.refusal([](auto& t) {
         t->version.major = 2;
@@ -192,12 +192,12 @@ TEST_CASE("of another major version nothing but the deleter is looked at", "[int
                     cuota::usage_error);
 }
 
-TEST_CASE("a tensor without a deleter ends without one", "[interop][dlpack]") {
+TEST_CASE("a tensor without a deleter can be imported", "[interop][dlpack]") {
     on_device memory;
     CHECK(memory.count([](auto& t) { t->deleter = nullptr; }) == 24);
 }
 
-TEST_CASE("a tensor in host memory comes in as a span", "[interop][dlpack]") {
+TEST_CASE("a tensor in host memory is imported as a span", "[interop][dlpack]") {
     using cuota::dlpack::device_type;
     std::vector<double> values{1, 2, 3, 4, 5, 6};
     for (device_type const where : {device_type::cpu, device_type::cuda_host}) {
@@ -221,7 +221,7 @@ TEST_CASE("a tensor in host memory comes in as a span", "[interop][dlpack]") {
     CHECK(wrong.deleted() == 1);
 }
 
-TEST_CASE("a imported_buffer that was moved from has no elements", "[interop][dlpack][moved_from]") {
+TEST_CASE("a moved-from imported_buffer has no elements", "[interop][dlpack][moved_from]") {
     on_device memory;
     made_tensor<> made{memory.data, {24}};
     {

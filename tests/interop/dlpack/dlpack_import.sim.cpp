@@ -23,7 +23,8 @@
 using interop_tests::address;
 using interop_tests::made_tensor;
 
-TEST_CASE("a lease on another stream waits for the stream that the tensor is ready on", "[interop][dlpack]") {
+TEST_CASE("a lease on another stream waits for the stream on which the tensor is ready",
+          "[interop][dlpack]") {
     support::machine const machine;
     cuota::stream const ready;
     cuota::stream const mine;
@@ -47,7 +48,7 @@ TEST_CASE("a lease on another stream waits for the stream that the tensor is rea
     CHECK(cuota::simulator::misuse().races == 0);
 }
 
-TEST_CASE("the deleter is called after all that the leases did, by the host's waiting", "[interop][dlpack]") {
+TEST_CASE("the deleter is called after the host has waited for all leases", "[interop][dlpack]") {
     support::machine const machine;
     cuota::stream const ready;
     cuota::stream const mine;
@@ -65,7 +66,8 @@ TEST_CASE("the deleter is called after all that the leases did, by the host's wa
     CHECK(cuota::stream_ref{mine}.is_idle());
 }
 
-TEST_CASE("with the producer's stream known, that waits, and the host does not", "[interop][dlpack]") {
+TEST_CASE("with a producer's stream, that stream waits for the leases, and the host does not",
+          "[interop][dlpack]") {
     support::machine const machine;
     cuota::stream const ready;
     cuota::stream const mine;
@@ -87,7 +89,7 @@ TEST_CASE("with the producer's stream known, that waits, and the host does not",
     CHECK(cuota::simulator::misuse().races == 0);
 }
 
-TEST_CASE("a tensor that was never borrowed is not waited for", "[interop][dlpack]") {
+TEST_CASE("an imported tensor without leases is deleted without a wait", "[interop][dlpack]") {
     support::machine const machine;
     cuota::stream const ready;
     cuota::device_buffer<int> x{100, ready, cuota::device_memory{}};
@@ -98,7 +100,7 @@ TEST_CASE("a tensor that was never borrowed is not waited for", "[interop][dlpac
     CHECK_FALSE(cuota::stream_ref{ready}.is_idle());
 }
 
-TEST_CASE("each CUDA call that fails on the way in calls the deleter once, and leaves nothing",
+TEST_CASE("a CUDA call that fails during an import calls the deleter once and leaks nothing",
           "[interop][dlpack]") {
     support::machine machine;
     cuota::stream const ready;
@@ -124,7 +126,7 @@ TEST_CASE("each CUDA call that fails on the way in calls the deleter once, and l
     ends_once(ready.get(), std::nullopt);
 }
 
-TEST_CASE("in a child others' tensors end without their deleters, and refuse leases",
+TEST_CASE("in a child, imported tensors are destroyed without their deleters and refuse leases",
           "[interop][dlpack][fork]") {
     if (support::under_thread_sanitizer) CUOTA_SKIP("it does not take a fork of a program with threads");
     support::machine const machine;

@@ -42,7 +42,7 @@ TEST_CASE("element types have DLPack's names", "[interop][dlpack]") {
     CHECK(cuota::detail::type_text({17, 4, 1}) == "code17_4");
 }
 
-TEST_CASE("places of tensors have names", "[interop][dlpack]") {
+TEST_CASE("device types of tensors have names", "[interop][dlpack]") {
     auto const text = [](int type, int id) {
         cuota::dlpack::device of{};
         of.device_type = static_cast<decltype(of.device_type)>(type);

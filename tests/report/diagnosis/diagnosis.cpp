@@ -87,7 +87,7 @@ TEST_CASE("a diagnosis has a line for each finding, the most severe first", "[re
           "of the last 20 steps, at most 64.0 KiB at once: allocate it once and reuse it");
 }
 
-TEST_CASE("where nothing is wrong nothing is said", "[report][diagnosis]") {
+TEST_CASE("a diagnosis of a healthy program has no findings", "[report][diagnosis]") {
     CHECK(diagnose(cuota::recording{}).empty());
     CHECK(diagnose(cuota::memory_snapshot{}).empty());
     CHECK(diagnosis_text({}) == "no findings");
@@ -108,7 +108,7 @@ TEST_CASE("where nothing is wrong nothing is said", "[report][diagnosis]") {
     CHECK(diagnosis_text(diagnose(s.made(), half)) == "no findings");
 }
 
-TEST_CASE("a recording's diagnosis holds that of its end", "[report][diagnosis]") {
+TEST_CASE("a recording's diagnosis includes that of its final snapshot", "[report][diagnosis]") {
     cuota::recording const r = all_that_can_be_wrong();
     auto const end = diagnose(r.final_snapshot);
     auto const all = diagnose(r);
@@ -117,7 +117,7 @@ TEST_CASE("a recording's diagnosis holds that of its end", "[report][diagnosis]"
     CHECK(all.size() > end.size());
 }
 
-TEST_CASE("numbers of findings are in the singular where they are one", "[report][diagnosis]") {
+TEST_CASE("counts of one finding are written in the singular", "[report][diagnosis]") {
     std::vector<cuota::finding> some(1);
     some[0].level = severity::warning;
     some[0].text = "x";
@@ -127,7 +127,7 @@ TEST_CASE("numbers of findings are in the singular where they are one", "[report
     CHECK(diagnosis_text(some) == "1 warning, 2 notes\n  warning  x\n  note     y\n  note     z");
 }
 
-TEST_CASE("options that mean nothing are refused by name", "[report][diagnosis]") {
+TEST_CASE("invalid options are refused by name", "[report][diagnosis]") {
     auto const refused = [](auto set) {
         diagnosis_options o{};
         set(o);
@@ -151,7 +151,7 @@ TEST_CASE("options that mean nothing are refused by name", "[report][diagnosis]"
     CHECK_THROWS_AS(diagnose(cuota::memory_snapshot{}, o), cuota::usage_error);
 }
 
-TEST_CASE("names of any length and kind stay on their line", "[report][diagnosis]") {
+TEST_CASE("long names and line breaks in names do not break a finding's line", "[report][diagnosis]") {
     std::string const name(300, 'n');
     script s;
     auto const pool = s.pool((name + "\n").c_str());
@@ -168,7 +168,7 @@ TEST_CASE("names of any length and kind stay on their line", "[report][diagnosis
     CHECK(found[0].whose == name + "\n");
 }
 
-TEST_CASE("a diagnosis of anything ends well", "[report][diagnosis]") {
+TEST_CASE("diagnoses of random recordings never fail", "[report][diagnosis]") {
     // Events in random order; indices that do not exist are refused.
     std::mt19937_64 random{3};
     for (int round = 0; round != 200; ++round) {

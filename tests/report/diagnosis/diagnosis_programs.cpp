@@ -70,7 +70,7 @@ template <class Upstream>
 
 }  // namespace
 
-TEST_CASE("program: what each step keeps leaks", "[report][diagnosis_programs]") {
+TEST_CASE("program: memory that each step keeps is a leak", "[report][diagnosis_programs]") {
     auto const keeping = [](std::size_t most, unsigned& line) {
         program p{256_MiB};
         std::vector<void*> kept;
@@ -93,7 +93,7 @@ TEST_CASE("program: what each step keeps leaks", "[report][diagnosis_programs]")
     CHECK(keeping(1, line).empty());
 }
 
-TEST_CASE("program: a leak is seen by a recorder that comes late, and by one with little room",
+TEST_CASE("program: a leak is found by a recorder that starts late and by one with a small capacity",
           "[report][diagnosis_programs]") {
     auto const found_by = [](std::size_t most, std::size_t capacity) {
         cuota::budget const budget{"trainer", 256_MiB};
@@ -129,7 +129,7 @@ TEST_CASE("program: a leak is seen by a recorder that comes late, and by one wit
         for (std::size_t const capacity : {256U, 512U, 65'536U}) CHECK(found_by(most, capacity).empty());
 }
 
-TEST_CASE("program: what is taken a hundred times in a step is churn, unless all is there at once",
+TEST_CASE("program: a hundred allocations in a step are churn unless all are live at once",
           "[report][diagnosis_programs]") {
     auto const with = [](std::size_t steps, std::size_t at_once, unsigned& line) {
         program p{256_MiB};
@@ -155,7 +155,7 @@ TEST_CASE("program: what is taken a hundred times in a step is churn, unless all
     CHECK(with(3, 1, line).empty());  // the first growth may be set-up
 }
 
-TEST_CASE("program: small blocks hold a segment apart, and no pages", "[report][diagnosis_programs]") {
+TEST_CASE("program: small blocks fragment a segment, but not pages", "[report][diagnosis_programs]") {
     unsigned line = 0;
     found_ones const found = after_the_large_ones_went(cuota::pool_growth::segments, false, line);
     INFO(shown(found));
@@ -173,8 +173,7 @@ TEST_CASE("program: small blocks hold a segment apart, and no pages", "[report][
         CHECK(after_the_large_ones_went(cuota::pool_growth::automatic, false, line).empty());
 }
 
-TEST_CASE("program: what was needed once lies idle, unless steps give it back",
-          "[report][diagnosis_programs]") {
+TEST_CASE("program: memory of the start is idle unless steps release it", "[report][diagnosis_programs]") {
     auto const with = [](std::size_t steps, std::size_t threshold) {
         program p{512_MiB, {.release_threshold = threshold}};
         p.take_and_give(256_MiB, "warm-up");
@@ -189,7 +188,7 @@ TEST_CASE("program: what was needed once lies idle, unless steps give it back",
     CHECK(with(10, cuota::unlimited).empty());
 }
 
-TEST_CASE("program: what was refused is a problem, with what was missing", "[report][diagnosis_programs]") {
+TEST_CASE("program: a refusal is a problem and reported with its shortfall", "[report][diagnosis_programs]") {
     auto const asking = [](std::size_t bytes, unsigned& line) {
         program p{64_MiB};
         p.take(48_MiB, "weights");
@@ -209,7 +208,8 @@ TEST_CASE("program: what was refused is a problem, with what was missing", "[rep
     CHECK(asking(16_MiB, line).empty());
 }
 
-TEST_CASE("program: a refusal while enough lies free in pieces says so", "[report][diagnosis_programs]") {
+TEST_CASE("program: a refusal reports that enough bytes were free but fragmented",
+          "[report][diagnosis_programs]") {
     program p{64_MiB, {.initial_size = 64_MiB, .growth = cuota::pool_growth::segments}};
     std::vector<void*> held;
     for (int i = 0; i != 4; ++i) held.push_back(p.take(16_MiB, "weights"));
@@ -225,7 +225,7 @@ TEST_CASE("program: a refusal while enough lies free in pieces says so", "[repor
     CHECK(found[0].text.find("each time its pools had that much free") != std::string::npos);
 }
 
-TEST_CASE("program: what a budget above refuses is that one's, with what it lacked",
+TEST_CASE("program: a refusal by an outer budget is attributed to it, with its shortfall",
           "[report][diagnosis_programs]") {
     program p{64_MiB};
     p.take(48_MiB, "weights");
@@ -238,7 +238,8 @@ TEST_CASE("program: what a budget above refuses is that one's, with what it lack
     CHECK(found.at(0).whose == "trainer");
 }
 
-TEST_CASE("program: pools that gave back in time leave no refusal", "[report][diagnosis_programs]") {
+TEST_CASE("program: no refusal is reported when other pools release memory in time",
+          "[report][diagnosis_programs]") {
     program p{64_MiB};
     p.take_and_give(48_MiB, "weights");
     {
@@ -249,7 +250,7 @@ TEST_CASE("program: pools that gave back in time leave no refusal", "[report][di
     }
 }
 
-TEST_CASE("program: a budget is full of what is in use, not of what lies free in its pool",
+TEST_CASE("program: a budget is full by memory in use, not by free memory of its pool",
           "[report][diagnosis_programs]") {
     program p{100_MiB};
     void* const held = p.take(96_MiB, "weights");
@@ -263,8 +264,7 @@ TEST_CASE("program: a budget is full of what is in use, not of what lies free in
     CHECK(p.found(finding_kind::budget_full).empty());
 }
 
-TEST_CASE("program: pinned memory that comes in large pieces costs more than was asked",
-          "[report][diagnosis_programs]") {
+TEST_CASE("program: pinned memory with a coarse granularity is reported", "[report][diagnosis_programs]") {
     found_ones const found = of_24_MiB_from(coarse_pinned<64_MiB>{});
     INFO(shown(found));
     CHECK(
@@ -273,8 +273,7 @@ TEST_CASE("program: pinned memory that comes in large pieces costs more than was
     CHECK(of_24_MiB_from(cuota::pinned_memory{}).empty());
 }
 
-TEST_CASE("program: a pinned pool that takes twice what is asked costs more",
-          "[report][diagnosis_programs]") {
+TEST_CASE("program: a pinned pool of twice the requested size is reported", "[report][diagnosis_programs]") {
     auto const with = [](std::size_t initial) {
         cuota::budget const budget{"host", 128_MiB};
         cuota::stream const stream;
@@ -291,7 +290,7 @@ TEST_CASE("program: a pinned pool that takes twice what is asked costs more",
     CHECK(with(24_MiB).empty());
 }
 
-TEST_CASE("program: very many very small blocks are mostly rounding", "[report][diagnosis_programs]") {
+TEST_CASE("program: many very small blocks are reported as rounding", "[report][diagnosis_programs]") {
     auto const with = [](std::size_t bytes) {
         program p{128_MiB};
         std::vector<void*> held;
@@ -308,7 +307,7 @@ TEST_CASE("program: very many very small blocks are mostly rounding", "[report][
     CHECK(with(256).empty());
 }
 
-TEST_CASE("program: what has no tag is told", "[report][diagnosis_programs]") {
+TEST_CASE("program: untagged memory is reported", "[report][diagnosis_programs]") {
     auto const with = [](cuota::tag name) {
         program p{128_MiB};
         p.take(8_MiB, "weights");
@@ -321,7 +320,8 @@ TEST_CASE("program: what has no tag is told", "[report][diagnosis_programs]") {
     CHECK(with("activations").empty());
 }
 
-TEST_CASE("program: most of a peak is one tag's, or nobody's", "[report][diagnosis_programs]") {
+TEST_CASE("program: the largest part of a peak is attributed to a tag or to untagged memory",
+          "[report][diagnosis_programs]") {
     unsigned line = 0;
     auto const with = [&](std::vector<part> const& parts) {
         program p{128_MiB};
@@ -340,7 +340,7 @@ TEST_CASE("program: most of a peak is one tag's, or nobody's", "[report][diagnos
     CHECK(with({{"a", 40_MiB}, {"b", 30_MiB}, {"c", 30_MiB}}).empty());
 }
 
-TEST_CASE("program: loaders that each step leaves behind leak", "[report][diagnosis_programs]") {
+TEST_CASE("program: loaders that each step keeps are a leak", "[report][diagnosis_programs]") {
     std::vector<float> const values(1'000'000);
     auto const keeping = [&](std::size_t most) {
         program p{256_MiB};

@@ -22,7 +22,7 @@ using program_samples::is_told;
 using program_samples::program;
 using program_samples::shown;
 
-TEST_CASE("program: what was given back is pending while its stream has not come there",
+TEST_CASE("program: freed memory is pending until its stream has reached the free",
           "[report][diagnosis_programs]") {
     program p{256_MiB};
     void* const at = p.take(64_MiB, "batch");
@@ -40,7 +40,8 @@ TEST_CASE("program: what was given back is pending while its stream has not come
     CHECK(p.found(finding_kind::pending).empty());
 }
 
-TEST_CASE("program: what others take of the device after the start is told", "[report][diagnosis_programs]") {
+TEST_CASE("program: device memory that other programs allocate after the baseline is reported",
+          "[report][diagnosis_programs]") {
     support::machine const machine{{1, 2_GiB}};
     cuota::simulator::set_other_programs(0, 100_MiB);
     {

@@ -13,7 +13,7 @@ using cuota::finding;
 using cuota::finding_kind;
 using cuota::severity;
 
-TEST_CASE("findings are read the most severe first, then those with most at stake", "[report][diagnosis]") {
+TEST_CASE("findings are sorted by severity, then by bytes", "[report][diagnosis]") {
     std::vector<finding> all{{finding_kind::peak, severity::note, "a", 9},
                              {finding_kind::leak, severity::problem, "b", 1},
                              {finding_kind::pinned, severity::warning, "c", 5},
@@ -26,7 +26,7 @@ TEST_CASE("findings are read the most severe first, then those with most at stak
     CHECK(order == "bedcfa");
 }
 
-TEST_CASE("kinds and severities of findings have the names of their enumerators", "[report][diagnosis]") {
+TEST_CASE("names of finding kinds and severities equal their enumerators", "[report][diagnosis]") {
     CHECK(std::string_view{name_of(finding_kind::refusals)} == "refusals");
     CHECK(std::string_view{name_of(finding_kind::leak)} == "leak");
     CHECK(std::string_view{name_of(finding_kind::fragmentation)} == "fragmentation");

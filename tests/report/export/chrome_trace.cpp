@@ -214,7 +214,7 @@ cuota::recording trace_by_hand() {
 
 }  // namespace
 
-TEST_CASE("a trace says what happened, to the nanosecond", "[report][chrome_trace][python]") {
+TEST_CASE("a trace has all events with their times to the nanosecond", "[report][chrome_trace][python]") {
     support::temp_folder const folder;
     std::string const trace = trace_of(trace_by_hand(), {.blocks = 5});
     for (
@@ -243,7 +243,7 @@ TEST_CASE("a trace says what happened, to the nanosecond", "[report][chrome_trac
     CHECK(what_is_wrong_in(folder) == "");
 }
 
-TEST_CASE("the counters of a trace are the levels of the recording", "[report][chrome_trace][python]") {
+TEST_CASE("the counters of a trace equal the levels of the recording", "[report][chrome_trace][python]") {
     support::temp_folder const folder;
     for (std::uint64_t seed = 0; seed != 40; ++seed)
         write_with_expected(folder, "random" + std::to_string(seed),
@@ -254,7 +254,7 @@ TEST_CASE("the counters of a trace are the levels of the recording", "[report][c
     CHECK(what_is_wrong_in(folder) == "");
 }
 
-TEST_CASE("a trace begins with its first event, and no step lasts into the next",
+TEST_CASE("a trace starts with its first event, and no step overlaps the next",
           "[report][chrome_trace][python]") {
     cuota::recording r = trace_by_hand();
     r.events = {happening(event_kind::step_begun, 2000), happening(event_kind::allocated, 1990, 1, 9, 1),
@@ -268,7 +268,7 @@ TEST_CASE("a trace begins with its first event, and no step lasts into the next"
     CHECK(what_is_wrong_in(folder) == "");
 }
 
-TEST_CASE("a trace of some sources has their counters, steps and blocks only", "[report][chrome_trace]") {
+TEST_CASE("a trace of chosen sources has only their counters, steps and blocks", "[report][chrome_trace]") {
     cuota::recording const r = trace_by_hand();
     std::string const none = trace_of(r, {.sources = {0}, .blocks = 9});
     CHECK_FALSE(trace_says(none, "\"ph\":\"X\""));
@@ -281,7 +281,7 @@ TEST_CASE("a trace of some sources has their counters, steps and blocks only", "
     CHECK(one == trace_of(r, {.blocks = 9}));
 }
 
-TEST_CASE("no name breaks a trace, or makes one counter of two", "[report][chrome_trace][python]") {
+TEST_CASE("no name breaks a trace or splits a counter", "[report][chrome_trace][python]") {
     support::temp_folder const folder;
     std::size_t number = 0;
     for (char const* const text : {"\"},{\"ph\":\"X\"", "\\", "\n\r\t\b\x01\x7F", "\xFF\xC0 broken \xE2\x82",
@@ -307,7 +307,7 @@ TEST_CASE("no name breaks a trace, or makes one counter of two", "[report][chrom
     CHECK(what_is_wrong_in(folder) == "");
 }
 
-TEST_CASE("a trace that cannot be written is said to be so", "[report][chrome_trace]") {
+TEST_CASE("a failure to write a trace throws data_error", "[report][chrome_trace]") {
     cuota::recording const r = svg_samples::training{3000}.get();
     std::size_t const size = trace_of(r).size();
     REQUIRE(size > 200'000);  // so it is written in several parts

@@ -116,7 +116,7 @@ cuota::recording lives_by_hand() {
 
 }  // namespace
 
-TEST_CASE("lifetimes begin and end with the events of their blocks", "[report][lifetimes_csv]") {
+TEST_CASE("lifetimes begin and end at the events of their blocks", "[report][lifetimes_csv]") {
     cuota::recording const r = lives_by_hand();
     CHECK(csv_of(r, {.with_facts = false}) == "id,lower,upper,size\n"
                                               "0,0,5,30\n"
@@ -141,7 +141,7 @@ TEST_CASE("lifetimes begin and end with the events of their blocks", "[report][l
     check_bounds(r);
 }
 
-TEST_CASE("lifetimes: a step that began before the recording is not counted, nor is a block ended twice",
+TEST_CASE("lifetimes: steps from before the recording and a second free of a block are ignored",
           "[report][lifetimes_csv]") {
     cuota::recording r = lives_by_hand();
     r.events.insert(r.events.begin(), lives_event(event_kind::step_ended, 5));
@@ -160,7 +160,8 @@ TEST_CASE("lifetimes: a step that began before the recording is not counted, nor
     check_bounds(r);
 }
 
-TEST_CASE("lifetimes tell whose they are, in fields that no name can leave", "[report][lifetimes_csv]") {
+TEST_CASE("lifetimes have source, tag and location in fields that no name can break",
+          "[report][lifetimes_csv]") {
     std::string const csv = csv_of(lives_by_hand());
     CHECK(csv == "id,lower,upper,size,bytes,source,tag,location\n"
                  "0,0,5,30,29,main,,\n"
@@ -174,14 +175,14 @@ TEST_CASE("lifetimes tell whose they are, in fields that no name can leave", "[r
     CHECK(read_back(csv_of(r)).size() == 4);
 }
 
-TEST_CASE("a plan of what was recorded needs as much as was live at the peak, and no less",
-          "[report][lifetimes_csv]") {
+TEST_CASE("a plan of random lifetimes needs exactly the peak of the live bytes", "[report][lifetimes_csv]") {
     for (std::uint64_t seed = 0; seed != 40; ++seed)
         check_bounds(trace_samples::random_recording{seed, 1 + seed * 4}.get());
     check_bounds({});
 }
 
-TEST_CASE("a plan of what real pools did needs as much as was live at the peak", "[report][lifetimes_csv]") {
+TEST_CASE("a plan of the lifetimes of real pools needs exactly the peak of the live bytes",
+          "[report][lifetimes_csv]") {
     cuota::recording const r = trace_samples::of_real_pools();
     check_bounds(r);
     auto const main = std::ranges::find(r.sources, std::string_view{"main"}, &cuota::event_source::name);
@@ -195,7 +196,7 @@ TEST_CASE("a plan of what real pools did needs as much as was live at the peak",
     CHECK(blocks[1].until < blocks[3].until);
 }
 
-TEST_CASE("lifetimes of what a recording lacks are refused before a word is written",
+TEST_CASE("lifetimes of a source or step that does not exist are refused before any output",
           "[report][lifetimes_csv]") {
     cuota::recording const r = lives_by_hand();
     std::ostringstream none;
@@ -215,7 +216,7 @@ TEST_CASE("lifetimes of what a recording lacks are refused before a word is writ
     CHECK(none.str().empty());
 }
 
-TEST_CASE("lifetimes that cannot be written are said to be so", "[report][lifetimes_csv]") {
+TEST_CASE("a failure to write lifetimes throws data_error", "[report][lifetimes_csv]") {
     cuota::recording const r = lives_by_hand();
     std::size_t const size = csv_of(r).size();
     for (std::size_t const room : {std::size_t{0}, std::size_t{20}, size - 1}) {

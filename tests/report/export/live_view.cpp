@@ -140,7 +140,7 @@ private:
 
 }  // namespace
 
-TEST_CASE("a live view draws over what it drew, after what stood there was scrolled up",
+TEST_CASE("a live view overwrites its last output and first scrolls existing text up",
           "[report][live_view]") {
     sized_terminal const there{6, 100};
     live_view view{there.program(), without_curves()};
@@ -158,8 +158,7 @@ TEST_CASE("a live view draws over what it drew, after what stood there was scrol
     CHECK(there.take() == frame);
 }
 
-TEST_CASE("a screen shows the last summary and nothing of those before, and does not scroll",
-          "[report][live_view]") {
+TEST_CASE("a screen shows only the last summary and does not scroll", "[report][live_view]") {
     sized_terminal const there{30, 100};
     screen_model shown{30};
     live_view view{there.program(), without_curves()};
@@ -177,7 +176,7 @@ TEST_CASE("a screen shows the last summary and nothing of those before, and does
     for (std::size_t row = 4; row != 30; ++row) CHECK(shown.rows()[row].empty());
 }
 
-TEST_CASE("what a terminal has no room for is left out", "[report][live_view]") {
+TEST_CASE("lines and columns that do not fit the terminal are left out", "[report][live_view]") {
     sized_terminal const there{5, 20};
     screen_model shown{5};
     live_view view{there.program()};
@@ -188,7 +187,7 @@ TEST_CASE("what a terminal has no room for is left out", "[report][live_view]") 
           std::vector<std::string>{"memory at 2026-01-01", "", "budget              ", "...", ""});
 }
 
-TEST_CASE("lines are cut by columns, and colors end where they did", "[report][live_view]") {
+TEST_CASE("lines are cut by columns, and colors end at the cut", "[report][live_view]") {
     CHECK(screen::line_cut("abc", 3) == "abc");
     CHECK(screen::line_cut("abcd", 3) == "abc");
     CHECK(screen::line_cut("予算a", 3) == "予");
@@ -200,7 +199,7 @@ TEST_CASE("lines are cut by columns, and colors end where they did", "[report][l
     CHECK(screen::frame("a\nb\nc", 1, 9) == "\x1b[H\x1b[J");
 }
 
-TEST_CASE("how much each root held the last times is a row of columns", "[report][live_view]") {
+TEST_CASE("the history of a root's held bytes is a row of columns", "[report][live_view]") {
     screen::curve held;
     CHECK(held.text(8, false).empty());
     for (std::size_t i = 0; i != 10; ++i) held.add(i, 100);
@@ -214,7 +213,7 @@ TEST_CASE("how much each root held the last times is a row of columns", "[report
     CHECK(of_three.text(8, false) == "%##");
 }
 
-TEST_CASE("curves stand below the summary, and begin again for another tree", "[report][live_view]") {
+TEST_CASE("curves are below the summary, and restart when the budget tree changes", "[report][live_view]") {
     sized_terminal const there{30, 100};
     cuota::live_view_options how;
     how.history = 3;
@@ -233,7 +232,8 @@ TEST_CASE("curves stand below the summary, and begin again for another tree", "[
     CHECK(row_after(one_budget(1, "other")) == "other                         [.]");
 }
 
-TEST_CASE("without a terminal a live view is quiet and asks for nothing", "[report][live_view]") {
+TEST_CASE("without a terminal, a live view writes nothing and never calls its callback",
+          "[report][live_view]") {
     written_file const file;
     for (std::FILE* const to : {file.get(), static_cast<std::FILE*>(nullptr)}) {
         std::atomic<int> requested = 0;
@@ -249,8 +249,7 @@ TEST_CASE("without a terminal a live view is quiet and asks for nothing", "[repo
     CHECK(live_view{nullptr, plain}.is_disabled());
 }
 
-TEST_CASE("without a terminal summaries follow one after the other where that is asked for",
-          "[report][live_view]") {
+TEST_CASE("without a terminal, summaries are appended if the plain option is set", "[report][live_view]") {
     written_file const file;
     cuota::live_view_options how;
     how.plain = true;
@@ -261,7 +260,7 @@ TEST_CASE("without a terminal summaries follow one after the other where that is
     CHECK(file.text() == cuota::summary(one_budget(1)) + "\n\n" + cuota::summary(one_budget(8)) + "\n\n");
 }
 
-TEST_CASE("a view with a callback draws by itself until its scope ends", "[report][live_view]") {
+TEST_CASE("a view with a callback draws periodically until it is destroyed", "[report][live_view]") {
     written_file const file;
     cuota::live_view_options how;
     how.plain = true;
@@ -279,7 +278,7 @@ TEST_CASE("a view with a callback draws by itself until its scope ends", "[repor
     CHECK(file.text() == all);
 }
 
-TEST_CASE("the end of a view does not wait for its interval", "[report][live_view]") {
+TEST_CASE("destroying a view does not wait for its interval", "[report][live_view]") {
     written_file const file;
     cuota::live_view_options how;
     how.plain = true;
@@ -292,7 +291,8 @@ TEST_CASE("the end of a view does not wait for its interval", "[report][live_vie
     CHECK(requested == 1);
 }
 
-TEST_CASE("what a callback throws goes to the error sink, and it is asked again", "[report][live_view]") {
+TEST_CASE("an exception of the callback goes to the error sink, and the callback is called again",
+          "[report][live_view]") {
     support::captured_errors errors;
     written_file const file;
     cuota::live_view_options how;
@@ -311,7 +311,7 @@ TEST_CASE("what a callback throws goes to the error sink, and it is asked again"
     CHECK_FALSE(file.text().empty());
 }
 
-TEST_CASE("a view refuses what it could not draw by", "[report][live_view]") {
+TEST_CASE("a view refuses an empty callback and invalid options", "[report][live_view]") {
     written_file const file;
     CHECK(support::has(support::thrown<cuota::usage_error>([&] {
                            live_view const view{file.get(), live_view::snapshots{}};
@@ -327,7 +327,7 @@ TEST_CASE("a view refuses what it could not draw by", "[report][live_view]") {
     }
 }
 
-TEST_CASE("several threads may draw in one view, each its whole screen", "[report][live_view]") {
+TEST_CASE("several threads may draw in one view, and each output is whole", "[report][live_view]") {
     written_file const file;
     cuota::live_view_options how;
     how.plain = true;

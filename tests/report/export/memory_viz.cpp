@@ -324,7 +324,7 @@ private:
 
 }  // namespace
 
-TEST_CASE("memory_viz: JSON and pickle are one snapshot, with the recording's peaks",
+TEST_CASE("memory_viz: JSON and pickle contain the same snapshot with the recording's peaks",
           "[report][memory_viz][python]") {
     recording const r = viz_with_events();
     std::size_t const zero = peak_asked_for(r, {0, 1, 2, 4});
@@ -343,7 +343,7 @@ assert d["segments"][1]["address"] >= 2**52 and d["segments"][1]["requested_size
 )py"}));
 }
 
-TEST_CASE("memory_viz shows the sources that were chosen, and elsewhere what is of no device",
+TEST_CASE("memory_viz has the chosen sources only, and memory without a device under the chosen index",
           "[report][memory_viz][python]") {
     recording const r = viz_with_events();
     CHECK(python_finds(r, {{900 + 300, 0, 7000}}, {.sources = {2, 3}}));
@@ -357,12 +357,12 @@ TEST_CASE("memory_viz shows the sources that were chosen, and elsewhere what is 
     CHECK_THROWS_AS(viz_pickle(r, {.elsewhere = -1}), cuota::usage_error);
 }
 
-TEST_CASE("memory_viz of nothing is a snapshot, too", "[report][memory_viz][python]") {
+TEST_CASE("memory_viz of an empty recording is a valid snapshot", "[report][memory_viz][python]") {
     CHECK(viz_json({}) == "{\"device_traces\":[[]],\"segments\":[]}\n");
     CHECK(python_finds({}, {{0}}));
 }
 
-TEST_CASE("memory_viz: no name breaks out of it", "[report][memory_viz][python]") {
+TEST_CASE("memory_viz: names are escaped", "[report][memory_viz][python]") {
     recording r = viz_with_events();
     r.sites[2] = {cuota::tag::named("a\"b\\c\n\x01\x7F</script>\xFF\xC3 \xE2\x82\xAC \xF0\x9F\x98\x80"),
                   {"__proto__\xED\xA0\x80.cpp", 22}};
@@ -390,7 +390,7 @@ TEST_CASE("memory_viz: numbers of any size are exact", "[report][memory_viz][pyt
     CHECK(python_finds(r, {{127}, wanted + "]\n", false}));
 }
 
-TEST_CASE("memory_viz: pages come and go in other pieces", "[report][memory_viz]") {
+TEST_CASE("memory_viz: pages may be freed in other pieces than they were allocated", "[report][memory_viz]") {
     recording r = viz_by_hand();
     r.final_snapshot.pools[1].segments = {{8192, 4096, true, {}}, {1 << 20, 4096, true, {}}};
     viz_event(r, event_kind::segment_allocated, 3, 4096, 8192);
@@ -413,13 +413,14 @@ assert {e["action"] for e in d["device_traces"][2][-4:]} == {"segment_unmap"}
 )py"}));
 }
 
-TEST_CASE("memory_viz: where there are pages, all segments are", "[report][memory_viz][python]") {
+TEST_CASE("memory_viz: if a pool has pages, all of its segments are shown as pages",
+          "[report][memory_viz][python]") {
     CHECK(python_finds(viz_pages_beside_pieces(), {{400}, R"py(
 assert [e["action"] for e in d["device_traces"][0] if "segment" in e["action"]] == ["segment_map"] * 2 + ["segment_unmap"] * 2
 )py"}));
 }
 
-TEST_CASE("memory_viz ends what a recorder that paused did not see end", "[report][memory_viz][python]") {
+TEST_CASE("memory_viz ends blocks and segments whose free was not recorded", "[report][memory_viz][python]") {
     recording r = viz_by_hand();
     viz_event(r, event_kind::segment_allocated, 2, 65536, 4096);
     viz_event(r, event_kind::allocated, 2, 65536, 1000);
@@ -435,7 +436,7 @@ assert len(d["segments"]) == 1
                            false}));
 }
 
-TEST_CASE("memory_viz agrees with real pools, whatever they do", "[report][memory_viz][gpu][python]") {
+TEST_CASE("memory_viz has the same peaks as recordings of real pools", "[report][memory_viz][gpu][python]") {
     for (std::size_t const capacity : {64u, 512u, 100'000u}) {
         recording const r = viz_of_real_pools(capacity);
         REQUIRE((r.dropped == 0) == (capacity == 100'000));
@@ -443,7 +444,7 @@ TEST_CASE("memory_viz agrees with real pools, whatever they do", "[report][memor
     }
 }
 
-TEST_CASE("memory_viz: PyTorch's own viewer finds the same peaks", "[report][memory_viz][gpu][python]") {
+TEST_CASE("memory_viz: PyTorch's own viewer computes the same peaks", "[report][memory_viz][gpu][python]") {
     std::optional<bool> const small = viewer_finds(viz_with_events(), "[6300,0,7000]");
     if (!small)
         CUOTA_SKIP("no PyTorch viewer: CUOTA_MEMORY_VIZ names none, there is no node, or the test's script "
@@ -456,7 +457,7 @@ TEST_CASE("memory_viz: PyTorch's own viewer finds the same peaks", "[report][mem
     }
 }
 
-TEST_CASE("memory_viz says so when its stream takes no more", "[report][memory_viz]") {
+TEST_CASE("memory_viz throws data_error when its stream is full", "[report][memory_viz]") {
     recording const r = viz_with_events();
     for (std::size_t const room : {0u, 100u}) {
         viz_short_stream few{room};

@@ -44,7 +44,7 @@ TEST_CASE("nvtx_range is pushed and popped with its scope, in cuota's domain", "
     CHECK(nvtx_tool.domains == std::vector<std::string>{"cuota"});
 }
 
-TEST_CASE("A tag's text is told to NVTX once, whoever made it", "[report][nvtx]") {
+TEST_CASE("the text of a tag is registered with NVTX only once", "[report][nvtx]") {
     nvtx_mark(cuota::tag{"told once"}, 1);
     auto const known = nvtx_tool.strings.size();
     nvtx_mark(cuota::tag::named(std::string{"told"} + " once"), 2);
@@ -53,7 +53,7 @@ TEST_CASE("A tag's text is told to NVTX once, whoever made it", "[report][nvtx]"
     taken_lines();
 }
 
-TEST_CASE("nvtx_unique_range ends once, on any thread and in any order", "[report][nvtx]") {
+TEST_CASE("nvtx_unique_range ends exactly once, on any thread and in any order", "[report][nvtx]") {
     taken_lines();
     auto const first = nvtx_tool.ranges + 1;
     auto const end_of = [&](std::uint64_t n) { return "cuota end " + std::to_string(first + n); };
@@ -74,7 +74,7 @@ TEST_CASE("nvtx_unique_range ends once, on any thread and in any order", "[repor
                                          end_of(3)});
 }
 
-TEST_CASE("nvtx_mark tells a refusal with the bytes that were asked for", "[report][nvtx]") {
+TEST_CASE("nvtx_mark writes a refusal with the requested bytes", "[report][nvtx]") {
     taken_lines();
     cuota::refusal r;
     r.requested = 123;
@@ -89,7 +89,7 @@ TEST_CASE("nvtx_mark tells a refusal with the bytes that were asked for", "[repo
                                          "cuota mark refused rows of loader 123 in color"});
 }
 
-TEST_CASE("nvtx_counter samples bytes where NVTX has counters", "[report][nvtx]") {
+TEST_CASE("nvtx_counter samples bytes if NVTX has counters", "[report][nvtx]") {
     taken_lines();
     nvtx_counter const held{"held"};
     held.sample(4096);
@@ -101,7 +101,7 @@ TEST_CASE("nvtx_counter samples bytes where NVTX has counters", "[report][nvtx]"
     else CHECK(taken_lines().empty());
 }
 
-TEST_CASE("nvtx ranges of several threads nest in each", "[report][nvtx]") {
+TEST_CASE("nvtx ranges of several threads are independent", "[report][nvtx]") {
     taken_lines();
     std::vector<std::thread> threads;
     for (int t = 0; t != 4; ++t)

@@ -165,7 +165,7 @@ memory_snapshot a_snapshot_to_scrape() {
 
 }  // namespace
 
-TEST_CASE("prometheus_text gives every figure of a snapshot under a name of its own",
+TEST_CASE("prometheus_text writes every figure of a snapshot under its own name",
           "[report][prometheus][python]") {
     auto const text = metrics_of(a_snapshot_to_scrape());
 
@@ -207,7 +207,7 @@ cuota_device_baseline_bytes {"device": "0", "model": "simulated"} 40
     CHECK(metrics_of(a_snapshot_to_scrape(), {.open_metrics = true}) == text);
 }
 
-TEST_CASE("prometheus_text ends OpenMetrics with its mark, and names counters without _total there",
+TEST_CASE("prometheus_text ends OpenMetrics output with EOF and omits _total in its counter names",
           "[report][prometheus][python]") {
     auto const plain = prometheus_text(a_snapshot_to_scrape());
     auto const open = prometheus_text(a_snapshot_to_scrape(), {.open_metrics = true});
@@ -223,7 +223,7 @@ TEST_CASE("prometheus_text ends OpenMetrics with its mark, and names counters wi
     CHECK(has(cuota::prometheus_content_type({.open_metrics = true}), "application/openmetrics-text"));
 }
 
-TEST_CASE("prometheus_text brings any name through: quotes, backslashes, lines, and bytes that are no UTF-8",
+TEST_CASE("prometheus_text escapes quotes, backslashes, line breaks and invalid UTF-8 in names",
           "[report][prometheus][python]") {
     memory_snapshot s;
     s.budgets = {metrics_budget("a\"b\\c\nd\\n", 1, 0), metrics_budget("x\xff", 1, 0),
@@ -237,7 +237,8 @@ TEST_CASE("prometheus_text brings any name through: quotes, backslashes, lines, 
     }
 }
 
-TEST_CASE("prometheus_text writes no series twice, whatever the names", "[report][prometheus][python]") {
+TEST_CASE("prometheus_text never writes a series twice, even for equal names",
+          "[report][prometheus][python]") {
     memory_snapshot s;
     s.budgets = {metrics_budget("a", 1, 0),    metrics_budget("b", 2, 0, 0),   metrics_budget("b", 3, 0, 0),
                  metrics_budget("c", 4, 0, 2), metrics_budget("b#2", 5, 0, 0), metrics_budget("a/b", 6, 0),
@@ -262,9 +263,8 @@ TEST_CASE("prometheus_text writes no series twice, whatever the names", "[report
     CHECK(has(text, R"(total_bytes {"device": "0#2", "model": "one"} 2)"));
 }
 
-TEST_CASE(
-    "prometheus_text puts the program's labels on every series, and refuses names that would break them",
-    "[report][prometheus][python]") {
+TEST_CASE("prometheus_text adds the program's labels to every series and refuses invalid label names",
+          "[report][prometheus][python]") {
     auto s = a_snapshot_to_scrape();
     auto const text = metrics_of(s, {.labels = {{"rank", "3"}, {"job", "\"x\"\n"}}});
 
@@ -282,13 +282,13 @@ TEST_CASE(
         CHECK_THROWS_AS(prometheus_text(s, {.labels = wrong}), cuota::usage_error);
 }
 
-TEST_CASE("prometheus_text of nothing is still in the format", "[report][prometheus][python]") {
+TEST_CASE("prometheus_text of an empty snapshot is valid", "[report][prometheus][python]") {
     CHECK(metrics_of({}) == "cuota_snapshot_timestamp_seconds {} 0\n");
     CHECK_FALSE(has(prometheus_text({}), "budget"));  // nor a type or a help line without series
     CHECK(metrics_of({}, {.open_metrics = true}) == "cuota_snapshot_timestamp_seconds {} 0\n");
 }
 
-TEST_CASE("The parser that prometheus_text is read by takes nothing that is nearly in the format",
+TEST_CASE("the strict parser of these tests refuses text that is nearly valid",
           "[report][prometheus][python]") {
     std::string const head = "# HELP a b\n# TYPE a gauge\n";
     CHECK(parsed_by(strict_parser, head + "a{x=\"1\"} 1\na{x=\"2\"} 1\n", false).status == 0);
@@ -300,8 +300,7 @@ TEST_CASE("The parser that prometheus_text is read by takes nothing that is near
     }
 }
 
-TEST_CASE("prometheus_client reads prometheus_text as the strict parser does",
-          "[report][prometheus][python]") {
+TEST_CASE("prometheus_client reads the same values as the strict parser", "[report][prometheus][python]") {
     auto s = a_snapshot_to_scrape();
     s.budgets.push_back(metrics_budget("a\"b\\c\nd\\n\xff", 7, 1, 0));
     if (parsed_by(prometheus_client_parser, "", false).status == 77)

@@ -69,7 +69,7 @@ std::string content_of_log(std::string const& path) {
 
 }  // namespace
 
-TEST_CASE("refusal_log writes a refusal whole, on one line, with its time and its level",
+TEST_CASE("refusal_log writes a refusal completely on one line with its time and level",
           "[report][refusal_log]") {
     log_by_hand by_hand;
     refusal_log log{by_hand.sink(), by_hand.options()};
@@ -87,7 +87,7 @@ TEST_CASE("refusal_log writes a refusal whole, on one line, with its time and it
     CHECK(has(by_hand.lines->at(1), R"("level":"error")"));
 }
 
-TEST_CASE("refusal_log's time is right at the ends of years and before 1970", "[report][refusal_log]") {
+TEST_CASE("refusal_log's time is right at year ends and before 1970", "[report][refusal_log]") {
     auto const text = [](std::chrono::milliseconds at) { return cuota::detail::utc_text(time_of_log{at}); };
     CHECK(text(0ms) == "1970-01-01T00:00:00.000Z");
     CHECK(text(-1ms) == "1969-12-31T23:59:59.999Z");
@@ -96,7 +96,7 @@ TEST_CASE("refusal_log's time is right at the ends of years and before 1970", "[
     CHECK(text(4'102'444'799'000ms) == "2099-12-31T23:59:59.000Z");
 }
 
-TEST_CASE("refusal_log makes two lines of a million refusals that are alike", "[report][refusal_log]") {
+TEST_CASE("refusal_log writes two lines for a thousand equal refusals", "[report][refusal_log]") {
     log_by_hand by_hand;
     refusal_log log{by_hand.sink(), by_hand.options()};
     auto const r = a_refusal_for("rows");
@@ -120,7 +120,7 @@ TEST_CASE("refusal_log makes two lines of a million refusals that are alike", "[
     CHECK(log.count().lines == 3);
 }
 
-TEST_CASE("refusal_log tells budgets, tags and places apart", "[report][refusal_log]") {
+TEST_CASE("refusal_log distinguishes budgets, tags and call sites", "[report][refusal_log]") {
     log_by_hand by_hand;
     refusal_log log{by_hand.sink(), by_hand.options()};
 
@@ -135,7 +135,7 @@ TEST_CASE("refusal_log tells budgets, tags and places apart", "[report][refusal_
     CHECK(log.count().suppressed == 4);
 }
 
-TEST_CASE("refusal_log says what it held back when another kind comes, when it is told to, and at its end",
+TEST_CASE("refusal_log writes suppressed counts at the next refusal, at flush and when destroyed",
           "[report][refusal_log]") {
     log_by_hand by_hand;
     {
@@ -160,8 +160,7 @@ TEST_CASE("refusal_log says what it held back when another kind comes, when it i
     CHECK(has(by_hand.lines->at(5), R"("event":"refused_again")"));
 }
 
-TEST_CASE("refusal_log ends each kind's window when it is over, not when another's is",
-          "[report][refusal_log]") {
+TEST_CASE("refusal_log ends each kind's window at its own time", "[report][refusal_log]") {
     log_by_hand by_hand;
     refusal_log log{by_hand.sink(), by_hand.options()};
     auto const twice = [&](cuota::tag name) {
@@ -181,7 +180,7 @@ TEST_CASE("refusal_log ends each kind's window when it is over, not when another
     CHECK(has(by_hand.lines->at(4), R"("tag":"b")"));
 }
 
-TEST_CASE("refusal_log writes a bounded number of lines, whatever kinds there are", "[report][refusal_log]") {
+TEST_CASE("refusal_log writes a bounded number of lines for any number of kinds", "[report][refusal_log]") {
     log_by_hand by_hand;
     auto how = by_hand.options();
     how.max_kinds = 3;
@@ -201,7 +200,7 @@ TEST_CASE("refusal_log writes a bounded number of lines, whatever kinds there ar
     CHECK(mixed == 1);
 }
 
-TEST_CASE("refusal_log goes on when its clock is set back", "[report][refusal_log]") {
+TEST_CASE("refusal_log continues when its clock is set back", "[report][refusal_log]") {
     log_by_hand by_hand;
     refusal_log log{by_hand.sink(), by_hand.options()};
     log.write(a_refusal_for("rows"));
@@ -212,7 +211,7 @@ TEST_CASE("refusal_log goes on when its clock is set back", "[report][refusal_lo
     CHECK(by_hand.lines->size() == 2);
 }
 
-TEST_CASE("refusal_log throws nothing: its first error goes to the error sink, and all are counted",
+TEST_CASE("refusal_log never throws, reports its first error to the error sink and counts all errors",
           "[report][refusal_log]") {
     captured_errors errors;
     log_by_hand by_hand;
@@ -241,7 +240,7 @@ TEST_CASE("refusal_log throws nothing: its first error goes to the error sink, a
     CHECK(errors.take().empty());
 }
 
-TEST_CASE("A line of refusal_log that fails takes no other line along", "[report][refusal_log]") {
+TEST_CASE("a failed line of refusal_log does not lose other lines", "[report][refusal_log]") {
     captured_errors errors;
     log_by_hand by_hand;
     bool fails_once = false;
@@ -262,7 +261,7 @@ TEST_CASE("A line of refusal_log that fails takes no other line along", "[report
     CHECK(errors.count() == 1);
 }
 
-TEST_CASE("refusal_log survives a sink and a clock that are refused themselves", "[report][refusal_log]") {
+TEST_CASE("refusal_log tolerates a sink that writes to it and a clock that throws", "[report][refusal_log]") {
     captured_errors errors;
     refusal_log* self = nullptr;
     int lines = 0;
@@ -286,7 +285,7 @@ TEST_CASE("refusal_log survives a sink and a clock that are refused themselves",
     CHECK(errors.count() == 1);
 }
 
-TEST_CASE("refusal_log loses no refusal of many threads, and calls its sink one at a time",
+TEST_CASE("refusal_log counts every refusal of several threads and calls its sink by one at a time",
           "[report][refusal_log]") {
     std::atomic<int> inside = 0;
     std::atomic<bool> overlapped = false;
@@ -317,7 +316,7 @@ TEST_CASE("refusal_log loses no refusal of many threads, and calls its sink one 
     CHECK_FALSE(overlapped);
 }
 
-TEST_CASE("refusal_log writes to files and streams, a line at a time, and knows when they are full",
+TEST_CASE("refusal_log writes whole lines to files and streams and detects when they are full",
           "[report][refusal_log]") {
     captured_errors errors;
     support::temp_folder const folder;
@@ -351,7 +350,7 @@ TEST_CASE("refusal_log writes to files and streams, a line at a time, and knows 
     CHECK_THROWS_AS(refusal_log{refusal_log::sink{}}, cuota::usage_error);
 }
 
-TEST_CASE("refusal_log takes what a budget throws", "[report][refusal_log]") {
+TEST_CASE("refusal_log accepts the exception of a budget", "[report][refusal_log]") {
     log_by_hand by_hand;
     refusal_log log{by_hand.sink(), by_hand.options()};
     cuota::budget root{"root of log", 100};

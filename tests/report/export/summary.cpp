@@ -83,7 +83,7 @@ device                       total       free        own   in pools   external  
 0 simulated                1.0 GiB    1.0 GiB   16.0 KiB    6.0 KiB    4.0 KiB    1.0 KiB    3.0 KiB)");
 }
 
-TEST_CASE("a summary of nothing says so, and has no headings for what there is none of",
+TEST_CASE("a summary of an empty snapshot is one line, and empty sections have no heading",
           "[report][summary]") {
     CHECK(summary({}) == "memory at 1970-01-01 00:00:00 UTC: nothing to show");
     memory_snapshot s;
@@ -104,7 +104,7 @@ empty (budget ?)                                      0 B         0 B         0 
   no free memory)");
 }
 
-TEST_CASE("budgets without a limit have no bar, and those at or over theirs a full one",
+TEST_CASE("a budget without a limit has no bar, and one at or over its limit has a full bar",
           "[report][summary]") {
     std::vector<std::string> const rows = budget_rows({{{"any", cuota::unlimited, 5, 6}, 0, {}},
                                                        {{"at", 100, 100, 100}, 0, {}},
@@ -127,7 +127,8 @@ TEST_CASE("budgets without a limit have no bar, and those at or over theirs a fu
             R"(zero                          [..............]      -        0 B        0 B        0 B        0 B)"});
 }
 
-TEST_CASE("the room of a budget is that of all above it, and of a reservation its own", "[report][summary]") {
+TEST_CASE("a budget's available bytes respect all outer budgets, a reservation's are its own",
+          "[report][summary]") {
     std::vector<std::string> const rows = budget_rows({{{"gpu", 1000, 900, 900}, 0, {}},
                                                        {{"free to take", cuota::unlimited, 0, 0}, 1, 0},
                                                        {{"mine", 500, 100, 100, true}, 1, 0},
@@ -141,8 +142,7 @@ TEST_CASE("the room of a budget is that of all above it, and of a reservation it
             R"(  ended reservation over      [..............]    0 %        0 B       80 B        0 B        0 B)"});
 }
 
-TEST_CASE("siblings stand below their parent, the one that holds most first, then by name",
-          "[report][summary]") {
+TEST_CASE("siblings are listed below their parent, by held bytes and then by name", "[report][summary]") {
     std::vector<std::string> const rows = budget_rows({{{"b", 10, 3, 3}, 0, {}},
                                                        {{"b1", 10, 1, 1}, 1, 0},
                                                        {{"b2", 10, 2, 2}, 1, 0},
@@ -153,8 +153,7 @@ TEST_CASE("siblings stand below their parent, the one that holds most first, the
     CHECK(names == std::vector<std::string>{"a    ", "b    ", "  b2 ", "  b1 ", "c    "});
 }
 
-TEST_CASE("a long list of budgets is cut to those that hold most, each under its parents",
-          "[report][summary]") {
+TEST_CASE("a long list of budgets is cut to those that hold most, with their parents", "[report][summary]") {
     std::vector<cuota::budget_entry> all = {{{"small", 100, 50, 50}, 0, {}}};
     for (int i = 0; i != 40; ++i) all.push_back({{"s" + std::to_string(i), 100, 1, 1}, 1, 0});
     all.push_back({{"large", 100, 90, 90}, 0, {}});
@@ -170,7 +169,7 @@ TEST_CASE("a long list of budgets is cut to those that hold most, each under its
     CHECK(budget_rows(all, {.max_budgets = 0}) == std::vector<std::string>{"  and 44 more, 140 B"});
 }
 
-TEST_CASE("a hand-made tree that is none is drawn nevertheless", "[report][summary]") {
+TEST_CASE("a hand-made budget list that is not a tree is still drawn", "[report][summary]") {
     CHECK(budget_rows(
               {{{"itself", 1, 0, 0}, 0, 0}, {{"nobody's", 1, 0, 0}, 3, 77}, {{"before", 1, 0, 0}, 0, 2}})
               .size() == 3);
@@ -180,21 +179,21 @@ TEST_CASE("a hand-made tree that is none is drawn nevertheless", "[report][summa
             R"(  ended reservation deep      [..............]    0 %        0 B        1 B        0 B        0 B)"});
 }
 
-TEST_CASE("a budget that holds more than its parent says brings that along", "[report][summary]") {
+TEST_CASE("a budget that holds more than its parent is shown together with the parent", "[report][summary]") {
     std::vector<std::string> const both =
         budget_rows({{{"parent", 9, 1, 1}, 0, {}}, {{"child", 9, 5, 5}, 1, 0}}, {.max_budgets = 1});
     REQUIRE(both.size() == 2);
     CHECK(both[0].starts_with("parent  "));
 }
 
-TEST_CASE("bars are of block characters where that is asked for", "[report][summary]") {
+TEST_CASE("bars have block characters if the utf8 option is set", "[report][summary]") {
     CHECK(
         budget_rows({{{"gpu", 16, 12, 12}, 0, {}}}, {.utf8 = true}) ==
         std::vector<std::string>{
             R"(gpu                           [██████████▌░░░]   75 %       12 B       16 B        4 B       12 B)"});
 }
 
-TEST_CASE("there are no colors unless asked for, and then where it is nearly full", "[report][summary]") {
+TEST_CASE("colors are off by default, and mark only budgets that are nearly full", "[report][summary]") {
     std::vector<cuota::budget_entry> const all = {
         {{"red", 100, 90, 90}, 0, {}}, {{"yellow", 100, 75, 75}, 0, {}}, {{"plain", 100, 74, 74}, 0, {}}};
     CHECK_FALSE(support::has(summary(of_budgets(all)), "\x1b"));
@@ -204,7 +203,7 @@ TEST_CASE("there are no colors unless asked for, and then where it is nearly ful
     CHECK_FALSE(support::has(rows[2], "\x1b"));
 }
 
-TEST_CASE("pools stand with what they reserve first, and say how much of what is free is in one piece",
+TEST_CASE("pools are sorted by reserved bytes and show the share of the largest free piece",
           "[report][summary]") {
     memory_snapshot s;
     s.pools = {pool_with("b", {}), pool_with("c", {}), pool_with("a", {})};
@@ -226,7 +225,7 @@ TEST_CASE("pools stand with what they reserve first, and say how much of what is
     CHECK(rows_of(summary(s, {.max_pools = 1}), "pool")[3] == "  and 2 more, 400 B");
 }
 
-TEST_CASE("a tag of several pools is summed, and its peak is a bound that needs all their recorders",
+TEST_CASE("a tag's bytes are summed over pools, and its peak is a bound if all pools record peaks",
           "[report][summary]") {
     memory_snapshot s;
     s.pools = {
@@ -243,7 +242,7 @@ TEST_CASE("a tag of several pools is summed, and its peak is a bound that needs 
             R"(gone                                0 B     0 %        3.9 KiB         0         0  three)"});
 }
 
-TEST_CASE("of three hundred tags the largest are told, and what the rest have", "[report][summary]") {
+TEST_CASE("of three hundred tags, the largest are listed and the others are summed", "[report][summary]") {
     memory_snapshot s;
     s.pools = {pool_with("main", {})};
     for (std::size_t i = 0; i != 300; ++i)
@@ -256,7 +255,7 @@ TEST_CASE("of three hundred tags the largest are told, and what the rest have", 
     CHECK(rows[12] == "  and 288 more, 40.6 MiB");
 }
 
-TEST_CASE("other holders stand with the largest first, used and cached apart", "[report][summary]") {
+TEST_CASE("other holders are sorted by size, with used and cached bytes apart", "[report][summary]") {
     memory_snapshot s = of_budgets({{{"gpu", 1000, 0, 0}, 0, {}}});
     s.holders = {{"b", 0, {{"", {}, 40}, {"x", {"a.cpp", 1}, 20}}},
                  {"nothing", 7, {}},
@@ -272,7 +271,7 @@ TEST_CASE("other holders stand with the largest first, used and cached apart", "
     CHECK(rows_of(summary(s, {.max_holders = 2}), "other holders")[2] == "  and 2 more, 60 B");
 }
 
-TEST_CASE("of a device is told what is gone elsewhere, and what nobody accounts for", "[report][summary]") {
+TEST_CASE("a device's row shows the bytes of other programs and the unaccounted bytes", "[report][summary]") {
     memory_snapshot s;
     s.devices = {{0, "NVIDIA H100 80GB HBM3", 80_GiB, 60_GiB, 12_GiB, 3_GiB},
                  {1, "less free than the total says", 1_GiB, 2_GiB, 0, 5_GiB}};
@@ -289,7 +288,7 @@ TEST_CASE("of a device is told what is gone elsewhere, and what nobody accounts 
     CHECK(rows_of(summary(s, {.max_devices = 1}), "device")[1] == "  and 1 more, 0 B");
 }
 
-TEST_CASE("names of any script stand in columns, and what a terminal would obey is a question mark",
+TEST_CASE("names of any script are aligned, and control characters are shown as question marks",
           "[report][summary]") {
     std::vector<std::string> const rows = budget_rows({{{"größer", 16, 4, 4}, 0, {}},
                                                        {{"予算", 16, 3, 3}, 0, {}},
@@ -306,7 +305,7 @@ TEST_CASE("names of any script stand in columns, and what a terminal would obey 
             R"(x?[31m??2J??                  [#.............]   12 %        2 B       16 B       14 B        2 B)"});
 }
 
-TEST_CASE("no line is wider than a hundred columns, whatever the names and figures", "[report][summary]") {
+TEST_CASE("no line is wider than a hundred columns for any names and figures", "[report][summary]") {
     memory_snapshot s;
     std::string name;
     std::size_t widest = 0;

@@ -47,12 +47,12 @@ TEST_CASE("a snapshot as JSON has all figures under stable keys", "[report][summ
         R"("external":4096,"baseline":1024,"pooled":0}]})");
 }
 
-TEST_CASE("an empty snapshot is JSON, too", "[report][summary_json]") {
+TEST_CASE("an empty snapshot is valid JSON", "[report][summary_json]") {
     CHECK(summary_json({}) ==
           R"({"taken_ms":0,"budgets":[],"pools":[],"tags":[],"holders":[],"devices":[]})");
 }
 
-TEST_CASE("blocks are told where they are asked for", "[report][summary_json]") {
+TEST_CASE("blocks are in the JSON if the blocks option is set", "[report][summary_json]") {
     memory_snapshot s = summary_samples::small_snapshot();
     s.pools[0].segments[0].blocks[0].stream = 7;
     s.pools[0].segments[0].blocks[2].lifetime = cuota::lifetime_hint::step;
@@ -73,7 +73,7 @@ TEST_CASE("blocks are told where they are asked for", "[report][summary_json]") 
         R"({"address":8192,"size":2048,"paged":true,"blocks":[{"address":8192,"size":2048,"use":"free"}]}]})"));
 }
 
-TEST_CASE("what has no limit or is not known is null", "[report][summary_json][python]") {
+TEST_CASE("unlimited and unknown values are null", "[report][summary_json][python]") {
     memory_snapshot s = summary_samples::small_snapshot();
     s.budgets[0].facts.limit = cuota::unlimited;
     s.pools[0].device.reset();
@@ -92,8 +92,7 @@ assert [(t["tag"], t["pools"], t["peak"], t["peak_is_exact"]) for t in s["tags"]
     CHECK_FALSE(python_agrees(summary_json(s), "sys.exit(3 if s[\"pools\"] else 0)"));
 }
 
-TEST_CASE("names that are none for JSON do not break it, and sizes stay integers",
-          "[report][summary_json][python]") {
+TEST_CASE("any name is escaped in JSON, and sizes remain integers", "[report][summary_json][python]") {
     memory_snapshot s = summary_samples::small_snapshot();
     s.budgets[0].facts.name = "größer \"\\\n\x1b\xFF 予算";
     s.pools[0].name = s.budgets[0].facts.name;

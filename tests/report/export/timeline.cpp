@@ -168,12 +168,12 @@ private:
 
 }  // namespace
 
-TEST_CASE("the data in a timeline are the recording's, to the last digit", "[report][timeline][python]") {
+TEST_CASE("a timeline contains the recording's data exactly", "[report][timeline][python]") {
     CHECK(page_says_all(timeline_samples::training{100, 4}.result()));
     CHECK(page_says_all(timeline_samples::training{3000}.result()));
 }
 
-TEST_CASE("a timeline tells pools apart that are at the same addresses", "[report][timeline][python]") {
+TEST_CASE("a timeline distinguishes pools at the same addresses", "[report][timeline][python]") {
     recording const r = two_pools_at_one_address();
     CHECK(page_says_all(r));
     CHECK(timeline_json(timeline_of(r))
@@ -181,7 +181,8 @@ TEST_CASE("a timeline tells pools apart that are at the same addresses", "[repor
                     R"({"source":2,"address":"0x1000","bytes":8192}])") != std::string::npos);
 }
 
-TEST_CASE("addresses and sizes that no double holds stay exact in a timeline", "[report][timeline][python]") {
+TEST_CASE("addresses and sizes that exceed a double's precision are exact in a timeline",
+          "[report][timeline][python]") {
     recording r = two_pools_at_one_address();
     for (cuota::memory_event& e : r.events)
         if (e.source == 2 && e.address != 0) e.address += 0xFFFF'FFFF'FFFF'0001;
@@ -192,7 +193,7 @@ TEST_CASE("addresses and sizes that no double holds stay exact in a timeline", "
           std::string::npos);
 }
 
-TEST_CASE("no name breaks out of a timeline", "[report][timeline]") {
+TEST_CASE("names in a timeline are escaped", "[report][timeline]") {
     recording const r = timeline_samples::hostile();
     std::string const page =
         timeline_of(r, {.title = "</title></script><script>window.broken=5</script>\xFF"});
@@ -218,7 +219,7 @@ assert d["sites"][2]["file"] == "a\"b'c`d${window.broken=3}\\", d["sites"][2]["f
     CHECK(std::system(("'" CUOTA_PYTHON "' '" + path + "' '" + folder.path("page.html") + "'").c_str()) == 0);
 }
 
-TEST_CASE("a recording of nothing makes a page, too", "[report][timeline][python]") {
+TEST_CASE("an empty recording makes a valid page", "[report][timeline][python]") {
     CHECK(page_says_all({}));
     CHECK(timeline_of({}).find("Nothing was recorded") != std::string::npos);
     recording only_a_note;  // of a program without sites
@@ -228,7 +229,7 @@ TEST_CASE("a recording of nothing makes a page, too", "[report][timeline][python
           std::string::npos);
 }
 
-TEST_CASE("a timeline tells how many events were dropped", "[report][timeline][python]") {
+TEST_CASE("a timeline shows the number of dropped events", "[report][timeline][python]") {
     recording r = two_pools_at_one_address();
     r.dropped = 123456789;
     CHECK(page_says_all(r));
@@ -236,7 +237,7 @@ TEST_CASE("a timeline tells how many events were dropped", "[report][timeline][p
     CHECK(timeline_json(timeline_of(r)).find(R"("dropped":18446744073709551615)") != std::string::npos);
 }
 
-TEST_CASE("a timeline needs nothing but itself", "[report][timeline]") {
+TEST_CASE("a timeline refers to no other file or site", "[report][timeline]") {
     std::string const page = timeline_of(timeline_samples::training{100, 4}.result(), {.title = "mine"});
     CHECK(page.find(R"("title":"mine")") != std::string::npos);
     for (std::string_view const word : {"http:", "https:", "src=", "@import", "url(", "innerHTML", "eval("})
@@ -244,7 +245,7 @@ TEST_CASE("a timeline needs nothing but itself", "[report][timeline]") {
     CHECK(page.find("default-src 'none'") != std::string::npos);
 }
 
-TEST_CASE("a timeline that cannot be written says so, and names its file", "[report][timeline]") {
+TEST_CASE("a failure to write a timeline throws data_error with the file's name", "[report][timeline]") {
     recording const r = two_pools_at_one_address();
     short_stream few{1000};
     std::ostream out{&few};

@@ -192,7 +192,7 @@ private:
 
 }  // namespace
 
-TEST_CASE("the areas of a picture are the bytes that were live", "[report][timeline_svg][python]") {
+TEST_CASE("the areas of a picture equal the live bytes", "[report][timeline_svg][python]") {
     support::temp_folder const folder;
     folder.write("hand.svg", svg_of(picture_by_hand()));
     std::string expected;
@@ -219,7 +219,7 @@ TEST_CASE("the areas of a picture are the bytes that were live", "[report][timel
     CHECK(what_is_wrong(folder) == "");
 }
 
-TEST_CASE("a picture tells peaks, limits and what is missing", "[report][timeline_svg]") {
+TEST_CASE("a picture shows peaks, limits, refusals and dropped events", "[report][timeline_svg]") {
     cuota::recording r = picture_by_hand(120_MiB, 1_GiB);
     svg_event(r, event_kind::refused, 11'000'000, 0, 77_MiB, 2, 2);
     svg_event(r, event_kind::refused, 11'000'100, 0, 5_MiB, 2, 4);  // by the budget of other memory
@@ -245,7 +245,7 @@ TEST_CASE("a picture tells peaks, limits and what is missing", "[report][timelin
     CHECK(svg_says(svg_of(r, {.max_groups = 1}), ">2 others</text>"));
 }
 
-TEST_CASE("what the last event took is seen", "[report][timeline_svg]") {
+TEST_CASE("an allocation by the last event is visible", "[report][timeline_svg]") {
     cuota::recording r = picture_by_hand();
     svg_event(r, event_kind::allocated, 10'000'000, 9, 90_MiB, 1, 3);
     std::string const svg = svg_of(r);
@@ -255,7 +255,7 @@ TEST_CASE("what the last event took is seen", "[report][timeline_svg]") {
     CHECK(begin < 716);  // the plot ends at 720
 }
 
-TEST_CASE("steps stand below a picture, by number or only counted", "[report][timeline_svg]") {
+TEST_CASE("steps are shown below a picture, with numbers or as a count", "[report][timeline_svg]") {
     cuota::recording r = picture_by_hand();
     CHECK(!svg_says(svg_of(r), ">steps</text>"));
     svg_event(r, event_kind::step_ended, 10'500'000, 0, 0, 0, 3);  // begun before the first event
@@ -277,7 +277,7 @@ TEST_CASE("steps stand below a picture, by number or only counted", "[report][ti
     CHECK(svg_count(many, "<rect class=\"even\"") == 1);
 }
 
-TEST_CASE("host memory is left out of a picture of device memory, and shown where it is alone",
+TEST_CASE("host memory is not in a picture of device memory, unless it is alone or chosen",
           "[report][timeline_svg]") {
     cuota::recording r = picture_by_hand();
     r.sources.push_back({cuota::source_kind::resource, "staging", {}, cuota::memory_kind::pinned});
@@ -293,7 +293,7 @@ TEST_CASE("host memory is left out of a picture of device memory, and shown wher
     CHECK(svg_says(svg_of(r), "slots"));
 }
 
-TEST_CASE("a picture of many events is small, and shows their peak", "[report][timeline_svg][python]") {
+TEST_CASE("a picture of many events is small and shows their exact peak", "[report][timeline_svg][python]") {
     support::temp_folder const folder;
     cuota::recording const training = svg_samples::training(100'000).get();
     std::string const svg = svg_of(training);
@@ -324,7 +324,7 @@ TEST_CASE("a picture of many events is small, and shows their peak", "[report][t
     CHECK(what_is_wrong(folder) == "");
 }
 
-TEST_CASE("names that mean harm are only text in a picture", "[report][timeline_svg][python]") {
+TEST_CASE("malicious names are only text in a picture", "[report][timeline_svg][python]") {
     support::temp_folder const folder;
     std::vector<std::string> const names{
         "</text><script>alert(1)</script>",
@@ -355,8 +355,7 @@ TEST_CASE("names that mean harm are only text in a picture", "[report][timeline_
     CHECK(what_is_wrong(folder) == "");
 }
 
-TEST_CASE("no label of a picture touches another, whatever there is to say",
-          "[report][timeline_svg][python]") {
+TEST_CASE("labels of a picture never overlap", "[report][timeline_svg][python]") {
     support::temp_folder const folder;
     for (std::uint64_t seed = 0; seed != 60; ++seed) {
         std::mt19937_64 random{seed};
@@ -392,7 +391,7 @@ TEST_CASE("no label of a picture touches another, whatever there is to say",
     CHECK(what_is_wrong(folder) == "");
 }
 
-TEST_CASE("a recording with nothing in it is a picture that says so", "[report][timeline_svg][python]") {
+TEST_CASE("a picture of an empty recording has a text that it is empty", "[report][timeline_svg][python]") {
     support::temp_folder const folder;
     std::string const nothing = svg_of({});
     CHECK(svg_says(nothing, ">no memory in this recording</text>"));
@@ -417,7 +416,7 @@ TEST_CASE("a recording with nothing in it is a picture that says so", "[report][
     CHECK(what_is_wrong(folder) == "");
 }
 
-TEST_CASE("a picture is light, dark, or as the reader has it", "[report][timeline_svg]") {
+TEST_CASE("a picture has a light, a dark or the reader's theme", "[report][timeline_svg]") {
     cuota::recording const r = picture_by_hand();
     std::string const media = "@media(prefers-color-scheme:dark)";
     CHECK(svg_says(svg_of(r), media));
@@ -431,7 +430,7 @@ TEST_CASE("a picture is light, dark, or as the reader has it", "[report][timelin
     CHECK(svg_says(dark, ".paper{fill:#16181c}"));
 }
 
-TEST_CASE("a picture that cannot be written is said to be so", "[report][timeline_svg]") {
+TEST_CASE("a failure to write a picture throws data_error", "[report][timeline_svg]") {
     cuota::recording const r = picture_by_hand();
     std::size_t const size = svg_of(r).size();
     for (std::size_t const room : {std::size_t{0}, std::size_t{100}, size - 1}) {

@@ -76,13 +76,13 @@ std::vector<run_of> segments_of(recording const& r) {
 
 }  // namespace
 
-TEST_CASE("nothing recorded is no life", "[report][replay]") {
+TEST_CASE("an empty recording has no lifetimes", "[report][replay]") {
     CHECK(lifetimes_of({}).blocks.empty());
     CHECK(lifetimes_of({}).segments.empty());
     CHECK(lifetimes_of(two_pools()).blocks.empty());
 }
 
-TEST_CASE("a block lives from its allocation until it is given back", "[report][replay]") {
+TEST_CASE("a block is live from its allocation until it is freed", "[report][replay]") {
     recording r = two_pools();
     replay_event(r, event_kind::step_begun, 5, 0);
     replay_event(r, event_kind::allocated, 10, 0x1000, 100, 3);
@@ -108,7 +108,8 @@ TEST_CASE("a block lives from its allocation until it is given back", "[report][
     CHECK(found[1].completed == never_seen);
 }
 
-TEST_CASE("what was there before the first event is known by its end, and comes first", "[report][replay]") {
+TEST_CASE("a block from before the first event is found by its free and is listed first",
+          "[report][replay]") {
     recording r = two_pools();
     replay_event(r, event_kind::allocated, 10, 0x1000, 100, 1);
     replay_event(r, event_kind::free_completed, 15, 0x9000, 100, 1);  // freed earlier: not a lifetime
@@ -127,7 +128,7 @@ TEST_CASE("what was there before the first event is known by its end, and comes 
     CHECK(found[1].from == moment{10});
 }
 
-TEST_CASE("an address that is used again is another life", "[report][replay]") {
+TEST_CASE("a reused address begins a new lifetime", "[report][replay]") {
     recording r = two_pools();
     replay_event(r, event_kind::free_requested, 10, 0x1000, 10, 1);
     replay_event(r, event_kind::allocated, 20, 0x1000, 20, 2);
@@ -152,7 +153,7 @@ TEST_CASE("an address that is used again is another life", "[report][replay]") {
     CHECK(found[3].until == never_seen);
 }
 
-TEST_CASE("one address in two sources is two blocks", "[report][replay]") {
+TEST_CASE("blocks of two sources at one address are two blocks", "[report][replay]") {
     recording r = two_pools();
     replay_event(r, event_kind::allocated, 10, 0x1000, 10, 1, 1);
     replay_event(r, event_kind::allocated, 20, 0x1000, 20, 1, 2);
@@ -180,7 +181,7 @@ TEST_CASE("one address in two sources is two blocks", "[report][replay]") {
     CHECK(found[3].until == never_seen);
 }
 
-TEST_CASE("blocks that no event told are those of the snapshot that are live", "[report][replay]") {
+TEST_CASE("live blocks of the snapshot without events have lifetimes", "[report][replay]") {
     recording r = two_pools();
     replay_event(r, event_kind::allocated, 10, 0x1000, 10, 1);
     cuota::block_info other = live_block(0x3000, 700, "weights", {"a.cpp", 2});
@@ -204,7 +205,7 @@ TEST_CASE("blocks that no event told are those of the snapshot that are live", "
     CHECK(found[1].address == 0x1000);
 }
 
-TEST_CASE("sites of the snapshot are found by what they say, not by where it is said", "[report][replay]") {
+TEST_CASE("sites of the snapshot are matched by contents, not by pointers", "[report][replay]") {
     recording r = two_pools();
     r.sites.push_back({"weights", {"a.cpp", 2}});  // a duplicate: the first is used
     std::string const file = "a.cpp";              // a different pointer
@@ -227,7 +228,7 @@ TEST_CASE("sites of the snapshot are found by what they say, not by where it is 
     CHECK(found[0].stream == cuota::memory_event::no_stream);
 }
 
-TEST_CASE("the snapshot of a pool that is gone tells nothing", "[report][replay]") {
+TEST_CASE("a source without a pool does not use the snapshot", "[report][replay]") {
     recording r = two_pools();
     r.final_snapshot.pools.resize(1);
     r.final_snapshot.pools[0].segments = {{0x1000, 0x1000, false, {live_block(0x1000, 10)}}};
@@ -238,16 +239,16 @@ TEST_CASE("the snapshot of a pool that is gone tells nothing", "[report][replay]
     CHECK(found[0].source == 2);
 }
 
-TEST_CASE("pages given back in the middle of a segment end only themselves", "[report][replay]") {
+TEST_CASE("freeing pages in the middle of a segment ends only these pages", "[report][replay]") {
     recording r = two_pools();
     replay_event(r, event_kind::segment_allocated, 10, 1000, 100);
     replay_event(r, event_kind::segment_freed, 20, 1040, 20);
-    SECTION("what is beside them goes on") {
+    SECTION("the pages beside them remain") {
         CHECK(segments_of(r) == std::vector<run_of>{{1040, 20, 10, 20},
                                                     {1000, 40, 10, never_seen},
                                                     {1060, 40, 10, never_seen}});
     }
-    SECTION("and they can be taken again, and given back with the others at once") {
+    SECTION("freed pages can be allocated again and freed together with others") {
         replay_event(r, event_kind::segment_allocated, 30, 1040, 20);
         replay_event(r, event_kind::segment_freed, 40, 1010, 60);
         CHECK(segments_of(r) == std::vector<run_of>{{1040, 20, 10, 20},
@@ -257,11 +258,11 @@ TEST_CASE("pages given back in the middle of a segment end only themselves", "[r
                                                     {1070, 30, 10, never_seen},
                                                     {1040, 20, 30, 40}});
     }
-    SECTION("no bytes end nothing") {
+    SECTION("freeing zero bytes ends nothing") {
         replay_event(r, event_kind::segment_freed, 40, 1010, 0);
         CHECK(segments_of(r).size() == 3);
     }
-    SECTION("another source's pages end nothing of this one's") {
+    SECTION("freeing pages of another source ends no pages of this one") {
         replay_event(r, event_kind::segment_freed, 40, 1000, 100, 0, 2);
         CHECK(segments_of(r) == std::vector<run_of>{{1000, 100, never_seen, 40},
                                                     {1040, 20, 10, 20},
@@ -270,7 +271,8 @@ TEST_CASE("pages given back in the middle of a segment end only themselves", "[r
     }
 }
 
-TEST_CASE("pages given back over several segments, and over what was there before", "[report][replay]") {
+TEST_CASE("pages may be freed across several segments and across segments from before the recording",
+          "[report][replay]") {
     recording r = two_pools();
     replay_event(r, event_kind::segment_allocated, 10, 1000, 100);
     replay_event(r, event_kind::segment_allocated, 20, 1200, 100);
@@ -287,8 +289,7 @@ TEST_CASE("pages given back over several segments, and over what was there befor
     CHECK(std::ranges::count(found, run_of{1250, 50, 20, 40}) == 1);
 }
 
-TEST_CASE("segments that no event told are what the snapshot has beside those that one did",
-          "[report][replay]") {
+TEST_CASE("segments of the snapshot are added where no event has allocated them", "[report][replay]") {
     recording r = two_pools();
     replay_event(r, event_kind::segment_allocated, 10, 1100, 100);
     replay_event(r, event_kind::segment_allocated, 20, 1300, 100);
@@ -488,7 +489,7 @@ std::vector<known_page> known_pages(memory_lifetimes const& found) {
 
 }  // namespace
 
-TEST_CASE("the lives of a recording without its first events are those of the whole, cut",
+TEST_CASE("lifetimes of a recording without its first events are those of the whole, cut",
           "[report][replay]") {
     std::size_t older = 0;
     for (std::uint64_t seed = 0; seed != 40; ++seed) {

@@ -80,7 +80,7 @@ struct eavesdropper {
 
 }  // namespace
 
-TEST_CASE("recorded memory behaves as a resource", "[report][recorded]") {
+TEST_CASE("recorded memory has the properties of a resource", "[report][recorded]") {
     recorder const r;
     SECTION("of device memory") { support::behaves_as_a_resource(recorded<>{r}); }
     SECTION("of async memory") { support::behaves_as_a_resource(recorded<cuota::async_memory>{r}); }
@@ -99,7 +99,7 @@ TEST_CASE("recorded memory behaves as a resource", "[report][recorded]") {
     }
 }
 
-TEST_CASE("an allocation is recorded with its tag, place, stream and sizes", "[report][recorded]") {
+TEST_CASE("an allocation is recorded with its tag, call site, stream and sizes", "[report][recorded]") {
     recorder const r;
     recorded memory{dry_run_memory{512}, r, "scratch"};
     cuota::stream s;
@@ -127,7 +127,8 @@ TEST_CASE("an allocation is recorded with its tag, place, stream and sizes", "[r
     memory.deallocate_sync(q, 512);
 }
 
-TEST_CASE("a release in stream order is requested, one at once is done with", "[report][recorded]") {
+TEST_CASE("a stream-ordered free is recorded as requested, a synchronous one as completed, too",
+          "[report][recorded]") {
     recorder r;
     recorded memory{dry_run_memory{512}, r};
     cuota::stream s;
@@ -160,7 +161,7 @@ TEST_CASE("a native stream is recorded by its id", "[report][recorded]") {
     CHECK(seen.events[1].stream == seen.events[0].stream);
 }
 
-TEST_CASE("zero bytes are no event", "[report][recorded]") {
+TEST_CASE("an allocation of zero bytes is not recorded", "[report][recorded]") {
     recorder const r;
     recorded memory{dry_run_memory{}, r};
     CHECK(memory.allocate_sync(0) == nullptr);
@@ -169,7 +170,7 @@ TEST_CASE("zero bytes are no event", "[report][recorded]") {
     CHECK(r.read().events.empty());
 }
 
-TEST_CASE("a refusal is recorded with what was asked, and goes on", "[report][recorded]") {
+TEST_CASE("a refusal is recorded with the request and rethrown", "[report][recorded]") {
     recorder const r;
     cuota::budget b{"b", 2048};
     recorded memory{cuota::budgeted<dry_run_memory>{b, dry_run_memory{512}}, r};
@@ -196,15 +197,14 @@ TEST_CASE("a refusal is recorded with what was asked, and goes on", "[report][re
     CHECK(after.events.back().size == 0);  // not charged to a budget
 }
 
-TEST_CASE("what is no refusal is no event", "[report][recorded]") {
+TEST_CASE("a usage_error is not recorded as a refusal", "[report][recorded]") {
     recorder const r;
     recorded<> memory{r};
     CHECK_THROWS_AS(memory.allocate_sync(16, 24), cuota::usage_error);
     CHECK(r.read().events.empty());
 }
 
-TEST_CASE("an allocation is recorded after upstream gave it, a release before it has it back",
-          "[report][recorded]") {
+TEST_CASE("an allocation is recorded after upstream's, a free before upstream's", "[report][recorded]") {
     recorder const r;
     std::string heard = "nothing";
     eavesdropper const upstream{r, &heard};
@@ -218,7 +218,7 @@ TEST_CASE("an allocation is recorded after upstream gave it, a release before it
     CHECK(heard == "allocated free_requested free_completed free_requested");
 }
 
-TEST_CASE("while its recorder pauses, recorded memory goes on unseen", "[report][recorded]") {
+TEST_CASE("while its recorder is paused, recorded memory works without events", "[report][recorded]") {
     recorder r;
     recorded memory{dry_run_memory{}, r};
     r.pause();
@@ -253,8 +253,7 @@ TEST_CASE("recorded memory is a source of its recorder", "[report][recorded]") {
     CHECK(seen.sources[4].budget == std::nullopt);
 }
 
-TEST_CASE("copies of recorded memory are one source, which ends with the last of them",
-          "[report][recorded]") {
+TEST_CASE("copies of recorded memory are one source, which ends with the last copy", "[report][recorded]") {
     recorder const r;
     cuota::detail::recorder_state const& state = *cuota::detail::recorder_access::state(r);
     {
@@ -275,14 +274,14 @@ TEST_CASE("copies of recorded memory are one source, which ends with the last of
     CHECK(seen.events[0].source == 1);
 }
 
-TEST_CASE("recorded memory outlives the handle of its recorder", "[report][recorded]") {
+TEST_CASE("recorded memory may outlive the handle of its recorder", "[report][recorded]") {
     recorded memory{dry_run_memory{}, recorder{{.capacity = 4}}};
     void* const p = memory.allocate_sync(1);
     memory.deallocate_sync(p, 1);
     CHECK(p != nullptr);
 }
 
-TEST_CASE("a recorder with too many sources takes no recorded memory", "[report][recorded]") {
+TEST_CASE("a recorder with too many sources refuses recorded memory", "[report][recorded]") {
     recorder const r{{.capacity = 1, .sites = 0}};
     cuota::detail::recorder_state& state = *cuota::detail::recorder_access::state(r);
     for (std::size_t i = 1; i != state.max_sources; ++i) (void)state.add_source({});
@@ -292,7 +291,7 @@ TEST_CASE("a recorder with too many sources takes no recorded memory", "[report]
     CHECK(refused.where().line == 3);
 }
 
-TEST_CASE("a pool over recorded memory is seen by its segments", "[report][recorded]") {
+TEST_CASE("a pool over recorded memory is recorded by its segments", "[report][recorded]") {
     recorder const r;
     {
         cuota::scoped_pool pool{cuota::any_resource{recorded<cuota::pinned_memory>{r, "pinned"}}};
@@ -306,7 +305,8 @@ TEST_CASE("a pool over recorded memory is seen by its segments", "[report][recor
     CHECK(lives.blocks[0].until);
 }
 
-TEST_CASE("of one address, threads record a release before the next allocation", "[report][recorded]") {
+TEST_CASE("across threads, a free is recorded before the next allocation of the same address",
+          "[report][recorded]") {
     recorder const r;
     recorded memory{cuota::pinned_memory{}, r};
     constexpr int threads = 4;

@@ -33,7 +33,7 @@ std::string notes_in(recording const& r) {
 
 }  // namespace
 
-TEST_CASE("a recorder remembers 65,536 events as a rule, and as many as it is told", "[report][recorder]") {
+TEST_CASE("a recorder stores 65,536 events by default or the chosen number", "[report][recorder]") {
     CHECK(recorder{}.capacity() == 65'536);
     CHECK(recorder{{.capacity = 1000}}.capacity() == 1024);
     auto const refused = support::thrown<cuota::usage_error>([] {
@@ -43,7 +43,7 @@ TEST_CASE("a recorder remembers 65,536 events as a rule, and as many as it is to
     CHECK_THROWS_AS((recorder{{.sites = cuota::unlimited}}), cuota::usage_error);
 }
 
-TEST_CASE("a note is an event of the program's own", "[report][recorder]") {
+TEST_CASE("a note is an event of the program", "[report][recorder]") {
     recorder r{{.capacity = 8}};
     unsigned const line = __LINE__ + 1;
     r.mark("epoch 1");
@@ -60,14 +60,14 @@ TEST_CASE("a note is an event of the program's own", "[report][recorder]") {
     CHECK(e.bytes + e.size + e.address == 0);
 }
 
-TEST_CASE("a recorder forgets the oldest notes first", "[report][recorder]") {
+TEST_CASE("a recorder drops the oldest notes first", "[report][recorder]") {
     recorder r{{.capacity = 2}};
     for (char const* text : {"a", "b", "c"}) r.mark(text);
     CHECK(notes_in(r.read()) == "b, c");
     CHECK(r.read().dropped == 1);
 }
 
-TEST_CASE("a recorder can pause, and goes on", "[report][recorder]") {
+TEST_CASE("a recorder can be paused and resumed", "[report][recorder]") {
     recorder r{{.capacity = 8}};
     CHECK(r.is_recording());
     r.mark("before");
@@ -81,7 +81,7 @@ TEST_CASE("a recorder can pause, and goes on", "[report][recorder]") {
     CHECK(r.read().sites.size() == 3);  // notes that were not recorded use no site
 }
 
-TEST_CASE("a note that is not recorded is not kept either", "[report][recorder]") {
+TEST_CASE("a note during a pause allocates no memory", "[report][recorder]") {
     recorder r{{.capacity = 8}};
     r.pause();
     support::failing_heap const heap{0};
@@ -89,7 +89,7 @@ TEST_CASE("a note that is not recorded is not kept either", "[report][recorder]"
     CHECK(heap.refused() == 0);
 }
 
-TEST_CASE("a recorder can be cleared, and its clock goes on", "[report][recorder]") {
+TEST_CASE("clearing a recorder keeps its clock", "[report][recorder]") {
     recorder r{{.capacity = 8}};
     r.mark("before");
     recording const before = r.read();
@@ -101,7 +101,8 @@ TEST_CASE("a recorder can be cleared, and its clock goes on", "[report][recorder
     CHECK(after.start_time == before.start_time);
 }
 
-TEST_CASE("copies of a recorder are one, two made alike are not", "[report][recorder]") {
+TEST_CASE("copies of a recorder share one state, two recorders with equal options do not",
+          "[report][recorder]") {
     recorder const a{{.capacity = 8}};
     recorder b = a;
     b.mark("through the copy");
@@ -112,7 +113,7 @@ TEST_CASE("copies of a recorder are one, two made alike are not", "[report][reco
     CHECK_FALSE(a == recorder{{.capacity = 8}});
 }
 
-TEST_CASE("threads share a recorder", "[report][recorder]") {
+TEST_CASE("threads may share a recorder", "[report][recorder]") {
     recorder const r{{.capacity = 1024}};
     std::vector<std::thread> threads;
     for (int t = 0; t != 4; ++t)

@@ -94,7 +94,7 @@ std::vector<std::string> names_of(usage_series const& all) {
 
 }  // namespace
 
-TEST_CASE("levels of nothing are nothing", "[report][levels]") {
+TEST_CASE("an empty recording has empty levels", "[report][levels]") {
     usage_series const none = usage_over_time({});
     CHECK(none.parts.empty());
     CHECK(none.total.points == curve_points{{0, 0}});
@@ -103,7 +103,7 @@ TEST_CASE("levels of nothing are nothing", "[report][levels]") {
     CHECK(usage_at({}, 5) == 0);
 }
 
-TEST_CASE("levels by tag have each change, and add up", "[report][levels]") {
+TEST_CASE("levels by tag have every change and sum up to the total", "[report][levels]") {
     usage_series const all = usage_over_time(usage_by_hand());
     CHECK(all.from == 10);
     CHECK(all.until == 100);
@@ -122,7 +122,7 @@ TEST_CASE("levels by tag have each change, and add up", "[report][levels]") {
     CHECK(all.reserved.peak == 1100);
 }
 
-TEST_CASE("a peak says when it was, and of what", "[report][levels]") {
+TEST_CASE("a peak has its time and its parts", "[report][levels]") {
     usage_series const all = usage_over_time(usage_by_hand());
     CHECK(all.total.peak == 487);
     CHECK(all.total.peak_at == 70);
@@ -143,7 +143,7 @@ TEST_CASE("a peak says when it was, and of what", "[report][levels]") {
     CHECK(usage_over_time(twice).at_peak[0].name == "weights");
 }
 
-TEST_CASE("levels are told apart by site or source as well", "[report][levels]") {
+TEST_CASE("levels can be grouped by site or by source", "[report][levels]") {
     usage_series const sites = usage_over_time(usage_by_hand(), {.by = group_by::site});
     CHECK(names_of(sites) ==
           std::vector<std::string>{"untagged", "weights (a.cpp:1)", "weights (a.cpp:2)", "y", "x (b.cpp:1)"});
@@ -153,7 +153,7 @@ TEST_CASE("levels are told apart by site or source as well", "[report][levels]")
     CHECK(sources.parts[2].peak == 7);
 }
 
-TEST_CASE("levels are of the chosen sources only", "[report][levels]") {
+TEST_CASE("levels are limited to the chosen sources", "[report][levels]") {
     usage_series const second = usage_over_time(usage_by_hand(), {.sources = {2}});
     CHECK(names_of(second) == std::vector<std::string>{"x"});
     CHECK(second.total.points == curve_points{{10, 0}, {40, 7}});
@@ -171,7 +171,7 @@ TEST_CASE("levels are of the chosen sources only", "[report][levels]") {
     CHECK(refused.where().line != 0);
 }
 
-TEST_CASE("curves beyond the most are summed as others", "[report][levels]") {
+TEST_CASE("curves beyond the maximum are summed as others", "[report][levels]") {
     usage_series const two = usage_over_time(usage_by_hand(), {.max_groups = 2});
     REQUIRE(names_of(two) == std::vector<std::string>{"untagged", "weights", "others"});
     CHECK(two.parts[0].merged == 0);
@@ -188,7 +188,7 @@ TEST_CASE("curves beyond the most are summed as others", "[report][levels]") {
     CHECK(usage_over_time(usage_by_hand(), {.max_groups = cuota::unlimited}).parts.size() == 4);
 }
 
-TEST_CASE("what happens at one time is kept in the order of the events", "[report][levels]") {
+TEST_CASE("changes at the same time stay in the order of the events", "[report][levels]") {
     cuota::recording r = recording_for_levels();
     level_event(r, event_kind::allocated, 10, 1, 5, 1);
     level_event(r, event_kind::allocated, 20, 2, 90, 1);
@@ -205,8 +205,7 @@ TEST_CASE("what happens at one time is kept in the order of the events", "[repor
     CHECK(all.until == 30);
 }
 
-TEST_CASE("levels are those that a walk over the live blocks finds, wherever the recording begins",
-          "[report][levels]") {
+TEST_CASE("levels equal a sum over live blocks, wherever the recording begins", "[report][levels]") {
     for (std::uint64_t seed = 0; seed != 30; ++seed) {
         std::mt19937_64 random{seed};
         cuota::recording whole = recording_for_levels();
@@ -271,7 +270,7 @@ TEST_CASE("levels are those that a walk over the live blocks finds, wherever the
     }
 }
 
-TEST_CASE("few points are all kept, and many fit in what is asked for", "[report][levels]") {
+TEST_CASE("a few points are all kept, and many are reduced to the requested number", "[report][levels]") {
     curve_points const few{{0, 1}, {5, 2}, {9, 0}, {10, 7}};
     CHECK(downsample(few, 4) == few);
     CHECK(downsample({}, 4).empty());
@@ -284,8 +283,7 @@ TEST_CASE("few points are all kept, and many fit in what is asked for", "[report
     CHECK(downsample(at_once, 8).size() <= 8);
 }
 
-TEST_CASE("of each stretch of time the first, the last, the lowest and the highest point are kept",
-          "[report][levels]") {
+TEST_CASE("each interval of time keeps its first, last, lowest and highest point", "[report][levels]") {
     std::mt19937_64 random{3};
     for (std::size_t const n : {4U, 7U, 40U, 1000U}) {
         curve_points all;

@@ -47,7 +47,7 @@ void let_leave(pool_info& p) {
 
 }  // namespace
 
-TEST_CASE("a snapshot whose figures agree passes, with blocks and without, and so does an empty one",
+TEST_CASE("a snapshot with consistent figures passes, with or without blocks, and so does an empty one",
           "[report][check_snapshot]") {
     REQUIRE_NOTHROW(check_snapshot({}));
     memory_snapshot s = summary_samples::small_snapshot();
@@ -58,7 +58,7 @@ TEST_CASE("a snapshot whose figures agree passes, with blocks and without, and s
     REQUIRE_NOTHROW(check_snapshot(s));
 }
 
-TEST_CASE("a figure of a pool is never above the next one", "[report][check_snapshot]") {
+TEST_CASE("no figure of a pool exceeds the next one", "[report][check_snapshot]") {
     CHECK(said_of_pool([](pool_info& p) { p.stats.requested = 1793; }) ==
           of_pool("requested is 1793, but allocated is 1792"));
     CHECK(said_of_pool([](pool_info& p) { p.stats.allocated = 2049; }) ==
@@ -67,7 +67,7 @@ TEST_CASE("a figure of a pool is never above the next one", "[report][check_snap
           of_pool("active is 6145, but reserved is 6144"));
 }
 
-TEST_CASE("a peak of a pool is never above the next one", "[report][check_snapshot]") {
+TEST_CASE("no peak of a pool exceeds the next one", "[report][check_snapshot]") {
     CHECK(said_of_pool([](pool_info& p) { p.stats.peak_requested = 2305; }) ==
           of_pool("peak_requested is 2305, but peak_allocated is 2304"));
     CHECK(said_of_pool([](pool_info& p) { p.stats.peak_allocated = 2561; }) ==
@@ -76,7 +76,7 @@ TEST_CASE("a peak of a pool is never above the next one", "[report][check_snapsh
           of_pool("peak_active is 8193, but peak_reserved is 8192"));
 }
 
-TEST_CASE("a peak of a pool is never below its figure", "[report][check_snapshot]") {
+TEST_CASE("no figure of a pool exceeds its peak", "[report][check_snapshot]") {
     CHECK(said_of_pool([](pool_info& p) { p.stats.peak_requested = 1499; }) ==
           of_pool("requested is 1500, but peak_requested is 1499"));
     CHECK(said_of_pool([](pool_info& p) { p.stats.peak_requested = p.stats.peak_allocated = 1791; }) ==
@@ -88,7 +88,7 @@ TEST_CASE("a peak of a pool is never below its figure", "[report][check_snapshot
           of_pool("reserved is 6144, but peak_reserved is 6143"));
 }
 
-TEST_CASE("tags add up to their pool, and each is possible", "[report][check_snapshot]") {
+TEST_CASE("tags sum up to their pool, and each tag is consistent", "[report][check_snapshot]") {
     CHECK(said_of_pool([](pool_info& p) { --p.tags[0].requested; }) ==
           of_pool("requested is 1500, but the sum of its tags is 1499"));
     CHECK(said_of_pool([](pool_info& p) { p.tags[1].allocated += 256; }) ==
@@ -101,7 +101,7 @@ TEST_CASE("tags add up to their pool, and each is possible", "[report][check_sna
           of_pool("tag activations: requested 500, allocated 768, peak 767"));
 }
 
-TEST_CASE("blocks stand side by side and fill their segment", "[report][check_snapshot]") {
+TEST_CASE("blocks are adjacent and fill their segment", "[report][check_snapshot]") {
     CHECK(said_of_pool([](pool_info& p) { p.segments[0].blocks.erase(p.segments[0].blocks.begin()); }) ==
           of_pool("a block of 256 bytes is at 0x1200, but the previous block ends at 0x1000"));
     CHECK(said_of_pool([](pool_info& p) { p.segments[0].blocks[1].size = 0; }) ==
@@ -114,7 +114,7 @@ TEST_CASE("blocks stand side by side and fill their segment", "[report][check_sn
           of_pool("the block at 0x1000 has 513 bytes requested, but its size is 512"));
 }
 
-TEST_CASE("segments stand in order, do not overlap, and sum up to what is reserved",
+TEST_CASE("segments are in order, do not overlap, and sum up to the reserved bytes",
           "[report][check_snapshot]") {
     CHECK(said_of_pool([](pool_info& p) { p.segments[1].address = 0x1fff; }) ==
           of_pool("the segment at 0x1fff overlaps another, or is out of order"));
@@ -155,7 +155,7 @@ TEST_CASE("blocks sum up to the figures of their pool", "[report][check_snapshot
           of_pool("largest_free is 2049, but the size of the largest free block is 2048"));
 }
 
-TEST_CASE("what is leaving may be counted or not, and nothing beyond it", "[report][check_snapshot]") {
+TEST_CASE("blocks that are being released may be counted or not", "[report][check_snapshot]") {
     CHECK(said_of_pool(let_leave).empty());
     CHECK(said_of_pool([](pool_info& p) { p.segments[0].blocks[3].use = block_use::releasing; }).empty());
     auto const with = [](auto change) {
@@ -187,7 +187,8 @@ TEST_CASE("what is leaving may be counted or not, and nothing beyond it", "[repo
           }) == of_pool("largest_free is 1023, but the size of the largest free block is 1024"));
 }
 
-TEST_CASE("budgets hold what their children do, and no more than they may", "[report][check_snapshot]") {
+TEST_CASE("a budget holds at least the sum of its children and at most its limit",
+          "[report][check_snapshot]") {
     CHECK(said_after([](memory_snapshot& s) { s.budgets[1].facts.peak = 6143; }) ==
           of_budget("training", "peak is 6143, but held is 6144"));
     CHECK(said_after([](memory_snapshot& s) { s.budgets[1].facts.limit = 6143; }) ==
@@ -203,7 +204,7 @@ TEST_CASE("budgets hold what their children do, and no more than they may", "[re
     CHECK(said_after([](memory_snapshot& s) { s.budgets[1].facts.limit = cuota::unlimited; }).empty());
 }
 
-TEST_CASE("indices name what is there", "[report][check_snapshot]") {
+TEST_CASE("indices refer to existing entries", "[report][check_snapshot]") {
     CHECK(said_after([](memory_snapshot& s) { s.budgets[1].parent = 1; }) ==
           of_budget("training", "its parent is 1, but its own index is 1"));
     CHECK(said_after([](memory_snapshot& s) { s.budgets[2].parent = 99; }) ==
@@ -218,7 +219,7 @@ TEST_CASE("indices name what is there", "[report][check_snapshot]") {
           "but the number of budgets is 3 (test.cpp:3)");
 }
 
-TEST_CASE("names that are not for a screen are shown harmlessly", "[report][check_snapshot]") {
+TEST_CASE("control characters in names are replaced, and long names are cut", "[report][check_snapshot]") {
     std::string const said = said_of_pool([](pool_info& p) {
         p.name = "a\x1b[2J" + std::string(300, 'b');
         p.stats.requested = 1793;

@@ -50,7 +50,7 @@ public:
 
 }  // namespace
 
-TEST_CASE("environment finds the simulated machine, and has no complaint", "[report][environment]") {
+TEST_CASE("environment finds the simulated machine without a complaint", "[report][environment]") {
     auto const found = cuota::environment();
 
     CHECK(found.is_simulated);
@@ -69,7 +69,7 @@ TEST_CASE("environment finds the simulated machine, and has no complaint", "[rep
             "on the simulated runtime: no GPU is involved\n  device 0: simulated, compute capability 9.0, "));
 }
 
-TEST_CASE("environment makes one sentence of every answer of a driver that gives no device",
+TEST_CASE("environment has one sentence for every driver error that leaves no device",
           "[report][environment]") {
     visible_devices const unset{nullptr};
     struct answer {
@@ -98,7 +98,7 @@ TEST_CASE("environment makes one sentence of every answer of a driver that gives
     }
 }
 
-TEST_CASE("environment goes on when versions and properties are not told", "[report][environment]") {
+TEST_CASE("environment continues when versions and properties cannot be queried", "[report][environment]") {
     cuota::simulator::fail_call("cudaDriverGetVersion", 1, cudaErrorUnknown);
     cuota::simulator::fail_call("cudaRuntimeGetVersion", 1, cudaErrorUnknown);
     cuota::simulator::fail_call("cudaGetDeviceProperties", 1, cudaErrorUnknown);
@@ -111,7 +111,7 @@ TEST_CASE("environment goes on when versions and properties are not told", "[rep
     CHECK(found.cuda.status == cuda_status::other);
 }
 
-TEST_CASE("environment finds a machine without devices", "[report][environment]") {
+TEST_CASE("environment reports a machine without devices", "[report][environment]") {
     cuota::simulator::reset({.devices = 0});
     auto const found = cuota::environment();
     cuota::simulator::reset();
@@ -120,7 +120,7 @@ TEST_CASE("environment finds a machine without devices", "[report][environment]"
     CHECK(found.cuda.error == "cudaErrorNoDevice");
 }
 
-TEST_CASE("A driver that is too old becomes the sentence that says what to install",
+TEST_CASE("a driver that is too old results in a sentence that names what to install",
           "[report][environment]") {
     auto e = good_environment();
     CHECK(complaint_of(e) == "none");
@@ -146,7 +146,7 @@ TEST_CASE("A driver that is too old becomes the sentence that says what to insta
     CHECK(cuota::min_driver_for(10020) == nullptr);
 }
 
-TEST_CASE("A runtime of another major version than the headers is complained of", "[report][environment]") {
+TEST_CASE("a runtime of another major version than the headers is reported", "[report][environment]") {
     auto e = good_environment();
     e.cuda.runtime = 13020;
     CHECK(complaint_of(e) == "none");
@@ -157,7 +157,7 @@ TEST_CASE("A runtime of another major version than the headers is complained of"
     CHECK(complaint_of(e) == "none");
 }
 
-TEST_CASE("CUDA_VISIBLE_DEVICES is named where it hides every device", "[report][environment]") {
+TEST_CASE("CUDA_VISIBLE_DEVICES is named if it hides every device", "[report][environment]") {
     {
         visible_devices const hidden{""};
         CHECK(has(complaint_of(environment_with(cudaErrorNoDevice)),
@@ -172,7 +172,7 @@ TEST_CASE("CUDA_VISIBLE_DEVICES is named where it hides every device", "[report]
     CHECK_FALSE(has(complaint_of(environment_with(cudaErrorNoDevice)), "CUDA_VISIBLE_DEVICES"));
 }
 
-TEST_CASE("environment asks NVML for the driver's release, and says why there is none",
+TEST_CASE("environment queries NVML for the driver's release, or has the reason why it cannot",
           "[report][environment]") {
     fake_nvml = {};
     fake_nvml.driver = "550.54.14";
@@ -185,8 +185,7 @@ TEST_CASE("environment asks NVML for the driver's release, and says why there is
     fake_nvml = {};
 }
 
-TEST_CASE("environment in words is a line for the versions and one for each device",
-          "[report][environment]") {
+TEST_CASE("environment's text has a line for the versions and one for each device", "[report][environment]") {
     auto e = good_environment();
     CHECK(e.text() == "built with CUDA 13.0, runs with 13.0; driver 580.65.06 for CUDA up to 13.2\n"
                       "  device 0: NVIDIA H100, compute capability 9.0, 80.0 GiB, at 00000000:3b:00.0");

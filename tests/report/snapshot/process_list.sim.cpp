@@ -20,7 +20,8 @@ constexpr std::size_t mib = std::size_t{1} << 20;
 
 }  // namespace
 
-TEST_CASE("other_programs_text names who else holds memory, and not this program", "[report][process_list]") {
+TEST_CASE("other_programs_text names other programs that hold memory, but not this one",
+          "[report][process_list]") {
     std::vector<nvml_process> all{
         {4711, 3000 * mib, "python3", false}, {1, 9000 * mib, "self", true}, {812, 204 * mib, "Xorg", false}};
     CHECK(other_programs_text(process_answer{all}) ==
@@ -36,14 +37,15 @@ TEST_CASE("other_programs_text names who else holds memory, and not this program
           "other programs 1.0 MiB: a?b (7) 1.0 MiB");
 }
 
-TEST_CASE("other_programs_text says that there is none, and why it is not known", "[report][process_list]") {
+TEST_CASE("other_programs_text distinguishes no other program from an unknown answer, with the reason",
+          "[report][process_list]") {
     CHECK(other_programs_text(process_answer{{}}) == "no other program uses it");
     CHECK(other_programs_text(process_answer{{{1, mib, "self", true}}}) == "no other program uses it");
     CHECK(other_programs_text(process_answer::unknown("no library")) == "other programs unknown: no library");
     CHECK(other_programs_text(cuota::device{0}) == "other programs unknown: the device is simulated");
 }
 
-TEST_CASE("other_programs_text finds a device by its place on the bus", "[report][process_list]") {
+TEST_CASE("other_programs_text finds a device by its PCI address", "[report][process_list]") {
     fake_nvml = {};
     fake_nvml.compute = {{4'000'000'001U, mib, 0, 0}};
     CHECK(other_programs_text(cuota::device{0}, cuota::nvml{}) ==

@@ -52,7 +52,7 @@ std::string blocks_of(cuota::segment_info const& s) {
 
 }  // namespace
 
-TEST_CASE("snapshot_of has the budgets as a tree, what is below each behind it", "[report][snapshot]") {
+TEST_CASE("snapshot_of lists the budgets as a tree, each after its parent", "[report][snapshot]") {
     cuota::budget root{"root", 1000};
     cuota::budget left{"left", 500, root};
     cuota::budget right{"right", 400, root};
@@ -77,7 +77,7 @@ TEST_CASE("snapshot_of has the budgets as a tree, what is below each behind it",
     right.refund(30);
 }
 
-TEST_CASE("snapshot_of shows each block of each segment", "[report][snapshot]") {
+TEST_CASE("snapshot_of lists each block of each segment", "[report][snapshot]") {
     cuota::budget budget{"b", 64_MiB};
     cuota::stream const stream;
     cuota::scoped_pool pool{budget, {.name = "p", .growth = cuota::pool_growth::segments}};
@@ -113,7 +113,7 @@ TEST_CASE("snapshot_of shows each block of each segment", "[report][snapshot]") 
     pool.deallocate(stream, b, 1'000'000);
 }
 
-TEST_CASE("snapshot_of shows runs of pages, and no holes", "[report][snapshot]") {
+TEST_CASE("snapshot_of lists runs of pages without holes", "[report][snapshot]") {
     cuota::budget budget{"b", 64_MiB};
     cuota::stream const stream;
     cuota::scoped_pool pool{budget};
@@ -172,7 +172,7 @@ private:
 
 }  // namespace
 
-TEST_CASE("a segment that is on its way back may have its addresses again as another",
+TEST_CASE("a segment that is being released may share its addresses with a new one",
           "[report][snapshot][threads]") {
     std::size_t const again_bytes = GENERATE(8'192u, 4'096u);
     auto const memory = std::make_unique<one_address::state>();
@@ -210,7 +210,7 @@ TEST_CASE("a segment that is on its way back may have its addresses again as ano
     pool.deallocate(s, again, again_bytes);
 }
 
-TEST_CASE("snapshot_of tells steps, lifespans and who else holds bytes", "[report][snapshot]") {
+TEST_CASE("snapshot_of has steps, lifetime hints and other holders", "[report][snapshot]") {
     cuota::budget budget{"b", 64_MiB};
     cuota::stream const stream;
     cuota::scoped_pool pool{budget};

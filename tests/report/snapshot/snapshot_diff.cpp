@@ -71,7 +71,7 @@ void forget_blocks(memory_snapshot& s) {
 
 }  // namespace
 
-TEST_CASE("nothing has changed between a snapshot and itself", "[report][snapshot_diff]") {
+TEST_CASE("a diff of a snapshot with itself is empty", "[report][snapshot_diff]") {
     memory_snapshot s = small_snapshot();
     CHECK(diff(s, s).is_empty());
     CHECK(diff(s, s).text() == "after 0.0 s: nothing changed");
@@ -80,7 +80,7 @@ TEST_CASE("nothing has changed between a snapshot and itself", "[report][snapsho
     CHECK(diff(s, s).is_empty());
 }
 
-TEST_CASE("a diff says in words what grew and what shrank", "[report][snapshot_diff]") {
+TEST_CASE("a diff's text lists growth and shrinkage", "[report][snapshot_diff]") {
     memory_snapshot const before = small_snapshot();
     memory_snapshot after = before;
     after.taken += 12'340ms;
@@ -132,7 +132,7 @@ TEST_CASE("only live blocks are compared", "[report][snapshot_diff]") {
     CHECK(diff(before, after).is_empty());
 }
 
-TEST_CASE("without segments tags are compared, and only the difference is known", "[report][snapshot_diff]") {
+TEST_CASE("without segments, tags are compared, and only differences are known", "[report][snapshot_diff]") {
     memory_snapshot before =
         with_pools({pool_of("main", {live(64, 512, 500, "a", {"x", 1}), live(1024, 256, 200, "b")})});
     memory_snapshot after =
@@ -151,7 +151,7 @@ TEST_CASE("without segments tags are compared, and only the difference is known"
                                    "a  0 -> 512, 0 -> 1, allocated 512 in 1, freed 0 in 0"});
 }
 
-TEST_CASE("new pools come with all they have, and vanished ones go with all they had",
+TEST_CASE("new pools appear with all of their blocks, and removed ones disappear with all of them",
           "[report][snapshot_diff]") {
     memory_snapshot const none;
     memory_snapshot const some = with_pools({pool_of("main", {live(64, 512, 500, "a", {"x", 1})})});
@@ -171,7 +171,7 @@ TEST_CASE("new pools come with all they have, and vanished ones go with all they
     CHECK(support::has(went.text(), "\n  main (removed)  "));
 }
 
-TEST_CASE("pools are told apart by name, device and kind of memory; of one name the first is the first",
+TEST_CASE("pools are matched by name, device and kind of memory, and in order for equal names",
           "[report][snapshot_diff]") {
     pool_info const a = pool_of("main", {live(64, 512, 500, "a")});
     pool_info const b = pool_of("main", {live(1024, 256, 200, "b")});
@@ -197,7 +197,7 @@ TEST_CASE("pools are told apart by name, device and kind of memory; of one name 
     CHECK(one_less[0].before == 256);
 }
 
-TEST_CASE("budgets are known by their way from the root", "[report][snapshot_diff]") {
+TEST_CASE("budgets are matched by their path from the root", "[report][snapshot_diff]") {
     memory_snapshot before;
     before.budgets = {
         {{"gpu", 100, 50, 50}, 0, {}}, {{"step", 100, 10, 10}, 1, 0}, {{"old", 100, 40, 40}, 1, 0}};
@@ -222,7 +222,7 @@ TEST_CASE("budgets are known by their way from the root", "[report][snapshot_dif
                        R"("limit_before":100,"limit_after":null})"));
 }
 
-TEST_CASE("long lists are cut, those that changed most are told, and names harm no terminal",
+TEST_CASE("long lists are cut to the largest changes, and control characters are replaced",
           "[report][snapshot_diff]") {
     std::vector<block_info> blocks;
     for (std::size_t i = 0; i != 30; ++i)
@@ -239,7 +239,7 @@ TEST_CASE("long lists are cut, those that changed most are told, and names harm 
     CHECK(support::has(moved, "same        64 B ->       64 B  1 allocated, 1 freed"));
 }
 
-TEST_CASE("a diff as JSON has all of it", "[report][snapshot_diff]") {
+TEST_CASE("a diff as JSON is complete", "[report][snapshot_diff]") {
     memory_snapshot const before = with_pools({pool_of("main", {live(64, 512, 500, "a", {"x.cpp", 1})})});
     memory_snapshot after =
         with_pools({pool_of("main", {live(64, 512, 500, "a"), live(1024, 256, 200, "b")})});
@@ -253,8 +253,7 @@ TEST_CASE("a diff as JSON has all of it", "[report][snapshot_diff]") {
                        R"({"span_ms":-1500,"sites":[{"tag":"b","location":null,"before":256,)"));
 }
 
-TEST_CASE("whatever changes, bytes before and what came are bytes after and what went",
-          "[report][snapshot_diff]") {
+TEST_CASE("bytes before plus allocated bytes equal bytes after plus freed bytes", "[report][snapshot_diff]") {
     std::mt19937 random{7};
     auto const some = [&] {
         std::vector<block_info> blocks;

@@ -25,7 +25,7 @@ namespace {
 
 }  // namespace
 
-TEST_CASE("what is live under a tag is added up over all pools", "[report][tag_totals]") {
+TEST_CASE("live bytes of a tag are summed over all pools", "[report][tag_totals]") {
     auto const totals = tag_totals(with_tags(
         {{{"other", 1, 1, 2, 0, {}}}, {{"mine", 1, 10, 16, 3, 100}}, {{"mine", 2, 20, 32, 9, 200}}}));
     REQUIRE(totals.size() == 2);
@@ -43,7 +43,7 @@ TEST_CASE("what is live under a tag is added up over all pools", "[report][tag_t
     CHECK_FALSE(totals[1].peak);
 }
 
-TEST_CASE("a peak that one pool does not know is not known, whichever it is", "[report][tag_totals]") {
+TEST_CASE("a tag's peak is unknown if one of its pools has none", "[report][tag_totals]") {
     cuota::tag_info const known{"mine", 1, 10, 16, 0, 100};
     cuota::tag_info const unknown{"mine", 1, 10, 16, 0, {}};
     CHECK_FALSE(tag_totals(with_tags({{known}, {unknown}}))[0].peak);
@@ -51,7 +51,7 @@ TEST_CASE("a peak that one pool does not know is not known, whichever it is", "[
     CHECK_FALSE(tag_totals(with_tags({{unknown}, {known}, {known}}))[0].peak);
 }
 
-TEST_CASE("tags stand with most bytes first, then by peak, then by name", "[report][tag_totals]") {
+TEST_CASE("tags are sorted by bytes, then by peak, then by name", "[report][tag_totals]") {
     auto const totals = tag_totals(with_tags({{{"e", 0, 0, 0, 0, {}},
                                                {"d", 0, 0, 0, 0, 7},
                                                {"c", 0, 0, 0, 0, 8},
@@ -62,7 +62,7 @@ TEST_CASE("tags stand with most bytes first, then by peak, then by name", "[repo
     CHECK(order == "abcde");
 }
 
-TEST_CASE("sums of tags stop at what can be said", "[report][tag_totals]") {
+TEST_CASE("sums of tags saturate", "[report][tag_totals]") {
     std::size_t const huge = cuota::unlimited - 1;
     auto const totals = tag_totals(with_tags({{{"a", huge, huge, huge, 0, huge}}, {{"a", 9, 9, 9, 0, 9}}}));
     CHECK(totals[0].allocated == cuota::unlimited);

@@ -47,7 +47,7 @@ namespace rules = cuota::detail::diagnosis;
 
 }  // namespace
 
-TEST_CASE("fragmentation names the blocks that hold most free memory apart", "[report][diagnosis]") {
+TEST_CASE("fragmentation names the blocks that separate most free memory", "[report][diagnosis]") {
     segment_of s;
     s.live(200_MiB, "weights", 5);
     s.free(40_MiB)
@@ -72,7 +72,7 @@ TEST_CASE("fragmentation names the blocks that hold most free memory apart", "[r
     CHECK(found[0].where.line == 17);
 }
 
-TEST_CASE("fragmentation by several tags names the most frequent, and one block in the singular",
+TEST_CASE("fragmentation by several tags names the most frequent tag and uses the singular for one block",
           "[report][diagnosis]") {
     CHECK(fragmentation_text({segment_of{}
                                   .free(30_MiB)
@@ -93,7 +93,8 @@ TEST_CASE("fragmentation by several tags names the most frequent, and one block 
                            "without 1 block of log (train.cpp:17), 256 B, 128.0 MiB would be contiguous");
 }
 
-TEST_CASE("fragmentation matters from so much free and so small a largest piece on", "[report][diagnosis]") {
+TEST_CASE("fragmentation is reported above a minimum of free bytes and below a share of the largest piece",
+          "[report][diagnosis]") {
     CHECK(fragmentation_in({comb(4, 16_MiB, 256)}).size() == 1);  // 64 MiB, the largest piece a quarter of it
     CHECK(fragmentation_in({comb(4, 16_MiB - 256, 256)}).empty());  // slightly less
     CHECK(fragmentation_in({segment_of{}
@@ -109,7 +110,7 @@ TEST_CASE("fragmentation matters from so much free and so small a largest piece 
     CHECK(fragmentation_in({}).empty());
 }
 
-TEST_CASE("what is free in whole segments or on pages is not fragmented", "[report][diagnosis]") {
+TEST_CASE("free memory in whole segments or on pages is not fragmentation", "[report][diagnosis]") {
     std::vector<cuota::segment_info> whole;
     for (int i = 0; i != 8; ++i) whole.push_back(segment_of{}.free(16_MiB).made());
     CHECK(fragmentation_in(whole).empty());
@@ -125,7 +126,8 @@ TEST_CASE("what is free in whole segments or on pages is not fragmented", "[repo
     CHECK(fragmentation_in({comb(8, 16_MiB, 256), segment_of{}.free(33_MiB).paged().made()}).empty());
 }
 
-TEST_CASE("what is pending holds nothing apart, and what leaves does", "[report][diagnosis]") {
+TEST_CASE("pending blocks do not count as separators of free memory, blocks that are being released do",
+          "[report][diagnosis]") {
     CHECK(fragmentation_in({segment_of{}
                                 .free(20_MiB)
                                 .pending(1_MiB, 7)
@@ -147,7 +149,8 @@ TEST_CASE("what is pending holds nothing apart, and what leaves does", "[report]
     CHECK(found[0].text == "fragmentation of pool work: 128.0 MiB are free, the largest piece is 16.0 MiB");
 }
 
-TEST_CASE("blocks as large as what they hold apart are counted, not blamed", "[report][diagnosis]") {
+TEST_CASE("blocks that are as large as the memory that they separate are counted, but not blamed",
+          "[report][diagnosis]") {
     auto const dense = fragmentation_in({comb(8, 16_MiB, 16_MiB)});
     REQUIRE(dense.size() == 1);
     CHECK(dense[0].text ==
@@ -160,7 +163,7 @@ TEST_CASE("blocks as large as what they hold apart are counted, not blamed", "[r
           144_MiB + 2 * (16_MiB + 256));
 }
 
-TEST_CASE("blocks whose end would not double the largest piece are not blamed", "[report][diagnosis]") {
+TEST_CASE("blocks are not blamed if freeing them would not double the largest piece", "[report][diagnosis]") {
     auto const four_of = [](std::size_t first, std::size_t second) {
         std::vector<cuota::segment_info> all;
         for (int i = 0; i != 4; ++i)
@@ -178,7 +181,8 @@ TEST_CASE("blocks whose end would not double the largest piece are not blamed", 
     CHECK(twice[0].coalesced_bytes == 40_MiB);
 }
 
-TEST_CASE("scratch that outlives its step is told where it belongs", "[report][diagnosis]") {
+TEST_CASE("fragmentation by scratch memory that outlives its step advises another lifetime hint",
+          "[report][diagnosis]") {
     auto const with = [](std::size_t age, cuota::lifetime_hint lifetime) {
         segment_of s;
         for (int i = 0; i != 4; ++i) s.free(32_MiB).live(256, "log", 17, age, lifetime);
@@ -190,7 +194,7 @@ TEST_CASE("scratch that outlives its step is told where it belongs", "[report][d
     CHECK(!with(1, cuota::lifetime_hint::persistent).ends_with(advice));
 }
 
-TEST_CASE("the window that is found is the best of all windows", "[report][diagnosis]") {
+TEST_CASE("the window of blocks that is found is the best of all windows", "[report][diagnosis]") {
     std::mt19937 random{7};
     auto const up_to = [&](std::size_t most) {
         return std::uniform_int_distribution<std::size_t>{1, most}(random);

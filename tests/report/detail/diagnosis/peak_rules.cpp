@@ -48,7 +48,7 @@ namespace {
 
 }  // namespace
 
-TEST_CASE("a peak that is mostly one tag's is told by its share", "[report][diagnosis]") {
+TEST_CASE("a peak of which one tag has most bytes is reported with the tag's share", "[report][diagnosis]") {
     auto const found = peaks_in(two_tags(71_MiB, 29_MiB));
     REQUIRE(found.size() == 1);
     CHECK(found[0].text ==
@@ -60,7 +60,7 @@ TEST_CASE("a peak that is mostly one tag's is told by its share", "[report][diag
     CHECK(found[0].where.line == 17);
 }
 
-TEST_CASE("a peak is one tag's from half of it on", "[report][diagnosis]") {
+TEST_CASE("a peak is attributed to a tag that has at least half of it", "[report][diagnosis]") {
     CHECK(peaks_in(two_tags(16_MiB + 1, 16_MiB - 1)).size() == 1);
     script thirds = two_tags(30_MiB, 29_MiB);
     CHECK(peaks_in(thirds).size() == 1);
@@ -78,7 +78,7 @@ TEST_CASE("a peak is one tag's from half of it on", "[report][diagnosis]") {
     CHECK(peaks_in(two_tags(71_MiB, 29_MiB, "weights")).empty());  // all of the peak: not worth a finding
 }
 
-TEST_CASE("a peak is of one moment", "[report][diagnosis]") {
+TEST_CASE("a peak counts the bytes of one instant only", "[report][diagnosis]") {
     // 60 of a, then 100 of which a has 40: neither earlier nor later bytes of a count.
     script s;
     auto const pool = s.pool("work");
@@ -97,7 +97,7 @@ TEST_CASE("a peak is of one moment", "[report][diagnosis]") {
     static_cast<void>(first), static_cast<void>(third);
 }
 
-TEST_CASE("a tag from several places is named without one", "[report][diagnosis]") {
+TEST_CASE("a tag with several call sites is named without a call site", "[report][diagnosis]") {
     script s;
     auto const pool = s.pool("work");
     static_cast<void>(s.take(pool, s.site("a", 1), 40_MiB));
@@ -109,7 +109,7 @@ TEST_CASE("a tag from several places is named without one", "[report][diagnosis]
     CHECK(found[0].where.line == 0);
 }
 
-TEST_CASE("what lived before a recording is part of its peak", "[report][diagnosis]") {
+TEST_CASE("blocks from before a recording count for its peak", "[report][diagnosis]") {
     script s = two_tags(71_MiB, 29_MiB);
     s.drop(1);  // only the deallocation is recorded
     auto const found = peaks_in(s);
@@ -119,7 +119,8 @@ TEST_CASE("what lived before a recording is part of its peak", "[report][diagnos
     CHECK(peaks_in(s).size() == 1);
 }
 
-TEST_CASE("pinned memory of a resource is compared with what was asked, at its peak", "[report][diagnosis]") {
+TEST_CASE("a resource's pinned memory is compared with the requested bytes at its peak",
+          "[report][diagnosis]") {
     auto const found = pinned_in(pinned_blocks(130_MiB, 256_MiB));
     REQUIRE(found.size() == 1);
     CHECK(found[0].text ==
@@ -133,7 +134,7 @@ TEST_CASE("pinned memory of a resource is compared with what was asked, at its p
     CHECK(pinned_in(managed).empty());
 }
 
-TEST_CASE("peaks are those that adding up finds", "[report][diagnosis]") {
+TEST_CASE("peaks agree with a sum over all events", "[report][diagnosis]") {
     std::mt19937 random{11};
     for (int round = 0; round != 50; ++round) {
         script s;

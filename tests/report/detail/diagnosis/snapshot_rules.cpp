@@ -53,7 +53,7 @@ namespace {
 
 }  // namespace
 
-TEST_CASE("a budget is nearly full from 95 % on", "[report][diagnosis]") {
+TEST_CASE("a budget is nearly full from 95 % of its limit", "[report][diagnosis]") {
     auto const found = cuota::diagnose(one_budget(8_GiB, 7_GiB + 960_MiB));
     REQUIRE(found.size() == 1);
     CHECK(found[0].text ==
@@ -72,14 +72,14 @@ TEST_CASE("a budget is nearly full from 95 % on", "[report][diagnosis]") {
     CHECK(cuota::diagnose(one_budget(0, 0)).empty());
 }
 
-TEST_CASE("a reservation that is full is none that is nearly full", "[report][diagnosis]") {
+TEST_CASE("a full reservation is not reported as nearly full", "[report][diagnosis]") {
     cuota::memory_snapshot s = one_budget(1000, 1000);
     CHECK(cuota::diagnose(s).size() == 1);
     s.budgets[0].facts.is_reservation = true;
     CHECK(cuota::diagnose(s).empty());
 }
 
-TEST_CASE("what pools and caches hold free does not fill a budget", "[report][diagnosis]") {
+TEST_CASE("free memory in pools and caches does not count as budget in use", "[report][diagnosis]") {
     cuota::memory_snapshot s = one_budget(1000, 1000);
     s.budgets.push_back({{"model", cuota::unlimited, 1000, 1000}, 1, 0});
     cuota::pool_info p{};
@@ -101,7 +101,8 @@ TEST_CASE("what pools and caches hold free does not fill a budget", "[report][di
     CHECK(cuota::diagnose(s).size() == 1);
 }
 
-TEST_CASE("device memory outside cuota is found when it grew, or is most of it", "[report][diagnosis]") {
+TEST_CASE("device memory outside cuota is reported when it grew or when it is most of the device",
+          "[report][diagnosis]") {
     auto const grown = cuota::diagnose(one_device(3_GiB, 10_GiB, 512_MiB));
     REQUIRE(grown.size() == 1);
     CHECK(grown[0].text == "device 0: 3.0 GiB are held outside cuota, by the CUDA context, libraries or "
@@ -125,7 +126,7 @@ TEST_CASE("device memory outside cuota is found when it grew, or is most of it",
     CHECK(cuota::diagnose(one_device(2_GiB, 1_GiB, 2_GiB)).size() == 1);  // large, though not grown
 }
 
-TEST_CASE("rounding is found where it takes a quarter more", "[report][diagnosis]") {
+TEST_CASE("rounding is reported when it adds at least a quarter", "[report][diagnosis]") {
     auto const found = cuota::diagnose(one_tag("ids", 64_MiB, 128_MiB, 1_GiB));
     REQUIRE(found.size() == 1);
     CHECK(found[0].text == "rounding in pool work: 4'096 blocks of ids requested 64.0 MiB and occupy 128.0 "
@@ -141,7 +142,7 @@ TEST_CASE("rounding is found where it takes a quarter more", "[report][diagnosis
     CHECK(cuota::diagnose(one_tag("ids", 16, 16_MiB, 1_GiB)).empty());  // few bytes
 }
 
-TEST_CASE("pinned memory is compared with what was asked", "[report][diagnosis]") {
+TEST_CASE("a pool's pinned memory is compared with the requested bytes", "[report][diagnosis]") {
     auto const found = cuota::diagnose(pinned_pool(130_MiB, 256_MiB));
     REQUIRE(found.size() == 1);
     CHECK(found[0].text ==
@@ -165,7 +166,7 @@ TEST_CASE("pinned memory is compared with what was asked", "[report][diagnosis]"
     CHECK(cuota::diagnose(rounded).empty());  // reported once, for the pool
 }
 
-TEST_CASE("pending memory is found where it is much, with the stream that has most of it",
+TEST_CASE("a large amount of pending memory is reported with the stream that has most of it",
           "[report][diagnosis]") {
     auto const of = [](std::size_t pending, std::size_t live) {
         return diagnosis_samples::only(
@@ -194,7 +195,7 @@ TEST_CASE("pending memory is found where it is much, with the stream that has mo
           "pool work: 1.0 GiB were freed, but work enqueued before may still use them");
 }
 
-TEST_CASE("what has no tag is found where it is half of what is live", "[report][diagnosis]") {
+TEST_CASE("untagged memory is reported when it is at least half of the live bytes", "[report][diagnosis]") {
     auto const found = cuota::diagnose(one_tag({}, 71_MiB, 71_MiB, 100_MiB));
     REQUIRE(found.size() == 1);
     CHECK(found[0].text ==
@@ -208,7 +209,7 @@ TEST_CASE("what has no tag is found where it is half of what is live", "[report]
     CHECK(cuota::diagnose(one_tag("weights", 71_MiB, 71_MiB, 100_MiB)).empty());
 }
 
-TEST_CASE("each byte waits for the stream that it was given back on last", "[report][diagnosis]") {
+TEST_CASE("each pending byte is attributed to the stream of its last deallocation", "[report][diagnosis]") {
     cuota::recording r;
     r.sources.resize(3);
     r.sources[1].pool = 0;

@@ -66,7 +66,7 @@ void churn(script& s, std::uint16_t pool, std::uint32_t site, std::size_t count,
 
 }  // namespace
 
-TEST_CASE("what grows in each of the last steps is a leak", "[report][diagnosis]") {
+TEST_CASE("memory that grows in each of the last steps is a leak", "[report][diagnosis]") {
     auto const found = leaks_in(leaking(10, 12_MiB));
     REQUIRE(found.size() == 1);
     CHECK(found[0].text == "leak in pool work: log (train.cpp:17) grew by 12.0 MiB in each of the last 10 "
@@ -81,7 +81,8 @@ TEST_CASE("what grows in each of the last steps is a leak", "[report][diagnosis]
     CHECK(found[0].whose == "work");
 }
 
-TEST_CASE("a leak takes three steps, six are a problem, and it is a mebibyte in all", "[report][diagnosis]") {
+TEST_CASE("a leak needs three steps and one MiB in total, and is a problem from six steps on",
+          "[report][diagnosis]") {
     CHECK(leaks_in(leaking(2, 12_MiB)).empty());
     REQUIRE(leaks_in(leaking(3, 12_MiB)).size() == 1);
     CHECK(leaks_in(leaking(3, 12_MiB))[0].level == cuota::severity::warning);
@@ -96,7 +97,7 @@ TEST_CASE("a leak takes three steps, six are a problem, and it is a mebibyte in 
     CHECK(leaks_in(more)[0].steps == 3);
 }
 
-TEST_CASE("what the first step sets up is not growth", "[report][diagnosis]") {
+TEST_CASE("allocations of the first step are not growth", "[report][diagnosis]") {
     script s;
     auto const pool = s.pool("work");
     auto const site = s.site("weights");
@@ -111,7 +112,7 @@ TEST_CASE("what the first step sets up is not growth", "[report][diagnosis]") {
     CHECK(leaks_in(s)[0].bytes == 30_MiB);
 }
 
-TEST_CASE("growth that stops is no leak", "[report][diagnosis]") {
+TEST_CASE("growth that stops before the last step is not a leak", "[report][diagnosis]") {
     std::uint32_t site = 0;
     auto const warming_up = [&](std::size_t growing) {
         site = 0;
@@ -124,7 +125,7 @@ TEST_CASE("growth that stops is no leak", "[report][diagnosis]") {
     CHECK(leaks_in(warming_up(10)).size() == 1);
 }
 
-TEST_CASE("what takes turns, or is taken anew and larger, is no leak", "[report][diagnosis]") {
+TEST_CASE("blocks that are replaced, also by larger ones, are not a leak", "[report][diagnosis]") {
     std::uint32_t site = 0;
     std::vector<std::uint64_t> held;
     auto const keeping = [&](std::size_t kept, std::size_t more) {
@@ -146,7 +147,7 @@ TEST_CASE("what takes turns, or is taken anew and larger, is no leak", "[report]
     CHECK(leaks_in(keeping(20, 0)).size() == 1);
 }
 
-TEST_CASE("a leak with much coming and going beside it is the part that stays", "[report][diagnosis]") {
+TEST_CASE("a leak beside temporary blocks is only the part that stays allocated", "[report][diagnosis]") {
     std::uint32_t site = 0;
     auto const s = steps_of(4, [&](script& made, std::uint16_t pool, std::size_t i) {
         if (site == 0) site = made.site("log");
@@ -159,7 +160,7 @@ TEST_CASE("a leak with much coming and going beside it is the part that stays", 
                            "last 4 steps, 10.0 MiB in total; 4 blocks still live");
 }
 
-TEST_CASE("a step that leaves a block and gives back as much ends a leak", "[report][diagnosis]") {
+TEST_CASE("a step that frees as much as it keeps ends a leak", "[report][diagnosis]") {
     auto const with = [](std::size_t given_back) {
         std::uint32_t site = 0;
         std::vector<std::uint64_t> held;
@@ -179,7 +180,7 @@ TEST_CASE("a step that leaves a block and gives back as much ends a leak", "[rep
     }
 }
 
-TEST_CASE("a leak is of one tag and place, and of one pool", "[report][diagnosis]") {
+TEST_CASE("a leak has one tag and call site, and one pool", "[report][diagnosis]") {
     script s;
     auto const a = s.pool("a");
     auto const b = s.pool("b");
@@ -194,7 +195,7 @@ TEST_CASE("a leak is of one tag and place, and of one pool", "[report][diagnosis
     CHECK(leaks_in(s).empty());
 }
 
-TEST_CASE("dropped events neither make a leak nor hide one", "[report][diagnosis]") {
+TEST_CASE("dropped events neither cause a false leak nor hide a leak", "[report][diagnosis]") {
     // Blocks from before the recording are freed while new ones are allocated: their deallocations must count.
     std::uint32_t site = 0;
     std::vector<std::uint64_t> held;
@@ -217,7 +218,7 @@ TEST_CASE("dropped events neither make a leak nor hide one", "[report][diagnosis
     CHECK(leaks_in(leak).empty());  // the first of three may have begun before
 }
 
-TEST_CASE("memory without steps goes by those of the pool that has most", "[report][diagnosis]") {
+TEST_CASE("memory without steps uses the steps of the pool with the most steps", "[report][diagnosis]") {
     auto const with = [](bool second_pool) {
         script s;
         auto const pool = s.pool("work");
@@ -243,8 +244,7 @@ TEST_CASE("memory without steps goes by those of the pool that has most", "[repo
     CHECK(leaks_in(none).empty());  // steps are needed for this rule
 }
 
-TEST_CASE("what one stream takes at the address of what another gave back is another block",
-          "[report][diagnosis]") {
+TEST_CASE("blocks of two tags at the same address are different blocks", "[report][diagnosis]") {
     // Blocks of two tags at the same address, one after the other.
     script s;
     auto const pool = s.pool("work");
@@ -261,7 +261,7 @@ TEST_CASE("what one stream takes at the address of what another gave back is ano
     CHECK(only(finding_kind::leak, cuota::diagnose(same)).empty());
 }
 
-TEST_CASE("what is taken over and over in each step is churn", "[report][diagnosis]") {
+TEST_CASE("memory that is allocated and freed many times in each step is churn", "[report][diagnosis]") {
     auto const found = churn_in(churning(5, 400, 2));
     REQUIRE(found.size() == 1);
     CHECK(found[0].text ==
@@ -274,14 +274,15 @@ TEST_CASE("what is taken over and over in each step is churn", "[report][diagnos
     CHECK(found[0].steps == 5);
 }
 
-TEST_CASE("churn takes three steps, a hundred blocks and four turns", "[report][diagnosis]") {
+TEST_CASE("churn needs three steps, a hundred blocks and four turns", "[report][diagnosis]") {
     CHECK(churn_in(churning(3, 100, 25)).size() == 1);
     CHECK(churn_in(churning(2, 100, 25)).empty());
     CHECK(churn_in(churning(3, 99, 1)).empty());
     CHECK(churn_in(churning(3, 100, 26)).empty());  // nearly a third of it at once
 }
 
-TEST_CASE("what stays, or came before, is no churn", "[report][diagnosis]") {
+TEST_CASE("blocks that outlive their step or are older than the recording are not churn",
+          "[report][diagnosis]") {
     auto const with = [](std::size_t kept_steps) {
         std::uint32_t site = 0;
         std::vector<std::uint64_t> held;

@@ -57,7 +57,7 @@ struct refusing {
 
 }  // namespace
 
-TEST_CASE("what a pool keeps and no step has used is idle", "[report][diagnosis]") {
+TEST_CASE("memory that a pool reserves and no recent step used is idle", "[report][diagnosis]") {
     auto const found = idle_in(idling(20, 900_MiB, 4_GiB));
     REQUIRE(found.size() == 1);
     CHECK(found[0].text == "pool work holds 3.1 GiB that were not used in the last 10 steps (4.0 GiB "
@@ -69,7 +69,8 @@ TEST_CASE("what a pool keeps and no step has used is idle", "[report][diagnosis]
     CHECK(found[0].whose == "work");
 }
 
-TEST_CASE("a reservation is idle for ten steps, and as a quarter of all", "[report][diagnosis]") {
+TEST_CASE("reserved memory is reported as idle after ten steps and from a quarter of the pool on",
+          "[report][diagnosis]") {
     CHECK(idle_in(idling(10, 900_MiB, 4_GiB)).size() == 1);
     CHECK(idle_in(idling(9, 900_MiB, 4_GiB)).empty());
     CHECK(idle_in(idling(10, 3_GiB, 4_GiB)).size() == 1);
@@ -78,7 +79,7 @@ TEST_CASE("a reservation is idle for ten steps, and as a quarter of all", "[repo
     CHECK(idle_in(idling(10, 0, 64_MiB - 1)).empty());
 }
 
-TEST_CASE("what was used once in those steps, or given back since, is not idle", "[report][diagnosis]") {
+TEST_CASE("memory that was used or released in those steps is not idle", "[report][diagnosis]") {
     script used = idling(5, 900_MiB, 4_GiB);
     used.give(used.take(1, 1, 4_GiB));
     for (int i = 0; i != 10; ++i) used.end_step(1);
@@ -104,7 +105,7 @@ TEST_CASE("what was used once in those steps, or given back since, is not idle",
     CHECK(idle_in(live).size() == 1);
 }
 
-TEST_CASE("what there was before a recording counts as reserved and as used", "[report][diagnosis]") {
+TEST_CASE("memory from before a recording counts as reserved and as used", "[report][diagnosis]") {
     script s = idling(20, 900_MiB, 4_GiB);
     s.already(1, 3_GiB, 0);
     CHECK(idle_in(s).empty());
@@ -124,7 +125,7 @@ TEST_CASE("what there was before a recording counts as reserved and as used", "[
     CHECK(found[0].bytes == 3_GiB);
 }
 
-TEST_CASE("refusals are counted by budget, with what was missing and for whom", "[report][diagnosis]") {
+TEST_CASE("refusals are counted for each budget, with the shortfall and the tag", "[report][diagnosis]") {
     refusing r;
     auto const other = r.s.site("weights", 5);
     for (int i = 0; i != 9; ++i) r.s.refuse(r.model, r.site, 100, 350);
@@ -145,7 +146,8 @@ TEST_CASE("refusals are counted by budget, with what was missing and for whom", 
     CHECK(refusals_in(r.s).size() == 2);
 }
 
-TEST_CASE("one refusal is in the singular, and none is none", "[report][diagnosis]") {
+TEST_CASE("one refusal is described in the singular, and without refusals nothing is reported",
+          "[report][diagnosis]") {
     refusing r;
     CHECK(refusals_in(r.s).empty());
     r.s.refuse(r.model, r.site, 100, 350);
@@ -158,7 +160,8 @@ TEST_CASE("one refusal is in the singular, and none is none", "[report][diagnosi
     CHECK(refusals_in(r.s)[0].bytes == 200);
 }
 
-TEST_CASE("what a budget did not lack it is not said to lack", "[report][diagnosis]") {
+TEST_CASE("no shortfall is reported for a budget whose available bytes would have sufficed",
+          "[report][diagnosis]") {
     refusing r;
     r.s.refuse(r.model, r.site, 100, 300);  // its limit was raised since, or the device was full
     auto const found = refusals_in(r.s);
@@ -171,7 +174,7 @@ TEST_CASE("what a budget did not lack it is not said to lack", "[report][diagnos
     CHECK(refusals_in(pool_only)[0].text == "pool work refused 1 request of 1.0 GiB; for untagged memory");
 }
 
-TEST_CASE("refusals while pools had as much free are counted", "[report][diagnosis]") {
+TEST_CASE("refusals while pools had enough free bytes are counted", "[report][diagnosis]") {
     refusing r;
     r.s.segment(r.pool, 400);
     auto const held = r.s.take(r.pool, r.site, 301);

@@ -15,7 +15,7 @@ using cuota::detail::columns_of;
 using cuota::detail::printable;
 using namespace cuota::literals;
 
-TEST_CASE("what a terminal would obey or not show is a question mark", "[report][columns]") {
+TEST_CASE("control characters and invisible characters are shown as question marks", "[report][columns]") {
     CHECK(screen::harmless("a\nb\x1b[m\x7F\xFF") == "a?b?[m??");
     for (char const* unseen :
          {"\xC2\x80", "\xC2\x9B", "\xC2\x9F", "\xE2\x80\x8B", "\xE2\x80\x8F", "\xE2\x80\xA8", "\xE2\x80\xAE",
@@ -26,7 +26,7 @@ TEST_CASE("what a terminal would obey or not show is a question mark", "[report]
         CHECK(screen::harmless(seen) == seen);
 }
 
-TEST_CASE("a name is cut in its middle, by columns and not by bytes", "[report][columns]") {
+TEST_CASE("a name is shortened in its middle, by columns and not by bytes", "[report][columns]") {
     CHECK(screen::fitted("", 4) == "");
     CHECK(screen::fitted("12345678", 8) == "12345678");
     CHECK(screen::fitted("123456789", 8) == "123...89");
@@ -37,7 +37,7 @@ TEST_CASE("a name is cut in its middle, by columns and not by bytes", "[report][
     CHECK(screen::fitted(std::string(100'000, 'x'), 5) == "x...x");
 }
 
-TEST_CASE("no name is wider than it may be, and no character broken", "[report][columns]") {
+TEST_CASE("a shortened name fits its width and has no broken character", "[report][columns]") {
     std::string name;
     for (int i = 0; i != 40; ++i) {
         name += i % 3 == 0 ? "€" : i % 3 == 1 ? "😀" : "ab";
@@ -50,7 +50,7 @@ TEST_CASE("no name is wider than it may be, and no character broken", "[report][
     }
 }
 
-TEST_CASE("texts and sizes stand left or right in their column", "[report][columns]") {
+TEST_CASE("texts and sizes are aligned left or right in their column", "[report][columns]") {
     CHECK(screen::left("ä", 3) == "ä  ");
     CHECK(screen::left("too wide", 3) == "too wide");
     CHECK(screen::right("予", 4) == "  予");
@@ -59,7 +59,7 @@ TEST_CASE("texts and sizes stand left or right in their column", "[report][colum
     CHECK(screen::right(cuota::unlimited, 10) == " unlimited");
 }
 
-TEST_CASE("a share is told as all, or as nothing, only when it is", "[report][columns]") {
+TEST_CASE("a share is rounded to 0 % or 100 % only if it is exact", "[report][columns]") {
     auto const told = [](std::size_t part, std::size_t whole) {
         return screen::percent_text(screen::share_of(part, whole));
     };
@@ -74,7 +74,7 @@ TEST_CASE("a share is told as all, or as nothing, only when it is", "[report][co
     CHECK(told(1000, 100) == ">999 %");
 }
 
-TEST_CASE("a bar is as wide as it has to be", "[report][columns]") {
+TEST_CASE("a bar has exactly the requested width", "[report][columns]") {
     CHECK(screen::bar_text(0.5, 8, false) == "####....");
     CHECK(screen::bar_text(0.999, 8, false) == "#######.");
     CHECK(screen::bar_text(-1, 4, false) == "....");
@@ -85,7 +85,7 @@ TEST_CASE("a bar is as wide as it has to be", "[report][columns]") {
     for (int i = 0; i <= 100; ++i) CHECK(columns_of(screen::bar_text(i / 100.0, 13, true)) == 13);
 }
 
-TEST_CASE("counts and rests are English", "[report][columns]") {
+TEST_CASE("counts and remainders are written in correct English", "[report][columns]") {
     CHECK(screen::counted(1, "block") == "1 block");
     CHECK(screen::counted(1234, "block") == "1'234 blocks");
     CHECK(screen::rest_text(12, 1_MiB) == "and 12 more, 1.0 MiB");

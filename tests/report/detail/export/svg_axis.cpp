@@ -23,7 +23,7 @@ std::string ticks_text(axis_ticks const& all) {
 
 }  // namespace
 
-TEST_CASE("ticks of bytes are round in binary units", "[report][svg_axis]") {
+TEST_CASE("ticks of bytes are round numbers in binary units", "[report][svg_axis]") {
     CHECK(ticks_text(byte_ticks(1, 7)) == "B 0 1");
     CHECK(ticks_text(byte_ticks(1000, 7)) == "B 0 200 400 600 800 1000");
     CHECK(ticks_text(byte_ticks(1024, 7)) == "KiB 0.0 0.2 0.4 0.6 0.8 1.0");
@@ -34,7 +34,7 @@ TEST_CASE("ticks of bytes are round in binary units", "[report][svg_axis]") {
     CHECK(ticks_text(byte_ticks(0x1p64, 7)) == "EiB 0 5 10 15");
 }
 
-TEST_CASE("ticks of times are round, and only those that are within", "[report][svg_axis]") {
+TEST_CASE("ticks of times are round numbers within the range", "[report][svg_axis]") {
     CHECK(ticks_text(time_ticks(0, 1, 8)) == "ns 0 1");
     CHECK(ticks_text(time_ticks(0, 1999, 8)) == "ns 0 500 1000 1500");
     CHECK(ticks_text(time_ticks(0, 2000, 4)) == "us 0.0 0.5 1.0 1.5 2.0");
@@ -45,7 +45,7 @@ TEST_CASE("ticks of times are round, and only those that are within", "[report][
     CHECK(time_ticks(0, 48 * 3600e9, 8).ticks[1].value == 36'000e9);
 }
 
-TEST_CASE("there are never too many ticks, nor too few", "[report][svg_axis]") {
+TEST_CASE("the number of ticks stays within its bounds", "[report][svg_axis]") {
     for (double last = 1; last < 1e19; last *= 1.07) {
         for (std::size_t const most : {4U, 7U, 8U}) {
             CHECK(byte_ticks(last, most).ticks.size() <= most + 1);
@@ -57,7 +57,7 @@ TEST_CASE("there are never too many ticks, nor too few", "[report][svg_axis]") {
     }
 }
 
-TEST_CASE("a time has one decimal in the largest unit that it fills", "[report][svg_axis]") {
+TEST_CASE("a time has one decimal in the largest unit of which it has at least one", "[report][svg_axis]") {
     CHECK(time_text(0) == "0 ns");
     CHECK(time_text(999) == "999 ns");
     CHECK(time_text(1000) == "1.0 us");

@@ -21,7 +21,7 @@ using cuota::detail::xml_text;
 
 }  // namespace
 
-TEST_CASE("text in a picture is escaped, whatever it says", "[report][svg_text]") {
+TEST_CASE("any text in a picture is escaped", "[report][svg_text]") {
     CHECK(xml_text("weights") == "weights");
     CHECK(xml_text("<a b=\"c\" d='e'>&amp;") == "&lt;a b=&quot;c&quot; d=&#39;e&#39;&gt;&amp;amp;");
     CHECK(xml_text("]]>") == "]]&gt;");
@@ -35,7 +35,7 @@ TEST_CASE("text in a picture is escaped, whatever it says", "[report][svg_text]"
     CHECK(xml_text("\xe9\x87\x8d \xf0\x9f\x92\xbe") == "\xe9\x87\x8d \xf0\x9f\x92\xbe");
 }
 
-TEST_CASE("numbers in a picture have one decimal at most, and a point", "[report][svg_text]") {
+TEST_CASE("numbers in a picture have at most one decimal, after a point", "[report][svg_text]") {
     CHECK(svg_number(0) == "0");
     CHECK(svg_number(12.34) == "12.3");
     CHECK(svg_number(12.36) == "12.4");
@@ -45,7 +45,7 @@ TEST_CASE("numbers in a picture have one decimal at most, and a point", "[report
     CHECK(svg_number(-0.5) == "-0.5");
 }
 
-TEST_CASE("what is too wide loses its middle, or its end", "[report][svg_text]") {
+TEST_CASE("text that is too wide loses its middle or its end", "[report][svg_text]") {
     CHECK(fitted("weights", 100, 12) == "weights");
     std::string const name = "model.layer.12.attention.query.weight";
     for (double width = 12; width < 400; width += 7) {
@@ -67,7 +67,7 @@ TEST_CASE("what is too wide loses its middle, or its end", "[report][svg_text]")
     CHECK(fitted("a\x01", 100, 12) == "a?");
 }
 
-TEST_CASE("labels take the first place that nobody has, inside of the whole", "[report][svg_text]") {
+TEST_CASE("labels are placed at the first free position within the picture", "[report][svg_text]") {
     cuota::detail::label_layout board{{0, 0, 100, 50}};
     std::vector<svg_box> const corner{{0, 0, 40, 10}};
     CHECK(board.place(corner).has_value());

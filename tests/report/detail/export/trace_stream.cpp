@@ -9,7 +9,7 @@
 
 #include "support/catch.hpp"
 
-TEST_CASE("a trace's times are microseconds, exact to the nanosecond", "[report][trace_stream]") {
+TEST_CASE("times in a trace are microseconds with three decimals", "[report][trace_stream]") {
     CHECK(cuota::detail::trace_time(0) == "0.000");
     CHECK(cuota::detail::trace_time(7) == "0.007");
     CHECK(cuota::detail::trace_time(999) == "0.999");
@@ -18,7 +18,7 @@ TEST_CASE("a trace's times are microseconds, exact to the nanosecond", "[report]
     CHECK(cuota::detail::trace_time(std::numeric_limits<std::uint64_t>::max()) == "18446744073709551.615");
 }
 
-TEST_CASE("a trace's events stand in one list", "[report][trace_stream]") {
+TEST_CASE("all events of a trace are in one list", "[report][trace_stream]") {
     std::ostringstream to;
     cuota::detail::trace_stream stream{to};
     stream.put("[");

@@ -78,7 +78,7 @@ void check_refused(recording const& r, char const* why) {
 
 }  // namespace
 
-TEST_CASE("a recording whose indices exist is read", "[report][check_recording]") {
+TEST_CASE("a recording with valid indices is read", "[report][check_recording]") {
     recording r = one_block();
     for (auto const& reader : readers) CHECK_NOTHROW(reader(r));
     for (cuota::memory_event& e : r.events) e.site = 0;
@@ -86,7 +86,7 @@ TEST_CASE("a recording whose indices exist is read", "[report][check_recording]"
     for (auto const& reader : readers) CHECK_NOTHROW(reader(r));
 }
 
-TEST_CASE("an index out of range is refused by every reader", "[report][check_recording]") {
+TEST_CASE("every reader refuses a recording with an index out of range", "[report][check_recording]") {
     recording r = one_block();
     SECTION("a source of an event") {
         r.events[1].source = 4;

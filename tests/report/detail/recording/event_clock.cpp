@@ -14,7 +14,7 @@
 using cuota::detail::event_clock;
 using cuota::detail::tick_scale;
 
-TEST_CASE("a tick scale is a straight line from the begin", "[report][event_clock]") {
+TEST_CASE("a tick scale is linear from its start", "[report][event_clock]") {
     tick_scale const half{1000, 2000, 1000};
     CHECK(half.nanoseconds(1000) == 0);
     CHECK(half.nanoseconds(2000) == 500);
@@ -24,19 +24,19 @@ TEST_CASE("a tick scale is a straight line from the begin", "[report][event_cloc
     CHECK(twice.nanoseconds(250) == 500);
 }
 
-TEST_CASE("what was before the begin of a tick scale is at its begin", "[report][event_clock]") {
+TEST_CASE("ticks before the start of a tick scale are converted to its start", "[report][event_clock]") {
     tick_scale const scale{1000, 10, 10};
     CHECK(scale.nanoseconds(0) == 0);
     CHECK(scale.nanoseconds(999) == 0);
 }
 
-TEST_CASE("a tick scale of no time makes all moments one", "[report][event_clock]") {
+TEST_CASE("a tick scale of zero length converts all ticks to the same time", "[report][event_clock]") {
     tick_scale const scale{1000, 0, 0};
     CHECK(scale.nanoseconds(1000) == 0);
     CHECK(scale.nanoseconds(5000) == 0);
 }
 
-TEST_CASE("a later tick is never an earlier moment, after years too", "[report][event_clock]") {
+TEST_CASE("a later tick is never converted to an earlier time, even after years", "[report][event_clock]") {
     std::mt19937_64 random{7};
     for (int i = 0; i != 10'000; ++i) {
         std::uint64_t const began = random() >> (2 + random() % 60);
@@ -52,7 +52,7 @@ TEST_CASE("a later tick is never an earlier moment, after years too", "[report][
     CHECK(shown <= year + 10);
 }
 
-TEST_CASE("an event clock agrees with steady_clock about what was between", "[report][event_clock]") {
+TEST_CASE("an event clock measures the same intervals as steady_clock", "[report][event_clock]") {
     using steady = std::chrono::steady_clock;
     auto const nanoseconds = [](steady::duration d) {
         return static_cast<std::int64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(d).count());
@@ -75,7 +75,7 @@ TEST_CASE("an event clock agrees with steady_clock about what was between", "[re
     }
 }
 
-TEST_CASE("an event clock does not go back", "[report][event_clock]") {
+TEST_CASE("an event clock never goes backwards", "[report][event_clock]") {
     event_clock const clock;
     std::uint64_t last = clock.now();
     std::vector<std::uint64_t> ticks{last};
@@ -91,7 +91,7 @@ TEST_CASE("an event clock does not go back", "[report][event_clock]") {
     CHECK(scale.nanoseconds(clock.now()) >= at);
 }
 
-TEST_CASE("an event clock knows the time of day of its begin", "[report][event_clock]") {
+TEST_CASE("an event clock stores the time of day of its start", "[report][event_clock]") {
     auto const before = std::chrono::system_clock::now();
     event_clock const clock;
     auto const after = std::chrono::system_clock::now();

@@ -44,13 +44,13 @@ std::string ring_text(ring_reading const& r) {
 
 }  // namespace
 
-TEST_CASE("an event ring begins empty", "[report][event_ring]") {
+TEST_CASE("a new event ring is empty", "[report][event_ring]") {
     event_ring const ring{8};
     CHECK(ring.next() == 0);
     CHECK(ring_text(ring.read()) == "| 0");
 }
 
-TEST_CASE("an event ring has room for a power of two of events", "[report][event_ring]") {
+TEST_CASE("the capacity of an event ring is rounded up to a power of two", "[report][event_ring]") {
     CHECK(event_ring{1}.capacity() == 1);
     CHECK(event_ring{5}.capacity() == 8);
     CHECK(event_ring{4096}.capacity() == 4096);
@@ -60,7 +60,7 @@ TEST_CASE("an event ring has room for a power of two of events", "[report][event
     CHECK_THROWS_AS(event_ring{event_ring::most + 1}, cuota::usage_error);
 }
 
-TEST_CASE("events come back whole, in the order of their tickets", "[report][event_ring]") {
+TEST_CASE("events are read completely and in the order of their tickets", "[report][event_ring]") {
     event_ring ring{64};
     for (std::uint64_t n = 0; n != 64; ++n) ring.put(ring_event(n));
     memory_event const widest{
@@ -77,7 +77,7 @@ TEST_CASE("events come back whole, in the order of their tickets", "[report][eve
     CHECK(r.events[63].what == widest);
 }
 
-TEST_CASE("the oldest events make way, and are counted", "[report][event_ring]") {
+TEST_CASE("the oldest events are overwritten and counted", "[report][event_ring]") {
     for (std::size_t const capacity : {1u, 2u, 8u}) {
         event_ring ring{capacity};
         for (std::uint64_t put = 1; put != 4 * capacity; ++put) {
@@ -93,7 +93,7 @@ TEST_CASE("the oldest events make way, and are counted", "[report][event_ring]")
     }
 }
 
-TEST_CASE("a part of a ring can be read, by tickets", "[report][event_ring]") {
+TEST_CASE("a range of tickets of an event ring can be read", "[report][event_ring]") {
     event_ring ring{4};
     for (std::uint64_t n = 0; n != 6; ++n) ring.put(ring_event(n));  // 2 to 5 are present
     CHECK(ring_text(ring.read()) == "2 3 4 5 | 2");
@@ -107,7 +107,7 @@ TEST_CASE("a part of a ring can be read, by tickets", "[report][event_ring]") {
     CHECK(ring_text(ring.read(4, 4)) == "| 0");
 }
 
-TEST_CASE("what is being written has not happened yet", "[report][event_ring]") {
+TEST_CASE("an event is not read before it is completely written", "[report][event_ring]") {
     event_ring ring{4};
     ring.put(ring_event(0));
     std::uint64_t const drawn = ring.draw();
@@ -119,7 +119,7 @@ TEST_CASE("what is being written has not happened yet", "[report][event_ring]") 
     CHECK(ring_text(ring.read()) == "0 1 2 | 0");
 }
 
-TEST_CASE("what is being written in a later round hides what was there", "[report][event_ring]") {
+TEST_CASE("an event that is being overwritten is not read", "[report][event_ring]") {
     event_ring ring{2};
     for (std::uint64_t n = 0; n != 3; ++n) ring.put(ring_event(n));
     std::uint64_t const drawn = ring.draw();
@@ -130,7 +130,7 @@ TEST_CASE("what is being written in a later round hides what was there", "[repor
     CHECK(ring_text(ring.read()) == "2 3 | 2");
 }
 
-TEST_CASE("a writer does not wait for one that is a whole ring behind", "[report][event_ring]") {
+TEST_CASE("a writer does not wait for another one that is a whole ring behind", "[report][event_ring]") {
     event_ring ring{4};
     std::uint64_t const slow = ring.draw();
     REQUIRE(ring.claim(slow));
@@ -146,7 +146,7 @@ TEST_CASE("a writer does not wait for one that is a whole ring behind", "[report
     CHECK(ring_text(ring.read()) == "5 6 7 8 | 5");  // the slot is usable again
 }
 
-TEST_CASE("a writer that comes a whole ring too late leaves the newer event alone", "[report][event_ring]") {
+TEST_CASE("a writer that is a whole ring late does not overwrite the newer event", "[report][event_ring]") {
     event_ring ring{2};
     std::uint64_t const late = ring.draw();
     for (std::uint64_t n = 1; n != 4; ++n) ring.put(ring_event(n));
@@ -161,7 +161,7 @@ TEST_CASE("a writer that comes a whole ring too late leaves the newer event alon
     CHECK(ring_text(ring.read()) == "5 6 | 5");
 }
 
-TEST_CASE("threads lose nothing in a ring that is large enough", "[report][event_ring]") {
+TEST_CASE("no event is lost when threads write to a ring that is large enough", "[report][event_ring]") {
     constexpr std::uint64_t threads = 4;
     constexpr std::uint64_t each = 20'000;
     event_ring ring{threads * each};
@@ -183,9 +183,8 @@ TEST_CASE("threads lose nothing in a ring that is large enough", "[report][event
     }
 }
 
-TEST_CASE(
-    "a reader among writers sees whole events in order, and all are resource_adaptor_base for at the end",
-    "[report][event_ring]") {
+TEST_CASE("a reader beside writers reads whole events in order, and all events are accounted for",
+          "[report][event_ring]") {
     constexpr std::uint64_t threads = 3;
     constexpr std::uint64_t each = 100'000;
     for (std::size_t const capacity : {1u, 2u, 16u, 1024u}) {

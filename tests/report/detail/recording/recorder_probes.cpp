@@ -83,7 +83,7 @@ void check_ends(cuota::recording const& r) {
 
 }  // namespace
 
-TEST_CASE("recorder looks on pools that were there, and on those that come", "[report][recorder_taps]") {
+TEST_CASE("recorder: existing and new pools are recorded", "[report][recorder_taps]") {
     cuota::budget budget{"root", 64_MiB};
     cuota::budget part{"part", 32_MiB, budget};
     cuota::stream const stream;
@@ -118,7 +118,7 @@ TEST_CASE("recorder looks on pools that were there, and on those that come", "[r
     before.deallocate(stream, kept, 5000);
 }
 
-TEST_CASE("recorder tells of refusals and of who gave back", "[report][recorder_taps]") {
+TEST_CASE("recorder: refusals and reclaimed pools are recorded", "[report][recorder_taps]") {
     cuota::budget budget{"root", 8_MiB};
     cuota::budget part{"part", 16_MiB, budget};
     cuota::stream const stream;
@@ -147,7 +147,7 @@ TEST_CASE("recorder tells of refusals and of who gave back", "[report][recorder_
     REQUIRE(story_of(r, "cache") == "safcr");
 }
 
-TEST_CASE("recorder shows what loaders hold, also when their events are long gone",
+TEST_CASE("recorder: memory of loaders is live in a recording even if its events were dropped",
           "[report][recorder_taps]") {
     cuota::budget budget{"root", 64_MiB};
     std::vector<float> const values(1000);
@@ -184,7 +184,7 @@ TEST_CASE("recorder shows what loaders hold, also when their events are long gon
     }
 }
 
-TEST_CASE("recorder: what goes while it pauses ends when its address is taken again, or at the end",
+TEST_CASE("recorder: a block freed during a pause ends when its address is reused, or at the end",
           "[report][recorder_taps]") {
     cuota::budget budget{"root", 64_MiB};
     cuota::stream const stream;
@@ -210,7 +210,8 @@ TEST_CASE("recorder: what goes while it pauses ends when its address is taken ag
     pool.deallocate(stream, b, 7000);
 }
 
-TEST_CASE("recorder lets go of everything when its last handle goes", "[report][recorder_taps]") {
+TEST_CASE("recorder: destroying the last handle stops the recording of its pools",
+          "[report][recorder_taps]") {
     cuota::budget budget{"root", 64_MiB};
     cuota::stream const stream;
     cuota::scoped_pool pool{budget};
@@ -228,7 +229,7 @@ TEST_CASE("recorder lets go of everything when its last handle goes", "[report][
     REQUIRE(story_of(again.read(), "pool") == "afc");
 }
 
-TEST_CASE("recorder: what two look on, the second is refused by name", "[report][recorder_taps]") {
+TEST_CASE("recorder: a pool that another recorder records is refused by name", "[report][recorder_taps]") {
     cuota::budget budget{"root", 64_MiB};
     cuota::scoped_pool pool{budget, {.name = "p"}};
     cuota::recorder const first{budget};
@@ -239,7 +240,7 @@ TEST_CASE("recorder: what two look on, the second is refused by name", "[report]
     REQUIRE(story_of(first.read(), "p") == "safc");
 }
 
-TEST_CASE("recorder: a budget inside another is looked on once", "[report][recorder_taps]") {
+TEST_CASE("recorder: a nested budget is recorded only once", "[report][recorder_taps]") {
     cuota::budget root{"root", 64_MiB};
     cuota::budget part{"part", 32_MiB, root};
     cuota::stream const stream;
@@ -263,7 +264,7 @@ TEST_CASE("recorder: a budget inside another is looked on once", "[report][recor
     check(inner_first);
 }
 
-TEST_CASE("recorder: events and the snapshot at the end agree while threads go on",
+TEST_CASE("recorder: events and the final snapshot agree while threads allocate",
           "[report][recorder_taps][threads]") {
     cuota::budget budget{"root", 512_MiB};
     cuota::recorder const recorder{budget, {.capacity = 4096}};
@@ -297,7 +298,8 @@ TEST_CASE("recorder: events and the snapshot at the end agree while threads go o
     check_ends(recorder.read());
 }
 
-TEST_CASE("recorder may come and go while pools do", "[report][recorder_taps][threads]") {
+TEST_CASE("recorder: recorders may be created and destroyed while pools are",
+          "[report][recorder_taps][threads]") {
     cuota::budget budget{"root", 512_MiB};
     std::atomic<bool> is_over = false;
     std::vector<std::thread> threads;

@@ -47,7 +47,8 @@ using numbers = std::vector<std::uint64_t>;
 
 }  // namespace
 
-TEST_CASE("a recorder's first source is the program, its first site nobody's", "[report][recorder_state]") {
+TEST_CASE("a new recorder has the program as source 0 and an unnamed call site as site 0",
+          "[report][recorder_state]") {
     recorder_state const state{16, 16, source_location::current()};
     recording const r = state.read();
     REQUIRE(r.sources.size() == 1);
@@ -60,7 +61,8 @@ TEST_CASE("a recorder's first source is the program, its first site nobody's", "
     CHECK(r.final_snapshot.pools.empty());
 }
 
-TEST_CASE("sources are numbered, and stay when they end, without a pool", "[report][recorder_state]") {
+TEST_CASE("sources are numbered, and a source that has ended remains, without its pool",
+          "[report][recorder_state]") {
     recorder_state state{16, 16, source_location::current()};
     std::uint16_t const a = state.add_source(some_source("a"));
     std::uint16_t const b = state.add_source(some_source("b"));
@@ -81,7 +83,7 @@ TEST_CASE("sources are numbered, and stay when they end, without a pool", "[repo
     CHECK(r.events[0].source == a);
 }
 
-TEST_CASE("one source more than an event can name is refused", "[report][recorder_state]") {
+TEST_CASE("adding more sources than an event can name is refused", "[report][recorder_state]") {
     recorder_state state{1, 0, source_location::current()};
     for (std::size_t i = 1; i != recorder_state::max_sources; ++i) REQUIRE(state.add_source({}) == i);
     auto const refused = support::thrown<cuota::usage_error>([&] {
@@ -92,7 +94,7 @@ TEST_CASE("one source more than an event can name is refused", "[report][recorde
     CHECK(state.read().sources.size() == recorder_state::max_sources);
 }
 
-TEST_CASE("an event comes back with all that was said, and its site", "[report][recorder_state]") {
+TEST_CASE("an event is read with all of its values and its site", "[report][recorder_state]") {
     recorder_state state{16, 16, source_location::current()};
     std::uint16_t const source = state.add_source(some_source("a"));
     state.put(event_kind::refused, source, "weights", {"train.cpp", 17}, 1, 2, 3, 4);
@@ -106,7 +108,7 @@ TEST_CASE("an event comes back with all that was said, and its site", "[report][
     CHECK(e == memory_event{event_kind::refused, source, 0, 0, 1, 2, 3, 4});
 }
 
-TEST_CASE("equal sites behind different pointers are one in a recording", "[report][recorder_state]") {
+TEST_CASE("equal sites with different pointers are one site in a recording", "[report][recorder_state]") {
     static char const here[] = "train.cpp";
     static char const there[] = "train.cpp";
     recorder_state state{16, 16, source_location::current()};
@@ -121,7 +123,7 @@ TEST_CASE("equal sites behind different pointers are one in a recording", "[repo
     CHECK(r.events[2].site == 2);
 }
 
-TEST_CASE("sites that there is no room for are nobody's", "[report][recorder_state]") {
+TEST_CASE("sites beyond the capacity are recorded as unnamed", "[report][recorder_state]") {
     recorder_state state{16, 1, source_location::current()};
     put_at(state, 0, 1, "weights");
     put_at(state, 0, 2, "gradients");
@@ -131,7 +133,7 @@ TEST_CASE("sites that there is no room for are nobody's", "[report][recorder_sta
     CHECK(state.sites_without_room() == 1);
 }
 
-TEST_CASE("a recording ends for each source where it is cut", "[report][recorder_state]") {
+TEST_CASE("a recording ends for each source at its cut", "[report][recorder_state]") {
     recorder_state state{16, 16, source_location::current()};
     std::uint16_t const a = state.add_source(some_source("a"));
     std::uint16_t const b = state.add_source(some_source("b"));
@@ -154,7 +156,8 @@ TEST_CASE("a recording ends for each source where it is cut", "[report][recorder
     CHECK(state.read(numbers{0, 0, 0}).dropped == 0);
 }
 
-TEST_CASE("what went before the last clear is not read, and not counted", "[report][recorder_state]") {
+TEST_CASE("events before the last clear are neither read nor counted as dropped",
+          "[report][recorder_state]") {
     recorder_state state{4, 16, source_location::current()};
     for (std::uint64_t i = 0; i != 6; ++i) put_at(state, 0, i);
     CHECK(state.read().dropped == 2);
@@ -168,7 +171,7 @@ TEST_CASE("what went before the last clear is not read, and not counted", "[repo
     CHECK(state.read().dropped == 2);  // 6 and 7
 }
 
-TEST_CASE("a recorder that pauses takes no events", "[report][recorder_state]") {
+TEST_CASE("a paused recorder stores no events", "[report][recorder_state]") {
     recorder_state state{4, 16, source_location::current()};
     CHECK(state.is_recording());
     put_at(state, 0, 1);
@@ -183,7 +186,8 @@ TEST_CASE("a recorder that pauses takes no events", "[report][recorder_state]") 
     CHECK(r.dropped == 0);
 }
 
-TEST_CASE("events are timed from the begin, and were all before they are read", "[report][recorder_state]") {
+TEST_CASE("times of events count from the recorder's start and are not in the future",
+          "[report][recorder_state]") {
     auto const before = std::chrono::steady_clock::now();
     auto const began = std::chrono::system_clock::now();
     recorder_state state{16, 16, source_location::current()};
@@ -198,7 +202,7 @@ TEST_CASE("events are timed from the begin, and were all before they are read", 
     CHECK(std::chrono::nanoseconds{r.events[1].at} <= took + std::chrono::milliseconds{10});
 }
 
-TEST_CASE("an event is never before the one that drew its ticket first", "[report][recorder_state]") {
+TEST_CASE("an event is never earlier than one with a lower ticket", "[report][recorder_state]") {
     std::vector<cuota::detail::numbered_event> events(5);
     std::array<std::uint64_t, 5> const ticks{110, 105, 130, 120, 131};
     for (std::size_t i = 0; i != 5; ++i) events[i].what.at = ticks[i];
@@ -208,7 +212,7 @@ TEST_CASE("an event is never before the one that drew its ticket first", "[repor
     CHECK(shown == numbers{20, 20, 60, 60, 62});
 }
 
-TEST_CASE("an event takes nothing from the heap, its first site neither", "[report][recorder_state]") {
+TEST_CASE("recording an event allocates no heap memory, even for a new site", "[report][recorder_state]") {
     recorder_state state{8, 2, source_location::current()};
     support::failing_heap const heap{0};  // a throw would end the program: put is noexcept
     for (unsigned line = 1; line != 100; ++line) put_at(state, 0, line, "weights", {"train.cpp", line});
@@ -216,7 +220,7 @@ TEST_CASE("an event takes nothing from the heap, its first site neither", "[repo
     CHECK(state.next() == 99);
 }
 
-TEST_CASE("threads put while others read, clear, pause and come and go", "[report][recorder_state]") {
+TEST_CASE("threads record while others read, clear, pause, add and end sources", "[report][recorder_state]") {
     constexpr std::uint64_t threads = 3;
     constexpr std::uint64_t each = 30'000;
     recorder_state state{256, 8, source_location::current()};

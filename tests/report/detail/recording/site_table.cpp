@@ -17,7 +17,7 @@ using cuota::tag;
 using cuota::detail::merged_sites;
 using cuota::detail::site_table;
 
-TEST_CASE("nobody's site is number 0, in every table", "[report][site_table]") {
+TEST_CASE("the unnamed site has number 0 in every table", "[report][site_table]") {
     site_table table{4};
     CHECK(table.size() == 1);
     CHECK(table.intern({}, {}) == 0);
@@ -30,7 +30,7 @@ TEST_CASE("nobody's site is number 0, in every table", "[report][site_table]") {
     CHECK(all.index_of == std::vector<std::uint32_t>{0});
 }
 
-TEST_CASE("a site keeps its number, and each has its own", "[report][site_table]") {
+TEST_CASE("each site has its own number, which never changes", "[report][site_table]") {
     site_table table{16};
     char const* const file = "train.cpp";
     char const* const other = "eval.cpp";
@@ -53,7 +53,7 @@ TEST_CASE("a site keeps its number, and each has its own", "[report][site_table]
     CHECK(all.index_of == std::vector<std::uint32_t>{0, 1, 2, 3, 4, 5, 6});
 }
 
-TEST_CASE("sites that say the same become one when they are read", "[report][site_table]") {
+TEST_CASE("sites with equal contents are merged when they are read", "[report][site_table]") {
     static char const file_here[] = "train.cpp";
     static char const file_there[] = "train.cpp";
     static constexpr char name_here[] = "weights";
@@ -74,7 +74,7 @@ TEST_CASE("sites that say the same become one when they are read", "[report][sit
     CHECK(all.sites[3].name == tag{"gradients"});
 }
 
-TEST_CASE("what a table has no room for is nobody's, and is counted", "[report][site_table]") {
+TEST_CASE("sites beyond a table's capacity are unnamed and counted", "[report][site_table]") {
     site_table table{2};
     CHECK(table.intern("a", {}) == 1);
     CHECK(table.intern("b", {}) == 2);
@@ -93,7 +93,7 @@ TEST_CASE("what a table has no room for is nobody's, and is counted", "[report][
     CHECK(none.without_room() == 1);
 }
 
-TEST_CASE("a full table finds each of its sites", "[report][site_table]") {
+TEST_CASE("all sites of a full table are found", "[report][site_table]") {
     site_table table{4096};
     for (unsigned line = 1; line != 4097; ++line)
         REQUIRE(table.intern("weights", {"train.cpp", line}) == line);
@@ -111,7 +111,7 @@ TEST_CASE("a full table finds each of its sites", "[report][site_table]") {
         REQUIRE(of_tags.intern(tag::named(std::to_string(i)), {"train.cpp", 1}) == i + 1);
 }
 
-TEST_CASE("a table of more sites than can be numbered is refused", "[report][site_table]") {
+TEST_CASE("a table with more sites than can be numbered is refused", "[report][site_table]") {
     auto const refused = support::thrown<cuota::usage_error>([] {
         site_table{site_table::most + 1, {"train.cpp", 3}};
     });
@@ -119,7 +119,7 @@ TEST_CASE("a table of more sites than can be numbered is refused", "[report][sit
           "cuota::usage_error: recorder: 16'777'217 sites exceed the maximum of 16'777'216 (train.cpp:3)");
 }
 
-TEST_CASE("threads agree about the numbers of sites", "[report][site_table]") {
+TEST_CASE("all threads receive the same numbers for sites", "[report][site_table]") {
     constexpr unsigned threads = 4;
     constexpr unsigned lines = 2000;
     constexpr unsigned room = 1500;
