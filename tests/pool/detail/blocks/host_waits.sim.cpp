@@ -74,6 +74,41 @@ TEST_CASE("an allocate_sync whose wait fails leaves its block free", "[pool][hos
     on.pool.resource().deallocate_sync(p, 1_MiB);
 }
 
+TEST_CASE("a peak includes an allocate_sync only if its wait succeeds", "[pool][host_waits]") {
+    support::machine const machine;
+    cuota::stream const a;
+    cuota::stream const b;
+    cuota::scoped_pool pool{cuota::budget{"trainer", 4_MiB},
+                            {.initial_size = 2_MiB, .growth = cuota::pool_growth::segments}};
+    support::gate gate{a};
+    void* const p = pool.allocate(a, 256_KiB);
+    support::write_words(a, p, 256_KiB, 1);
+    pool.deallocate(a, p, 256_KiB);
+    SECTION("one that fails is in no peak") {
+        gate.open();
+        simulator::fail_call("cudaEventSynchronize", 1, cudaErrorUnknown);
+        CHECK_THROWS_AS(pool.resource().allocate_sync(1_MiB), cuota::cuda_error);
+        CHECK(pool.stats().peak_requested == 256_KiB);
+        CHECK(pool.stats().peak_allocated == 256_KiB);
+    }
+    SECTION("one that waits is in no peak of others; one that succeeds is in it together with them") {
+        void* q = nullptr;
+        void* other = nullptr;
+        while_waiting(
+            gate, "cudaEventSynchronize", [&] { q = pool.resource().allocate_sync(1_MiB); },
+            [&] {
+                other = pool.allocate(b, 512_KiB);
+                CHECK(pool.stats().peak_requested == 512_KiB);
+                CHECK(pool.stats().peak_allocated == 512_KiB);
+            });
+        CHECK(pool.stats().peak_requested == 1_MiB + 512_KiB);
+        CHECK(pool.stats().peak_allocated == 1_MiB + 512_KiB);
+        pool.deallocate(b, other, 512_KiB);
+        pool.resource().deallocate_sync(q, 1_MiB);
+    }
+    CHECK(pool.stats().live_blocks == 0);
+}
+
 TEST_CASE("a pool is usable while an allocation on a captured stream waits", "[pool][host_waits]") {
     support::machine const machine;
     scene on;

@@ -64,6 +64,9 @@ public:
     [[nodiscard]] block& take(block& b, block_request const& r, block_user const& user);
     /// Binds a block to a stream, which stays registered until the block is freed.
     void keep_stream(block& b, std::uint32_t stream_index) noexcept;
+    /// Ends the host's wait for a block that `take` has allocated: the block counts for peaks, or is to be freed.
+    void arrived(host_waits const& with) noexcept;
+    void did_not_come(host_waits const& with) noexcept;
     /// Frees a live or held block.
     void give(block& b, wait_set waits) noexcept;
     [[nodiscard]] bool would_peak(std::size_t bytes) const noexcept;
@@ -128,6 +131,7 @@ private:
     void order_before_use(wait_set const& waits, block_user const& user);
     // Cuts for a step from the end opposite to persistent blocks.
     [[nodiscard]] block& cut(block& b, block_request const& r);
+    void raise_peaks() noexcept;
 
     [[nodiscard]] block& enter(segment const& s);
     // Compares sizes, too: a new segment may be at the same address.
@@ -143,8 +147,10 @@ private:
     step_clock steps_;
     dynamic_array<segment> segments_;
     std::size_t requested_ = 0;
+    std::size_t coming_requested_ = 0;  // part of requested_ that the host waits for; not in peaks
     std::size_t peak_requested_ = 0;
     std::size_t allocated_ = 0;
+    std::size_t coming_allocated_ = 0;
     std::size_t peak_allocated_ = 0;
     std::size_t peak_active_ = 0;
     std::size_t reserved_ = 0;
@@ -197,7 +203,7 @@ CUOTA_INLINE bool block_heap::would_peak(std::size_t bytes) const noexcept {
 }
 
 CUOTA_INLINE std::size_t block_heap::lend(std::size_t most) noexcept {
-    std::size_t const lent = std::min(most, peak_requested_ - requested_);
+    std::size_t const lent = std::min(most, peak_requested_ - std::min(peak_requested_, requested_));
     requested_ += lent;
     return lent;
 }
@@ -315,10 +321,28 @@ CUOTA_INLINE block& block_heap::cut(block& b, block_request const& r) {
     block& taken =
         blocks_.take(b, size_of(r.bytes), r.bytes, r.who, {steps_.now(), r.lifetime}, from, r.alignment);
     requested_ += taken.requested;
-    peak_requested_ = std::max(peak_requested_, requested_);
     allocated_ += taken.size;
-    peak_allocated_ = std::max(peak_allocated_, allocated_);
+    if (order_.has_host_waits()) [[unlikely]] {
+        coming_requested_ += taken.requested;
+        coming_allocated_ += taken.size;
+    }
+    raise_peaks();
     return taken;
+}
+
+CUOTA_INLINE void block_heap::raise_peaks() noexcept {
+    peak_requested_ = std::max(peak_requested_, requested_ - coming_requested_);
+    peak_allocated_ = std::max(peak_allocated_, allocated_ - coming_allocated_);
+}
+
+CUOTA_INLINE void block_heap::arrived(host_waits const& with) noexcept {
+    did_not_come(with);
+    raise_peaks();
+}
+
+CUOTA_INLINE void block_heap::did_not_come(host_waits const& with) noexcept {
+    coming_requested_ -= with.requested();
+    coming_allocated_ -= with.allocated();
 }
 
 CUOTA_INLINE block& block_heap::enter(segment const& s) {

@@ -215,10 +215,20 @@ private:
             left->wait();
             region_lock const lock{guard_};
             heap_.order().note_done(*left);
+            collect();  // a peak is exact
+            heap_.arrived(*left);
             return p;
         } catch (...) {
             left->drain();
-            give(nullptr, p, bytes, [](bool) {});
+            report_failure_of([&] {
+                region_lock const lock{guard_};
+                heap_.did_not_come(*left);
+                block& b = claim(p, bytes);
+                late_free none;
+                auto const ignored = [](bool) {};
+                if (is_special_) give_specially(b, nullptr, none, ignored);
+                else heap_.give(b, {});
+            });
             throw;
         }
     }
@@ -257,6 +267,11 @@ private:
         return b.at();
     }
 
+    // Returns the host's waits for a block, to be deleted.
+    [[nodiscard]] host_waits* waits_for(block const& taken) noexcept {
+        heap_.order().host_waits_now().set_block(taken.requested, taken.size);
+        return heap_.order().take_host_waits().detach();
+    }
     // Returns the live block of that size at p, now held. Throws: usage_error.
     [[nodiscard]] block& claim(void* p, std::size_t bytes);
 
@@ -382,7 +397,7 @@ CUOTA_INLINE void* block_pool::take_free(stream_ref const* s, block_request cons
     if (!b) return nullptr;
     block& taken = heap_.take(*b, r, user);
     if (heap_.order().has_host_waits()) [[unlikely]]
-        left = heap_.order().take_host_waits().detach();
+        left = waits_for(taken);
     return is_special ? found_and_told(taken, s, r) : found(taken, s, r.keeps);
 }
 
@@ -468,13 +483,13 @@ CUOTA_INLINE void* block_pool::take_of_grown(growth_candidate const& window, str
     if (!watch_) {
         block& taken = heap_.take_of_grown(window, r, user);
         if (heap_.order().has_host_waits()) [[unlikely]]
-            left = heap_.order().take_host_waits().detach();
+            left = waits_for(taken);
         return found(taken, s, r.keeps);
     }
     pool_notifier::growth const grown{window};
     block& taken = heap_.take_of_grown(window, r, user);
     if (heap_.order().has_host_waits()) [[unlikely]]
-        left = heap_.order().take_host_waits().detach();
+        left = waits_for(taken);
     watch_->came(grown, r.who.where);
     return found_and_told(taken, s, r);
 }

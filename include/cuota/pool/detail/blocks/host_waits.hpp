@@ -32,6 +32,13 @@ public:
     void wait() const;
     /// Waits by rt::drain, after `wait` has failed.
     void drain() const noexcept;
+    /// Stores the bytes of the block that waits; they count for peaks once the wait has succeeded.
+    void set_block(std::size_t requested, std::size_t allocated) noexcept {
+        requested_ = requested;
+        allocated_ = allocated;
+    }
+    [[nodiscard]] std::size_t requested() const noexcept { return requested_; }
+    [[nodiscard]] std::size_t allocated() const noexcept { return allocated_; }
     template <class Visit>
     void for_each_point(Visit visit) const {
         for (one const& w : waits_) visit(w.covers);
@@ -43,6 +50,8 @@ private:
         wait_point covers;
     };
     dynamic_array<one> waits_;
+    std::size_t requested_ = 0;
+    std::size_t allocated_ = 0;
 };
 
 }  // namespace cuota::inline v0::detail

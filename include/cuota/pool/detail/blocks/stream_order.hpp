@@ -75,6 +75,8 @@ public:
     void wait_on_host(wait_point point);
     [[nodiscard]] bool has_host_waits() const noexcept { return static_cast<bool>(host_waits_); }
     /// Returns the waits left to the host, for after the lock's release; may be null.
+    /// Requires has_host_waits().
+    [[nodiscard]] host_waits& host_waits_now() noexcept { return *host_waits_; }
     [[nodiscard]] light_unique_ptr<host_waits> take_host_waits() noexcept { return std::move(host_waits_); }
     /// Returns f(). On a throw, drops the waits left to the host: they are not the next caller's.
     template <class F>
