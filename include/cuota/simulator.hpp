@@ -121,8 +121,7 @@ enum class memory_checks {
     /// Host heap memory, filled with a pattern on allocation and on free; sanitizers and valgrind check it.
     heap,
     /// Memory in which host code outside of kernels and copies faults. Also finds kernels that access memory that is not allocated or of
-    /// another device, which fail the device; kernels that write beside an allocation, even by one byte, or whose first access there is a
-    /// read; copies to the host of unwritten bytes.
+    /// another device, which fail the device; kernels that write beside an allocation, even by one byte, or that read there first; copies to the host of unwritten bytes.
     /// Cost: pages of 4 KiB for each allocation, and a signal for each allocation that a kernel accesses.
     /// Limitations: while a kernel runs, other threads can access its memory. Under ThreadSanitizer this mode is `heap`.
     strict

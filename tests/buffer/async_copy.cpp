@@ -107,7 +107,7 @@ TEST_CASE("uploads and downloads of no elements are allowed", "[buffer][async_co
     CHECK(down.get().empty());
 }
 
-TEST_CASE("copies whose count differs from the buffer's are refused and change no elements",
+TEST_CASE("copies of another count than the buffer's are refused and change no elements",
           "[buffer][async_copy]") {
     cuota::stream const stream;
     cuota::staging_ring ring{1, 1024};

@@ -132,7 +132,7 @@ TEST_CASE("a device_buffer of no elements can be made by every constructor, and 
     CHECK(budget.held() == 0);
 }
 
-TEST_CASE("an element count whose bytes exceed SIZE_MAX throws out_of_memory", "[buffer][device_buffer]") {
+TEST_CASE("an element count of more than SIZE_MAX bytes throws out_of_memory", "[buffer][device_buffer]") {
     cuota::stream const stream;
     std::size_t const count = cuota::unlimited / sizeof(int) + 1;  // 4 bytes each wrap to 0
 

@@ -99,7 +99,7 @@ TEST_CASE("rows and submatrices of a device_matrix keep its pitch", "[buffer][de
     CHECK(some.submatrix(5, 6, 0, 0).is_empty());
 }
 
-TEST_CASE("a device_matrix whose size differs from its span's is misuse", "[buffer][device_matrix]") {
+TEST_CASE("a device_matrix of another size than its span is misuse", "[buffer][device_matrix]") {
     device_span<int> const ten{nowhere(), 10};
     constexpr auto huge = ~std::size_t{0};
 

@@ -8,8 +8,8 @@
 #include <system_error>
 #include <thread>
 
-// A worker, or a host thread that waits for a stream, claims a ready stream and runs operations until one must wait. Up to 128, there are
-// as many workers as ready streams, because work of two streams may wait for each other.
+// A worker, or a host thread that waits for a stream, claims a ready stream and runs operations until one must wait. Each ready
+// stream has a worker, up to 128 workers, because work of two streams may wait for each other.
 namespace cuota::inline v0::simulator {
 
 /// All streams share one crew, except under ThreadSanitizer.

@@ -103,6 +103,7 @@ public:
     }
     /// `element` may be an element of this array.
     void push_back(T const& element) { emplace_back(T(element)); }
+    /// `element` must not be an element of this array.
     void push_back(T&& element) { emplace_back(std::move(element)); }
     /// The arguments must not refer to elements of this array.
     template <class... Args>

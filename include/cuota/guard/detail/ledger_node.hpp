@@ -32,7 +32,7 @@ public:
         std::size_t missing = 0;
     };
 
-    /// A holder and its node, which is valid under the tree's lock or while `who` exists.
+    /// A holder and its node. The node is valid under the tree's lock, and as long as the holder exists.
     struct stake {
         ledger_node const* at;
         intrusive_ptr<reclaimable_holder> who;

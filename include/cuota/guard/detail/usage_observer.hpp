@@ -17,7 +17,7 @@ struct usage_sample {
     std::size_t held;
     std::size_t limit;
     std::size_t peak;
-    label const* who;  // null for a refund or an unlabelled charge
+    label const* who;  // of the charge; null for a refund and for a charge without one
 };
 
 /// Is notified of changes of a node's held bytes and limit.

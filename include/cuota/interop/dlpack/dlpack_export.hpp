@@ -216,7 +216,7 @@ template <class T>
 namespace cuota::inline v0::inline CUOTA_DLPACK {
 
 /// Exports a buffer as a tensor that owns it. The deleter frees the memory in the order of the buffer's home stream, after all work
-/// enqueued on `consumer` until then.
+/// enqueued on `consumer` before the deleter is called.
 ///
 /// `consumer` is the stream that uses the tensor first, as given to `__dlpack__(stream=...)` (dlpack_stream). It waits for earlier uses of
 /// the buffer. The consumer orders work on other streams with it. A native handle must exist until the deleter is called.

@@ -111,7 +111,7 @@ CUOTA_INLINE trace_maker::trace_maker(std::ostream& to, recording const& r,
       all_{r},
       options_{options},
       levels_{usage_over_time(r, {options.by, options.max_groups, options.sources})},
-      lives_{lifetimes_of(r)},
+      lives_{lifetime_builder{r}.run()},
       chosen_(r.sources.size(), options.sources.empty()) {
     for (std::uint16_t const s : options.sources) chosen_[s] = true;
 }

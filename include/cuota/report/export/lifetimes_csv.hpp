@@ -116,7 +116,8 @@ CUOTA_INLINE std::vector<recorded_lifetime> lifetime_finder::run() {
         now = options_.by == lifetimes_by::event ? now + 1 : std::max(e.at, now + 1);
         if (!options_.source || e.source == *options_.source) apply(e, now);
     }
-    for (block_lifetime const& b : lifetimes_of(all_).blocks)
+    memory_lifetimes const all = lifetime_builder{all_}.run();
+    for (block_lifetime const& b : all.blocks)
         if (!b.from && !b.until && (!options_.source || b.source == *options_.source))
             found_.push_back({{0, still_live, b.size}, b.bytes, b.source, b.site});
     for (recorded_lifetime& l : found_) l.life.until = std::min(l.life.until, now + 1);

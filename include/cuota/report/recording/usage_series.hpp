@@ -204,7 +204,7 @@ CUOTA_INLINE std::size_t usage_series_builder::change::after(std::size_t before)
 }
 
 CUOTA_INLINE void usage_series_builder::collect_older() {
-    memory_lifetimes const all = lifetimes_of(all_);
+    memory_lifetimes const all = lifetime_builder{all_}.run();
     for (block_lifetime const& b : all.blocks) {
         if (b.from) break;
         if (chosen_[b.source]) groups_[group_of(b.source, b.site)].older += b.size;

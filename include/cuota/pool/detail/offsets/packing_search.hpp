@@ -181,7 +181,7 @@ private:
         return descend(p, first_step(p), is_over);
     }
 
-    // Pushes the ranges whose ends no waiting block crosses, the smallest first.
+    // Pushes the ranges that no waiting block extends beyond, the smallest first.
     void find_pieces(piece const& p);
 
     // Searches a piece by itself, with restarts and preferences of its own; if none ends in time, it counts as failed, without proof.

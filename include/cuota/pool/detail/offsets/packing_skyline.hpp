@@ -78,7 +78,7 @@ public:
     placement place(index i);
 
     /// Raises floors in `within` and `changed` to the lowest offsets of waiting blocks; none will be placed below `bottom`. Returns the
-    /// first section of `within` where they do not fit, or `nobody`.
+    /// first section of `within` where they do not fit, or the index `nobody`.
     [[nodiscard]] index raise_floors(stretch within, stretch changed, std::uint64_t bottom);
 
     /// A position for `undo_to`.

@@ -140,7 +140,7 @@ CUOTA_INLINE void find_peak(recording const& r, memory_lifetimes const& all, std
 }
 
 CUOTA_INLINE void find_in_peaks(recording const& r, diagnosis_options const& o, std::vector<finding>& to) {
-    memory_lifetimes const all = lifetimes_of(r);
+    memory_lifetimes const all = lifetime_builder{r}.run();
     std::vector<recorded_peak> const peaks = peaks_of(r, all);
     for (std::size_t i = 0; i != peaks.size(); ++i) {
         event_source const& source = r.sources[i];

@@ -32,7 +32,7 @@ void find_elsewhere(device_info const& d, diagnosis_options const& o, std::vecto
 
 void find_rounding(pool_info const& p, diagnosis_options const& o, std::vector<finding>& to);
 
-/// `whose` is like "pool work".
+/// `whose` names the holder, as in "pool work".
 void add_pinned(std::string const& whose, std::string const& name, std::size_t asked, std::size_t taken,
                 diagnosis_options const& o, std::vector<finding>& to);
 

@@ -222,8 +222,11 @@ CUOTA_INLINE memory_viz_planner::memory_viz_planner(recording const& r,
 }
 
 CUOTA_INLINE memory_viz_plan memory_viz_planner::plan() {
-    memory_viz_plan p{
-        std::vector<std::optional<std::size_t>>(all_.sources.size()), pages(), 1, {}, lifetimes_of(all_)};
+    memory_viz_plan p{std::vector<std::optional<std::size_t>>(all_.sources.size()),
+                      pages(),
+                      1,
+                      {},
+                      lifetime_builder{all_}.run()};
     for (std::size_t i = 0; i != all_.sources.size(); ++i) {
         if (!is_chosen_[i]) continue;
         p.device_of[i] = device_of(i);

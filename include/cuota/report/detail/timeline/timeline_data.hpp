@@ -62,7 +62,7 @@ private:
 class timeline_data {
 public:
     timeline_data(recording const& r, std::string_view title)
-        : all_{r}, title_{title}, lives_{lifetimes_of(r)}, regions_{lives_} {}
+        : all_{r}, title_{title}, lives_{lifetime_builder{r}.run()}, regions_{lives_} {}
 
     [[nodiscard]] std::string json();
 
