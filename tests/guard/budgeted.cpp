@@ -3,6 +3,7 @@
 
 #include <cuota/guard/budgeted.hpp>
 
+#include <functional>
 #include <string>
 
 #include <cuota/resource/any_resource.hpp>
@@ -14,6 +15,7 @@
 #include "support/resource_suite.hpp"
 #include "support/sink.hpp"
 #include "support/thrown.hpp"
+#include "support/worker.hpp"
 
 using namespace cuota::literals;
 using cuota::budget;
@@ -39,14 +41,19 @@ static_assert(!std::is_default_constructible_v<budgeted<>> && !std::is_convertib
 
 namespace {
 
-// Throws for requests of 13 bytes.
+// Throws for requests of 13 bytes, after `before_refusal`.
 struct moody {
+    std::function<void()> const* before_refusal = nullptr;
+
     void* allocate(cuota::stream_ref, std::size_t n, std::size_t a) { return allocate_sync(n, a); }
     void deallocate(cuota::stream_ref, void* p, std::size_t n, std::size_t a) noexcept {
         deallocate_sync(p, n, a);
     }
     void* allocate_sync(std::size_t n, std::size_t) {
-        if (n == 13) throw std::runtime_error{"not thirteen"};
+        if (n == 13) {
+            if (before_refusal) (*before_refusal)();
+            throw std::runtime_error{"not thirteen"};
+        }
         return ::operator new(n);
     }
     void deallocate_sync(void* p, std::size_t, std::size_t) noexcept { ::operator delete(p); }
@@ -152,6 +159,26 @@ TEST_CASE("budgeted refunds the charge if upstream throws", "[guard][budgeted]")
     REQUIRE(b.held() == 0);
     REQUIRE(root.held() == 0);
     REQUIRE(b.peak() == 0);  // failed allocations do not count
+}
+
+TEST_CASE("the peak does not include a refused request, whoever sets the peak during the request",
+          "[guard][budgeted]") {
+    budget root{"gpu", 1000};
+    budget b{"b", 1000, root};
+    support::worker other;
+    std::function<void()> const charge_elsewhere = [&] { other.run([&] { b.charge(200); }); };
+    budgeted<moody> memory{b, moody{&charge_elsewhere}};
+    bool const stock_pays = GENERATE(false, true);
+    CAPTURE(stock_pays);
+    if (stock_pays) memory.deallocate_sync(memory.allocate_sync(100), 100);
+    REQUIRE_THROWS_AS(memory.allocate_sync(13), std::runtime_error);
+    CHECK(b.held() == 200);
+    CHECK(b.peak() == 200);
+    CHECK(root.peak() == 200);
+    void* const p = memory.allocate_sync(60);
+    CHECK(b.peak() == 264);
+    memory.deallocate_sync(p, 60);
+    b.refund(200);
 }
 
 TEST_CASE("a wrong size, a double free and a foreign pointer are reported, and nothing is freed",

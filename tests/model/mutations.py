@@ -34,6 +34,10 @@ LEDGER_MUTATIONS = [
     ("a refusal without the lock leaves out what this thread holds ready", LEDGER,
      "std::size_t const need = bytes - std::min(bytes, ready.grant - ready.used);", "std::size_t const need = bytes;"),
     ("what a stock has in use stays charged", NODE, "own_ += s.used();", ""),
+    ("coming bytes of a revoked stock make no peak", NODE, "node->coming_ += s.coming();", ""),
+    ("coming bytes are ended in the stock by its owner only", STOCK,
+     "if (!is_mine(me)) return false;\n    coming_.store(coming - bytes", "coming_.store(coming - bytes"),
+    ("bytes that did not come are idle again", STOCK, "if (!has_arrived) used_.store", "if (false) used_.store"),
 ]
 FRONT_MUTATIONS = [
     ("who calls thread_caches in fences", FRONT, "if (others && fences_are_asymmetric()) asymmetric_fence_heavy();", "(void)others;"),

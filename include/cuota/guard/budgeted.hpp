@@ -30,10 +30,10 @@ public:
     explicit budgeted_accounting(budget b);
     CUOTA_INLINE_IN_PLACE ~budgeted_accounting() override;
 
-    /// Returns false if this thread's stock covered it; otherwise `settle` must be called. Throws: budget_exceeded.
+    /// Returns whether this thread's stock paid; `settle` must follow in this thread. Throws: budget_exceeded.
     [[nodiscard]] bool charge(std::size_t cost, charge_request const& request);
     /// Completes a charge; refunds it if the memory was not allocated.
-    void settle(std::size_t cost, bool has_come) noexcept;
+    void settle(std::size_t cost, bool by_stock, bool has_arrived) noexcept;
     void refund(std::size_t cost) noexcept { budget_.refund(cost); }
     /// Throws: std::bad_alloc.
     void enter(void* p, std::size_t bytes, std::size_t cost, label const& who);
@@ -66,7 +66,7 @@ public:
         std::size_t const cost = round_up(bytes, upstream_.granularity());
         charge_request request{bytes, upstream_.granularity(), who, {}};
         if constexpr (knows_device<Upstream>) request.on = upstream_.device();
-        bool const is_to_come = charge(cost, request);
+        bool const by_stock = charge(cost, request);
 
         void* p = nullptr;
         try {
@@ -74,11 +74,10 @@ public:
             enter(p, bytes, cost, who);
         } catch (...) {
             if (p) order.give(upstream_, p, bytes, alignment);
-            if (is_to_come) settle(cost, false);
-            else refund(cost);
+            settle(cost, by_stock, false);
             throw;
         }
-        if (is_to_come) settle(cost, true);
+        settle(cost, by_stock, true);
         return p;
     }
 
@@ -157,15 +156,16 @@ CUOTA_INLINE_IN_PLACE budgeted_accounting::~budgeted_accounting() {
 
 CUOTA_INLINE bool budgeted_accounting::charge(std::size_t cost, charge_request const& request) {
     ledger& node = budget_access::node(budget_);
-    if (node.try_charge_alone(cost)) [[likely]]
-        return false;
+    if (node.try_charge_coming_alone(cost)) [[likely]]
+        return true;
     charge_coming(node, cost, request);
-    return true;
+    return false;
 }
 
-CUOTA_INLINE void budgeted_accounting::settle(std::size_t cost, bool has_come) noexcept {
+CUOTA_INLINE void budgeted_accounting::settle(std::size_t cost, bool by_stock, bool has_arrived) noexcept {
     ledger& node = budget_access::node(budget_);
-    if (has_come) node.arrived(cost);
+    if (by_stock) node.end_coming_alone(cost, has_arrived);
+    else if (has_arrived) node.arrived(cost);
     else node.did_not_come(cost);
 }
 

@@ -136,6 +136,72 @@ TEST_CASE("the peak does not include bytes in stocks", "[guard][ledger]") {
     REQUIRE(n->try_refund(7));
 }
 
+TEST_CASE("memory that a stock pays for counts for peaks only once it is allocated", "[guard][ledger]") {
+    node const root = root_of(100);
+    node const n = child_of(root);
+    worker other;
+    bool const has_arrived = GENERATE(false, true);
+    bool const other_revokes = GENERATE(false, true);
+    CAPTURE(has_arrived, other_revokes);
+    REQUIRE(n->try_charge(50));
+    REQUIRE(n->try_refund(50));
+    REQUIRE(!n->try_charge_coming_alone(51));
+    REQUIRE(n->try_charge_coming_alone(40));
+    REQUIRE(n->info().held == 40);
+    REQUIRE(n->info().coming == 40);
+    REQUIRE(root->info().coming == 40);
+    REQUIRE(n->charged_here() == 40);
+    if (other_revokes) {
+        other.run([&] { REQUIRE(n->try_charge(51)); });
+        REQUIRE(!n->try_charge(10));
+    }
+    std::size_t const others = other_revokes ? 51 : 0;
+    REQUIRE(n->info().peak == std::max<std::size_t>(50, others));
+    n->end_coming_alone(40, has_arrived);
+    for (node const& at : {n, root}) {
+        REQUIRE(at->info().held == others + (has_arrived ? 40 : 0));
+        REQUIRE(at->info().coming == 0);
+        REQUIRE(at->info().peak == std::max<std::size_t>(50, at->info().held));
+    }
+    REQUIRE(n->try_refund(n->charged_here()));
+}
+
+TEST_CASE("a charge while a stock pays for memory not allocated yet sets a peak without it",
+          "[guard][ledger]") {
+    node const n = root_of(1000);
+    REQUIRE(n->try_charge(50));
+    REQUIRE(n->try_refund(50));
+    REQUIRE(n->try_charge_coming_alone(30));
+    REQUIRE(n->try_charge(60));
+    REQUIRE(n->info().peak == 60);
+    // The upstream may call a reclaimer, which may allocate.
+    REQUIRE(n->try_refund(60));
+    REQUIRE(n->try_charge(60));
+    REQUIRE(n->try_refund(60));
+    REQUIRE(n->try_charge_coming_alone(20));
+    REQUIRE(n->info().coming == 50);
+    n->end_coming_alone(20, true);
+    n->end_coming_alone(30, false);
+    REQUIRE(n->info().held == 20);
+    REQUIRE(n->info().coming == 0);
+    REQUIRE(n->info().peak == 60);
+    REQUIRE(n->try_refund(20));
+    REQUIRE(n->info().held == 0);
+}
+
+TEST_CASE("refunds of bytes that were never charged leave coming memory's end valid", "[guard][ledger]") {
+    node const n = root_of(100);
+    REQUIRE(n->try_charge(50));
+    REQUIRE(n->try_refund(50));
+    bool const has_arrived = GENERATE(false, true);
+    REQUIRE(n->try_charge_coming_alone(40));
+    REQUIRE(n->try_refund(40));
+    n->end_coming_alone(40, has_arrived);
+    REQUIRE(n->info().held == 0);
+    REQUIRE(n->info().coming == 0);
+    REQUIRE(n->info().peak == 50);
+}
+
 TEST_CASE("bytes charged by one thread can be refunded by another", "[guard][ledger]") {
     node const root = root_of(100);
     node const n = child_of(root);

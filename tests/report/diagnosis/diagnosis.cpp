@@ -165,7 +165,7 @@ TEST_CASE("long names and line breaks in names do not break a finding's line", "
     REQUIRE(found.size() == 1);
     CHECK(found[0].text.find('\n') == std::string::npos);
     CHECK(found[0].text.size() < 250);
-    CHECK(found[0].whose == name + "\n");
+    CHECK(found[0].subject == name + "\n");
 }
 
 TEST_CASE("diagnoses of random recordings never fail", "[report][diagnosis]") {

@@ -88,7 +88,7 @@ TEST_CASE("program: memory that each step keeps is a leak", "[report][diagnosis_
     INFO(shown(found));
     CHECK(is_told(found, "history", line, 14_MiB, "grew by 2.0 MiB in each of the last 7 steps"));
     CHECK(found.at(0).level == cuota::severity::problem);
-    CHECK(found.at(0).whose == "work");
+    CHECK(found.at(0).subject == "work");
     CHECK(keeping(2, line).empty());
     CHECK(keeping(1, line).empty());
 }
@@ -235,7 +235,7 @@ TEST_CASE("program: a refusal by an outer budget is attributed to it, with its s
     found_ones found = p.found(finding_kind::refusals);
     INFO(shown(found));
     CHECK(is_told(found, "cache", line, 16_MiB, "budget trainer refused 1 request, short by 16.0 MiB;"));
-    CHECK(found.at(0).whose == "trainer");
+    CHECK(found.at(0).subject == "trainer");
 }
 
 TEST_CASE("program: no refusal is reported when other pools release memory in time",
@@ -356,7 +356,7 @@ TEST_CASE("program: loaders that each step keeps are a leak", "[report][diagnosi
     found_ones const found = keeping(100);
     INFO(shown(found));
     REQUIRE(!found.empty());
-    CHECK(found[0].whose == "loader");
+    CHECK(found[0].subject == "loader");
     CHECK(found[0].text.find("leak in resource loader: loader (") == 0);
     CHECK(found[0].steps == 5);
     CHECK(keeping(2).empty());

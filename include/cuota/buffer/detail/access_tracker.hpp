@@ -103,7 +103,7 @@ private:
     static void wait_on_host_for(event const& e);
 
     static constexpr std::size_t at_home = 0;  // unused for host memory
-    static constexpr std::size_t nobody = ~std::size_t{0};
+    static constexpr std::size_t no_user = ~std::size_t{0};
 
     // An event with an owner count, to be waited for without the lock.
     class use_mark final : public ref_counted {
@@ -132,7 +132,7 @@ private:
     // A stream's last use, for which the host has to wait; none if `last` is null.
     struct host_wait {
         intrusive_ptr<use_mark> last{};
-        std::size_t user = nobody;
+        std::size_t user = no_user;
         std::uint64_t record = 0;
     };
     class user_list {
@@ -231,7 +231,7 @@ private:
         bool is_last = false;
         user_list users;
         std::uint64_t version = 0;
-        std::size_t writer = nobody;
+        std::size_t writer = no_user;
         bool is_home_marked = false;
         stream_ref const home = home_;
         {
@@ -264,7 +264,7 @@ private:
     std::uint64_t last_number_ = owner_access_slots::count;
     std::uint64_t version_ = 0;  // number of writes so far
     std::uint64_t records_ = 0;
-    std::size_t writer_ = nobody;
+    std::size_t writer_ = no_user;
     bool is_home_marked_ = false;
     bool is_for_capture_ = false;
     std::size_t keepers_ = 0;
@@ -373,13 +373,13 @@ CUOTA_INLINE auto access_tracker::next_to_wait_for(bool for_writers_only) const 
     if (!for_writers_only)
         for (std::size_t i = at_home; i != users_.size(); ++i)
             if (users_[i].reads) return wait_of(i);
-    return writer_ != nobody ? wait_of(writer_) : host_wait{};
+    return writer_ != no_user ? wait_of(writer_) : host_wait{};
 }
 
 CUOTA_INLINE void access_tracker::note(host_wait const& over) noexcept {
     if (!over.last || users_[over.user].record != over.record) return;
     users_[over.user].reads = false;
-    if (writer_ == over.user) writer_ = nobody;
+    if (writer_ == over.user) writer_ = no_user;
 }
 
 CUOTA_INLINE bool access_tracker::drain_open_uses(source_location& since) noexcept {
@@ -460,7 +460,7 @@ CUOTA_INLINE void access_tracker::end_in_order(std::uint64_t number, bool writes
                 if (has_ended_) {
                     before = {};
                 } else if (unmarked) {  // waited for
-                    if (use->writes) set_written(nobody);
+                    if (use->writes) set_written(no_user);
                 } else {
                     note(before);
                     try {
@@ -539,23 +539,23 @@ CUOTA_INLINE void access_tracker::record(user& u, stream_ref s, std::uint64_t fo
 
 CUOTA_INLINE void access_tracker::leave_for_capture(open_use const& use) noexcept {
     users_[use.user].reads = false;
-    if (use.writes || writer_ == use.user) set_written(nobody);
+    if (use.writes || writer_ == use.user) set_written(no_user);
 }
 
 CUOTA_INLINE void access_tracker::set_written(std::size_t by) noexcept {
     ++version_;
     writer_ = by;
-    if (by != nobody) users_[by].seen = version_;
+    if (by != no_user) users_[by].seen = version_;
 }
 
 CUOTA_INLINE std::size_t access_tracker::find(std::uint64_t id) {
-    std::size_t vacant = nobody;
+    std::size_t vacant = no_user;
     for (std::size_t i = at_home; i != users_.size(); ++i) {
         user const& u = users_[i];
         if (u.id == id) return i;
         if (i != at_home && i != writer_ && !u.reads && u.seen != version_ && !is_open(i)) vacant = i;
     }
-    if (vacant == nobody) {
+    if (vacant == no_user) {
         vacant = users_.size();
         users_.add();
     }
@@ -591,7 +591,7 @@ CUOTA_INLINE auto access_tracker::order(stream_ref s, std::size_t me, bool write
             if (!try_wait_for(i, s)) return wait_of(i);
             users_[me].seen = version_;
         }
-    if (users_[me].seen != version_ && writer_ != nobody)
+    if (users_[me].seen != version_ && writer_ != no_user)
         if (!try_wait_for(writer_, s)) return wait_of(writer_);
     users_[me].seen = version_;
     if (writes)
@@ -622,7 +622,7 @@ CUOTA_INLINE bool access_tracker::mark_home(std::uint64_t foreign) {
 
 CUOTA_INLINE void access_tracker::publish() noexcept {
     bool reads = false;
-    bool writes = writer_ != nobody && users_[at_home].seen != version_;
+    bool writes = writer_ != no_user && users_[at_home].seen != version_;
     for (std::size_t i = at_home + 1; i != users_.size(); ++i) reads |= users_[i].reads;
     for (open_use const& use : uses_)
         if (use.user != at_home) (use.writes ? writes : reads) = true;

@@ -209,7 +209,7 @@ CUOTA_INLINE void gather_rows_of(std::size_t row_bytes, stream_ref s, std::byte 
 namespace cuota::inline v0 {
 
 struct device_resident_dataset::state {
-    state(std::string whose, std::uint64_t samples, std::span<field const> of, loader_options const& how,
+    state(std::string called, std::uint64_t samples, std::span<field const> of, loader_options const& how,
           source_location here);
     state(state const&) = delete;
     state& operator=(state const&) = delete;
@@ -265,10 +265,10 @@ CUOTA_INLINE batch_loader device_resident_dataset::loader(loader_options how, so
     return {detail::sample_numbers(name(), size()), how, where};
 }
 
-CUOTA_INLINE device_resident_dataset::state::state(std::string whose, std::uint64_t samples,
+CUOTA_INLINE device_resident_dataset::state::state(std::string called, std::uint64_t samples,
                                                    std::span<field const> of, loader_options const& how,
                                                    source_location here)
-    : name{std::move(whose)},
+    : name{std::move(called)},
       size{samples},
       fields{of.begin(), of.end()},
       layout{layout_of(fields, samples, name)},

@@ -46,6 +46,10 @@ public:
     void arrived(std::size_t bytes) noexcept;
     void did_not_come(std::size_t bytes) noexcept;
 
+    /// Like try_charge_coming, from this thread's stock only, without a lock. `end_coming_alone` must follow in this thread.
+    [[nodiscard]] bool try_charge_coming_alone(std::size_t bytes) noexcept;
+    void end_coming_alone(std::size_t bytes, bool has_arrived) noexcept;
+
     /// Returns false, and changes nothing, if fewer bytes are charged to this node itself.
     [[nodiscard]] bool try_refund(std::size_t bytes) noexcept;
 
@@ -211,6 +215,20 @@ CUOTA_INLINE void ledger::did_not_come(std::size_t bytes) noexcept {
     if (left != bytes) raise_peaks(nullptr, nullptr);
 }
 
+CUOTA_INLINE bool ledger::try_charge_coming_alone(std::size_t bytes) noexcept {
+    thread_slot* const me = this_thread();
+    return me && stock_of(*me).try_use_coming(*me, bytes);
+}
+
+CUOTA_INLINE void ledger::end_coming_alone(std::size_t bytes, bool has_arrived) noexcept {
+    thread_slot* const me = this_thread();
+    if (me && stock_of(*me).try_end_coming(*me, bytes, has_arrived)) [[likely]]
+        return;
+    // The stock was revoked meanwhile, so coming_ has the bytes.
+    if (has_arrived) arrived(bytes);
+    else did_not_come(bytes);
+}
+
 CUOTA_INLINE bool ledger::try_refund(std::size_t bytes) noexcept {
     thread_slot* const me = this_thread();
     if (me && stock_of(*me).try_put_back(*me, bytes)) [[likely]]
@@ -235,6 +253,8 @@ CUOTA_INLINE stock* ledger::open_stock(std::size_t more, thread_slot* me) noexce
 
 CUOTA_INLINE auto ledger::plan_for(std::size_t bytes, thread_slot* me) noexcept -> plan {
     bool const is_open = me && stock_of(*me).is_of(*me);
+    // A stock that a charge extends is not revoked for a peak, so it must have no coming bytes.
+    if (is_open && stock_of(*me).coming() != 0) return {nullptr, bytes};
     std::size_t const need = is_open ? bytes - std::min(bytes, stock_of(*me).idle()) : bytes;
     stock* const mine = open_stock(need, me);
     return mine ? plan{mine, need} : plan{nullptr, bytes};

@@ -161,6 +161,7 @@ private:
     [[nodiscard]] std::size_t available_here() const noexcept;
     [[nodiscard]] std::size_t free() const noexcept { return limit_ - std::min<std::size_t>(limit_, held()); }
     [[nodiscard]] std::size_t held() const noexcept;
+    [[nodiscard]] std::size_t coming() const noexcept;
     // Clamped: a program that refunds bytes never charged may have refunded bytes not allocated yet.
     [[nodiscard]] std::size_t arrived() const noexcept {
         return taken_ - std::min<std::size_t>(taken_, coming_);
@@ -184,7 +185,7 @@ private:
 
     void collect_under(ledger_node const& node, stock const* but) noexcept;
 
-    // Closes the `chosen` open stocks: releases their idle bytes, moves their used bytes to own_.
+    // Closes the `chosen` open stocks: releases their idle bytes, moves their used bytes to own_ and their coming ones to coming_.
     template <class Chosen>
     void collect(Chosen chosen, thread_slot const* me) noexcept {
         stock* closed = nullptr;
@@ -421,7 +422,7 @@ CUOTA_INLINE bool ledger_node::surely_lacks(std::size_t need, std::size_t grante
 }
 
 CUOTA_INLINE budget_info ledger_node::info_with(std::size_t held) const {
-    return {name_, limit_, held, peak_, prepaid_, settled_, coming_};
+    return {name_, limit_, held, peak_, prepaid_, settled_, coming()};
 }
 
 CUOTA_INLINE std::size_t ledger_node::available_here() const noexcept {
@@ -433,6 +434,13 @@ CUOTA_INLINE std::size_t ledger_node::held() const noexcept {
     for (stock* s = tree_->open; s; s = s->next_open())
         if (s->node()->refunds_to(*this)) idle += s->idle();
     return taken_ - std::min<std::size_t>(taken_, idle);
+}
+
+CUOTA_INLINE std::size_t ledger_node::coming() const noexcept {
+    std::size_t all = coming_;
+    for (stock* s = tree_->open; s; s = s->next_open())
+        if (s->node()->refunds_to(*this)) all += s->coming();
+    return all;
 }
 
 CUOTA_INLINE ledger_node& ledger_node::top() noexcept {
@@ -509,6 +517,7 @@ CUOTA_INLINE void ledger_node::take_back(stock& s) noexcept {
         node->taken_ -= s.idle();
         node->released_total_ += s.idle();
         node->lent_ -= s.grant();
+        node->coming_ += s.coming();
     }
     s.clear();
 }

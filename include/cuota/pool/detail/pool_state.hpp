@@ -253,7 +253,7 @@ CUOTA_INLINE void* pool_state::take(stream_ref const* s, block_request const& r)
     if (r.alignment > granularity) return take_aligned(s, r);
     host_waits* left = nullptr;
     void* const p = growth_.grow(r.bytes, r.bytes, r.who, taking{blocks(), s, r, left});
-    return blocks().waited_for(left, p, r.bytes);
+    return blocks().waited_for(left, p, s, r);
 }
 
 CUOTA_INLINE void* pool_state::take_aligned(stream_ref const* s, block_request const& r) {

@@ -69,7 +69,7 @@ struct finding {
     severity level = severity::note;  ///< importance
     std::string text{};               ///< one line for people
     std::size_t bytes = 0;            ///< see finding_kind
-    std::string whose{};              ///< name of the pool, resource, budget or device
+    std::string subject{};            ///< name of the pool, resource, budget or device
     tag name{};                       ///< tag of most of the bytes, if known
     source_location where{};          ///< call site, if known
     std::size_t reference_bytes = 0;  ///< see finding_kind

@@ -37,7 +37,10 @@ block* take(block_heap& heap, std::size_t bytes, std::size_t alignment = block::
     block* const b = heap.find(r, user.stream_index);
     if (!b) return nullptr;
     block& taken = heap.take(*b, r, user);
-    if (auto const left = heap.order().take_host_waits()) left->wait();
+    if (auto const left = heap.order().take_host_waits()) {
+        left->wait();
+        heap.arrived(taken);
+    }
     return &taken;
 }
 

@@ -5,7 +5,12 @@
 #include <cuota/pool/detail/blocks/host_waits.hpp>
 
 #include <optional>
+#include <string>
+#include <utility>
 
+#include <cuota/pool/detail/blocks/block_pool.hpp>
+#include <cuota/pool/detail/pool_observer.hpp>
+#include <cuota/pool/detail/pool_state.hpp>
 #include <cuota/pool/planning/step_plan.hpp>
 #include <cuota/pool/scoped_pool.hpp>
 #include <cuota/runtime/graph.hpp>
@@ -13,6 +18,7 @@
 #include "support/catch.hpp"
 #include "support/gate.hpp"
 #include "support/machine.hpp"
+#include "support/thrown.hpp"
 #include "support/words.hpp"
 
 using namespace cuota::literals;
@@ -41,6 +47,45 @@ struct scene {
         CHECK(pool.stats().live_blocks >= 1);
         pool.deallocate(b, p, 4_KiB);
     }
+};
+
+// Records the tags of allocations and frees.
+class diary final : public cuota::detail::pool_observer {
+public:
+    void allocated(cuota::detail::observed_block const& b) noexcept override { add('+', b); }
+    void free_requested(cuota::detail::observed_block const& b) noexcept override { add('-', b); }
+    void free_completed(cuota::detail::observed_block const&) noexcept override {}
+    void segment_allocated(void const*, std::size_t, cuota::source_location) noexcept override {}
+    void segment_freed(void const*, std::size_t) noexcept override {}
+    void step_begun(cuota::source_location) noexcept override {}
+    void step_ended() noexcept override {}
+    void ended() noexcept override {}
+
+    [[nodiscard]] std::string take() { return std::exchange(all_, {}); }
+
+private:
+    void add(char what, cuota::detail::observed_block const& b) { all_ += what + std::string{b.name.text()}; }
+
+    std::string all_;
+};
+
+struct observed {
+    explicit observed(cuota::scoped_pool& of) : blocks{cuota::detail::pool_access::state(of).blocks()} {
+        blocks.observe(cuota::detail::intrusive_ptr<cuota::detail::pool_observer>::of(*told));
+    }
+    // The peak of the blocks with this tag since the observation began.
+    [[nodiscard]] std::size_t peak_of(std::string const& name) const {
+        std::size_t found = 0;
+        blocks.at_rest([&](auto const&, auto const&, cuota::detail::tag_peaks const* peaks) {
+            peaks->for_each([&](cuota::tag t, std::size_t peak) {
+                if (t.text() == name) found = peak;
+            });
+        });
+        return found;
+    }
+
+    cuota::detail::block_pool& blocks;
+    cuota::detail::intrusive_ptr<diary> told = cuota::detail::intrusive_ptr<diary>::make();
 };
 
 }  // namespace
@@ -107,6 +152,66 @@ TEST_CASE("a peak includes an allocate_sync only if its wait succeeds", "[pool][
         pool.resource().deallocate_sync(q, 1_MiB);
     }
     CHECK(pool.stats().live_blocks == 0);
+}
+
+TEST_CASE("an observer sees an allocate_sync once its wait has succeeded", "[pool][host_waits]") {
+    support::machine const machine;
+    scene on;
+    SECTION("one that fails is in no peak of its tag") {
+        observed const by{on.pool};
+        on.free_large();
+        on.gate.open();
+        (void)by.told->take();
+        simulator::fail_call("cudaEventSynchronize", 1, cudaErrorUnknown);
+        CHECK_THROWS_AS(on.pool.resource().allocate_sync(1_MiB, 256, cuota::label{"x"}), cuota::cuda_error);
+        CHECK(by.told->take().empty());
+        CHECK(by.peak_of("x") == 0);
+    }
+    SECTION("one that succeeds is seen afterwards, also by an observer that joins during the wait") {
+        on.free_large();
+        std::optional<observed> by;
+        void* p = nullptr;
+        while_waiting(
+            on.gate, "cudaEventSynchronize",
+            [&] { p = on.pool.resource().allocate_sync(1_MiB, 256, cuota::label{"x"}); },
+            [&] {
+                by.emplace(on.pool);
+                CHECK(by->peak_of("x") == 0);
+            });
+        CHECK(by->told->take() == "+x");
+        CHECK(by->peak_of("x") == 1_MiB);
+        on.pool.resource().deallocate_sync(p, 1_MiB);
+        CHECK(by->told->take() == "-x");
+        CHECK(by->peak_of("x") == 1_MiB);
+    }
+    on.pool.close();
+}
+
+TEST_CASE("an allocation that waits while its pool is closed is refused, and the pool ends",
+          "[pool][host_waits]") {
+    support::machine const machine;
+    scene on;
+    on.free_large();
+    cuota::any_resource const kept = on.pool.resource();
+    std::string refused;
+    bool const fails = GENERATE(false, true);
+    CAPTURE(fails);
+    if (fails) simulator::fail_call("cudaEventSynchronize", 1, cudaErrorUnknown);
+    while_waiting(
+        on.gate, "cudaEventSynchronize",
+        [&] {
+            try {
+                (void)on.pool.resource().allocate_sync(1_MiB);
+            } catch (cuota::usage_error const& error) {
+                refused = error.what();
+            } catch (cuota::cuda_error const&) { refused = "failed"; }
+        },
+        [&] { cuota::detail::pool_access::state(on.pool).close_to_requests(); });
+    if (fails) CHECK(refused == "failed");
+    else CHECK(refused.find("allocation after close() or destruction") != std::string::npos);
+    CHECK(on.pool.stats().live_blocks == 0);
+    on.pool.trim();
+    CHECK(on.budget.held() == 0);
 }
 
 TEST_CASE("a pool is usable while an allocation on a captured stream waits", "[pool][host_waits]") {

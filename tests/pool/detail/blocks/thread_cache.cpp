@@ -86,7 +86,7 @@ private:
 
 }  // namespace
 
-TEST_CASE("a thread_cache returns to its owner the block that was cached last", "[pool][front]") {
+TEST_CASE("a thread_cache returns to its owner the block that was cached last", "[pool][thread_cache]") {
     row r;
     thread_slot me;
     thread_slot other;
@@ -111,7 +111,7 @@ TEST_CASE("a thread_cache returns to its owner the block that was cached last", 
     CHECK(me.sections % 2 == 0);
 }
 
-TEST_CASE("a thread_cache accepts only blocks that it can verify", "[pool][front]") {
+TEST_CASE("a thread_cache accepts only blocks that it can verify", "[pool][thread_cache]") {
     row r;
     thread_slot me;
     auto const f = std::make_unique<thread_cache>();
@@ -152,7 +152,7 @@ TEST_CASE("a thread_cache accepts only blocks that it can verify", "[pool][front
 }
 
 TEST_CASE("a thread_cache keeps a limited number of blocks of a kind, and evicts them for another kind",
-          "[pool][front]") {
+          "[pool][thread_cache]") {
     row r;
     thread_slot me;
     auto const f = std::make_unique<thread_cache>();
@@ -180,7 +180,7 @@ TEST_CASE("a thread_cache keeps a limited number of blocks of a kind, and evicts
     CHECK(away.blocks.size() == kept);
 }
 
-TEST_CASE("a thread_cache serves no more bytes than its credit", "[pool][front]") {
+TEST_CASE("a thread_cache serves no more bytes than its credit", "[pool][thread_cache]") {
     row r;
     thread_slot me;
     auto const f = std::make_unique<thread_cache>();
@@ -214,7 +214,7 @@ TEST_CASE("a thread_cache serves no more bytes than its credit", "[pool][front]"
     CHECK(f->credit() == 0);
 }
 
-TEST_CASE("collect empties all thread_caches", "[pool][front]") {
+TEST_CASE("collect empties all thread_caches", "[pool][thread_cache]") {
     row r;
     auto const all = std::make_unique<thread_caches>();
     thread_slot& me = *cuota::detail::this_thread();
@@ -234,7 +234,7 @@ TEST_CASE("collect empties all thread_caches", "[pool][front]") {
 }
 
 TEST_CASE("a thread reuses the block that it freed, and statistics stay exact",
-          "[pool][front][scoped_pool]") {
+          "[pool][thread_cache][scoped_pool]") {
     support::captured_errors errors;
     cuota::budget budget{"trainer", 64_MiB};
     cuota::stream const stream;
@@ -260,7 +260,7 @@ TEST_CASE("a thread reuses the block that it freed, and statistics stay exact",
 }
 
 TEST_CASE("a warm allocation and free acquire no lock, up to a size limit that depends on the pool",
-          "[pool][front][scoped_pool]") {
+          "[pool][thread_cache][scoped_pool]") {
     cuota::budget budget{"trainer", 256_MiB};
     cuota::stream const stream;
     std::size_t const bytes = GENERATE(1u, 512u, 4096u, 65'536u, 65'537u);
@@ -274,7 +274,7 @@ TEST_CASE("a warm allocation and free acquire no lock, up to a size limit that d
 }
 
 TEST_CASE("a cached block may serve more bytes than were freed with it, unless that would set a peak",
-          "[pool][front][scoped_pool]") {
+          "[pool][thread_cache][scoped_pool]") {
     cuota::budget budget{"trainer", 64_MiB};
     cuota::stream const stream;
     cuota::scoped_pool pool{budget, addresses{}, {.initial_size = 16_MiB}};
@@ -295,7 +295,8 @@ TEST_CASE("a cached block may serve more bytes than were freed with it, unless t
     pool.deallocate(stream, large, 1_MiB);
 }
 
-TEST_CASE("cached blocks of one thread are available to requests of another", "[pool][front][scoped_pool]") {
+TEST_CASE("cached blocks of one thread are available to requests of another",
+          "[pool][thread_cache][scoped_pool]") {
     support::captured_errors errors;
     cuota::budget budget{"trainer", 16_MiB};
     cuota::stream const stream;
@@ -315,7 +316,7 @@ TEST_CASE("cached blocks of one thread are available to requests of another", "[
     CHECK(errors.take().empty());
 }
 
-TEST_CASE("a block that is large relative to its pool is not cached", "[pool][front][scoped_pool]") {
+TEST_CASE("a block that is large relative to its pool is not cached", "[pool][thread_cache][scoped_pool]") {
     cuota::budget budget{"trainer", 128_KiB};
     cuota::stream const stream;
     cuota::scoped_pool pool{budget, {.initial_size = 128_KiB}};
@@ -332,7 +333,7 @@ TEST_CASE("a block that is large relative to its pool is not cached", "[pool][fr
     pool.deallocate(stream, c, 64_KiB);
 }
 
-TEST_CASE("a double free of a cached block is reported", "[pool][front][scoped_pool]") {
+TEST_CASE("a double free of a cached block is reported", "[pool][thread_cache][scoped_pool]") {
     support::captured_errors errors;
     cuota::budget budget{"trainer", 64_MiB};
     cuota::stream const stream;
@@ -353,7 +354,7 @@ TEST_CASE("a double free of a cached block is reported", "[pool][front][scoped_p
 }
 
 TEST_CASE("threads that free one another's blocks never share a byte, and no block is lost",
-          "[pool][front][scoped_pool][threads]") {
+          "[pool][thread_cache][scoped_pool][threads]") {
     constexpr std::size_t cap = 4_MiB;
     constexpr std::size_t granules = cap / 256;
     support::captured_errors errors;

@@ -67,7 +67,7 @@ TEST_CASE("fragmentation names the blocks that separate most free memory", "[rep
     CHECK(found[0].reference_bytes == 40_MiB);
     CHECK(found[0].count == 3);
     CHECK(found[0].coalesced_bytes == 160_MiB + 12_KiB);
-    CHECK(found[0].whose == "work");
+    CHECK(found[0].subject == "work");
     CHECK(found[0].name == cuota::tag{"log"});
     CHECK(found[0].where.line == 17);
 }

@@ -61,7 +61,7 @@ TEST_CASE("a budget is nearly full from 95 % of its limit", "[report][diagnosis]
     CHECK(found[0].level == cuota::severity::warning);
     CHECK(found[0].bytes == 7_GiB + 960_MiB);
     CHECK(found[0].reference_bytes == 8_GiB);
-    CHECK(found[0].whose == "gpu");
+    CHECK(found[0].subject == "gpu");
 
     CHECK(cuota::diagnose(one_budget(1000, 950)).size() == 1);
     CHECK(cuota::diagnose(one_budget(1000, 949)).empty());
@@ -151,7 +151,7 @@ TEST_CASE("a pool's pinned memory is compared with the requested bytes", "[repor
     CHECK(found[0].level == cuota::severity::warning);
     CHECK(found[0].bytes == 126_MiB);
     CHECK(found[0].reference_bytes == 130_MiB);
-    CHECK(found[0].whose == "staging");
+    CHECK(found[0].subject == "staging");
     CHECK(cuota::diagnose(pinned_pool(64_MiB, 80_MiB)).size() == 1);
     CHECK(cuota::diagnose(pinned_pool(64_MiB, 80_MiB - 1)).empty());
     CHECK(cuota::diagnose(pinned_pool(128_MiB, 160_MiB - 1)).empty());

@@ -78,7 +78,7 @@ TEST_CASE("memory that grows in each of the last steps is a leak", "[report][dia
     CHECK(found[0].steps == 10);
     CHECK(found[0].name == cuota::tag{"log"});
     CHECK(found[0].where.line == 17);
-    CHECK(found[0].whose == "work");
+    CHECK(found[0].subject == "work");
 }
 
 TEST_CASE("a leak needs three steps and one MiB in total, and is a problem from six steps on",

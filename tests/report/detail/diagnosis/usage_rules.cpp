@@ -66,7 +66,7 @@ TEST_CASE("memory that a pool reserves and no recent step used is idle", "[repor
     CHECK(found[0].bytes == 4_GiB - 900_MiB);
     CHECK(found[0].reference_bytes == 4_GiB);
     CHECK(found[0].steps == 10);
-    CHECK(found[0].whose == "work");
+    CHECK(found[0].subject == "work");
 }
 
 TEST_CASE("reserved memory is reported as idle after ten steps and from a quarter of the pool on",
@@ -121,7 +121,7 @@ TEST_CASE("memory from before a recording counts as reserved and as used", "[rep
     for (int i = 0; i != 11; ++i) other.end_step(pool);
     auto const found = idle_in(other);
     REQUIRE(found.size() == 1);
-    CHECK(found[0].whose == "held");
+    CHECK(found[0].subject == "held");
     CHECK(found[0].bytes == 3_GiB);
 }
 
@@ -140,7 +140,7 @@ TEST_CASE("refusals are counted for each budget, with the shortfall and the tag"
     CHECK(found[0].reference_bytes == 300);
     CHECK(found[0].count == 12);
     CHECK(found[0].name == cuota::tag{"activations"});
-    CHECK(found[0].whose == "model");
+    CHECK(found[0].subject == "model");
 
     r.s.refuse(r.root, r.site, 100, 1000);
     CHECK(refusals_in(r.s).size() == 2);

@@ -38,9 +38,9 @@ protected:
 private:
     atomic<thread_slot const*> owner_ = nullptr;
     thread_slot const* holder_ = nullptr;
-    std::uint64_t began_at_ = 0;  // `sections` of the owner at the start of its ownership
-    unsigned penalty_ = 0;
-    unsigned cooldown_ = 0;
+    std::uint32_t began_at_ = 0;  // `sections` of the owner at the start of its ownership, modulo 2^32
+    std::uint16_t penalty_ = 0;
+    std::uint16_t cooldown_ = 0;
 };
 
 }  // namespace cuota::inline v0::detail
@@ -59,15 +59,16 @@ CUOTA_INLINE bool biased_ownership::should_bias() noexcept {
 
 CUOTA_INLINE void biased_ownership::begin_bias(thread_slot& me) noexcept {
     holder_ = &me;
-    began_at_ = me.sections.load(std::memory_order_relaxed);
+    began_at_ = static_cast<std::uint32_t>(me.sections.load(std::memory_order_relaxed));
     owner_.store(&me, std::memory_order_relaxed);
 }
 
 CUOTA_INLINE void biased_ownership::note_revocation() noexcept {
-    constexpr std::uint64_t well = 4096;
-    constexpr unsigned at_most = 1023;
-    bool const paid = holder_->sections.load(std::memory_order_relaxed) - began_at_ >= well;
-    penalty_ = paid ? 0 : std::min(2 * penalty_ + 1, at_most);
+    constexpr std::uint32_t well = 4096;
+    constexpr int at_most = 1023;
+    auto const now = static_cast<std::uint32_t>(holder_->sections.load(std::memory_order_relaxed));
+    bool const paid = now - began_at_ >= well;
+    penalty_ = static_cast<std::uint16_t>(paid ? 0 : std::min(2 * penalty_ + 1, at_most));
     cooldown_ = penalty_;
 }
 

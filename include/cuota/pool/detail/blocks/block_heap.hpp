@@ -60,13 +60,15 @@ public:
     // --- blocks ---
 
     [[nodiscard]] block* find(block_request const& r, std::uint32_t stream_index);
-    /// Allocates from a found block and makes the user wait for its pending work; for the host, see stream_order::take_host_waits.
+    /// Allocates from a found block and makes the user wait for its pending work. If the host must wait (stream_order::has_host_waits),
+    /// the block is withheld and counts nowhere until `arrived` or `did_not_come`.
     [[nodiscard]] block& take(block& b, block_request const& r, block_user const& user);
     /// Binds a block to a stream, which stays registered until the block is freed.
     void keep_stream(block& b, std::uint32_t stream_index) noexcept;
-    /// Ends the host's wait for a block that `take` has allocated: the block counts for peaks, or is to be freed.
-    void arrived(host_waits const& with) noexcept;
-    void did_not_come(host_waits const& with) noexcept;
+    /// Makes a withheld block live after the host's wait. Throws: std::bad_alloc.
+    void arrived(block& b);
+    /// Frees it after a wait that failed.
+    void did_not_come(block& b) noexcept;
     /// Frees a live or held block.
     void give(block& b, wait_set waits) noexcept;
     [[nodiscard]] bool would_peak(std::size_t bytes) const noexcept;
@@ -131,7 +133,7 @@ private:
     void order_before_use(wait_set const& waits, block_user const& user);
     // Cuts for a step from the end opposite to persistent blocks.
     [[nodiscard]] block& cut(block& b, block_request const& r);
-    void raise_peaks() noexcept;
+    void count(block const& taken) noexcept;
 
     [[nodiscard]] block& enter(segment const& s);
     // Compares sizes, too: a new segment may be at the same address.
@@ -147,10 +149,8 @@ private:
     step_clock steps_;
     dynamic_array<segment> segments_;
     std::size_t requested_ = 0;
-    std::size_t coming_requested_ = 0;  // part of requested_ that the host waits for; not in peaks
     std::size_t peak_requested_ = 0;
     std::size_t allocated_ = 0;
-    std::size_t coming_allocated_ = 0;
     std::size_t peak_allocated_ = 0;
     std::size_t peak_active_ = 0;
     std::size_t reserved_ = 0;
@@ -320,30 +320,25 @@ CUOTA_INLINE block& block_heap::cut(block& b, block_request const& r) {
     auto const from = r.lifetime == lifetime_hint::step ? block_index::side::high : block_index::side::low;
     block& taken =
         blocks_.take(b, size_of(r.bytes), r.bytes, r.who, {steps_.now(), r.lifetime}, from, r.alignment);
-    requested_ += taken.requested;
-    allocated_ += taken.size;
-    if (order_.has_host_waits()) [[unlikely]] {
-        coming_requested_ += taken.requested;
-        coming_allocated_ += taken.size;
-    }
-    raise_peaks();
+    if (order_.has_host_waits()) [[unlikely]]
+        blocks_.withhold(taken);
+    else count(taken);
     return taken;
 }
 
-CUOTA_INLINE void block_heap::raise_peaks() noexcept {
-    peak_requested_ = std::max(peak_requested_, requested_ - coming_requested_);
-    peak_allocated_ = std::max(peak_allocated_, allocated_ - coming_allocated_);
+CUOTA_INLINE void block_heap::count(block const& taken) noexcept {
+    requested_ += taken.requested;
+    allocated_ += taken.size;
+    peak_requested_ = std::max(peak_requested_, requested_);
+    peak_allocated_ = std::max(peak_allocated_, allocated_);
 }
 
-CUOTA_INLINE void block_heap::arrived(host_waits const& with) noexcept {
-    did_not_come(with);
-    raise_peaks();
+CUOTA_INLINE void block_heap::arrived(block& b) {
+    blocks_.admit(b);
+    count(b);
 }
 
-CUOTA_INLINE void block_heap::did_not_come(host_waits const& with) noexcept {
-    coming_requested_ -= with.requested();
-    coming_allocated_ -= with.allocated();
-}
+CUOTA_INLINE void block_heap::did_not_come(block& b) noexcept { blocks_.cancel(b); }
 
 CUOTA_INLINE block& block_heap::enter(segment const& s) {
     segments_.reserve(segments_.size() + 1);

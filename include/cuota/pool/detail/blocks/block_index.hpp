@@ -133,6 +133,12 @@ public:
 
     [[nodiscard]] block* find_live(void const* p) const noexcept { return live_.find(p); }
 
+    /// Holds a block just allocated, which is not among the live blocks until `admit`.
+    void withhold(block& b) noexcept;
+    /// Makes a withheld block live. On a throw it stays withheld. Throws: std::bad_alloc.
+    void admit(block& b);
+    /// Frees a withheld block; its waits are over.
+    void cancel(block& b) noexcept;
     /// Frees a live or held block and merges it with its free neighbours.
     block& release(block& b, wait_set waits) noexcept;
     /// Guarantees that the next `take` does not throw.
@@ -309,6 +315,22 @@ CUOTA_INLINE block& block_index::take(block& b, std::size_t size, std::size_t re
                    : size < b.size                ? cut_off(b, size, from)
                                                   : cut_all(b);
     return enter(taken, requested, who, epoch);
+}
+
+CUOTA_INLINE void block_index::withhold(block& b) noexcept {
+    live_.erase(b);
+    b.become(block::state::in_transition);
+}
+
+CUOTA_INLINE void block_index::admit(block& b) {
+    live_.reserve_one();
+    b.become(block::state::live);
+    live_.insert(b);
+}
+
+CUOTA_INLINE void block_index::cancel(block& b) noexcept {
+    store_.drop_note(*b.note);
+    (void)free_again(b, {});
 }
 
 CUOTA_INLINE block& block_index::release(block& b, wait_set waits) noexcept {

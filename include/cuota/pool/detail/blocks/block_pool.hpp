@@ -120,9 +120,10 @@ public:
     /// The host's waits in `left` are for waited_for.
     [[nodiscard]] void* take_of_grown(growth_candidate const& window, stream_ref const* s,
                                       block_request const& r, host_waits*& left);
-    /// Waits on the host for `left`, if any, without the lock, deletes it, and returns p. On a throw, p is free again.
-    [[nodiscard]] void* waited_for(host_waits* left, void* p, std::size_t bytes) {
-        return left ? wait_for(light_unique_ptr<host_waits>{left}, p, bytes) : p;
+    /// Waits on the host for `left`, if any, without the lock, deletes it, completes the allocation and returns p. On a throw, p is free again.
+    /// Throws: cuda_error, std::bad_alloc; usage_error after close().
+    [[nodiscard]] void* waited_for(host_waits* left, void* p, stream_ref const* s, block_request const& r) {
+        return left ? wait_for(light_unique_ptr<host_waits>{left}, s, r) : p;
     }
     void add_grown(growth_candidate const& window);
     std::size_t give_up(growth_candidate const& window) noexcept;
@@ -209,26 +210,21 @@ private:
 
     [[nodiscard]] bool is_out_of_step(lifetime_hint lifetime) const noexcept;
     [[nodiscard]] void* take_free(stream_ref const* s, block_request const& r, host_waits*& left);
-    [[nodiscard, gnu::noinline]] void* wait_for(light_unique_ptr<host_waits> left, void* p,
-                                                std::size_t bytes) {
+    [[nodiscard, gnu::noinline]] void* wait_for(light_unique_ptr<host_waits> left, stream_ref const* s,
+                                                block_request const& r) {
+        block& b = left->waiting();
         try {
             left->wait();
             region_lock const lock{guard_};
             heap_.order().note_done(*left);
+            if (is_special_) throw_if_closed(r);
             collect();  // a peak is exact
-            heap_.arrived(*left);
-            return p;
+            heap_.arrived(b);
+            return is_special_ ? found_and_told(b, s, r) : found(b, s, r.keeps);
         } catch (...) {
             left->drain();
-            report_failure_of([&] {
-                region_lock const lock{guard_};
-                heap_.did_not_come(*left);
-                block& b = claim(p, bytes);
-                late_free none;
-                auto const ignored = [](bool) {};
-                if (is_special_) give_specially(b, nullptr, none, ignored);
-                else heap_.give(b, {});
-            });
+            region_lock const lock{guard_};
+            heap_.did_not_come(b);
             throw;
         }
     }
@@ -267,10 +263,11 @@ private:
         return b.at();
     }
 
-    // Returns the host's waits for a block, to be deleted.
-    [[nodiscard]] host_waits* waits_for(block const& taken) noexcept {
-        heap_.order().host_waits_now().set_block(taken.requested, taken.size);
-        return heap_.order().take_host_waits().detach();
+    // Leaves the waits for a withheld block to waited_for, and returns its address.
+    [[nodiscard]] void* left_to_host(block& withheld, host_waits*& left) noexcept {
+        heap_.order().host_waits_now().set_block(withheld);
+        left = heap_.order().take_host_waits().detach();
+        return withheld.at();
     }
     // Returns the live block of that size at p, now held. Throws: usage_error.
     [[nodiscard]] block& claim(void* p, std::size_t bytes);
@@ -377,7 +374,7 @@ CUOTA_INLINE void* block_pool::take_cached(stream_ref s, std::size_t bytes, std:
 CUOTA_INLINE void* block_pool::try_take(stream_ref const* s, block_request const& r) {
     host_waits* left = nullptr;
     void* const p = take_free(s, r, left);
-    return waited_for(left, p, r.bytes);
+    return waited_for(left, p, s, r);
 }
 
 CUOTA_INLINE void* block_pool::take_free(stream_ref const* s, block_request const& r, host_waits*& left) {
@@ -397,7 +394,7 @@ CUOTA_INLINE void* block_pool::take_free(stream_ref const* s, block_request cons
     if (!b) return nullptr;
     block& taken = heap_.take(*b, r, user);
     if (heap_.order().has_host_waits()) [[unlikely]]
-        left = waits_for(taken);
+        return left_to_host(taken, left);
     return is_special ? found_and_told(taken, s, r) : found(taken, s, r.keeps);
 }
 
@@ -483,14 +480,14 @@ CUOTA_INLINE void* block_pool::take_of_grown(growth_candidate const& window, str
     if (!watch_) {
         block& taken = heap_.take_of_grown(window, r, user);
         if (heap_.order().has_host_waits()) [[unlikely]]
-            left = waits_for(taken);
+            return left_to_host(taken, left);
         return found(taken, s, r.keeps);
     }
     pool_notifier::growth const grown{window};
     block& taken = heap_.take_of_grown(window, r, user);
-    if (heap_.order().has_host_waits()) [[unlikely]]
-        left = waits_for(taken);
     watch_->came(grown, r.who.where);
+    if (heap_.order().has_host_waits()) [[unlikely]]
+        return left_to_host(taken, left);
     return found_and_told(taken, s, r);
 }
 

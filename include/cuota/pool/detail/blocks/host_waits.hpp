@@ -14,6 +14,8 @@
 
 namespace cuota::inline v0::detail {
 
+struct block;
+
 /// A shared event, for waits without the lock of the pool that records it.
 class stream_mark final : public ref_counted, public event {
 public:
@@ -32,13 +34,9 @@ public:
     void wait() const;
     /// Waits by rt::drain, after `wait` has failed.
     void drain() const noexcept;
-    /// Stores the bytes of the block that waits; they count for peaks once the wait has succeeded.
-    void set_block(std::size_t requested, std::size_t allocated) noexcept {
-        requested_ = requested;
-        allocated_ = allocated;
-    }
-    [[nodiscard]] std::size_t requested() const noexcept { return requested_; }
-    [[nodiscard]] std::size_t allocated() const noexcept { return allocated_; }
+    /// Stores the block that is allocated once the wait has succeeded.
+    void set_block(block& waiting) noexcept { block_ = &waiting; }
+    [[nodiscard]] block& waiting() const noexcept { return *block_; }
     template <class Visit>
     void for_each_point(Visit visit) const {
         for (one const& w : waits_) visit(w.covers);
@@ -50,8 +48,7 @@ private:
         wait_point covers;
     };
     dynamic_array<one> waits_;
-    std::size_t requested_ = 0;
-    std::size_t allocated_ = 0;
+    block* block_ = nullptr;
 };
 
 }  // namespace cuota::inline v0::detail

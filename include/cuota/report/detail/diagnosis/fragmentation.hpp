@@ -260,7 +260,7 @@ CUOTA_INLINE void find_fragmentation(pool_info const& p, diagnosis_options const
             f.text += "; they outlive their steps: allocate them from persistent()";
     }
     f.bytes = free.stuck;
-    f.whose = p.name;
+    f.subject = p.name;
     f.reference_bytes = free.largest;
     f.count = shown_one.blocks;
     f.coalesced_bytes = is_cheap ? shown_one.piece() : 0;

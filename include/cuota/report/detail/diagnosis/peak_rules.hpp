@@ -131,7 +131,7 @@ CUOTA_INLINE void find_peak(recording const& r, memory_lifetimes const& all, std
              percent_text(s.size, peak.size) + " was " + words_for(s.first.name, where) + ": " +
              bytes_text(s.size) + " in " + counted(s.blocks, "block");
     f.bytes = s.size;
-    f.whose = r.sources[source].name;
+    f.subject = r.sources[source].name;
     f.name = s.first.name;
     f.where = where;
     f.reference_bytes = peak.size;

@@ -32,8 +32,8 @@ void find_elsewhere(device_info const& d, diagnosis_options const& o, std::vecto
 
 void find_rounding(pool_info const& p, diagnosis_options const& o, std::vector<finding>& to);
 
-/// `whose` names the holder, as in "pool work".
-void add_pinned(std::string const& whose, std::string const& name, std::size_t asked, std::size_t taken,
+/// `owner` names the holder, as in "pool work".
+void add_pinned(std::string const& owner, std::string const& name, std::size_t asked, std::size_t taken,
                 diagnosis_options const& o, std::vector<finding>& to);
 
 /// Compares the peaks of reserved and requested bytes of a pinned pool.
@@ -100,7 +100,7 @@ CUOTA_INLINE void find_full_budgets(memory_snapshot const& s, diagnosis_options 
                  percent_text(in_use, b.limit) + " of its limit of " + bytes_text(b.limit) + "; " +
                  bytes_text(left) + (left == 1 ? " is left" : " are left");
         f.bytes = in_use;
-        f.whose = b.name;
+        f.subject = b.name;
         f.reference_bytes = b.limit;
         to.push_back(std::move(f));
     }
@@ -117,7 +117,7 @@ CUOTA_INLINE void find_elsewhere(device_info const& d, diagnosis_options const& 
         "CUDA context, libraries or other programs" +
         (grew ? "; at the start it was " + bytes_text(d.baseline) : "; cuota holds " + bytes_text(d.own));
     f.bytes = grew ? grown : all;
-    f.whose = d.name;
+    f.subject = d.name;
     f.reference_bytes = d.own;
     to.push_back(std::move(f));
 }
@@ -132,7 +132,7 @@ CUOTA_INLINE void find_rounding(pool_info const& p, diagnosis_options const& o, 
                  " of " + words_for(t.name) + " requested " + bytes_text(t.requested) + " and occupy " +
                  bytes_text(t.allocated) + ": combine them into one allocation";
         f.bytes = lost;
-        f.whose = p.name;
+        f.subject = p.name;
         f.name = t.name;
         f.reference_bytes = t.requested;
         f.count = t.live_blocks;
@@ -140,15 +140,15 @@ CUOTA_INLINE void find_rounding(pool_info const& p, diagnosis_options const& o, 
     }
 }
 
-CUOTA_INLINE void add_pinned(std::string const& whose, std::string const& name, std::size_t asked,
+CUOTA_INLINE void add_pinned(std::string const& owner, std::string const& name, std::size_t asked,
                              std::size_t taken, diagnosis_options const& o, std::vector<finding>& to) {
     std::size_t const more = beyond(taken, asked);
     if (asked == 0 || more < o.pinned_bytes || !is_share(taken, o.pinned_ratio, asked)) return;
     finding f{finding_kind::pinned, severity::warning};
-    f.text = "pinned memory of " + whose + " is " + ratio_text(taken, asked) +
+    f.text = "pinned memory of " + owner + " is " + ratio_text(taken, asked) +
              " the requested size: " + bytes_text(taken) + " for " + bytes_text(asked);
     f.bytes = more;
-    f.whose = name;
+    f.subject = name;
     f.reference_bytes = asked;
     to.push_back(std::move(f));
 }
@@ -213,7 +213,7 @@ CUOTA_INLINE void find_pending(pool_info const& p, recording const* before, std:
         f.text += ": " + bytes_text(most->second) + " wait for stream " + std::to_string(most->first);
     }
     f.bytes = pending;
-    f.whose = p.name;
+    f.subject = p.name;
     f.reference_bytes = p.stats.active;
     f.count = blocks;
     to.push_back(std::move(f));
@@ -228,7 +228,7 @@ CUOTA_INLINE void find_untagged(pool_info const& p, diagnosis_options const& o, 
                  " of live memory has no tag (" + bytes_text(t.allocated) + " in " +
                  counted(t.live_blocks, "block") + "): tag these allocations";
         f.bytes = t.allocated;
-        f.whose = p.name;
+        f.subject = p.name;
         f.reference_bytes = p.stats.allocated;
         f.count = t.live_blocks;
         to.push_back(std::move(f));

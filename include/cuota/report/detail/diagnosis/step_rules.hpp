@@ -87,7 +87,7 @@ CUOTA_INLINE void find_leaks(recording const& r, step_account const& steps, diag
                  (low == high ? low : low + " to " + high) + ' ' + last_steps_text(run) + ", " +
                  bytes_text(grown) + " in total; " + counted(stayed, "block") + " still live";
         f.bytes = grown;
-        f.whose = source.name;
+        f.subject = source.name;
         f.name = site.name;
         f.where = site.where;
         f.reference_bytes = static_cast<std::size_t>(a.steps.back().growth);
@@ -118,7 +118,7 @@ CUOTA_INLINE void find_churn(recording const& r, step_account const& steps, diag
                  " was allocated and freed at least " + counted(least, "time") + ' ' + last_steps_text(run) +
                  ", at most " + bytes_text(at_once) + " at once: allocate it once and reuse it";
         f.bytes = at_once;
-        f.whose = source.name;
+        f.subject = source.name;
         f.name = site.name;
         f.where = site.where;
         f.reference_bytes = bytes;

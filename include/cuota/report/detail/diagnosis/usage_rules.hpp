@@ -76,7 +76,7 @@ struct refused_requests {
 };
 
 // Formats "budget gpu refused 12 requests, short by 64.0 MiB at most; 9 of them for ...".
-[[nodiscard]] std::string words_for(refused_requests const& seen, std::string const& whose,
+[[nodiscard]] std::string words_for(refused_requests const& seen, std::string const& subject,
                                     std::string const& top, std::size_t top_count);
 
 /// Computes shortfalls with the final limit.
@@ -161,7 +161,7 @@ CUOTA_INLINE void find_idle(recording const& r, step_account const& steps, diagn
                  " reserved, at most " + bytes_text(static_cast<std::size_t>(used)) +
                  " in use): trim it or set a release_threshold";
         f.bytes = idle;
-        f.whose = source.name;
+        f.subject = source.name;
         f.reference_bytes = reserved;
         f.steps = o.idle_steps;
         to.push_back(std::move(f));
@@ -176,9 +176,9 @@ CUOTA_INLINE void refused_requests::add(memory_event const& e, std::size_t limit
     ++by_site[e.site];
 }
 
-CUOTA_INLINE std::string words_for(refused_requests const& seen, std::string const& whose,
+CUOTA_INLINE std::string words_for(refused_requests const& seen, std::string const& subject,
                                    std::string const& top, std::size_t top_count) {
-    std::string text = whose + " refused " + counted(seen.count, "request");
+    std::string text = subject + " refused " + counted(seen.count, "request");
     text += seen.most_missing != 0
                 ? ", short by " + bytes_text(seen.most_missing) + (seen.count == 1 ? "" : " at most")
                 : " of " + bytes_text(seen.most_asked) + (seen.count == 1 ? "" : " at most");
@@ -223,7 +223,7 @@ CUOTA_INLINE void find_refusals(recording const& r, std::vector<finding>& to) {
         finding f{finding_kind::refusals, severity::problem};
         f.text = words_for(seen, words_for(s), words_for(site.name, site.where), top->second);
         f.bytes = seen.most_missing != 0 ? seen.most_missing : seen.most_asked;
-        f.whose = s.name;
+        f.subject = s.name;
         f.name = site.name;
         f.where = site.where;
         f.reference_bytes = seen.most_asked;

@@ -109,7 +109,11 @@ CUOTA_INLINE void heap_view::add_range(std::vector<segment_info>& all) const {
 CUOTA_INLINE void heap_view::add_segments(std::vector<segment_info>& all) const {
     std::map<std::uint64_t, block const*> first;  // of each segment, by address
     auto const note_first = [&](block const& b) {
-        if (!b.before) first.emplace(address(b), &b);
+        // A block that waits for the host is neither live nor free.
+        if (b.before && !b.before->has_state(block::state::in_transition)) return;
+        block const* at = &b;
+        while (at->before) at = at->before;
+        first.emplace(address(*at), at);
     };
     heap_.blocks().for_each_live(note_first);
     heap_.blocks().for_each_free(note_first);
@@ -159,7 +163,8 @@ CUOTA_INLINE block_info heap_view::facts_of(block const& b) const {
 }
 
 CUOTA_INLINE block_use heap_view::use_of(block const& b) const {
-    if (b.has_state(block::state::live)) return block_use::live;
+    // A block that the host frees after a wait counts as live during the wait.
+    if (heap_.blocks().find_live(b.at()) == &b) return block_use::live;
     if (!b.may_merge()) return block_use::releasing;
     bool in_use = false;
     b.waits.for_each([&](wait_point point) { in_use |= !heap_.order().was_over(point); });
