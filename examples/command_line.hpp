@@ -41,21 +41,12 @@ template <class Number>
     return value;
 }
 
-/// Parses a size in bytes: a number, or a number followed by KiB, MiB or GiB. Throws: usage_error.
+/// Parses a size in bytes, such as 6GiB or 1.5MiB. Throws: usage_error, also for 0.
 [[nodiscard]] inline std::size_t size(std::string_view option, std::string_view text) {
-    using namespace cuota::literals;
-    std::size_t unit = 1;
-    std::string_view digits = text;
-    for (auto const& [suffix, bytes] : {std::pair{"KiB", 1_KiB}, {"MiB", 1_MiB}, {"GiB", 1_GiB}})
-        if (digits.ends_with(suffix)) {
-            digits.remove_suffix(3);
-            unit = bytes;
-            break;
-        }
-    auto const bytes = cuota::checked_mul(positive(option, digits), unit);
-    if (!bytes)
+    auto const bytes = cuota::parse_bytes(text);
+    if (!bytes || *bytes == 0)
         throw usage_error{std::string{option} + ": '" + std::string{text} +
-                          "' is more than can be addressed"};
+                          "' is not a size; write 6GiB, 1.5MiB or 65536, and not 0"};
     return *bytes;
 }
 

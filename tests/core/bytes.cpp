@@ -137,6 +137,76 @@ TEST_CASE("bytes are printed in the largest binary unit with one decimal", "[cor
     for (auto const& [bytes, text] : table) CHECK(cuota::bytes_text(bytes) == text);
 }
 
+TEST_CASE("sizes are parsed as they are printed and written", "[core][bytes]") {
+    using cuota::parse_bytes;
+    STATIC_REQUIRE(parse_bytes("6GiB") == 6_GiB);
+    std::vector<std::pair<char const*, std::size_t>> const table{
+        {"0", 0},
+        {"65536", 65536},
+        {"512 B", 512},
+        {"7B", 7},
+        {"1.5 KiB", 1536},
+        {"2.1MiB", 2.1_MiB},
+        {"0.1 GiB", 0.1_GiB},
+        {"0.000000001 KiB", 1},
+        {"1.000000001KiB", 1025},
+        {"0.5 B", 1},
+        {"3 TiB", std::size_t{3} << 40},
+        {"1.25PiB", (std::size_t{5} << 50) / 4},
+        {"0.999999999 EiB", (std::size_t{1} << 60) - (std::size_t{1} << 60) / 1'000'000'000},
+        {"15.999999999EiB",
+         (std::size_t{15} << 60) + (std::size_t{1} << 60) - (std::size_t{1} << 60) / 1'000'000'000},
+        {"18446744073709551615", unlimited},
+    };
+    for (auto const& [text, bytes] : table) {
+        CAPTURE(text);
+        CHECK(parse_bytes(text) == bytes);
+    }
+    for (char const* const wrong : {"",
+                                    " ",
+                                    "B",
+                                    "GiB",
+                                    "-1",
+                                    "+1",
+                                    " 1",
+                                    "1 ",
+                                    "1  B",
+                                    "6GB",
+                                    "6G",
+                                    "6 gib",
+                                    "6GiBs",
+                                    "6iB",
+                                    "1.",
+                                    ".5",
+                                    "1.5.2",
+                                    "1,5",
+                                    "1e3",
+                                    "0x10",
+                                    "1'000",
+                                    "1.0000000001GiB",
+                                    "16 EiB",
+                                    "16.0 EiB",
+                                    "18446744073709551616",
+                                    "17179869184GiB",
+                                    "15.9999999999EiB",
+                                    "99999999999999999999999"}) {
+        CAPTURE(wrong);
+        CHECK_FALSE(parse_bytes(wrong));
+    }
+}
+
+TEST_CASE("each size that is printed is parsed as a size that is printed alike", "[core][bytes]") {
+    for (unsigned shift = 0; shift != 63; ++shift)
+        for (std::size_t const more : {0U, 1U, 77U}) {
+            std::size_t const bytes = (std::size_t{1} << shift) + (std::size_t{more} << shift) / 100;
+            std::string const text = cuota::bytes_text(bytes);
+            CAPTURE(text);
+            auto const parsed = cuota::parse_bytes(text);
+            REQUIRE(parsed);
+            CHECK(cuota::bytes_text(*parsed) == text);
+        }
+}
+
 TEST_CASE("counts are printed in groups of three digits", "[core][bytes]") {
     std::vector<std::pair<std::uint64_t, char const*>> const table{
         {0, "0"},

@@ -33,7 +33,7 @@ with scratch() as folder:
         (["--rate", "nan"], ["--rate"]),
         (["--device-budget", "2MB"], ["--device-budget", "'2MB'"]),
         (["--device-budget", "0"], ["--device-budget"]),
-        (["--device-budget", "99999999999GiB"], ["--device-budget", "more than can be addressed"]),
+        (["--device-budget", "99999999999GiB"], ["--device-budget", "is not a size"]),
         (["--images", good_images], ["--images", "--labels"]),
         (["--npy", good_images], ["--npy", "needs a value"]),
     ):

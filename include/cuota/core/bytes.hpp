@@ -9,6 +9,7 @@
 #include <limits>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include <cuota/core/config.hpp>
 
@@ -94,6 +95,49 @@ consteval std::size_t operator""_GiB(long double n) { return detail::literal(n, 
 
 /// Formats a size in binary units: "762.9 MiB", "512 B".
 [[nodiscard]] std::string bytes_text(std::size_t bytes);
+
+/// Parses a size as bytes_text and people write it: "6GiB", "1.5 MiB", "512 B", "65536". Units are B and KiB to EiB, or none for bytes; one
+/// space may precede the unit. Fractions of at most 9 digits are rounded up to whole bytes, as by the literals. Returns nullopt for any other
+/// text and for sizes that exceed the range of std::size_t.
+[[nodiscard]] constexpr std::optional<std::size_t> parse_bytes(std::string_view text) noexcept {
+    std::size_t at = 0;
+    auto const is_digit = [&] { return at != text.size() && text[at] >= '0' && text[at] <= '9'; };
+    if (!is_digit()) return std::nullopt;
+    std::optional<std::size_t> whole = 0;
+    for (; is_digit(); ++at) {
+        whole = checked_mul(*whole, 10);
+        if (whole) whole = checked_add(*whole, static_cast<std::size_t>(text[at] - '0'));
+        if (!whole) return std::nullopt;
+    }
+    std::size_t fraction = 0;  // in billionths
+    if (at != text.size() && text[at] == '.') {
+        ++at;
+        if (!is_digit()) return std::nullopt;
+        for (std::size_t place = 100'000'000; is_digit(); ++at, place /= 10) {
+            if (place == 0) return std::nullopt;
+            fraction += place * static_cast<std::size_t>(text[at] - '0');
+        }
+    }
+    if (at + 1 < text.size() && text[at] == ' ') ++at;
+    std::string_view const unit = text.substr(at);
+    unsigned shift = 0;
+    if (!unit.empty() && unit != "B") {
+        constexpr std::string_view prefixes = "KMGTPE";
+        std::size_t const prefix = prefixes.find(unit[0]);
+        if (unit.size() != 3 || unit[1] != 'i' || unit[2] != 'B' || prefix == prefixes.npos)
+            return std::nullopt;
+        shift = 10 * (static_cast<unsigned>(prefix) + 1);
+    }
+    auto const bytes = checked_mul(*whole, std::size_t{1} << shift);
+    if (!bytes) return std::nullopt;
+    // fraction < 2^30 and a unit is at most 2^60: multiplied in two halves of 30 bits, so that nothing overflows.
+    constexpr std::size_t billion = 1'000'000'000;
+    unsigned const low = shift < 30 ? shift : 30;
+    std::size_t const first = fraction << low;
+    std::size_t const high = (first / billion) << (shift - low);
+    std::size_t const rest = (first % billion) << (shift - low);
+    return checked_add(*bytes, high + rest / billion + (rest % billion != 0 ? 1 : 0));
+}
 
 /// Formats a count in groups of three digits: "131'120'576".
 [[nodiscard]] std::string count_text(std::uint64_t count);

@@ -26,7 +26,7 @@ namespace cuota::inline v0 {
 ///     80%             that share of the device's memory
 ///     0=6GiB,75%      device 0: 6 GiB; all others: three quarters
 ///     1=unlimited     counted, not limited
-/// A size is a whole number with unit B, KiB, MiB, GiB or TiB, or none for bytes; a share is 1 to 100 %. No spaces.
+/// A size is as parse_bytes takes it; a share is 1 to 100 %.
 /// Throws:  usage_error that names the text's source and the wrong item.
 /// Threads: any. Example: std::size_t const limit = cuota::device_limits{"80%"}.bytes_for(0, total);
 class device_limits {
@@ -84,25 +84,15 @@ private:
     [[nodiscard]] static amount amount_of(std::string_view text, std::string_view item,
                                           std::string_view source) {
         if (text == "unlimited") return {};
-        std::size_t const digits = std::min(text.find_first_not_of("0123456789"), text.size());
-        std::string_view const unit = text.substr(digits);
-        auto const count = number(text.substr(0, digits));
-        if (count && *count != 0 && unit == "%" && *count <= 100) return {0, static_cast<unsigned>(*count)};
-        auto const scale = unit == "%" ? std::nullopt : scale_of(unit);
-        auto const bytes = count && scale ? checked_mul(*count, *scale) : std::nullopt;
+        if (text.ends_with('%')) {
+            auto const share = number(text.substr(0, text.size() - 1));
+            if (share && *share != 0 && *share <= 100) return {0, static_cast<unsigned>(*share)};
+        }
+        auto const bytes = parse_bytes(text);
         if (!bytes || *bytes == 0)
             refuse(item, source,
                    "is not a limit; write 6GiB, 512MiB, 65536, 80% (1 to 100) or unlimited, and not 0");
         return {*bytes, 0};
-    }
-    [[nodiscard]] static std::optional<std::size_t> scale_of(std::string_view unit) noexcept {
-        if (unit.empty() || unit == "B") return 1;
-        std::size_t scale = 1;
-        for (std::string_view const known : {"KiB", "MiB", "GiB", "TiB"}) {
-            scale *= 1024;
-            if (unit == known) return scale;
-        }
-        return std::nullopt;
     }
     [[nodiscard]] static std::optional<std::size_t> number(std::string_view digits) noexcept {
         std::size_t value = 0;

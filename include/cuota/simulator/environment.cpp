@@ -12,6 +12,8 @@
 
 #include <pthread.h>
 
+#include <cuota/core/bytes.hpp>
+
 // Initialization when the library is loaded, and the actions at exit.
 namespace cuota::inline v0::simulator {
 namespace {
@@ -27,21 +29,6 @@ std::optional<std::uint64_t> number(std::string_view text) {
     auto const [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
     if (error != std::errc{} || end != text.data() + text.size()) return std::nullopt;
     return value;
-}
-
-std::optional<std::size_t> bytes(std::string_view text) {
-    constexpr std::pair<std::string_view, int> suffixes[] = {
-        {"KiB", 10}, {"MiB", 20}, {"GiB", 30}, {"TiB", 40}};
-    int shift = 0;
-    for (auto const& [suffix, power] : suffixes)
-        if (text.ends_with(suffix)) {
-            text.remove_suffix(suffix.size());
-            shift = power;
-            break;
-        }
-    auto const value = number(text);
-    if (!value || *value > (~std::uint64_t{0} >> shift)) return std::nullopt;
-    return *value << shift;
 }
 
 bool take_end(std::string_view& text, std::string_view end) {
@@ -83,7 +70,7 @@ bool plan_by_count(char const* name, std::string_view text) {
 /// Parses >BYTES, or a function or "any" with a colon and one of the above.
 bool plan_one(std::string_view text) {
     if (text.starts_with('>')) {
-        auto const most = bytes(text.substr(1));
+        auto const most = parse_bytes(text.substr(1));
         if (most) fail_larger_than(*most);
         return most.has_value();
     }
@@ -235,7 +222,7 @@ void drop_queued_work() {
         shape.devices = static_cast<int>(*n);
     }
     if (auto const* const value = std::getenv("CUOTA_SIM_MEMORY")) {
-        auto const n = bytes(value);
+        auto const n = parse_bytes(value);
         if (!n || *n == 0)
             refuse("CUOTA_SIM_MEMORY", value, "an amount of memory such as 8GiB, 512MiB or 1048576");
         shape.capacity = *n;
@@ -269,7 +256,7 @@ void drop_queued_work() {
             refuse("CUOTA_SIM_UNKIND", value, "all, or a list of serial-host, free-at-once and stale-errors");
     reset(shape);
     if (auto const* const value = std::getenv("CUOTA_SIM_OTHERS")) {
-        auto const n = bytes(value);
+        auto const n = parse_bytes(value);
         if (!n) refuse("CUOTA_SIM_OTHERS", value, "an amount of memory such as 2GiB or 1048576");
         for (int i = 0; i < shape.devices; ++i) set_other_programs(i, *n);
     }
