@@ -209,6 +209,22 @@ TEST_CASE("a long name does not overlap the figures", "[core][refusal_text]") {
     REQUIRE(lines_of(r)[1].starts_with("  reservation xxxxxxxxxxxx...xxxxxxxx end  limit 512.0 MiB"));
 }
 
+namespace {
+
+// The lines of "held by".
+std::vector<std::string> held_by(cuota::refusal const& r) {
+    std::vector<std::string> found;
+    for (std::string const& l : lines_of(r)) {
+        bool const is_first = l.starts_with("  held by    ");
+        if (is_first || (!found.empty() && l.starts_with(std::string(13, ' '))))
+            found.push_back(l.substr(13));
+        else if (!found.empty()) break;
+    }
+    return found;
+}
+
+}  // namespace
+
 TEST_CASE("the largest holders are listed, and the others are added up", "[core][refusal_text]") {
     cuota::refusal r;
     r.budgets = {{"b", 100, 75, 75}};
@@ -216,13 +232,53 @@ TEST_CASE("the largest holders are listed, and the others are added up", "[core]
     r.holders = {{"a", {}, 30}, {"b", {}, 20}, {{}, {"x.cpp", 3}, 10}, {"d", {}, 8}};
     REQUIRE(line(r, "held by") == "a 30 B, b 20 B, untagged 10 B (x.cpp:3), d 8 B");
     r.holders.push_back({"e", {}, 4});
-    REQUIRE(line(r, "held by") == "a 30 B, b 20 B, untagged 10 B (x.cpp:3), d 8 B, 1 other 4 B");
-    r.holders.push_back({"f", {}, 3});
-    REQUIRE(line(r, "held by") == "a 30 B, b 20 B, untagged 10 B (x.cpp:3), d 8 B, 2 others 7 B");
+    REQUIRE(line(r, "held by") == "a 30 B, b 20 B, untagged 10 B (x.cpp:3), d 8 B, e 4 B");
     r.holders[1].name = "a name that takes the room of two others";
     r.holders[1].where = {"a_file_of_a_long_name.cpp", 1234};
-    REQUIRE(line(r, "held by") ==
-            "a 30 B, a name that...two others 20 B (a_file_of...cpp:1234), 4 others 25 B");
+    REQUIRE(
+        line(r, "held by") ==
+        "a 30 B, a name that...two others 20 B (a_file_of_a...e.cpp:1234), untagged 10 B (x.cpp:3), d 8 B,");
+}
+
+TEST_CASE("holders take up to three lines, and names come before call sites", "[core][refusal_text]") {
+    // Those of a program that trains GPT-2.
+    cuota::refusal r;
+    r.budgets = {{"train_gpt2", 6_GiB, 5_GiB, 5_GiB}};
+    r.requested = r.charged = 2_GiB;
+    char const* const file = "train_gpt2_fp32.cu";
+    r.holders = {{"gradients", {file, 1209}, 475_MiB},     {"moment m", {file, 1214}, 475_MiB},
+                 {"moment v", {file, 1215}, 475_MiB},      {"parameters", {file, 1181}, 475_MiB},
+                 {"cuBLAS workspace", {file, 90}, 32_MiB}, {"losses", {file, 1310}, 16_KiB}};
+    REQUIRE(held_by(r) == std::vector<std::string>{"gradients 475.0 MiB (train_gpt2_fp32.cu:1209), "
+                                                   "moment m 475.0 MiB (train_gpt2_fp32.cu:1214),",
+                                                   "moment v 475.0 MiB (train_gpt2_fp32.cu:1215), "
+                                                   "parameters 475.0 MiB (train_gpt2_fp32.cu:1181),",
+                                                   "cuBLAS workspace 32.0 MiB (train_gpt2_fp32.cu:90), "
+                                                   "losses 16.0 KiB (train_gpt2_fp32.cu:1310)"});
+    // Holders of one name are added up if they do not fit with their call sites.
+    for (unsigned i = 0; i != 14; ++i) r.holders.push_back({"activations", {file, 1092 + i}, 4_KiB});
+    std::vector<std::string> const lines = held_by(r);
+    REQUIRE(lines.size() == 3);
+    CHECK(lines[0].starts_with("gradients 475.0 MiB"));
+    CHECK(lines[2] ==
+          "cuBLAS workspace 32.0 MiB (train_gpt2_fp32.cu:90), activations 56.0 KiB, losses 16.0 KiB");
+    // The smaller ones lose their call sites first, and only then names are left out.
+    char const* const names[] = {"wte", "wpe", "ln1w", "ln1b", "qkvw", "qkvb", "attprojw", "attprojb"};
+    for (char const* const name : names) r.holders.push_back({cuota::tag::named(name), {file, 1}, 1_KiB});
+    CHECK(held_by(r).size() == 3);
+    CHECK(held_by(r)[0] ==
+          "gradients 475.0 MiB, moment m 475.0 MiB, moment v 475.0 MiB, parameters 475.0 MiB,");
+    CHECK(held_by(r)[2].ends_with("attprojw 1.0 KiB, attprojb 1.0 KiB"));
+    std::vector<std::string> many;
+    for (int i = 0; i != 100; ++i) many.push_back("layer " + std::to_string(i));
+    for (std::string const& name : many)
+        r.holders.push_back({cuota::tag::named(name.c_str()), {file, 2}, 512});
+    CHECK(held_by(r).size() == 3);
+    CHECK(held_by(r)[0].find("(train_gpt2") == std::string::npos);
+    CHECK(held_by(r).back().find(" others ") != std::string::npos);
+    // The other lines come first: a text has at most 12.
+    for (int i = 0; i != 5; ++i) r.budgets.push_back({"level", 7_GiB, 5_GiB, 5_GiB});
+    CHECK(lines_of(r).size() <= 12);
 }
 
 TEST_CASE("of many levels of budgets the first, the last and the refusing one are listed",

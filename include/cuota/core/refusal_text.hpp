@@ -11,6 +11,7 @@
 
 #include <cuota/core/bytes.hpp>
 #include <cuota/core/config.hpp>
+#include <cuota/core/detail/stable_sort.hpp>
 #include <cuota/core/detail/text/message.hpp>
 #include <cuota/core/detail/text/text.hpp>
 #include <cuota/core/label.hpp>
@@ -55,17 +56,24 @@ void append_pooled(std::string& text, device_info const& d, std::size_t width);
 
 void append_budgets(std::string& text, refusal const& r);
 
-// For example ", 2 others 7 B" for the holders from `first` on.
+// For example "2 others 7 B" for the holders from `first` on.
 [[nodiscard]] std::string others_text(std::vector<allocation_group> const& holders, std::size_t first);
 
-[[nodiscard]] std::string holders_text(std::vector<allocation_group> const& holders);
+// Adds up holders of one name; their call site is dropped.
+void merge_names(std::vector<allocation_group>& holders);
+// Lists the holders in up to `lines` lines. In full: all of them with their call sites, or nothing. Otherwise the largest, with call sites if
+// there is room, and the sum of those that do not fit.
+[[nodiscard]] std::string holders_list(std::vector<allocation_group> const& holders, std::size_t lines,
+                                       bool in_full);
+// Lists the holders in full, or else by name.
+[[nodiscard]] std::string holders_text(std::vector<allocation_group> holders, std::size_t lines);
 
 // Explains why caches released nothing.
 [[nodiscard]] std::string nothing_to_give_text(std::vector<allocation_group> const& holders);
 
 [[nodiscard]] std::string reclaimed_text(refusal const& r);
 
-void append_suggestions(std::string& text, refusal const& r);
+void append_suggestions(std::string& text, std::vector<suggestion> const& steps);
 
 }  // namespace detail
 
@@ -219,23 +227,69 @@ CUOTA_INLINE std::string others_text(std::vector<allocation_group> const& holder
     std::size_t bytes = 0;
     for (std::size_t i = first; i != holders.size(); ++i) bytes = saturating_add(bytes, holders[i].bytes);
     std::size_t const count = holders.size() - first;
-    return message(", {}{}{}", {as_count(count), count == 1 ? " other " : " others ", as_bytes(bytes)});
+    return message("{}{}{}", {as_count(count), count == 1 ? " other " : " others ", as_bytes(bytes)});
 }
 
-CUOTA_INLINE std::string holders_text(std::vector<allocation_group> const& holders) {
-    constexpr std::size_t named = 4;
-    std::string text;
-    std::size_t i = 0;
-    for (; i != holders.size() && i != named; ++i) {
-        std::size_t const before = text.size();
-        if (i != 0) text += ", ";
-        append_holder(text, holders[i], true);
-        if (i != 0 && text.size() + others_text(holders, i + 1).size() > suggestion_columns) {
-            text.resize(before);
-            break;
+CUOTA_INLINE void merge_names(std::vector<allocation_group>& holders) {
+    std::size_t kept = 0;
+    for (std::size_t i = 0; i != holders.size(); ++i) {
+        std::size_t same = 0;
+        while (same != kept && !(holders[same].name == holders[i].name)) ++same;
+        if (same == kept) holders[kept++] = holders[i];
+        else {
+            holders[same].bytes = saturating_add(holders[same].bytes, holders[i].bytes);
+            holders[same].where = {};
         }
     }
-    return text += others_text(holders, i);
+    holders.resize(kept);
+    sort_stably(holders, std::greater<>{}, &allocation_group::bytes);
+}
+
+CUOTA_INLINE std::string holders_text(std::vector<allocation_group> holders, std::size_t lines) {
+    std::string text = holders_list(holders, lines, true);
+    if (!text.empty()) return text;
+    merge_names(holders);
+    return holders_list(holders, lines, false);
+}
+
+CUOTA_INLINE std::string holders_list(std::vector<allocation_group> const& holders, std::size_t lines,
+                                      bool in_full) {
+    constexpr std::size_t most_named = 32;
+    std::size_t const most = std::min(holders.size(), most_named);
+    if (in_full && most != holders.size()) return {};
+    std::vector<std::string> names(most);
+    std::vector<std::string> with_sites(most);
+    for (std::size_t i = 0; i != most; ++i) {
+        allocation_group nameless = holders[i];
+        nameless.where = {};
+        append_holder(names[i], nameless, true);
+        append_holder(with_sites[i], holders[i], true);
+    }
+    // The first `named` holders, the first `placed` of them with call sites; empty if they need more lines.
+    auto const listed = [&](std::size_t named, std::size_t placed) {
+        std::string text;
+        std::size_t line = 1;
+        std::size_t begin = 0;
+        auto const add = [&](std::string_view item) {
+            if (text.size() - begin + 2 + item.size() > suggestion_columns && text.size() != begin) {
+                text += ",\n             ";
+                begin = text.size();
+                ++line;
+            } else if (!text.empty()) {
+                text += ", ";
+            }
+            text += item;
+        };
+        for (std::size_t i = 0; i != named; ++i) add(i < placed ? with_sites[i] : names[i]);
+        if (std::string const others = others_text(holders, named); !others.empty()) add(others);
+        return line <= lines ? text : std::string{};
+    };
+    if (in_full) return listed(most, most);
+    std::size_t named = most;
+    while (named > 1 && listed(named, 0).empty()) --named;
+    std::size_t placed = named;
+    while (placed != 0 && listed(named, placed).empty()) --placed;
+    return listed(named, placed);
 }
 
 CUOTA_INLINE std::string nothing_to_give_text(std::vector<allocation_group> const& holders) {
@@ -275,8 +329,7 @@ CUOTA_INLINE std::string reclaimed_text(refusal const& r) {
     return text;
 }
 
-CUOTA_INLINE void append_suggestions(std::string& text, refusal const& r) {
-    std::vector<suggestion> const steps = suggestions(r);
+CUOTA_INLINE void append_suggestions(std::string& text, std::vector<suggestion> const& steps) {
     for (suggestion const& s : steps) {
         bool const is_first = &s == steps.data();
         char const* const heading = !s.suffices ? "won't help " : is_first ? "help       " : "or         ";
@@ -299,14 +352,21 @@ CUOTA_INLINE std::string refusal_text(char const* type, refusal const& r) {
         if (!detail::is_for_another(r) || !text.ends_with(cause)) add("cause      ", std::move(cause));
     }
     detail::append_budgets(text, r);
-    if (!r.holders.empty()) add("held by    ", detail::holders_text(r.holders));
+    std::vector<suggestion> const steps = suggestions(r);
+    if (!r.holders.empty()) {
+        constexpr std::size_t most = 12;  // lines
+        std::size_t used = steps.size() + (r.refusing_budget() ? 2 : 1);
+        for (char const c : text) used += c == '\n';
+        std::size_t const lines = used + 3 <= most ? 3 : used + 2 == most ? 2 : 1;
+        detail::append_message(text, "\n  held by    {}", {detail::holders_text(r.holders, lines)});
+    }
     if (r.refusing_budget()) {
         std::string reclaimed = detail::reclaimed_text(r);
         if (r.largest_free != 0)
             detail::append_message(reclaimed, "; largest free block {}", {detail::as_bytes(r.largest_free)});
         add("reclaimed  ", std::move(reclaimed));
     }
-    detail::append_suggestions(text, r);
+    detail::append_suggestions(text, steps);
     return text;
 }
 

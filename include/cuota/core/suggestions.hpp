@@ -122,7 +122,7 @@ namespace cuota::inline v0::detail {
 CUOTA_INLINE void append_holder(std::string& text, allocation_group const& h, bool with_bytes) {
     text += h.name.is_empty() ? "untagged" : shown(h.name.text(), 24);
     if (with_bytes) append_message(text, " {}", {as_bytes(h.bytes)});
-    if (h.where.line != 0) append_message(text, " ({})", {as_location(h.where, 20)});
+    if (h.where.line != 0) append_message(text, " ({})", {as_location(h.where, 24)});
 }
 
 CUOTA_INLINE void append_list(std::string& text, std::vector<std::string> const& items, std::size_t most) {

@@ -285,7 +285,7 @@ CUOTA_INLINE std::string usage_report::text() const {
                                 detail::padded(bytes_text(by_tag[i].peak), 12),
                                 detail::as_count(by_tag[i].allocations)});
     text += detail::rest_text("\n  and ", by_tag.size() - shown);
-    if (!live.empty()) detail::append_message(text, "\n  not freed: {}", {detail::holders_text(live)});
+    if (!live.empty()) detail::append_message(text, "\n  not freed: {}", {detail::holders_text(live, 3)});
     return text;
 }
 

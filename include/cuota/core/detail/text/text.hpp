@@ -132,7 +132,8 @@ CUOTA_INLINE std::string cut(std::string text, std::size_t most) {
     std::size_t head = kept - kept / 2;
     std::size_t tail = text.size() - kept / 2;
     while (head != 0 && continues_utf8(text[head])) --head;
-    while (tail != text.size() && continues_utf8(text[tail])) ++tail;
+    while (tail != text.size() && (continues_utf8(text[tail]) || text[tail] == '.'))
+        ++tail;  // three dots, not four
     return text.replace(head, tail - head, "...");
 }
 
