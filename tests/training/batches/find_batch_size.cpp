@@ -476,3 +476,87 @@ TEST_CASE("ranks with different search options are named", "[training][find_batc
 }
 
 }  // namespace
+
+TEST_CASE("a search passes each refusal to on_refusal", "[training][find_batch_size]") {
+    budget limited{"trainer", 1000};
+    std::vector<std::size_t> refused;
+    std::size_t bytes = 0;
+    auto const found = find_batch_size(
+        [&](std::size_t batch) {
+            limited.charge(100 * batch);
+            limited.refund(100 * batch);
+        },
+        {.largest = 64, .on_refusal = [&](std::size_t samples, cuota::out_of_memory const& why) {
+             refused.push_back(samples);
+             bytes += why.info().requested;
+         }});
+    CHECK(found.batch == 10);
+    CHECK(refused == std::vector<std::size_t>{16, 12, 11});
+    CHECK(bytes == 3900);
+    CHECK_THROWS_AS(
+        find_batch_size([](std::size_t) { throw cuota::out_of_memory{{}}; },
+                        {.largest = 2, .on_refusal = [](auto...) { throw std::logic_error{"no log"}; }}),
+        std::logic_error);
+}
+
+TEST_CASE("keep_largest_batch returns the memory of the size found", "[training][find_batch_size]") {
+    budget const limited{"trainer", 1000 * 256};
+    cuota::stream const s;
+    struct activations {
+        cuota::device_buffer<std::byte> bytes;
+    };
+    std::size_t runs = 0;
+    auto const make = [&](std::size_t batch) {
+        ++runs;
+        return activations{{batch * 25'600, s, cuota::budgeted<>{limited}, cuota::no_init, "activations"}};
+    };
+    {
+        auto const kept = cuota::keep_largest_batch(make, {.largest = 64, .budget = limited});
+        CHECK(kept.search.batch == 10);
+        CHECK(kept.search.smallest_refused == 11);
+        CHECK(kept.value.bytes.size() == 256'000);
+        CHECK(limited.held() == 256'000);
+        CHECK(kept.search.trials.back().batch == 10);
+        CHECK(kept.search.attempts() == runs);
+    }
+    CHECK(limited.held() == 0);
+
+    footprint plan;
+    plan.per_sample<std::byte>("activations", 25'600);
+    runs = 0;
+    {
+        auto const kept = cuota::keep_largest_batch(make, {.largest = 64, .budget = limited, .plan = &plan});
+        CHECK(kept.search.batch == 10);
+        CHECK(runs == 1);  // an exact plan: allocated once
+        CHECK(limited.peak() == 256'000);
+    }
+    runs = 0;
+    auto const smaller = cuota::keep_largest_batch(make, {.largest = 64, .budget = limited, .margin = 0.5});
+    CHECK(smaller.search.batch == 5);
+    CHECK(smaller.value.bytes.size() == 128'000);
+    CHECK(limited.held() == 128'000);
+}
+
+TEST_CASE("keep_largest_batch refuses memory that an owner left behind", "[training][find_batch_size]") {
+    budget limited{"trainer", 1000};
+    std::string const text = support::thrown<cuota::usage_error>([&] {
+                                 (void)cuota::keep_largest_batch(
+                                     [&](std::size_t batch) {
+                                         limited.charge(100 * batch, "lost");
+                                         return batch;
+                                     },
+                                     {.largest = 64, .budget = limited});
+                             }).what();
+    CHECK(text.find("the destruction of a try's owner") != std::string::npos);
+    limited.refund(limited.held());
+}
+
+TEST_CASE("keep_largest_batch throws the refusal of the smallest size", "[training][find_batch_size]") {
+    budget limited{"trainer", 99};
+    auto const make = [&](std::size_t batch) {
+        limited.charge(100 * batch, "x");
+        return batch;
+    };
+    CHECK_THROWS_AS(cuota::keep_largest_batch(make, {.largest = 64, .budget = limited}),
+                    cuota::budget_exceeded);
+}

@@ -357,3 +357,17 @@ TEST_CASE("a rank that fails, or whose smallest part is refused, is named on the
             CHECK(ends == std::vector<std::string>{others, "its own", others});
         }
 }
+
+TEST_CASE("with_retry passes each refusal to on_refusal", "[training][with_retry]") {
+    std::vector<std::size_t> refused;
+    auto const how =
+        cuota::with_retry(8,
+                          [](std::size_t, std::size_t count) {
+                              if (count > 2) throw cuota::out_of_memory{{}};
+                          },
+                          {.on_start = [] {},
+                           .on_refusal = [&](std::size_t samples,
+                                             cuota::out_of_memory const&) { refused.push_back(samples); }});
+    CHECK(how.part == 2);
+    CHECK(refused == std::vector<std::size_t>{8, 4});
+}

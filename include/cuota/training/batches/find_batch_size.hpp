@@ -8,6 +8,7 @@
 #include <cmath>
 #include <concepts>
 #include <cstddef>
+#include <functional>
 #include <optional>
 #include <string>
 #include <type_traits>
@@ -38,6 +39,8 @@ struct batch_search_options {
     std::size_t keep_free = 0;
     /// Fraction in [0, 1) by which the returned size is below the largest that fitted.
     double margin = 0;
+    /// Is called with each refusal of a try on this rank and its size, after the step was unwound: to log it.
+    std::function<void(std::size_t samples, out_of_memory const& refused)> on_refusal{};
     /// Ranks that try the same sizes. May be null.
     rank_consensus* ranks = nullptr;
 };
@@ -79,6 +82,13 @@ struct batch_sizes {
     [[nodiscard]] std::size_t doubled(std::size_t number) const noexcept;
 };
 
+/// A try that keeps its memory until the next one: drop() frees it and returns whether there was any, kept_for() returns its size.
+template <class Try>
+concept keeping_try = requires(Try& attempt) {
+    { attempt.drop() } -> std::same_as<bool>;
+    { attempt.kept_for() } -> std::same_as<std::size_t>;
+};
+
 template <class Try>
 class batch_searcher {
 public:
@@ -91,6 +101,7 @@ public:
         if (best == 0) throw_refusal(least_refused_, text_of(sizes_.least), where_);
         found_.batch = sizes_.at(best);
         if (options_.margin > 0) found_.batch = with_margin(found_.batch);
+        if constexpr (keeping_try<Try>) keep_found();
         return std::move(found_);
     }
 
@@ -211,14 +222,30 @@ private:
         if (!fitted && batch == sizes_.least) least_refused_ = went;
         return fitted;
     }
+    // Runs the size found once more unless its memory is still there.
+    void keep_found() {
+        std::size_t const batch = found_.batch;
+        bool const has_to_run = options_.ranks ? options_.ranks->max(attempt_.kept_for() != batch ? 1 : 0,
+                                                                     "batch search: another run", where_) != 0
+                                               : attempt_.kept_for() != batch;
+        if (!has_to_run) return;
+        auto const went = run_agreed(
+            options_.ranks, "run of " + text_of(batch), [&] { return try_out(batch); }, where_);
+        if (went.agreed == outcome::refused) throw_refusal(went, text_of(batch), where_);
+        found_.trials.push_back({batch, true});
+    }
     [[nodiscard]] outcome try_out(std::size_t batch) {
+        if constexpr (keeping_try<Try>)
+            if (attempt_.drop() && mark_) mark_->check("the destruction of a try's owner", where_);
         try {
             attempt_(batch);
-        } catch (out_of_memory const&) {  // the step has been unwound
+        } catch (out_of_memory const& refused) {  // the step has been unwound
+            if (options_.on_refusal) options_.on_refusal(batch, refused);
             if (mark_) mark_->check("a refused try of " + text_of(batch), where_);
             throw;
         }
-        if (mark_) mark_->check("a try of " + text_of(batch), where_);
+        if constexpr (!keeping_try<Try>)
+            if (mark_) mark_->check("a try of " + text_of(batch), where_);
         return outcome::went_well;
     }
 
@@ -256,6 +283,65 @@ template <std::invocable<std::size_t> Try>
 [[nodiscard]] batch_search_result find_batch_size(Try&& attempt, batch_search_options const& options,
                                                   source_location where = source_location::current()) {
     return detail::batch_searcher<std::remove_reference_t<Try>>{attempt, options, where}.search();
+}
+
+/// Result of keep_largest_batch.
+template <class T>
+struct kept_batch {
+    T value;                       ///< the return value of `make` for `search.batch`
+    batch_search_result search{};  ///< as from find_batch_size
+};
+
+namespace detail {
+
+template <class Make>
+class batch_keeper {
+public:
+    using value_type = std::invoke_result_t<Make&, std::size_t>;
+
+    explicit batch_keeper(Make& make) : make_{make} {}
+    void operator()(std::size_t batch) {
+        value_.emplace(make_(batch));
+        batch_ = batch;
+    }
+    [[nodiscard]] bool drop() {
+        bool const had = value_.has_value();
+        value_.reset();
+        batch_ = 0;
+        return had;
+    }
+    [[nodiscard]] std::size_t kept_for() const noexcept { return batch_; }
+    [[nodiscard]] value_type take() { return std::move(*value_); }
+
+private:
+    Make& make_;
+    std::optional<value_type> value_;
+    std::size_t batch_ = 0;
+};
+
+}  // namespace detail
+
+/// Like find_batch_size, for memory that stays: `make(batch)` returns the owner of all memory that it allocated, such as the activations of a
+/// model. The owner is destroyed before another size is tried, and the owner for the size found is returned.
+///
+///     auto kept = keep_largest_batch([&](std::size_t batch) { return activations{model, batch, stream, pool}; },
+///                                    {.largest = samples, .budget = budget, .plan = &plan});
+///     train(kept.value, kept.search.batch);
+///
+/// Throws:  as find_batch_size; the refusal of the size found, if its last run is refused.
+/// Cost:    as find_batch_size, and a last run unless the size found was tried last: with an exact plan, memory is allocated once.
+/// Threads: the calling thread.
+/// Example: examples/deep_plan.hpp
+template <std::invocable<std::size_t> Make>
+    requires std::move_constructible<std::invoke_result_t<Make&, std::size_t>>
+[[nodiscard]] auto keep_largest_batch(Make&& make, batch_search_options const& options,
+                                      source_location where = source_location::current())
+    -> kept_batch<std::invoke_result_t<Make&, std::size_t>> {
+    detail::batch_keeper<std::remove_reference_t<Make>> keeper{make};
+    batch_search_result found =
+        detail::batch_searcher<detail::batch_keeper<std::remove_reference_t<Make>>>{keeper, options, where}
+            .search();
+    return {keeper.take(), std::move(found)};
 }
 
 }  // namespace cuota::inline v0

@@ -36,6 +36,8 @@ struct retry_options {
     std::function<void()> on_start{};
     /// Budget from which the step allocates: more bytes in use after a refusal than before the batch are misuse.
     std::optional<cuota::budget> budget{};
+    /// Is called with each refusal on this rank and the size of the refused part, after the step was unwound: to log it.
+    std::function<void(std::size_t samples, out_of_memory const& refused)> on_refusal{};
     /// Ranks that use the same size of parts. May be null.
     rank_consensus* ranks = nullptr;
 };
@@ -100,7 +102,8 @@ private:
         try {
             if constexpr (std::invocable<Step&, micro_batch>) step_(part);
             else step_(part.first, part.count);
-        } catch (out_of_memory const&) {  // the step has been unwound
+        } catch (out_of_memory const& refused) {  // the step has been unwound
+            if (options_.on_refusal) options_.on_refusal(part.count, refused);
             if (mark_) mark_->check("a refused part of " + count_text(part.count), where_);
             throw;
         }
