@@ -37,7 +37,7 @@ using in_order = std::span<int const>;
 static_assert(!std::is_copy_constructible_v<numbers> && !std::is_copy_assignable_v<numbers>);
 static_assert(std::is_nothrow_move_constructible_v<numbers> && std::is_nothrow_move_assignable_v<numbers>);
 static_assert(sizeof(numbers) <= 64);
-static_assert(!std::is_default_constructible_v<numbers>);  // a buffer needs a stream to free its memory
+static_assert(std::is_nothrow_default_constructible_v<numbers>);  // for members that are assigned later
 
 // Every constructor rejects memory that kernels cannot access, at compile time.
 template <class Memory>
@@ -126,7 +126,7 @@ TEST_CASE("a device_buffer of no elements can be made by every constructor, and 
         CHECK(none.write(stream).size() == 0);
         CHECK(none.to_vector(stream).empty());
         CHECK(none.clone(stream).is_empty());
-        REQUIRE_NOTHROW(none.copy_from({}, stream));
+        REQUIRE_NOTHROW(none.copy_from(in_order{}, stream));
         REQUIRE_NOTHROW(none.resize(0));
     }
     CHECK(budget.held() == 0);
@@ -305,7 +305,7 @@ TEST_CASE("copies between a device_buffer and host elements are refused when the
     CHECK(has(error.what(), "10"));
     CHECK(has(error.what(), "train.cpp:3"));
     CHECK_THROWS_AS(some.copy_to(more, stream), cuota::usage_error);
-    CHECK_THROWS_AS(some.copy_from({}, stream), cuota::usage_error);
+    CHECK_THROWS_AS(some.copy_from(in_order{}, stream), cuota::usage_error);
 
     CHECK(more == std::vector<int>(11, 5));
     CHECK(some.to_vector(stream) == std::vector<int>(10, 1));
@@ -638,4 +638,64 @@ TEST_CASE("a device_buffer of bool is copied to a vector", "[buffer][device_buff
     CHECK(x.to_vector(s) == std::vector<bool>{true, false, true});
     CHECK(cuota::device_buffer<bool>{3, true, s, cuota::device_memory{}}.to_vector(s) ==
           std::vector<bool>(3, true));
+}
+
+TEST_CASE("fill and zero set all elements or a part in the order of a stream", "[buffer][device_buffer]") {
+    cuota::stream const home;
+    cuota::stream const other;
+    cuota::scoped_pool pool{cuota::budget{"b", 16_MiB}};
+    struct three {
+        float x, y, z;
+    };
+    cuota::device_buffer<int> x{5, home, pool};
+    x.fill(7, other);
+    CHECK(x.to_vector(home) == std::vector<int>{7, 7, 7, 7, 7});
+    x.fill(3, 1, 2, other);
+    CHECK(x.to_vector(home) == std::vector<int>{7, 3, 3, 7, 7});
+    x.zero(4, 1, home);
+    CHECK(x.to_vector(other) == std::vector<int>{7, 3, 3, 7, 0});
+    x.zero(other);
+    CHECK(x.to_vector(home) == std::vector<int>(5));
+
+    cuota::device_buffer<three> y{3, home, pool};
+    y.fill({1, 2, 3}, 1, 2, other);
+    std::vector<three> const read = y.to_vector(home);
+    CHECK((read[0].x == 0 && read[1].y == 2 && read[2].z == 3));
+
+    x.fill(1, 5, 0, home);  // an empty part at the end
+    auto const beyond = thrown<cuota::usage_error>([&] { x.fill(1, 4, 2, home); });
+    CHECK(has(beyond.what(), "device_buffer: elements [4, 4 + 2) are outside a buffer of 5"));
+    CHECK_THROWS_AS(x.zero(6, 0, home), cuota::usage_error);
+    {
+        auto const mine = x.read(home);
+        CHECK_THROWS_AS(x.zero(other), cuota::usage_error);  // borrowed on another stream
+    }
+    cuota::device_buffer<int> none{0, home, pool};
+    none.fill(1, home);
+    none.zero(home);
+}
+
+TEST_CASE("a default-constructed device_buffer is empty until it is assigned", "[buffer][device_buffer]") {
+    struct model {
+        cuota::device_buffer<float> weights;
+    };
+    model m{};
+    CHECK(m.weights.is_empty());
+    CHECK(m.weights.home() == cuota::stream_ref::legacy());
+    auto const refused = thrown<cuota::usage_error>([&] { m.weights.resize(10); });
+    CHECK(has(refused.what(),
+              "device_buffer: cannot be resized: it was made without a resource; assign a buffer to it"));
+    m.weights.resize(0);
+    CHECK(m.weights.release().is_empty());
+    model const moved = std::move(m);
+    CHECK(moved.weights.is_empty());
+
+    cuota::stream const s;
+    cuota::scoped_pool pool{cuota::budget{"b", 16_MiB}};
+    m.weights = cuota::device_buffer<float>{10, s, pool, "weights"};
+    CHECK(m.weights.to_vector(s) == std::vector<float>(10));
+    m.weights.resize(20);
+    m.weights = {};
+    CHECK(m.weights.is_empty());
+    CHECK(pool.stats().live_blocks == 0);
 }

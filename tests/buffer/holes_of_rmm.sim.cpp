@@ -57,6 +57,13 @@ void write(words& buffer, cuota::stream_ref s, word value) {
     cuota::for_each_index(s, buffer.size(), support::write_word{to.span().data(), value}, "write");
 }
 
+// Detects elements that host code can read.
+template <class V>
+concept has_host_access = requires(V const& v) {
+    v[0];
+}
+|| requires(V const& v) { *v; };
+
 // Detects elements that host code can iterate over, and conversions that would allow it.
 template <class V>
 concept has_raw_elements = std::ranges::range<V> || std::is_convertible_v<V, word const*> ||
@@ -118,13 +125,14 @@ TEST_CASE("a block that is freed on one stream is not reused before its use on a
 }
 
 // 3
-TEST_CASE("buffers, leases and spans do not convert to host pointers and have no iterators",
+TEST_CASE("buffers and spans do not convert to pointers, leases only for calls, and none has iterators",
           "[buffer][holes]") {
     CHECK(has_raw_elements<std::vector<word>>);  // the concept detects such members
     CHECK(has_raw_elements<word*>);
     CHECK_FALSE(has_raw_elements<words>);
     CHECK_FALSE(has_raw_elements<cuota::device_scalar<word>>);
-    CHECK_FALSE(has_raw_elements<cuota::lease<word>>);
+    CHECK_FALSE((std::ranges::range<cuota::lease<word>> || has_host_access<cuota::lease<word>>));
+    CHECK(has_host_access<word*>);
     CHECK_FALSE(has_raw_elements<cuota::device_span<word>>);
     CHECK_FALSE(has_raw_elements<cuota::released_buffer<word>>);
 }
@@ -188,7 +196,7 @@ TEST_CASE("a moved-from buffer is empty and supports every operation of an empty
         CHECK(some.write(stream).size() == 0);
         CHECK(some.clone(stream).is_empty());
         CHECK(some.release().is_empty());
-        CHECK_NOTHROW(some.copy_from({}, stream));
+        CHECK_NOTHROW(some.copy_from(std::span<words::value_type const>{}, stream));
         some.resize(10, 7u);
         CHECK(some.to_vector(stream) == std::vector<word>(10, 7));
         auto again = some.memory();

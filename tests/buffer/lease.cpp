@@ -11,13 +11,16 @@
 #include <vector>
 
 #include <cuota/buffer/device_buffer.hpp>
+#include <cuota/pool/scoped_pool.hpp>
 #include <cuota/resource/device_memory.hpp>
+#include <cuota/runtime/for_each_index.hpp>
 
 #include "support/catch.hpp"
 #include "support/sink.hpp"
 #include "support/thrown.hpp"
 #include "support/words.hpp"
 
+using namespace cuota::literals;
 using cuota::device_span;
 using cuota::lease;
 using support::has;
@@ -203,4 +206,22 @@ TEST_CASE("threads may read one buffer on separate streams", "[buffer][lease][th
     CHECK(right);
     some.copy_from(std::vector<support::word>(1000, 9), home);
     CHECK(support::all_are(some.to_vector(home), 9));
+}
+
+TEST_CASE("a lease is a device pointer in the arguments of a call", "[buffer][lease]") {
+    cuota::stream const s;
+    cuota::scoped_pool pool{cuota::budget{"b", 16_MiB}};
+    cuota::device_buffer<int> x{100, s, pool};
+    struct call {
+        static void scale(int* to, int const* from, std::size_t count, cuota::stream_ref on) {
+            cuota::for_each_index(
+                on, count, [=](std::size_t i) { to[i] = from[i] + 1; }, "scale");
+        }
+    };
+    call::scale(x.write(s), x.read(s), x.size(), s);
+    call::scale(x.write(s).data(), x.write(s), x.size(), s);
+    CHECK(x.to_vector(s) == std::vector<int>(100, 2));
+    auto const mine = x.write(s);
+    CHECK(mine.data() == mine.span().data());
+    CHECK(cuota::device_buffer<int>{0, s, pool}.read(s).data() == nullptr);
 }

@@ -12,6 +12,7 @@
 
 #include <cuota/buffer/mirrored_buffer.hpp>
 #include <cuota/guard/tracked.hpp>
+#include <cuota/pool/scoped_pool.hpp>
 #include <cuota/resource/managed_memory.hpp>
 #include <cuota/resource/pinned_memory.hpp>
 
@@ -183,4 +184,48 @@ TEST_CASE("memory is freed and refunded when an element's constructor throws", "
     CHECK_THROWS_AS(both.read_host(), std::runtime_error);
     CHECK(memory.live().blocks.empty());
     CHECK(!both.has_host_memory());
+}
+
+TEST_CASE("parts of a pinned_buffer are copied to and from parts of device memory",
+          "[buffer][pinned_buffer]") {
+    cuota::stream const s;
+    cuota::scoped_pool pool{cuota::budget{"b", 16_MiB}};
+    pinned_buffer<int> host{6};
+    std::iota(host.write().begin(), host.write().end(), 1);
+    cuota::device_buffer<int> x{4, s, pool};
+    host.upload(x, {2, 1, 3}, s);
+    CHECK(x.to_vector(s) == std::vector<int>{0, 3, 4, 5});
+    host.download(x, {0, 5, 1}, s);
+    host.download(x.read(s), {3, 0, 1}, s);
+    CHECK(contents(host) == std::vector<int>{5, 2, 3, 4, 5, 0});
+
+    auto raw = x.release();
+    pinned_buffer<int> four{4};
+    four.download({raw.get(), raw.size()}, s);
+    CHECK(contents(four) == std::vector<int>{0, 3, 4, 5});
+    four.write()[0] = 9;
+    four.upload(cuota::device_span<int>{raw.get(), raw.size()}, s);
+    host.download({raw.get(), 1}, {0, 0, 1}, s);
+    CHECK(host.read()[0] == 9);
+    host.upload(cuota::device_span<int>{raw.get(), 4}, {0, 4, 0}, s);  // an empty part
+
+    auto const here = thrown<cuota::usage_error>([&] { host.download({raw.get(), 4}, {0, 4, 3}, s); });
+    CHECK(has(here.what(), "pinned_buffer: elements [4, 4 + 3) are outside a buffer of 6"));
+    auto const there = thrown<cuota::usage_error>([&] { host.download({raw.get(), 4}, {2, 0, 3}, s); });
+    CHECK(has(there.what(), "pinned_buffer: elements [2, 2 + 3) are outside device memory of 4 elements"));
+    CHECK_THROWS_AS(host.download({raw.get(), 4}, s), cuota::usage_error);  // counts differ
+}
+
+TEST_CASE("a default-constructed pinned_buffer is empty until it is assigned", "[buffer][pinned_buffer]") {
+    struct model {
+        pinned_buffer<float> losses;
+    };
+    model m{};
+    CHECK(m.losses.is_empty());
+    CHECK(m.losses.read().empty());
+    cuota::budget host{"host", 1_MiB};
+    m.losses = pinned_buffer<float>{8, host, "losses"};
+    CHECK(host.held() == 32);
+    m.losses = {};
+    CHECK(host.held() == 0);
 }

@@ -9,13 +9,17 @@
 #include <vector>
 
 #include <cuota/buffer/device_buffer.hpp>
+#include <cuota/buffer/pinned_buffer.hpp>
 #include <cuota/pool/scoped_pool.hpp>
 
 #include "support/catch.hpp"
 #include "support/sink.hpp"
+#include "support/thrown.hpp"
 #include "support/words.hpp"
 
 using namespace cuota::literals;
+using support::has;
+using support::thrown;
 
 namespace {
 
@@ -108,4 +112,45 @@ TEST_CASE("a released_buffer keeps its home stream", "[buffer][released_buffer]"
 
     CHECK(pool.stats().live_blocks == 0);
     CHECK(errors.take().empty());
+}
+
+TEST_CASE("a released_buffer can be filled and zeroed, whole or in part", "[buffer][released_buffer]") {
+    cuota::stream const s;
+    cuota::stream const other;
+    cuota::scoped_pool pool{cuota::budget{"b", 16_MiB}};
+    auto raw = cuota::device_buffer<int>{4, s, pool}.release();
+    cuota::pinned_buffer<int> host{4};
+    auto const now = [&] {
+        host.download({raw.get(), raw.size()}, s);
+        auto const read = host.read();
+        return std::vector<int>(read.begin(), read.end());
+    };
+    raw.fill(5, other);
+    CHECK(now() == std::vector<int>{5, 5, 5, 5});
+    raw.fill(6, 0, 1, s);
+    raw.zero(2, 2, s);
+    CHECK(now() == std::vector<int>{6, 5, 0, 0});
+    raw.zero(s);
+    CHECK(now() == std::vector<int>(4));
+    auto const beyond = thrown<cuota::usage_error>([&] { raw.zero(3, 2, s); });
+    CHECK(has(beyond.what(), "released_buffer: elements [3, 3 + 2) are outside a buffer of 4"));
+}
+
+TEST_CASE("a default-constructed released_buffer is empty until it is assigned",
+          "[buffer][released_buffer]") {
+    struct model {
+        cuota::released_buffer<float> weights;
+    };
+    model m{};
+    CHECK(m.weights.is_empty());
+    CHECK(m.weights.get() == nullptr);
+    m.weights.used_on(cuota::stream{});
+    m.weights.reset();
+    m.weights.fill(1, cuota::default_stream);
+    cuota::stream const s;
+    cuota::scoped_pool pool{cuota::budget{"b", 16_MiB}};
+    m.weights = cuota::device_buffer<float>{4, s, pool}.release();
+    CHECK(m.weights.size() == 4);
+    m = {};
+    CHECK(pool.stats().live_blocks == 0);
 }

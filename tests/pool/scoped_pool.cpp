@@ -1033,3 +1033,20 @@ TEST_CASE("a persistent request on a new stream reuses blocks of the thread cach
     pool.deallocate(fresh, p, 1000);
     CHECK(pool.largest_free() == 8_MiB);
 }
+
+TEST_CASE("pools and frames allocate raw memory with a tag", "[pool][scoped_pool]") {
+    cuota::stream const s;
+    cuota::budget budget{"b", 16_MiB};
+    cuota::scoped_pool pool{budget};
+    void* const p = pool.allocate(s, 1000, "scratch");
+    CHECK(pool.stats_by_tag().front().name.text() == std::string_view{"scratch"});
+    {
+        auto frame = pool.frame();
+        CHECK(frame.allocate(s, 100, "bins") != nullptr);
+    }
+    pool.deallocate(s, p, 1000);
+    unsigned const line = __LINE__ + 1;
+    auto const refused = thrown<cuota::budget_exceeded>([&] { (void)pool.allocate(s, 17_MiB, "scratch"); });
+    CHECK(refused.info().request.name.text() == std::string_view{"scratch"});
+    CHECK(refused.info().request.where.line == line);
+}

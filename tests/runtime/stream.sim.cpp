@@ -304,3 +304,13 @@ TEST_CASE("a stored legacy stream stays that of its device, whichever device is 
         CHECK(cuota::device::current() == cuota::device{1});
     }
 }
+
+TEST_CASE("default_stream is the stream of launches that name none", "[runtime][stream]") {
+    support::machine const machine;
+    CHECK(cuota::default_stream == cuota::stream_ref{cudaStream_t{}});
+    CHECK(cuota::stream_ref::legacy() == cuota::stream_ref{cudaStreamLegacy});
+    CHECK(cuota::stream_ref::per_thread() == cuota::stream_ref{cudaStreamPerThread});
+    static_assert(std::is_trivially_destructible_v<cuota::stream_ref>);
+    static constinit cuota::stream_ref const stored = cuota::stream_ref::legacy();
+    CHECK(stored.get() == cudaStreamLegacy);
+}

@@ -6,8 +6,6 @@
 
 #include <concepts>
 #include <cstddef>
-#include <cstdint>
-#include <cstring>
 #include <initializer_list>
 #include <span>
 #include <string>
@@ -16,6 +14,7 @@
 #include <vector>
 
 #include <cuota/buffer/detail/buffer_access.hpp>
+#include <cuota/buffer/detail/fill.hpp>
 #include <cuota/buffer/detail/owned_block.hpp>
 #include <cuota/buffer/lease.hpp>
 #include <cuota/buffer/released_buffer.hpp>
@@ -23,13 +22,13 @@
 #include <cuota/core/detail/std_minimal.hpp>
 #include <cuota/core/detail/text/text.hpp>
 #include <cuota/core/element_count.hpp>
-#include <cuota/runtime/detail/for_each_element.hpp>
-#include <cuota/runtime/for_each_index.hpp>
 #include <cuota/runtime/rt/copy.hpp>
 #include <cuota/runtime/rt/drain.hpp>
 #include <cuota/runtime/simulator_hooks.hpp>
 
 namespace cuota::inline v0 {
+
+class budget;
 
 /// Tag: elements are uninitialized.
 struct no_init_t {};
@@ -52,19 +51,13 @@ struct copy_region {
 
 namespace detail {
 
-[[nodiscard]] inline bool is_word_repeated(void const* value, std::size_t bytes,
-                                           std::uint32_t word) noexcept {
-    if (bytes % sizeof word != 0) return false;
-    for (std::size_t at = 0; at != bytes; at += sizeof word)
-        if (std::memcmp(static_cast<std::byte const*>(value) + at, &word, sizeof word) != 0) return false;
-    return true;
+template <class Budget>
+constexpr void needs_a_resource() noexcept {
+    static_assert(
+        !std::is_same_v<Budget, Budget>,
+        "device_buffer needs a resource, not a budget: pass scoped_pool{budget}, or for a single buffer "
+        "budgeted<device_memory>{budget}");
 }
-
-template <class T>
-struct fill_with {
-    T value;
-    [[nodiscard]] CUOTA_KERNEL T operator()(std::size_t) const { return value; }
-};
 
 /// Returns n elements filled by copy(span). std::vector<bool> has no array.
 template <class T, class Copy>
@@ -80,23 +73,6 @@ template <class T, class Copy>
     }
 }
 
-/// Enqueues a fill, by the driver if the value repeats a word of 1, 2 or 4 bytes.
-template <class T>
-void fill(T* first, std::size_t count, T const& value, stream_ref s, source_location where) {
-    constexpr bool is_one_word = sizeof(T) == 1 || sizeof(T) == 2 || sizeof(T) == 4;
-    rt::fill_word word{0, is_one_word ? sizeof(T) : sizeof word.bits};
-    std::memcpy(&word.bits, &value, std::min(sizeof(T), sizeof word.bits));
-    if constexpr (is_one_word) {
-        rt::fill_words(first, word, count, s, where);
-    } else {
-        if (is_word_repeated(&value, sizeof(T), word.bits))
-            return rt::fill_words(first, word, count * (sizeof(T) / word.bytes), s, where);
-        rt::access_annotation const written{s, first, count * sizeof(T), true};
-        void const* const nothing = nullptr;
-        for_each_element(s, count, nothing, first, fill_with<T>{value}, "fill", where);
-    }
-}
-
 }  // namespace detail
 
 }  // namespace cuota::inline v0
@@ -109,7 +85,7 @@ namespace cuota::inline v0::inline CUOTA_VIEWS {
 /// leases, `read(s)` and `write(s)`. A lease on another stream waits for the home stream and earlier writers, and the deallocation is
 /// ordered after every lease; the host does not wait.
 ///
-/// Move-only; moved-from is empty and can be resized. Zero elements are allowed.
+/// Move-only; a moved-from or default-constructed buffer is empty, and the former can be resized. Zero elements are allowed.
 /// Units:   counts are elements.
 /// Throws:  budget_exceeded or out_of_memory if memory is refused; usage_error, also for memory that kernels cannot access; cuda_error.
 ///          Operations that throw have no effect.
@@ -128,6 +104,8 @@ class device_buffer {
 public:
     using value_type = T;  ///< never const
 
+    /// Makes an empty buffer without a resource, for a member that is assigned later. Its home is cudaStreamLegacy; it cannot be resized.
+    device_buffer() noexcept = default;
     /// Allocates `count` elements; all bytes are zero.
     device_buffer(element_count count, stream_ref home, resource_ref const& memory, tag name = {},
                   source_location where = source_location::current())
@@ -159,6 +137,21 @@ public:
     device_buffer(std::initializer_list<T> values, stream_ref home, resource_ref const& memory, tag name = {},
                   source_location where = source_location::current())
         : device_buffer{std::span<T const>{values.begin(), values.size()}, home, memory, name, where} {}
+    /// Does not compile: a budget is no resource.
+    template <std::same_as<budget> B, class... Rest>
+    device_buffer(element_count, stream_ref, B const&, Rest const&...) {
+        detail::needs_a_resource<B>();
+    }
+    /// Same.
+    template <std::same_as<budget> B, class... Rest>
+    device_buffer(element_count, T const&, stream_ref, B const&, Rest const&...) {
+        detail::needs_a_resource<B>();
+    }
+    /// Same.
+    template <std::same_as<budget> B, class... Rest>
+    device_buffer(std::span<T const>, stream_ref, B const&, Rest const&...) {
+        detail::needs_a_resource<B>();
+    }
     // Kernels would fault on host memory.
     template <host_only_resource R, class... Rest>
     device_buffer(std::size_t, stream_ref, R, Rest...) = delete;
@@ -263,6 +256,29 @@ public:
         lease<T const> const source = detail::leases_for_copies::read(from, s, where);
         lease<T> const target = detail::leases_for_copies::write(*this, s, where);
         rt::copy_anywhere(data() + part.to, from.data() + part.from, part.count * sizeof(T), s, where);
+    }
+
+    /// Sets all bytes to zero in the order of s.
+    void zero(stream_ref s, source_location where = source_location::current()) { zero(0, size(), s, where); }
+    /// Same for elements [offset, offset + count). Throws: usage_error if the range exceeds the buffer.
+    void zero(std::size_t offset, std::size_t count, stream_ref s,
+              source_location where = source_location::current()) {
+        check_part(offset, count, where);
+        if (count == 0) return;
+        lease<T> const mine = write(s, where);
+        rt::fill_bytes(data() + offset, 0, count * sizeof(T), s, where);
+    }
+    /// Sets all elements to copies of value in the order of s.
+    void fill(T const& value, stream_ref s, source_location where = source_location::current()) {
+        fill(value, 0, size(), s, where);
+    }
+    /// Same for elements [offset, offset + count). Throws: usage_error if the range exceeds the buffer.
+    void fill(T const& value, std::size_t offset, std::size_t count, stream_ref s,
+              source_location where = source_location::current()) {
+        check_part(offset, count, where);
+        if (count == 0) return;
+        lease<T> const mine = write(s, where);
+        detail::fill<T>(data() + offset, count, value, s, where);
     }
 
     /// Returns a copy from the same resource with home stream s, made in the order of s.

@@ -93,12 +93,12 @@ namespace cuota::inline v0::inline CUOTA_VIEWS {
 /// Scoped access to a buffer, like a SYCL accessor: while the lease lives, work enqueued on one stream may read (T const) or write (T) the
 /// elements.
 ///
-/// Converts to device_span for kernels; preferably a temporary in the launch:
+/// Converts to device_span and to a device pointer for kernels and libraries; preferably a temporary in the launch:
 ///     kernel<<<grid, block, 0, s>>>(x.read(s), y.write(s));
-/// Any number of leases may be open on one stream, which orders them. Across streams, many may read or one may write; anything else is
-/// misuse that names both call sites. If threads do not synchronize their leases, conflicts with a write may go undetected. A stream of
-/// another device may borrow only memory that its kernels can access; otherwise misuse names both devices. Move-only. The destructor never
-/// blocks.
+/// Any number of leases may be open on one stream, which orders them. Across streams, many may read or one may write; anything else throws
+/// usage_error, which names both call sites. If threads do not synchronize their leases, conflicts with a write may go undetected. A stream
+/// of another device may borrow only memory that its kernels can access; otherwise usage_error names both devices. Move-only. The
+/// destructor never blocks.
 /// Cost:    on the home stream a few loads and stores for the thread that borrowed there first; otherwise a lock, the required waits and an
 ///          event.
 /// Example: examples/first.cpp
@@ -120,6 +120,19 @@ public:
         return span_;
     }
     [[nodiscard]] device_span<T> span() && = delete;  // the lease would end before the span is used
+    /// Returns the device pointer, not for host code; null without elements. Valid as long as the lease, so a temporary lease suffices in
+    /// the arguments of a call. In a capture as `span`.
+    [[nodiscard]] T* data() const noexcept CUOTA_LIFETIME_BOUND {
+        use_.tell_capture();
+        return span_.data();
+    }
+    /// Same as data().
+    operator T*() const noexcept CUOTA_LIFETIME_BOUND { return data(); }
+    // Not for host code, although it converts to a pointer.
+    template <class I>
+    void operator[](I) const = delete;
+    void operator*() const = delete;
+    explicit operator bool() const = delete;
     [[nodiscard]] std::size_t size() const noexcept { return span_.size(); }  ///< elements
 
 private:

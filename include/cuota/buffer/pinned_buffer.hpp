@@ -42,6 +42,8 @@ class pinned_buffer {
     static_assert(alignof(T) <= default_alignment, "T must not require an alignment above 256 bytes");
 
 public:
+    /// Makes an empty buffer, for a member that is assigned later.
+    pinned_buffer() noexcept : memory_{default_pinned_resource()} {}
     /// Allocates from a host-accessible resource.
     explicit pinned_buffer(element_count count, any_resource memory = default_pinned_resource(),
                            tag name = {}, source_location where = source_location::current())
@@ -119,6 +121,50 @@ public:
         transfer(s, true, where, [&] { rt::copy_to_host(data_, source.span().data(), bytes(), s, where); });
     }
 
+    /// Same for a part: elements [from, from + count) of this buffer to [to, to + count) of `target`. Throws: usage_error if a range
+    /// exceeds a buffer.
+    void upload(device_buffer<T>& target, copy_region part, stream_ref s,
+                source_location where = source_location::current()) const {
+        auto const there = detail::leases_for_copies::write(target, s, where);
+        upload(there.span(), part, s, where);
+    }
+    /// Same from a part of a device_buffer to a part of this one.
+    void download(device_buffer<T> const& source, copy_region part, stream_ref s,
+                  source_location where = source_location::current()) {
+        auto const there = detail::leases_for_copies::read(source, s, where);
+        download(there.span(), part, s, where);
+    }
+
+    /// Same to device memory that the caller orders and keeps until the copy has completed: a lease or a pointer with a size.
+    void upload(device_span<T> to, stream_ref s, source_location where = source_location::current()) const {
+        check_count(to.size(), where);
+        upload(to, {0, 0, size()}, s, where);
+    }
+    /// Same from such memory.
+    void download(device_span<T const> from, stream_ref s,
+                  source_location where = source_location::current()) {
+        check_count(from.size(), where);
+        download(from, {0, 0, size()}, s, where);
+    }
+    /// Same for parts.
+    void upload(device_span<T> to, copy_region part, stream_ref s,
+                source_location where = source_location::current()) const {
+        check_part(part.from, part.count, to.size(), part.to, where);
+        if (part.count == 0) return;
+        transfer(s, false, where, [&] {
+            rt::copy_to_device(to.data() + part.to, data_ + part.from, part.count * sizeof(T), s, where);
+        });
+    }
+    /// Same for parts.
+    void download(device_span<T const> from, copy_region part, stream_ref s,
+                  source_location where = source_location::current()) {
+        check_part(part.to, part.count, from.size(), part.from, where);
+        if (part.count == 0) return;
+        transfer(s, true, where, [&] {
+            rt::copy_to_host(data_ + part.to, from.data() + part.from, part.count * sizeof(T), s, where);
+        });
+    }
+
 private:
     // Without a home stream, each use records an event.
     template <class Copy>
@@ -138,6 +184,19 @@ private:
             detail::throw_usage_error(
                 where, "pinned_buffer: cannot copy between {} pinned elements and {} on the device",
                 {count_, count});
+    }
+
+    // `here`: offset in this buffer; `there`: offset in device memory of `size` elements.
+    void check_part(std::size_t here, std::size_t count, std::size_t size, std::size_t there,
+                    source_location where) const {
+        if (here > count_ || count > count_ - here)
+            detail::throw_usage_error(where,
+                                      "pinned_buffer: elements [{}, {} + {}) are outside a buffer of {}",
+                                      {here, here, count, count_});
+        if (there > size || count > size - there)
+            detail::throw_usage_error(
+                where, "pinned_buffer: elements [{}, {} + {}) are outside device memory of {} elements",
+                {there, there, count, size});
     }
 
     T* data_ = nullptr;

@@ -7,8 +7,11 @@
 #include <cstddef>
 #include <utility>
 
+#include <cuota/buffer/detail/fill.hpp>
 #include <cuota/buffer/detail/owned_block.hpp>
+#include <cuota/core/error.hpp>
 #include <cuota/runtime/event.hpp>
+#include <cuota/runtime/rt/copy.hpp>
 
 namespace cuota::inline v0 {
 
@@ -35,6 +38,8 @@ struct raw_memory {
 template <class T>
 class released_buffer {
 public:
+    /// Makes an empty one, for a member that is assigned later. Its home is cudaStreamLegacy.
+    released_buffer() noexcept = default;
     /// Returns the device pointer, not for host code; null without elements.
     [[nodiscard]] T* get() const noexcept { return static_cast<T*>(block_.at()); }
     [[nodiscard]] std::size_t size() const noexcept { return bytes() / sizeof(T); }  ///< elements
@@ -47,6 +52,31 @@ public:
     /// Orders the deallocation after the work on s so far. Throws: cuda_error.
     void used_on(stream_ref s) {
         if (!is_empty() && s != home()) detail::order_after_work_of(home(), s);
+    }
+
+    /// Sets all bytes to zero on s, after the work on the home stream so far and before later work there. Throws: cuda_error.
+    void zero(stream_ref s, source_location where = source_location::current()) { zero(0, size(), s, where); }
+    /// Same for elements [offset, offset + count). Throws: usage_error if the range exceeds the memory; cuda_error.
+    void zero(std::size_t offset, std::size_t count, stream_ref s,
+              source_location where = source_location::current()) {
+        check_part(offset, count, where);
+        if (count == 0) return;
+        use_after_home(s);
+        rt::fill_bytes(get() + offset, 0, count * sizeof(T), s, where);
+        used_on(s);
+    }
+    /// Sets all elements to copies of value in the same order. Throws: cuda_error.
+    void fill(T const& value, stream_ref s, source_location where = source_location::current()) {
+        fill(value, 0, size(), s, where);
+    }
+    /// Same for elements [offset, offset + count). Throws: usage_error if the range exceeds the memory; cuda_error.
+    void fill(T const& value, std::size_t offset, std::size_t count, stream_ref s,
+              source_location where = source_location::current()) {
+        check_part(offset, count, where);
+        if (count == 0) return;
+        use_after_home(s);
+        detail::fill<T>(get() + offset, count, value, s, where);
+        used_on(s);
     }
 
     /// Frees the memory.
@@ -63,6 +93,16 @@ private:
     template <class>
     friend class device_buffer;
     explicit released_buffer(detail::owned_block block) noexcept : block_{std::move(block)} {}
+
+    void use_after_home(stream_ref s) const {
+        if (s != home()) detail::order_after_work_of(s, home());
+    }
+    void check_part(std::size_t offset, std::size_t count, source_location where) const {
+        if (offset > size() || count > size() - offset)
+            detail::throw_usage_error(where,
+                                      "released_buffer: elements [{}, {} + {}) are outside a buffer of {}",
+                                      {offset, offset, count, size()});
+    }
 
     detail::owned_block block_;
 };

@@ -61,6 +61,17 @@
 #define CUOTA_PROCESS_TYPE
 #endif
 
+/// CUOTA_LIFETIME_BOUND marks a member function with a result that is valid as long as its object: clang warns about a longer use
+/// (-Wdangling).
+#if defined(__has_cpp_attribute)
+#if __has_cpp_attribute(clang::lifetimebound)
+#define CUOTA_LIFETIME_BOUND [[clang::lifetimebound]]
+#endif
+#endif
+#if !defined(CUOTA_LIFETIME_BOUND)
+#define CUOTA_LIFETIME_BOUND
+#endif
+
 /// CUOTA_OWNER and CUOTA_POINTER mark owners of memory and views of it: clang warns about a view that outlives its temporary lease
 /// (-Wdangling-gsl).
 #if defined(__has_cpp_attribute)

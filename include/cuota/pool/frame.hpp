@@ -84,6 +84,11 @@ public:
     /// Allocates memory that is freed with the frame.
     [[nodiscard]] void* allocate(stream_ref s, std::size_t bytes, std::size_t alignment = default_alignment,
                                  tag name = {}, source_location where = source_location::current());
+    /// Same, with the default alignment.
+    [[nodiscard]] void* allocate(stream_ref s, std::size_t bytes, tag name,
+                                 source_location where = source_location::current()) {
+        return allocate(s, bytes, default_alignment, name, where);
+    }
     /// Frees early, in the order of s. Null is ignored.
     void deallocate(stream_ref s, void* p, std::size_t bytes,
                     source_location where = source_location::current()) noexcept;

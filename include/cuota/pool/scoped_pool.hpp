@@ -135,6 +135,11 @@ public:
     /// Allocates in the order of s. Free with the same `bytes`.
     [[nodiscard]] void* allocate(stream_ref s, std::size_t bytes, std::size_t alignment = default_alignment,
                                  tag name = {}, source_location where = source_location::current());
+    /// Same, with the default alignment.
+    [[nodiscard]] void* allocate(stream_ref s, std::size_t bytes, tag name,
+                                 source_location where = source_location::current()) {
+        return allocate(s, bytes, default_alignment, name, where);
+    }
     /// Frees in the order of s: work enqueued on s before may still use the memory. Null is ignored.
     void deallocate(stream_ref s, void* p, std::size_t bytes) noexcept;
 

@@ -50,7 +50,13 @@ public:
     /// cudaStreamLegacy.
     [[gnu::always_inline]] stream_ref(cudaStream_t native) noexcept : word_{word_of(native)} {}
     stream_ref(int) = delete;             // 0 is the legacy default stream only by accident
-    stream_ref(std::nullptr_t) = delete;  // pass cudaStreamLegacy or cudaStreamPerThread
+    stream_ref(std::nullptr_t) = delete;  // pass default_stream, cudaStreamLegacy or cudaStreamPerThread
+    /// Refers to cudaStreamLegacy.
+    [[nodiscard]] static constexpr stream_ref legacy() noexcept { return {legacy_word, at_compile_time{}}; }
+    /// Refers to cudaStreamPerThread.
+    [[nodiscard]] static constexpr stream_ref per_thread() noexcept {
+        return {per_thread_word, at_compile_time{}};
+    }
 
     /// Returns the native handle; a stored default stream's is valid only in its thread and on its device.
     [[nodiscard]] cudaStream_t get() const noexcept {
@@ -111,6 +117,10 @@ private:
     explicit stream_ref(detail::stream_state& state) noexcept
         : word_{reinterpret_cast<std::uintptr_t>(&state) | owned} {}
 
+    struct at_compile_time {};  // CUDA's constants are not
+    constexpr stream_ref(std::uintptr_t word, at_compile_time) noexcept : word_{word} {}
+    static constexpr std::uintptr_t legacy_word = 1, per_thread_word = 2;
+
     // A native handle (0, 1, 2 or a pointer) or the tagged address of the state.
     static constexpr std::uintptr_t tag_bits = 7, owned = 5, remembered_default = 7;
     static_assert(alignof(detail::stream_state) > tag_bits);
@@ -158,6 +168,8 @@ public:
     /// Drops the current stream and shares another.
     shared_stream& operator=(shared_stream other) noexcept;
     ~shared_stream();
+    /// Refers to cudaStreamLegacy, as after a move.
+    [[nodiscard]] static shared_stream none() noexcept { return shared_stream{nullptr}; }
     /// Makes an uncounted share of a `stream` that another owner keeps alive; it must not be destroyed. A default stream's share is counted
     /// and must be.
     [[nodiscard]] static shared_stream unowned(stream_ref s) noexcept { return {s, nullptr}; }
@@ -170,6 +182,7 @@ public:
     [[nodiscard]] bool is_owned() const noexcept { return stream_.is_owned(); }  ///< see stream_ref
 
 private:
+    explicit shared_stream(std::nullptr_t) noexcept : stream_{stream_ref::legacy()} {}
     shared_stream(stream_ref s, std::nullptr_t) noexcept : stream_{s} {
         if (!s.is_owned() && detail::is_default_handle(s.get())) [[unlikely]]
             keep_default();
@@ -211,6 +224,15 @@ class capture_scope;
 inline constexpr std::uint64_t unknown_capture = ~std::uint64_t{0};
 
 }  // namespace detail
+
+/// The stream of launches and copies that name none, as this file is compiled: cudaStreamLegacy, or cudaStreamPerThread if
+/// CUDA_API_PER_THREAD_DEFAULT_STREAM is defined (nvcc --default-stream per-thread). A `stream` does not wait for it, nor it for a `stream`.
+/// Example: docs/adopting.md
+#if defined(CUDA_API_PER_THREAD_DEFAULT_STREAM)
+constexpr stream_ref default_stream = stream_ref::per_thread();
+#else
+constexpr stream_ref default_stream = stream_ref::legacy();
+#endif
 
 /// Scheduling priority. A hint: running work is not preempted.
 enum class stream_priority {

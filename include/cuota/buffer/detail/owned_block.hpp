@@ -18,12 +18,30 @@
 
 namespace cuota::inline v0::detail {
 
+/// The resource of buffers that were made without one. Throws usage_error.
+struct no_resource {
+    [[nodiscard]] void* allocate(stream_ref, std::size_t, std::size_t, label const& who = {}) const {
+        refuse(who);
+    }
+    void deallocate(stream_ref, void*, std::size_t, std::size_t) const noexcept {}
+    [[nodiscard]] void* allocate_sync(std::size_t, std::size_t, label const& who = {}) const { refuse(who); }
+    void deallocate_sync(void*, std::size_t, std::size_t) const noexcept {}
+    [[nodiscard]] static constexpr std::size_t granularity() noexcept { return default_alignment; }
+    [[nodiscard]] static constexpr memory_kind kind() noexcept { return memory_kind::device; }
+    friend bool operator==(no_resource, no_resource) noexcept { return true; }
+
+private:
+    [[noreturn]] static void refuse(label const& who);
+};
+
 /// A block of a resource's memory and the stream that orders its deallocation; may be empty.
 ///
 /// Either the block keeps resource and stream alive (block_owned_resource), or this object does; a moved-from one is empty and keeps both.
 /// Threads: one at a time. Cost: only the pool's, if its thread cache has a block.
 class owned_block {
 public:
+    /// Makes an empty one; its resource refuses every request.
+    owned_block() noexcept;
     /// Throws: as the resource; usage_error if kernels cannot access its memory. Nothing is allocated.
     CUOTA_ALWAYS_INLINE owned_block(stream_ref home, resource_ref const& memory, std::size_t bytes,
                                     label who);
@@ -52,7 +70,7 @@ private:
     void count_no_home() noexcept;
 
     void* at_ = nullptr;
-    std::size_t bytes_;
+    std::size_t bytes_ = 0;
     union {
         any_resource memory_;
     };
@@ -122,6 +140,13 @@ CUOTA_INLINE void memory_in_graph::keep(any_resource const& memory, stream_ref h
                                         std::size_t bytes) {
     all_.push_back({memory, home, at, bytes});
 }
+
+CUOTA_INLINE void no_resource::refuse(label const& who) {
+    throw_usage_error(
+        who.where, "device_buffer: cannot be resized: it was made without a resource; assign a buffer to it");
+}
+
+CUOTA_INLINE owned_block::owned_block() noexcept : memory_{no_resource{}}, home_{shared_stream::none()} {}
 
 CUOTA_INLINE owned_block::owned_block(stream_ref home, resource_ref const& memory, std::size_t bytes,
                                       label who)

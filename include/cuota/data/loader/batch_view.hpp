@@ -31,9 +31,16 @@ public:
     /// Used by the library.
     explicit batch_view(device_span<T const> elements) noexcept : elements_{elements} {}
 
-    /// Converts to a kernel argument.
+    /// Converts to a kernel's argument.
     operator device_span<T const>() const { return span(); }
-    /// Same as the conversion.
+    /// Same as data().
+    operator T const*() const { return data(); }
+    // Not for host code, although it converts to a pointer.
+    template <class I>
+    void operator[](I) const = delete;
+    void operator*() const = delete;
+    explicit operator bool() const = delete;
+    /// Same as the conversion to device_span.
     [[nodiscard]] device_span<T const> span() const {
         if (!detail::this_thread_slot()) [[unlikely]]
             detail::refuse_batch_in_capture();
