@@ -15,11 +15,13 @@ using namespace cuota::literals;
 constexpr std::size_t n = 1000;
 
 void forward(float* to, float const* from, std::size_t count, cudaStream_t on) {
-    cuota::for_each_index(cuota::stream_ref{on}, count, [=](std::size_t i) { to[i] = 2 * from[i]; }, "forward");
+    cuota::for_each_index(
+        cuota::stream_ref{on}, count, [=](std::size_t i) { to[i] = 2 * from[i]; }, "forward");
 }
 
 void scale(float* x, std::size_t count) {
-    cuota::for_each_index(cuota::default_stream, count, [=](std::size_t i) { x[i] += 3; }, "scale");
+    cuota::for_each_index(
+        cuota::default_stream, count, [=](std::size_t i) { x[i] += 3; }, "scale");
 }
 
 TEST_CASE("adopting: pointers in structs", "[docs]") {

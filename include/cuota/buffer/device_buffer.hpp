@@ -22,6 +22,7 @@
 #include <cuota/core/detail/std_minimal.hpp>
 #include <cuota/core/detail/text/text.hpp>
 #include <cuota/core/element_count.hpp>
+#include <cuota/runtime/for_each_index.hpp>
 #include <cuota/runtime/rt/copy.hpp>
 #include <cuota/runtime/rt/drain.hpp>
 #include <cuota/runtime/simulator_hooks.hpp>
