@@ -683,10 +683,12 @@ TEST_CASE("a default-constructed device_buffer is empty until it is assigned", "
     CHECK(m.weights.is_empty());
     CHECK(m.weights.home() == cuota::stream_ref::legacy());
     auto const refused = thrown<cuota::usage_error>([&] { m.weights.resize(10); });
-    CHECK(has(refused.what(),
-              "device_buffer: cannot be resized: it was made without a resource; assign a buffer to it"));
+    CHECK(has(refused.what(), "device_buffer: cannot allocate: it was default-constructed and has no "
+                              "resource; assign a buffer to it"));
     m.weights.resize(0);
     CHECK(m.weights.release().is_empty());
+    CHECK(m.weights.clone(cuota::default_stream).is_empty());
+    CHECK(m.weights.to_vector(cuota::default_stream).empty());
     model const moved = std::move(m);
     CHECK(moved.weights.is_empty());
 

@@ -161,8 +161,9 @@ TEST_CASE("budgeted refunds the charge if upstream throws", "[guard][budgeted]")
     REQUIRE(b.peak() == 0);  // failed allocations do not count
 }
 
-TEST_CASE("the peak does not include a refused request, whoever sets the peak during the request",
-          "[guard][budgeted]") {
+TEST_CASE(
+    "the peak does not include a refused request, also if another thread sets the peak during the request",
+    "[guard][budgeted]") {
     budget root{"gpu", 1000};
     budget b{"b", 1000, root};
     support::worker other;

@@ -154,7 +154,7 @@ TEST_CASE("a device_vector beyond the budget is refused, and a failed resize cha
     CHECK(sum_of(v, s, cuota::async_memory{}) == 7000);
 }
 
-TEST_CASE("a count whose size in bytes overflows is refused", "[interop][thrust][gpu]") {
+TEST_CASE("a count is refused if its size in bytes overflows", "[interop][thrust][gpu]") {
     scene on;
     allocator ours = on.ours;
     CHECK_THROWS_AS((void)ours.allocate(std::numeric_limits<std::size_t>::max() / 2), cuota::out_of_memory);

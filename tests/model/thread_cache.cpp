@@ -43,10 +43,10 @@ using program = std::vector<std::vector<operation>>;
 // Specification of a pool, one operation at a time. A take returns the number of the block, from 1 up.
 struct books {
     bool alike = false;
-    static constexpr int nobody = -1;
-    std::array<int, blocks> holder{nobody, nobody};
+    static constexpr int no_holder = -1;
+    std::array<int, blocks> holder{no_holder, no_holder};
 
-    [[nodiscard]] bool is_live(std::size_t i) const { return holder[i] != nobody; }
+    [[nodiscard]] bool is_live(std::size_t i) const { return holder[i] != no_holder; }
     long apply(operation const& o) {
         switch (o.what) {
             case act::take:
@@ -56,7 +56,7 @@ struct books {
                     return static_cast<long>(i) + 1;
                 }
                 return 0;
-            case act::give: return std::exchange(holder[o.which], nobody) != nobody;
+            case act::give: return std::exchange(holder[o.which], no_holder) != no_holder;
             case act::count: return is_live(0) + is_live(1);
             case act::recut: return !is_live(0) && !is_live(1);
         }
@@ -305,7 +305,7 @@ TEST_CASE("an idle block in one thread's cache is allocated by that thread or an
     tell(sum);
 }
 
-TEST_CASE("a thread cache does not accept a block whose record has been reused for other bytes",
+TEST_CASE("a thread cache does not accept a block if its record has been reused for other bytes",
           "[model][thread_cache]") {
     tally sum;
     model::options how;

@@ -245,7 +245,7 @@ TEST_CASE("invalid times are refused", "[simulator][link]") {
     CHECK_THROWS_AS(sim::delay_copy(1, -1ns), std::invalid_argument);
 }
 
-TEST_CASE("a program whose link is set by the environment", "[simulator][link]") {
+TEST_CASE("a program with a link from the environment", "[simulator][link]") {
     machine m;
     auto const link = sim::current_link();
     std::printf("to_device=%llu\nto_host=%llu\non_device=%llu\nlatency=%lld\nkernel=%lld\nengines=%d\n",
@@ -258,7 +258,7 @@ TEST_CASE("a program whose link is set by the environment", "[simulator][link]")
 
 TEST_CASE("the environment can set the link", "[simulator][link]") {
     auto const link = [](std::string const& value) {
-        auto const r = run_again("CUOTA_SIM_LINK=" + value, "a program whose link is set by the environment");
+        auto const r = run_again("CUOTA_SIM_LINK=" + value, "a program with a link from the environment");
         CHECK(r.status == 0);
         return r.report;
     };
@@ -282,7 +282,7 @@ TEST_CASE("an invalid link setting ends the program with one line", "[simulator]
                                 "latency=5GB/s", "engines=0", "engines=1.5", "engines=17", "speed=1GB/s",
                                 "99999999999TB/s", "infGB/s", "10m", "1e3us");
     auto const r =
-        run_again(std::string{"CUOTA_SIM_LINK="} + wrong, "a program whose link is set by the environment");
+        run_again(std::string{"CUOTA_SIM_LINK="} + wrong, "a program with a link from the environment");
     INFO(wrong << ": " << r.text);
     CHECK(r.status == 2);
     CHECK(r.text.find("CUOTA_SIM_LINK") != std::string::npos);

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include <cuota/buffer/detail/buffer_access.hpp>
+#include <cuota/buffer/detail/check_part.hpp>
 #include <cuota/buffer/detail/fill.hpp>
 #include <cuota/buffer/detail/owned_block.hpp>
 #include <cuota/buffer/lease.hpp>
@@ -372,10 +373,7 @@ private:
         uses_.refuse_while_borrowed(done, where, true);
     }
     void check_part(std::size_t offset, std::size_t count, source_location where) const {
-        if (offset > size() || count > size() - offset)
-            detail::throw_usage_error(where,
-                                      "device_buffer: elements [{}, {} + {}) are outside a buffer of {}",
-                                      {offset, offset, count, size()});
+        detail::check_part("device_buffer", "a buffer", offset, count, size(), where);
     }
     static void check_apart(copy_region part, source_location where) {
         std::size_t const apart = part.from < part.to ? part.to - part.from : part.from - part.to;

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include <cuota/buffer/detail/buffer_access.hpp>
+#include <cuota/buffer/detail/check_part.hpp>
 #include <cuota/buffer/device_buffer.hpp>
 #include <cuota/buffer/lease.hpp>
 #include <cuota/core/element_count.hpp>
@@ -109,56 +110,52 @@ public:
     void upload(device_buffer<T>& to, stream_ref s,
                 source_location where = source_location::current()) const {
         check_count(to.size(), where);
-        auto const target = detail::leases_for_copies::write(to, s, where);
-        transfer(s, false, where,
-                 [&] { rt::copy_to_device(target.span().data(), data_, bytes(), s, where); });
+        upload(to, {0, 0, size()}, s, where);
     }
     /// Enqueues a copy from a buffer of the same count on s. Throws: usage_error if counts differ.
     void download(device_buffer<T> const& from, stream_ref s,
                   source_location where = source_location::current()) {
         check_count(from.size(), where);
-        auto const source = detail::leases_for_copies::read(from, s, where);
-        transfer(s, true, where, [&] { rt::copy_to_host(data_, source.span().data(), bytes(), s, where); });
+        download(from, {0, 0, size()}, s, where);
     }
-
-    /// Same for a part: elements [from, from + count) of this buffer to [to, to + count) of `target`. Throws: usage_error if a range
-    /// exceeds a buffer.
-    void upload(device_buffer<T>& target, copy_region part, stream_ref s,
+    /// Enqueues a copy of a part of this buffer to a part of `to`. Throws: usage_error if a part exceeds its buffer.
+    void upload(device_buffer<T>& to, copy_region part, stream_ref s,
                 source_location where = source_location::current()) const {
-        auto const there = detail::leases_for_copies::write(target, s, where);
-        upload(there.span(), part, s, where);
+        auto const target = detail::leases_for_copies::write(to, s, where);
+        upload(target.span(), part, s, where);
     }
-    /// Same from a part of a device_buffer to a part of this one.
-    void download(device_buffer<T> const& source, copy_region part, stream_ref s,
+    /// Enqueues a copy of a part of `from` to a part of this buffer. Throws: usage_error if a part exceeds its buffer.
+    void download(device_buffer<T> const& from, copy_region part, stream_ref s,
                   source_location where = source_location::current()) {
-        auto const there = detail::leases_for_copies::read(source, s, where);
-        download(there.span(), part, s, where);
+        auto const source = detail::leases_for_copies::read(from, s, where);
+        download(source.span(), part, s, where);
     }
 
-    /// Same to device memory that the caller orders and keeps until the copy has completed: a lease or a pointer with a size.
+    /// Enqueues a copy to a lease, or to a pointer and a size, of the same count on s. The caller orders other uses of memory that is not
+    /// leased, and keeps it until the copy has completed. Throws: usage_error if counts differ.
     void upload(device_span<T> to, stream_ref s, source_location where = source_location::current()) const {
         check_count(to.size(), where);
         upload(to, {0, 0, size()}, s, where);
     }
-    /// Same from such memory.
+    /// Enqueues a copy from such memory. Throws: usage_error if counts differ.
     void download(device_span<T const> from, stream_ref s,
                   source_location where = source_location::current()) {
         check_count(from.size(), where);
         download(from, {0, 0, size()}, s, where);
     }
-    /// Same for parts.
+    /// Enqueues a copy of a part of this buffer to a part of such memory. Throws: usage_error if a part exceeds its memory.
     void upload(device_span<T> to, copy_region part, stream_ref s,
                 source_location where = source_location::current()) const {
-        check_part(part.from, part.count, to.size(), part.to, where);
+        check_parts(part.from, part.to, part.count, to.size(), where);
         if (part.count == 0) return;
         transfer(s, false, where, [&] {
             rt::copy_to_device(to.data() + part.to, data_ + part.from, part.count * sizeof(T), s, where);
         });
     }
-    /// Same for parts.
+    /// Enqueues a copy of a part of such memory to a part of this buffer. Throws: usage_error if a part exceeds its memory.
     void download(device_span<T const> from, copy_region part, stream_ref s,
                   source_location where = source_location::current()) {
-        check_part(part.to, part.count, from.size(), part.from, where);
+        check_parts(part.to, part.from, part.count, from.size(), where);
         if (part.count == 0) return;
         transfer(s, true, where, [&] {
             rt::copy_to_host(data_ + part.to, from.data() + part.from, part.count * sizeof(T), s, where);
@@ -186,17 +183,11 @@ private:
                 {count_, count});
     }
 
-    // `here`: offset in this buffer; `there`: offset in device memory of `size` elements.
-    void check_part(std::size_t here, std::size_t count, std::size_t size, std::size_t there,
-                    source_location where) const {
-        if (here > count_ || count > count_ - here)
-            detail::throw_usage_error(where,
-                                      "pinned_buffer: elements [{}, {} + {}) are outside a buffer of {}",
-                                      {here, here, count, count_});
-        if (there > size || count > size - there)
-            detail::throw_usage_error(
-                where, "pinned_buffer: elements [{}, {} + {}) are outside device memory of {} elements",
-                {there, there, count, size});
+    // Offsets in this buffer, and in device memory of `size` elements.
+    void check_parts(std::size_t here, std::size_t there, std::size_t count, std::size_t size,
+                     source_location where) const {
+        detail::check_part("pinned_buffer", "a buffer", here, count, count_, where);
+        detail::check_part("pinned_buffer", "device memory", there, count, size, where);
     }
 
     T* data_ = nullptr;

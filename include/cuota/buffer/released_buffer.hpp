@@ -7,9 +7,9 @@
 #include <cstddef>
 #include <utility>
 
+#include <cuota/buffer/detail/check_part.hpp>
 #include <cuota/buffer/detail/fill.hpp>
 #include <cuota/buffer/detail/owned_block.hpp>
-#include <cuota/core/error.hpp>
 #include <cuota/runtime/event.hpp>
 #include <cuota/runtime/rt/copy.hpp>
 
@@ -59,11 +59,8 @@ public:
     /// Same for elements [offset, offset + count). Throws: usage_error if the range exceeds the memory; cuda_error.
     void zero(std::size_t offset, std::size_t count, stream_ref s,
               source_location where = source_location::current()) {
-        check_part(offset, count, where);
-        if (count == 0) return;
-        use_after_home(s);
-        rt::fill_bytes(get() + offset, 0, count * sizeof(T), s, where);
-        used_on(s);
+        between_home_work(offset, count, s, where,
+                          [&](T* first) { rt::fill_bytes(first, 0, count * sizeof(T), s, where); });
     }
     /// Sets all elements to copies of value in the same order. Throws: cuda_error.
     void fill(T const& value, stream_ref s, source_location where = source_location::current()) {
@@ -72,11 +69,8 @@ public:
     /// Same for elements [offset, offset + count). Throws: usage_error if the range exceeds the memory; cuda_error.
     void fill(T const& value, std::size_t offset, std::size_t count, stream_ref s,
               source_location where = source_location::current()) {
-        check_part(offset, count, where);
-        if (count == 0) return;
-        use_after_home(s);
-        detail::fill<T>(get() + offset, count, value, s, where);
-        used_on(s);
+        between_home_work(offset, count, s, where,
+                          [&](T* first) { detail::fill<T>(first, count, value, s, where); });
     }
 
     /// Frees the memory.
@@ -94,14 +88,15 @@ private:
     friend class device_buffer;
     explicit released_buffer(detail::owned_block block) noexcept : block_{std::move(block)} {}
 
-    void use_after_home(stream_ref s) const {
+    // Calls work(first element) for a part, between the work on the home stream so far and later work there.
+    template <class Work>
+    void between_home_work(std::size_t offset, std::size_t count, stream_ref s, source_location where,
+                           Work work) {
+        detail::check_part("released_buffer", "a buffer", offset, count, size(), where);
+        if (count == 0) return;
         if (s != home()) detail::order_after_work_of(s, home());
-    }
-    void check_part(std::size_t offset, std::size_t count, source_location where) const {
-        if (offset > size() || count > size() - offset)
-            detail::throw_usage_error(where,
-                                      "released_buffer: elements [{}, {} + {}) are outside a buffer of {}",
-                                      {offset, offset, count, size()});
+        work(get() + offset);
+        used_on(s);
     }
 
     detail::owned_block block_;

@@ -420,7 +420,7 @@ assert [e["action"] for e in d["device_traces"][0] if "segment" in e["action"]] 
 )py"}));
 }
 
-TEST_CASE("memory_viz ends blocks and segments whose free was not recorded", "[report][memory_viz][python]") {
+TEST_CASE("memory_viz ends blocks and segments without a recorded free", "[report][memory_viz][python]") {
     recording r = viz_by_hand();
     viz_event(r, event_kind::segment_allocated, 2, 65536, 4096);
     viz_event(r, event_kind::allocated, 2, 65536, 1000);

@@ -61,7 +61,7 @@ TEST_CASE("a snapshot is consistent while an allocate_sync waits", "[report][sna
     on.pool.deallocate(on.a, on.second, 512_KiB);
 }
 
-TEST_CASE("a snapshot is consistent while a free whose order cannot be recorded waits",
+TEST_CASE("a snapshot is consistent while a free waits because its order cannot be recorded",
           "[report][snapshot]") {
     support::machine machine;
     scene on{GENERATE(cuota::pool_growth::segments, cuota::pool_growth::automatic)};

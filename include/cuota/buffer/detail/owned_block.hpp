@@ -18,13 +18,17 @@
 
 namespace cuota::inline v0::detail {
 
-/// The resource of buffers that were made without one. Throws usage_error.
+/// The resource of default-constructed buffers. Throws usage_error for requests of 1 byte or more.
 struct no_resource {
-    [[nodiscard]] void* allocate(stream_ref, std::size_t, std::size_t, label const& who = {}) const {
-        refuse(who);
+    [[nodiscard]] void* allocate(stream_ref, std::size_t bytes, std::size_t alignment,
+                                 label const& who = {}) const {
+        return allocate_sync(bytes, alignment, who);
     }
     void deallocate(stream_ref, void*, std::size_t, std::size_t) const noexcept {}
-    [[nodiscard]] void* allocate_sync(std::size_t, std::size_t, label const& who = {}) const { refuse(who); }
+    [[nodiscard]] void* allocate_sync(std::size_t bytes, std::size_t, label const& who = {}) const {
+        if (bytes != 0) refuse(who);
+        return nullptr;
+    }
     void deallocate_sync(void*, std::size_t, std::size_t) const noexcept {}
     [[nodiscard]] static constexpr std::size_t granularity() noexcept { return default_alignment; }
     [[nodiscard]] static constexpr memory_kind kind() noexcept { return memory_kind::device; }
@@ -143,7 +147,8 @@ CUOTA_INLINE void memory_in_graph::keep(any_resource const& memory, stream_ref h
 
 CUOTA_INLINE void no_resource::refuse(label const& who) {
     throw_usage_error(
-        who.where, "device_buffer: cannot be resized: it was made without a resource; assign a buffer to it");
+        who.where, "device_buffer: cannot allocate: it was default-constructed and has no resource; assign a "
+                   "buffer to it");
 }
 
 CUOTA_INLINE owned_block::owned_block() noexcept : memory_{no_resource{}}, home_{shared_stream::none()} {}

@@ -15,8 +15,8 @@ class ledger_node;
 
 /// Bytes of one node granted to one thread, its owner, which uses and returns them without a lock (docs/design/ledger.md).
 ///
-/// The owner calls the functions that take its thread_slot. It may read its numbers before its section: if it owns the stock inside the section,
-/// it did so during the read.
+/// The owner calls the functions that take its thread_slot. It may read its numbers before its section: if it owns the stock inside the
+/// section, it did so during the read.
 class alignas(64) stock : public biased_ownership {
 public:
     [[nodiscard]] bool try_use(thread_slot& me, std::size_t bytes) noexcept;

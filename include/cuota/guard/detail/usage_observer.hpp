@@ -17,7 +17,7 @@ struct usage_sample {
     std::size_t held;
     std::size_t limit;
     std::size_t peak;
-    label const* who;  // of the charge; null for a refund and for a charge without one
+    label const* who;  // label of the charge; null for a refund, and for a charge without a label
 };
 
 /// Is notified of changes of a node's held bytes and limit.

@@ -331,7 +331,7 @@ private:
 /// Throws:  as find_batch_size; the refusal of the size found, if its last run is refused.
 /// Cost:    as find_batch_size, and a last run unless the size found was tried last: with an exact plan, memory is allocated once.
 /// Threads: the calling thread.
-/// Example: examples/deep_plan.hpp
+/// Example: docs/adopting.md
 template <std::invocable<std::size_t> Make>
     requires std::move_constructible<std::invoke_result_t<Make&, std::size_t>>
 [[nodiscard]] auto keep_largest_batch(Make&& make, batch_search_options const& options,

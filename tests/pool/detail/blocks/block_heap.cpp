@@ -256,7 +256,7 @@ TEST_CASE("the host waits of a failed allocation are not kept for the next alloc
     heap.give(*low, wait_set{order.release_on(order.index_of(a))});
     heap.give(*high, wait_set{order.release_on(order.index_of(b))});
     block_request const whole{2_MiB, {}};
-    block* const free = heap.find(whole, stream_order::nobody);
+    block* const free = heap.find(whole, stream_order::no_stream);
     REQUIRE(free);
     cuota::simulator::fail_call("cudaEventRecord", 2, cudaErrorUnknown);
     CHECK_THROWS_AS(heap.take(*free, whole, block_user{}), cuota::cuda_error);

@@ -303,7 +303,7 @@ TEST_CASE("a free on a native stream whose event cannot be recorded throws and l
     CHECK(order.look());  // queries no event that does not exist
     wait_point const next = order.release_on(index);
     order.wait_now(next);
-    CHECK(order.is_ordered(next, stream_order::nobody));
+    CHECK(order.is_ordered(next, stream_order::no_stream));
 }
 
 TEST_CASE("no event is leaked when the host has no memory", "[pool][stream_order]") {

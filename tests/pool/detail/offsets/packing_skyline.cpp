@@ -72,14 +72,14 @@ struct expected_section {
 
 /// Returns the first section in which the waiting blocks do not fit.
 index check_sections(packing_skyline const& board, std::uint64_t capacity) {
-    index broken = packing_skyline::nobody;
+    index broken = packing_skyline::no_index;
     for (index s = 0; s != board.sections(); ++s) {
         expected_section const expected{board, s};
         REQUIRE(board.floor(s) == expected.floor());
         REQUIRE(board.waiting(s) == expected.waiting);
         REQUIRE(board.has_waiting(s) == (expected.count != 0));
         REQUIRE(board.is_crossed(s) == (expected.crossing != 0));
-        if (broken == packing_skyline::nobody && expected.count != 0 &&
+        if (broken == packing_skyline::no_index && expected.count != 0 &&
             expected.floor() + expected.waiting > capacity)
             broken = s;
     }
@@ -151,16 +151,17 @@ TEST_CASE("packing_skyline returns the section in which the waiting blocks do no
     three_blocks t;
     for (std::uint64_t const capacity : {8U, 9U}) {
         t.board.clear(capacity);
-        REQUIRE(t.board.raise_floors(t.all, t.all, 0) == packing_skyline::nobody);
+        REQUIRE(t.board.raise_floors(t.all, t.all, 0) == packing_skyline::no_index);
         t.board.place(t.a);
         auto const done = t.board.place(t.b);
-        CHECK(t.board.raise_floors(t.all, done.changed, 0) == (capacity == 9 ? packing_skyline::nobody : 1));
+        CHECK(t.board.raise_floors(t.all, done.changed, 0) ==
+              (capacity == 9 ? packing_skyline::no_index : 1));
         CHECK(t.board.cause(1) == t.all);  // b lies on a, which is in section 0
         // Section 1 is not checked.
-        CHECK(t.board.raise_floors({0, 0}, done.changed, 0) == packing_skyline::nobody);
+        CHECK(t.board.raise_floors({0, 0}, done.changed, 0) == packing_skyline::no_index);
     }
     t.board.clear(9);
-    CHECK(t.board.raise_floors(t.all, t.all, 3) == packing_skyline::nobody);
+    CHECK(t.board.raise_floors(t.all, t.all, 3) == packing_skyline::no_index);
     CHECK(t.board.raise_floors(t.all, t.all, 4) == 0);
     CHECK(t.board.floor(0) == 0);  // a block could lie at 0, but none may be below 4 any more
     CHECK(t.board.cause(0) == stretch{0, 0});
@@ -170,12 +171,12 @@ TEST_CASE("packing_skyline raises a floor over a hole that no block can fill", "
     three_blocks t;
     t.board.clear(9);
     auto const first = t.board.place(t.c);
-    REQUIRE(t.board.raise_floors(t.all, first.changed, 0) == packing_skyline::nobody);
+    REQUIRE(t.board.raise_floors(t.all, first.changed, 0) == packing_skyline::no_index);
     REQUIRE(t.board.floor(1) == 3);
     REQUIRE(t.board.cause(1) == stretch{1, 1});
 
     auto const second = t.board.place(t.a);
-    CHECK(t.board.raise_floors(t.all, second.changed, 0) == packing_skyline::nobody);
+    CHECK(t.board.raise_floors(t.all, second.changed, 0) == packing_skyline::no_index);
     CHECK(t.board.floor(1) == 4);  // only b waits for it, and lies on a
     CHECK(t.board.cause(1) == t.all);
 }

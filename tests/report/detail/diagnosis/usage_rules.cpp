@@ -160,7 +160,7 @@ TEST_CASE("one refusal is described in the singular, and without refusals nothin
     CHECK(refusals_in(r.s)[0].bytes == 200);
 }
 
-TEST_CASE("no shortfall is reported for a budget whose available bytes would have sufficed",
+TEST_CASE("no shortfall is reported for a budget if its available bytes would have sufficed",
           "[report][diagnosis]") {
     refusing r;
     r.s.refuse(r.model, r.site, 100, 300);  // its limit was raised since, or the device was full

@@ -40,7 +40,7 @@ struct block_request {
 /// A stream and its index, or the host, which waits itself.
 struct block_user {
     stream_ref const* stream = nullptr;
-    std::uint32_t stream_index = stream_order::nobody;
+    std::uint32_t stream_index = stream_order::no_stream;
 };
 
 /// Free, live and held blocks, and holes that are being mapped. Requires the pool's lock. Throws: cuda_error, std::bad_alloc where not

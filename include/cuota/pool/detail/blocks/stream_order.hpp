@@ -28,7 +28,7 @@ namespace cuota::inline v0::detail {
 class stream_order {
 public:
     /// The index for the host.
-    static constexpr std::uint32_t nobody = ~std::uint32_t{0};
+    static constexpr std::uint32_t no_stream = ~std::uint32_t{0};
 
     /// The index of a registered stream, by id, as handles are reused.
     [[nodiscard]] std::optional<std::uint32_t> find(stream_ref s);
@@ -221,11 +221,11 @@ CUOTA_INLINE bool stream_order::look() {
 }
 
 CUOTA_INLINE bool stream_order::was_over(wait_point point) const noexcept {
-    return !slots_[point.stream].is_busy || is_ordered(point, nobody);
+    return !slots_[point.stream].is_busy || is_ordered(point, no_stream);
 }
 
 CUOTA_INLINE void stream_order::wait_on_host(wait_point point) {
-    if (is_ready(point, nobody) || !mark_of(point)) return;
+    if (is_ready(point, no_stream) || !mark_of(point)) return;
     stream_slot const& from = slots_[point.stream];
     leave_to_host(from, point.stream);
 }
@@ -335,7 +335,7 @@ CUOTA_INLINE bool stream_order::is_vacant(std::uint32_t i) {
         if (!can_be_waited_for({i, l.ticket})) return false;
         (void)mark_of({i, l.ticket});
     }
-    return is_ready({i, l.ticket}, nobody);
+    return is_ready({i, l.ticket}, no_stream);
 }
 
 CUOTA_INLINE bool stream_order::is_of_capture(std::uint64_t id) const noexcept {

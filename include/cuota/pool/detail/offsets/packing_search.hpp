@@ -62,7 +62,7 @@ private:
     using index = packing_skyline::index;
     using block = packing_skyline::block;
     using stretch = packing_skyline::stretch;
-    static constexpr index nobody = packing_skyline::nobody;
+    static constexpr index no_index = packing_skyline::no_index;
 
     // The waiting blocks among items_[begin, end), in the sections [first, last).
     struct piece {
@@ -92,7 +92,7 @@ private:
     void begin(std::uint64_t attempt);
 
     [[nodiscard]] piece everything() const noexcept { return {0, board_.sections(), 0, blocks_}; }
-    [[nodiscard]] static step first_step(piece const& p) noexcept { return {0, 0, nobody, p.span()}; }
+    [[nodiscard]] static step first_step(piece const& p) noexcept { return {0, 0, no_index, p.span()}; }
     [[nodiscard]] std::span<index const> items_of(piece const& p) const noexcept;
 
     // --- search: functions return whether all blocks were placed; if not, cause_ explains it, and placements must be undone ---
@@ -105,7 +105,7 @@ private:
         }
         --steps_left_;
         index const broken = board_.raise_floors(p.span(), before.changed, before.offset);
-        if (broken != nobody) {
+        if (broken != no_index) {
             preferences_.note_trouble(broken);
             blame(broken, before);
             return false;
@@ -127,7 +127,7 @@ private:
 
     template <class IsOver>
     bool try_all(piece const& p, std::size_t first, std::size_t last, IsOver& is_over) {
-        stretch why{nobody, 0};
+        stretch why{no_index, 0};
         if (first == last) why = p.span();
         std::size_t const mark = board_.mark();
         for (std::size_t at = first; at != last; ++at) {
@@ -264,7 +264,7 @@ CUOTA_INLINE auto packing_search::items_of(piece const& p) const noexcept -> std
 
 CUOTA_INLINE void packing_search::blame(index broken, step const& before) {
     cause_ = board_.cause(broken);
-    if (before.offset > board_.floor(broken) && before.block != nobody)
+    if (before.offset > board_.floor(broken) && before.block != no_index)
         cause_.add(board_[before.block].span());
 }
 

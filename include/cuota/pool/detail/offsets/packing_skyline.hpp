@@ -24,7 +24,7 @@ namespace cuota::inline v0::detail {
 class packing_skyline {
 public:
     using index = std::uint32_t;
-    static constexpr index nobody = std::numeric_limits<index>::max();
+    static constexpr index no_index = std::numeric_limits<index>::max();
 
     /// Sections, both ends included.
     struct stretch {
@@ -78,7 +78,7 @@ public:
     placement place(index i);
 
     /// Raises floors in `within` and `changed` to the lowest offsets of waiting blocks; none will be placed below `bottom`. Returns the
-    /// first section of `within` where they do not fit, or the index `nobody`.
+    /// first section of `within` where they do not fit, or `no_index`.
     [[nodiscard]] index raise_floors(stretch within, stretch changed, std::uint64_t bottom);
 
     /// A position for `undo_to`.
@@ -87,9 +87,9 @@ public:
 
 private:
     struct section {
-        index count = 0;         // waiting blocks
-        index crossing = 0;      // those that extend into the next section
-        index witness = nobody;  // a waiting block that can lie on the floor
+        index count = 0;           // waiting blocks
+        index crossing = 0;        // those that extend into the next section
+        index witness = no_index;  // a waiting block that can lie on the floor
     };
     enum class change { floor, cause, witness, lowest, placed };
     struct undo_step {
@@ -201,7 +201,7 @@ CUOTA_INLINE auto packing_skyline::raise_floors(stretch within, stretch changed,
         if (has_waiting(s) && !has_witness(s, bottom)) find_witness(s, bottom);
     for (index s = within.first; s <= within.last; ++s)
         if (std::max(floors_[s], bottom) + waiting_[s] > capacity_ && has_waiting(s)) return s;
-    return nobody;
+    return no_index;
 }
 
 CUOTA_INLINE void packing_skyline::undo_to(std::size_t mark) {
@@ -286,7 +286,7 @@ CUOTA_INLINE auto packing_skyline::reach(index s, index wall) const -> stretch {
 }
 
 CUOTA_INLINE bool packing_skyline::has_witness(index s, std::uint64_t bottom) const {
-    if (sections_[s].witness == nobody) return false;
+    if (sections_[s].witness == no_index) return false;
     block const& b = blocks_[sections_[s].witness];
     return !b.is_placed && b.lowest <= std::max(floors_[s], bottom);
 }

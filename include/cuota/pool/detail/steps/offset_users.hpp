@@ -20,7 +20,7 @@ namespace cuota::inline v0::detail {
 class offset_users {
 public:
     using user = std::uint32_t;
-    static constexpr user nobody = std::numeric_limits<user>::max();
+    static constexpr user no_user = std::numeric_limits<user>::max();
 
     /// Throws: std::bad_alloc.
     explicit offset_users(std::size_t offsets) : spots_(std::bit_ceil(2 * offsets + 1)) {}
@@ -33,7 +33,7 @@ public:
 private:
     struct spot {
         std::size_t offset = unlimited;
-        user who = nobody;
+        user who = no_user;
     };
 
     [[nodiscard]] std::size_t find(std::size_t offset) const noexcept;

@@ -87,7 +87,7 @@ public:
 
 private:
     using index = std::uint32_t;
-    static constexpr index nobody = offset_users::nobody;
+    static constexpr index no_user = offset_users::no_user;
     // ready: freed on this stream; by_plan: free by the plan; checked: no live request overlaps
     enum class freedom { ready, by_plan, checked, taken };
 
@@ -190,7 +190,7 @@ CUOTA_INLINE auto planned_slab::try_take(stream_order& order, stream_ref s, std:
                                          std::size_t bytes, label const& who) -> result {
     if (next_ == count_) return {plan_answer::missed_beyond_plan};
     index const i = find(bytes);
-    if (i == nobody) return {plan_answer::missed_size};
+    if (i == no_user) return {plan_answer::missed_size};
     request& r = requests_[i];
     if (!r.is_planned) return pass(i, plan_answer::not_plannable);
     switch (look_at(i, stream_index)) {
@@ -210,7 +210,7 @@ CUOTA_INLINE auto planned_slab::try_take(stream_order& order, stream_ref s, std:
 CUOTA_INLINE std::uint32_t planned_slab::find_live(void const* p, std::size_t bytes) const {
     auto const offset = static_cast<std::size_t>(static_cast<std::byte const*>(p) - at_);
     index const i = users_.of(offset);
-    if (i == nobody) [[unlikely]]
+    if (i == no_user) [[unlikely]]
         throw_usage_error(
             "step_plan: deallocate of an unknown pointer (double free, or allocated elsewhere)");
     if (requests_[i].bytes != bytes) [[unlikely]]
@@ -222,7 +222,7 @@ CUOTA_INLINE void planned_slab::give_back(std::uint32_t i, wait_point after) noe
     request& r = requests_[i];
     r.released = after;
     r.turn &= ~is_live;
-    users_.set(r.spot, nobody);
+    users_.set(r.spot, no_user);
     flip(i);
     --live_count_;
     if (after.ticket != 0) latest_[after.stream] = after.ticket;
@@ -282,7 +282,7 @@ CUOTA_INLINE auto planned_slab::find(std::size_t bytes) const noexcept -> index 
     index const end = next_ + std::min(count_ - next_, plan_lookahead);
     for (index i = next_ + 1; i != end; ++i)
         if (requests_[i].bytes == bytes) return i;
-    return nobody;
+    return no_user;
 }
 
 CUOTA_INLINE auto planned_slab::pass(index i, plan_answer answer, void* at) noexcept -> result {
