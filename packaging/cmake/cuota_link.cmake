@@ -3,14 +3,15 @@
 #
 # The same file serves the source tree and the installed package. It gives
 #
-#   cuota_link(<target> [HEADER_ONLY])   links a program or a library with cuota and with one CUDA runtime:
+#   cuota_link(<target> [HEADER_ONLY] [HOST_CPP])   links a program or a library with cuota and with one CUDA runtime:
 #
 #     CUOTA_RUNTIME=SIMULATED  the simulated runtime, cuota::simulator; needs no nvcc and no GPU
-#     CUOTA_RUNTIME=CUDA       NVIDIA's static runtime; the target's .cpp files are compiled by nvcc, for the program's
+#     CUOTA_RUNTIME=CUDA       NVIDIA's static runtime; the target's .cpp files are compiled by nvcc (unless HOST_CPP), for the program's
 #                              CMAKE_CUDA_ARCHITECTURES
-#     CUOTA_RUNTIME=AUTO       CUDA where the program has enabled that language and this machine has a GPU, else SIMULATED
+#     CUOTA_RUNTIME=AUTO       CUDA where the program has enabled that language, also without a GPU, else SIMULATED
 #
 #     HEADER_ONLY: links cuota::headers in place of cuota::cuota
+#     HOST_CPP:    leaves the target's .cpp files to the C++ compiler; kernels, and calls of for_each_index, are in .cu files
 #
 #   cuota::cuota           a static library: cuota's definitions, compiled once for the whole project when something links it.
 #                          What links it reads declarations only, and compiles in a tenth of the time
@@ -18,8 +19,8 @@
 #                          kinds
 #   cuota::simulator       a shared library, compiled from the sources beside simulator.hpp when something links it
 #
-# Call cuota_link in the directory that made the target. A program that wants the shared runtime, or to keep its .cpp
-# files with the C++ compiler, links cuota::cuota instead and sets its own CUDA_RUNTIME_LIBRARY.
+# Call cuota_link in the directory that made the target. A program that wants the shared runtime links cuota::cuota instead
+# and sets its own CUDA_RUNTIME_LIBRARY.
 
 set(CUOTA_RUNTIME AUTO CACHE STRING "CUDA runtime that cuota_link gives a program: AUTO, CUDA or SIMULATED")
 set_property(CACHE CUOTA_RUNTIME PROPERTY STRINGS AUTO CUDA SIMULATED)
@@ -48,15 +49,18 @@ function(cuota_choose_runtime)
   set(why "as asked by CUOTA_RUNTIME")
   if(chosen STREQUAL AUTO)
     cuota_find_gpu(gpu)
-    if(gpu AND CMAKE_CUDA_COMPILER)
+    if(CMAKE_CUDA_COMPILER)
       set(chosen CUDA)
-      set(why "nvcc and a GPU are here")
+      set(why "the project has enabled the language CUDA")
+      if(NOT gpu)
+        string(APPEND why "; no GPU on this machine, so programs run elsewhere, or here with CUOTA_RUNTIME=SIMULATED")
+      endif()
     elseif(gpu)
       set(chosen SIMULATED)
       set(why "a GPU is here, but no working nvcc, or the project has not enabled the language CUDA")
     else()
       set(chosen SIMULATED)
-      set(why "no GPU on this machine")
+      set(why "no GPU on this machine, and the language CUDA is not enabled")
     endif()
   elseif(chosen STREQUAL CUDA)
     if(NOT CMAKE_CUDA_COMPILER)
@@ -141,9 +145,12 @@ function(cuota_check_languages target)
 endfunction()
 
 function(cuota_link target)
-  cmake_parse_arguments(PARSE_ARGV 1 how HEADER_ONLY "" "")
+  cmake_parse_arguments(PARSE_ARGV 1 how "HEADER_ONLY;HOST_CPP" "" "")
   if(how_UNPARSED_ARGUMENTS)
-    message(FATAL_ERROR "cuota_link(${target}) has unknown arguments: ${how_UNPARSED_ARGUMENTS}; the only option is HEADER_ONLY")
+    message(FATAL_ERROR "cuota_link(${target}) has unknown arguments: ${how_UNPARSED_ARGUMENTS}; the options are HEADER_ONLY and HOST_CPP")
+  endif()
+  if(how_HEADER_ONLY AND how_HOST_CPP)
+    message(FATAL_ERROR "cuota_link(${target}): HEADER_ONLY and HOST_CPP exclude each other: the definitions in the .cpp files have kernels")
   endif()
   cuota_check_languages(${target})
   target_link_libraries(${target} PRIVATE $<IF:$<BOOL:${how_HEADER_ONLY}>,cuota::headers,cuota::cuota>)
@@ -154,7 +161,7 @@ function(cuota_link target)
   else()
     set_target_properties(${target} PROPERTIES CUDA_RUNTIME_LIBRARY Static)
   endif()
-  if(CUOTA_RUNTIME_CHOSEN STREQUAL CUDA OR NOT CMAKE_CXX_COMPILER_ID)  # without C++ in the project nobody else could
+  if((CUOTA_RUNTIME_CHOSEN STREQUAL CUDA AND NOT how_HOST_CPP) OR NOT CMAKE_CXX_COMPILER_ID)  # without C++ in the project nobody else could
     get_target_property(sources ${target} SOURCES)
     list(FILTER sources INCLUDE REGEX "\\.(cpp|cc|cxx)$")
     if(sources)

@@ -57,8 +57,6 @@ inline constexpr int unloading_code = 4;
 
 void report(std::exception const& error, std::exception_ptr thrown) noexcept;
 
-void report_handled() noexcept;
-
 }  // namespace detail
 
 /// Reports an error to the sink.

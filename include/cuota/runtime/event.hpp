@@ -17,6 +17,8 @@ namespace cuota::inline v0 {
 
 class event;
 namespace rt {
+/// Waits like drain(stream_ref) for the work before an event. Returns false without waiting for an event of a capture, and a `capture` of
+/// this thread fails.
 bool drain(event const& e) noexcept;
 }
 
@@ -115,9 +117,6 @@ namespace detail {
 /// Like s.wait(e), for uses that the library tracks. Only streams of the same foreign capture wait for an event of that capture.
 void order_after(stream_ref s, event const& e);
 
-/// Same, but returns false, without an effect, where the host would have to wait.
-[[nodiscard]] bool try_order_after(stream_ref s, event const& e);
-
 /// Orders later work on s after the work on `other`. Throws: cuda_error; usage_error if `other` is in a foreign capture and s is not.
 void order_after_work_of(stream_ref s, stream_ref other);
 
@@ -136,14 +135,6 @@ template <class Record>
 }
 
 }  // namespace detail
-
-namespace rt {
-
-/// Waits like drain(stream_ref) for the work before an event. Returns false without waiting for an event of a capture, and a `capture` of
-/// this thread fails.
-bool drain(event const& e) noexcept;
-
-}  // namespace rt
 
 }  // namespace cuota::inline v0
 

@@ -22,6 +22,8 @@ class event;
 class stream_ref;
 
 namespace rt {
+/// Frees memory of async_allocate in stream order. If this thread captures s, the capture fails and cudaFree frees it; in a foreign capture
+/// nothing is freed. Returns false if the memory was not freed, which is reported.
 bool async_free(void* p, stream_ref s) noexcept;
 }
 
@@ -30,8 +32,11 @@ namespace detail {
 std::uint64_t id_of(cudaStream_t native);
 
 class on_device_of;
+/// Waits on the host for the streams of a device on which async_free was called, except native and captured ones. Returns whether it
+/// waited. Threads: any.
 bool wait_for_async_frees(device where) noexcept;
-bool try_order_after(stream_ref s, event const& e);
+/// Like order_after, but returns false, without an effect, where the host would have to wait.
+[[nodiscard]] bool try_order_after(stream_ref s, event const& e);
 
 }  // namespace detail
 
@@ -121,7 +126,7 @@ private:
     constexpr stream_ref(std::uintptr_t word, at_compile_time) noexcept : word_{word} {}
     static constexpr std::uintptr_t legacy_word = 1, per_thread_word = 2;
 
-    // A native handle (0, 1, 2 or a pointer) or the tagged address of the state.
+    // A native handle (1, 2 or a pointer) or the tagged address of the state.
     static constexpr std::uintptr_t tag_bits = 7, owned = 5, remembered_default = 7;
     static_assert(alignof(detail::stream_state) > tag_bits);
 
@@ -133,9 +138,11 @@ private:
     // Inlined: each file has its own meaning of 0.
     [[nodiscard, gnu::always_inline]] static std::uintptr_t word_of(cudaStream_t native) noexcept {
 #if defined(CUDA_API_PER_THREAD_DEFAULT_STREAM)
-        if (!native) return reinterpret_cast<std::uintptr_t>(cudaStreamPerThread);
+        constexpr std::uintptr_t zero = per_thread_word;
+#else
+        constexpr std::uintptr_t zero = legacy_word;
 #endif
-        return reinterpret_cast<std::uintptr_t>(native);
+        return native ? reinterpret_cast<std::uintptr_t>(native) : zero;
     }
     [[nodiscard]] cudaStream_t native() const noexcept { return reinterpret_cast<cudaStream_t>(word_); }
     [[nodiscard]] detail::stream_state& owned_state() const noexcept {

@@ -145,14 +145,14 @@ private:
         void read(std::uint64_t row, std::uint64_t end) {
             if constexpr (by_runs) {
                 if (used_ == waiting_.size()) flush();
-                waiting_[used_++] = {row, static_cast<std::size_t>(end - row)};
-                rows_ += static_cast<std::size_t>(end - row);
+                waiting_[used_++] = {row, end - row};
+                rows_ += end - row;
             } else
                 while (row != end) {
                     if (used_ == waiting_.size()) flush();
                     std::uint64_t const stop =
                         row + std::min<std::uint64_t>(end - row, waiting_.size() - used_);
-                    rows_ += static_cast<std::size_t>(stop - row);
+                    rows_ += stop - row;
                     while (row != stop) waiting_[used_++] = row++;
                 }
         }
@@ -190,7 +190,7 @@ private:
         return is_exact;
     }
     [[nodiscard]] std::uint64_t begin_of(std::uint64_t sample) const noexcept {
-        return state_->offsets[static_cast<std::size_t>(sample)];
+        return state_->offsets[sample];
     }
 
     template <dataset Offsets>

@@ -294,7 +294,7 @@ CUOTA_INLINE void device_resident_dataset::state::fill(batch_loader& reads) {
 CUOTA_INLINE slot_layout device_resident_dataset::layout_of(std::span<field const> fields,
                                                             std::uint64_t samples, std::string const& name) {
     detail::expect_no_ragged(fields, "device_resident_dataset of " + name);
-    return slot_layout::of(fields, static_cast<std::size_t>(samples), "all samples of " + name);
+    return slot_layout::of(fields, samples, "all samples of " + name);
 }
 
 CUOTA_INLINE loader_options device_resident_dataset::in_order(loader_options how) {

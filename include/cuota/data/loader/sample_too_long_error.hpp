@@ -122,8 +122,7 @@ CUOTA_INLINE bool row_batcher::fill(std::uint64_t epoch, std::uint64_t position,
                                                                                        : 0;
         if (left == 0) return false;
         std::size_t const before = list.size();
-        std::size_t const more =
-            static_cast<std::size_t>(std::min<std::uint64_t>({left, batch - before, at_once}));
+        std::size_t const more = std::min<std::uint64_t>({left, batch - before, at_once});
         list.numbers.resize(before + more);
         shape_.draw(epoch, at, std::span{list.numbers}.subspan(before));
         std::size_t const fit = fitting(list, before);

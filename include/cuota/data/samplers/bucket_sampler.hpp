@@ -213,7 +213,7 @@ CUOTA_INLINE void bucket_sampler::facts::append(std::vector<std::uint64_t>& samp
                                                 std::uint64_t count, std::uint64_t key) const {
     keyed_permutation const inside{count, key};
     for (std::uint64_t i = 0; i != count; ++i)
-        samples.push_back(sorted_[static_cast<std::size_t>(at + inside(i))].sample);
+        samples.push_back(sorted_[at + inside(i)].sample);
 }
 
 }  // namespace cuota::inline v0

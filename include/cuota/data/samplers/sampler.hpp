@@ -240,11 +240,11 @@ CUOTA_INLINE std::uint64_t subset_sampler::size(std::uint64_t n) const {
 CUOTA_INLINE void subset_sampler::draw(std::uint64_t, std::uint64_t epoch, std::uint64_t first,
                                        std::span<std::uint64_t> out) const {
     if (!seed_) {
-        for (std::uint64_t& sample : out) sample = (*samples_)[static_cast<std::size_t>(first++)];
+        for (std::uint64_t& sample : out) sample = (*samples_)[first++];
         return;
     }
     keyed_permutation const at{samples_->size(), epoch_key(*seed_, epoch)};
-    for (std::uint64_t& sample : out) sample = (*samples_)[static_cast<std::size_t>(at(first++))];
+    for (std::uint64_t& sample : out) sample = (*samples_)[at(first++)];
 }
 
 CUOTA_INLINE any_sampler::any_sampler() : any_sampler{sequential_sampler{}} {}

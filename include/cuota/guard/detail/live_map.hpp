@@ -120,7 +120,7 @@ CUOTA_INLINE void live_map::erase(live_record& r) noexcept {
 }
 
 CUOTA_INLINE std::size_t live_map::home_of(void const* at) const noexcept {
-    return static_cast<std::size_t>(mix64(reinterpret_cast<std::uintptr_t>(at)) >> shift_);
+    return mix64(reinterpret_cast<std::uintptr_t>(at)) >> shift_;
 }
 
 CUOTA_INLINE void live_map::put(live_record const& r) noexcept {

@@ -304,8 +304,7 @@ CUOTA_INLINE void tracker::throw_for(leak_summary const& alive, char const* what
 }
 
 CUOTA_INLINE std::size_t tracker::offset_in(live_record const& r, void const* p) noexcept {
-    return static_cast<std::size_t>(reinterpret_cast<std::uintptr_t>(p) -
-                                    reinterpret_cast<std::uintptr_t>(r.at));
+    return reinterpret_cast<std::uintptr_t>(p) - reinterpret_cast<std::uintptr_t>(r.at);
 }
 
 CUOTA_INLINE std::string tracker::line_of(live_record const& r) {

@@ -30,12 +30,9 @@ inline constexpr std::size_t max_request = std::size_t{1} << 47;
 /// reported.
 bool device_free(void* p) noexcept;
 
-/// Allocates from the current device's default pool, in stream order. Throws: also usage_error if this thread or a foreign capture captures
+/// Allocates from the current device's default pool, in stream order; freed by async_free (stream.hpp). Throws: also usage_error if this thread or a foreign capture captures
 /// s.
 [[nodiscard]] void* async_allocate(std::size_t bytes, stream_ref s);
-/// Frees memory in stream order. If this thread captures s, the capture fails and cudaFree frees it; in a foreign capture nothing is freed.
-bool async_free(void* p, stream_ref s) noexcept;
-
 /// Bytes of a default pool, which the driver does not report as free.
 struct pool_levels {
     std::size_t reserved = 0;  ///< used, or cached for async_allocate
@@ -78,14 +75,6 @@ inline constexpr std::size_t registered_part = std::size_t{256} << 30;
 [[nodiscard]] std::optional<device> device_of(void const* p);
 
 }  // namespace cuota::inline v0::rt
-
-namespace cuota::inline v0::detail {
-
-/// Waits on the host for the streams of a device on which async_free was called, except native and captured ones. Returns whether it
-/// waited. Threads: any.
-bool wait_for_async_frees(device where) noexcept;
-
-}  // namespace cuota::inline v0::detail
 
 #if CUOTA_DEFINE_MEMORY
 
@@ -163,7 +152,7 @@ namespace detail {
 [[nodiscard]] CUOTA_INLINE std::size_t level_of(cudaMemPool_t pool, cudaMemPoolAttr which) {
     std::uint64_t bytes = 0;
     check(cudaMemPoolGetAttribute(pool, which, &bytes), "cudaMemPoolGetAttribute");
-    return static_cast<std::size_t>(bytes);
+    return bytes;
 }
 
 }  // namespace detail

@@ -125,7 +125,7 @@ struct add_runs {
     std::size_t const own = i / word_bits;
     rank_number rank = before_groups[i / group_bits];
     for (std::size_t w = own / group_words * group_words; w != own; ++w) rank += ones_of(words[w]);
-    return static_cast<std::size_t>(rank + ones_of(words[own] & ((mask_word{1} << (i % word_bits)) - 1)));
+    return rank + ones_of(words[own] & ((mask_word{1} << (i % word_bits)) - 1));
 }
 
 template <class T>
@@ -182,7 +182,7 @@ CUOTA_INLINE std::size_t count_survivors(device_buffer<mask_word> const& mask,
     rank_number survivors = 0;
     rt::copy_to_host(&survivors, of_runs + run_count, sizeof survivors, s, where);
     rt::synchronize_or_drain(s, where);
-    return static_cast<std::size_t>(survivors);
+    return survivors;
 }
 
 }  // namespace cuota::inline v0::detail

@@ -101,7 +101,7 @@ inline void expect_no_region([[maybe_unused]] char const* call) noexcept {
 
 namespace cuota::inline v0::detail {
 
-void report_handled() noexcept;  // from core/error_sink.hpp, which includes this header first
+void report_handled() noexcept;  // defined in core/error_sink.hpp, which includes this header
 
 struct locked_region::report {
     std::exception_ptr what;

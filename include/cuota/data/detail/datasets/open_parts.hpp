@@ -128,7 +128,7 @@ namespace cuota::inline v0::detail {
 CUOTA_INLINE std::size_t descriptors_to_use() noexcept {
     rlimit now{};
     if (::getrlimit(RLIMIT_NOFILE, &now) != 0 || now.rlim_cur == RLIM_INFINITY) return unlimited;
-    return static_cast<std::size_t>(now.rlim_cur / 2 + 1);
+    return now.rlim_cur / 2 + 1;
 }
 
 CUOTA_INLINE open_parts::open_parts(std::vector<std::string> paths, std::size_t most,

@@ -210,7 +210,7 @@ CUOTA_INLINE auto batch_reorder_queue::deliver() noexcept -> delivery {
 }
 
 CUOTA_INLINE auto batch_reorder_queue::pending_of(std::uint64_t batch) noexcept -> pending& {
-    return pending_[static_cast<std::size_t>(batch % pending_.size())];
+    return pending_[batch % pending_.size()];
 }
 
 }  // namespace cuota::inline v0::detail

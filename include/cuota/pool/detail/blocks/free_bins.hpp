@@ -195,7 +195,7 @@ CUOTA_INLINE std::size_t free_bins::bin_of(block const& b) noexcept {
 
 CUOTA_INLINE std::size_t free_bins::bin_of_units(std::size_t units) noexcept {
     if (units < lists) return units;
-    auto const octave = static_cast<std::size_t>(std::bit_width(units)) - 1 - list_bits;
+    auto const octave = static_cast<std::size_t>(63 - std::countl_zero(units)) - list_bits;
     return lists + octave * per_octave + (units >> (octave + list_bits - octave_bits)) % per_octave;
 }
 
@@ -244,7 +244,7 @@ CUOTA_INLINE std::size_t free_bins::first_of(std::uint64_t word) noexcept {
 }
 
 CUOTA_INLINE std::size_t free_bins::last_of(std::uint64_t word) noexcept {
-    return static_cast<std::size_t>(std::bit_width(word)) - 1;
+    return static_cast<std::size_t>(63 - std::countl_zero(word));
 }
 
 CUOTA_INLINE void free_bins::push(block*& head, block& b) noexcept {

@@ -113,7 +113,7 @@ CUOTA_INLINE std::size_t live_table::home_of(std::uint32_t key) const noexcept {
     // Twice: after one multiplication, blocks at some regular distances, such as 1731840 bytes, cluster.
     constexpr std::uint64_t odd = 0x9e37'79b9'7f4a'7c15u;
     std::uint64_t const once = key * odd;
-    return static_cast<std::size_t>((once ^ once >> 32) * odd >> shift_);
+    return (once ^ once >> 32) * odd >> shift_;
 }
 
 CUOTA_INLINE void live_table::put(slot s) noexcept {

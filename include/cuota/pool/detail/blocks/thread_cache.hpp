@@ -216,8 +216,8 @@ CUOTA_INLINE auto thread_cache::bin_for(std::uint64_t stream, std::size_t size) 
 }
 
 CUOTA_INLINE std::size_t thread_cache::place_of(void const* p) noexcept {
-    auto const key = static_cast<std::uint64_t>(reinterpret_cast<std::uintptr_t>(p)) / block::granularity;
-    return static_cast<std::size_t>(key * 0x9e37'79b9'7f4a'7c15u >> 58);
+    std::uint64_t const key = reinterpret_cast<std::uintptr_t>(p) / block::granularity;
+    return key * 0x9e37'79b9'7f4a'7c15u >> 58;
 }
 
 CUOTA_INLINE thread_cache* thread_caches::open_for(thread_slot& me) noexcept {

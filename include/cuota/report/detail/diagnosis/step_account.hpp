@@ -109,7 +109,7 @@ CUOTA_INLINE std::size_t step_account::clock_of(std::uint16_t source) const noex
 
 CUOTA_INLINE std::size_t step_account::hash::operator()(address_of a) const noexcept {
     std::uint64_t const mixed = (a.address ^ (std::uint64_t{a.source} << 48)) * 0x9E37'79B9'7F4A'7C15;
-    return static_cast<std::size_t>(mixed ^ mixed >> 32);
+    return mixed ^ mixed >> 32;
 }
 
 CUOTA_INLINE void step_account::apply(recording const& r, memory_event const& e) {

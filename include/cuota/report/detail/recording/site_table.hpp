@@ -141,7 +141,7 @@ CUOTA_INLINE std::size_t site_table::hash(tag name, source_location where) const
     std::uint64_t const mixed = (number(name.text()) * 0x9e3779b97f4a7c15u) ^
                                 (number(where.file) * 0xc2b2ae3d27d4eb4fu) ^
                                 (where.line * std::uint64_t{0x165667b19e3779f9u});
-    return static_cast<std::size_t>(mixed >> 32) & mask_;
+    return (mixed >> 32) & mask_;
 }
 
 CUOTA_INLINE bool site_table::is(event_site const& s, tag name, source_location where) noexcept {
