@@ -1050,3 +1050,27 @@ TEST_CASE("pools and frames allocate raw memory with a tag", "[pool][scoped_pool
     CHECK(refused.info().request.name.text() == std::string_view{"scratch"});
     CHECK(refused.info().request.where.line == line);
 }
+
+TEST_CASE("a pool that keeps idle memory releases it only when it ends", "[pool][scoped_pool]") {
+    cuota::stream const s;
+    cuota::budget budget{"b", 16_MiB};
+    auto const growth = GENERATE(cuota::pool_growth::automatic, cuota::pool_growth::segments);
+    {
+        cuota::scoped_pool graphs{budget, {.name = "graphs", .keeps_idle = true, .growth = growth}};
+        cuota::scoped_pool other{budget};
+        void* const p = graphs.allocate(s, 8_MiB, "graph memory");
+        graphs.deallocate(s, p, 8_MiB);
+        CHECK(graphs.trim() == 0);
+        CHECK(graphs.stats().reserved == 8_MiB);
+        auto const refused = thrown<cuota::budget_exceeded>([&] { (void)other.allocate(s, 9_MiB, "x"); });
+        CHECK(refused.info().reclaimed == 0);
+        CHECK(refused.info().reclaimable == 0);
+        CHECK(graphs.stats().reserved == 8_MiB);
+        void* const again = graphs.allocate(s, 8_MiB, "graph memory");
+        CHECK(again == p);
+        graphs.deallocate(s, again, 8_MiB);
+        graphs.close();
+        CHECK(budget.held() == 0);
+    }
+    CHECK(budget.held() == 0);
+}

@@ -49,6 +49,9 @@ struct pool_options {
     std::size_t release_threshold = unlimited;  ///< bytes to which the pool is trimmed after a step
     /// In reclaim, holders of higher priority release memory first.
     int reclaim_priority = 0;
+    /// Idle memory stays in the pool until close() or the destruction: neither budgets nor `trim` release it. For graphs that were captured
+    /// by CUDA's own calls and use addresses of freed blocks.
+    bool keeps_idle = false;
     /// Alignment of each block and its size; a power of two up to 2 MiB.
     std::size_t alignment = default_alignment;
     /// Growth of device memory; other sources have segments only.
@@ -144,7 +147,7 @@ public:
     void deallocate(stream_ref s, void* p, std::size_t bytes) noexcept;
 
     /// Releases idle mappings and segments until at most `keep` bytes are reserved; the host waits for pending work. Returns the bytes
-    /// released.
+    /// released: none with `keeps_idle`.
     std::size_t trim(std::size_t keep = 0) noexcept;
 
     /// Returns the largest free block in bytes. Larger requests need bytes of the budget, or free pages elsewhere in the pool. Cost: as
@@ -288,6 +291,7 @@ CUOTA_INLINE scoped_pool::scoped_pool(budget const& account, any_resource source
           std::move(source), on, wanted.name, wanted.reclaim_priority, std::move(pages),
           checked(wanted.alignment, {wanted.name, where}), on ? peers_of(*on, wanted, where) : device_set{})},
       release_threshold_{wanted.release_threshold} {
+    if (wanted.keeps_idle) state_->keep_idle();
     state_->reserve(wanted.initial_size, {wanted.name, where});
 }
 

@@ -59,7 +59,7 @@ public:
     std::size_t reclaim(std::size_t wanted) noexcept override { return release_.reclaim(wanted); }
     [[nodiscard]] CUOTA_INLINE_IN_PLACE std::size_t reclaimable(std::size_t wanted) const noexcept override;
     [[nodiscard]] std::size_t reclaimable_if(std::span<allocation_group const> released) const override {
-        return blocks().idle_if_released(released).whole;
+        return release_.reclaimable_if(released);
     }
     [[nodiscard]] std::size_t freed() const noexcept override { return blocks().freed(); }
     [[nodiscard]] int priority() const noexcept override { return priority_; }
@@ -72,6 +72,8 @@ public:
     }
     [[nodiscard]] std::string title() const override { return blocks().title(); }
 
+    /// Releases no idle memory before it is closed.
+    void keep_idle() noexcept { release_.keep_idle(true); }
     void close_to_requests() noexcept;
     [[nodiscard]] std::string survivors() const { return blocks().survivors(); }
     [[nodiscard]] block_pool& blocks() noexcept { return memory_.blocks(); }
@@ -227,6 +229,7 @@ CUOTA_INLINE_IN_PLACE std::size_t pool_state::reclaimable(std::size_t wanted) co
 }
 
 CUOTA_INLINE void pool_state::close_to_requests() noexcept {
+    release_.keep_idle(false);
     if (blocks().close()) add_ref();
 }
 

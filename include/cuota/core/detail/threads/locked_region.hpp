@@ -11,6 +11,9 @@
 
 namespace cuota::inline v0::detail {
 
+/// Reports the exception that is being handled to the error sink. Defined in core/error_sink.hpp, which includes this header.
+void report_handled() noexcept;
+
 /// A scope in which the calling thread holds a lock of the library. Scopes nest. Errors are stored, and go to the error sink when the
 /// thread's outermost scope ends, after the release of the lock.
 /// Threads: the one that constructed it.
@@ -100,8 +103,6 @@ inline void expect_no_region([[maybe_unused]] char const* call) noexcept {
 #include <cuota/core/error_sink.hpp>
 
 namespace cuota::inline v0::detail {
-
-void report_handled() noexcept;  // defined in core/error_sink.hpp, which includes this header
 
 struct locked_region::report {
     std::exception_ptr what;

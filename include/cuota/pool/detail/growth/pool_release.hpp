@@ -5,8 +5,10 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <cstddef>
 #include <optional>
+#include <span>
 #include <utility>
 
 #include <cuota/core/config.hpp>
@@ -21,6 +23,9 @@ class pool_release {
 public:
     explicit pool_release(pool_memory& memory) noexcept : memory_{memory} {}
 
+    /// Whether all functions below release nothing (pool_options::keeps_idle).
+    void keep_idle(bool does) noexcept { keeps_idle_.store(does, std::memory_order_relaxed); }
+
     /// Releases until at most `keep` bytes are reserved.
     std::size_t trim(std::size_t keep) noexcept;
     /// Releases at least `surplus` bytes, or all. Memory that cannot be waited for is kept without an error.
@@ -28,6 +33,10 @@ public:
     /// Releases at least `wanted` bytes, or all, except addresses kept by this thread. If too little, waits for other threads' releases.
     std::size_t reclaim(std::size_t wanted) noexcept;
     [[nodiscard]] std::size_t reclaimable(std::size_t wanted) const noexcept;
+    /// Returns the idle bytes if these allocations were freed.
+    [[nodiscard]] std::size_t reclaimable_if(std::span<allocation_group const> released) const {
+        return keeps_idle() ? 0 : memory_.blocks().idle_if_released(released).whole;
+    }
 
     /// A scope in which this thread does not reclaim addresses where the pool is about to grow.
     class keeping {
@@ -55,6 +64,7 @@ private:
     template <class TakeOut>
     std::size_t give_back_all(TakeOut take_out) noexcept {
         std::size_t given = 0;
+        if (keeps_idle()) return given;
         for (;;) {
             std::optional<idle_memory> out;
             report_failure_of([&] { out = take_out(given); });
@@ -65,8 +75,10 @@ private:
         }
     }
     std::size_t wait_for_others() noexcept;
+    [[nodiscard]] bool keeps_idle() const noexcept { return keeps_idle_.load(std::memory_order_relaxed); }
 
     pool_memory& memory_;
+    std::atomic<bool> keeps_idle_ = false;
 };
 
 }  // namespace cuota::inline v0::detail
@@ -92,10 +104,11 @@ CUOTA_INLINE std::size_t pool_release::reclaim(std::size_t wanted) noexcept {
     std::size_t const given = give_back_all([&](std::size_t so_far) {
         return memory_.blocks().take_out(wanted - std::min(wanted, so_far), kept);
     });
-    return given >= wanted ? given : given + wait_for_others();
+    return given >= wanted || keeps_idle() ? given : given + wait_for_others();
 }
 
 CUOTA_INLINE std::size_t pool_release::reclaimable(std::size_t wanted) const noexcept {
+    if (keeps_idle()) return 0;
     memory_.wait_for_refunds();
     return memory_.blocks().could_take_out(wanted, kept_here());
 }
