@@ -43,6 +43,7 @@
 #include <cuota/pool/planning/offset_plan.hpp>
 #include <cuota/pool/planning/plan_file.hpp>
 #include <cuota/pool/planning/planned_step.hpp>
+#include <cuota/pool/planning/pool_footprint.hpp>
 #include <cuota/pool/planning/step_plan.hpp>
 #include <cuota/pool/planning/step_plan_stats.hpp>
 

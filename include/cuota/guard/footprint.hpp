@@ -35,8 +35,8 @@ struct copies {
 ///     std::size_t const batch = plan.largest_batch(budget).batch;
 ///     reservation const mine = plan.reserve(budget, batch);
 ///
-/// Each copy of a part is one allocation, rounded up to the granularity of the plan's resource. A pool with the plan's bytes as its
-/// `initial_size` serves all parts from one segment.
+/// Each copy of a part is one allocation, rounded up to the granularity of the plan's resource. A pool is charged by the page, so a plan for
+/// its blocks is made by pool_footprint. A pool with the plan's bytes as its `initial_size` serves all parts from one segment.
 ///
 /// Units:   bytes; `unlimited` for a sum that overflows, which never fits.
 /// Threads: any for const members, while no parts are added.
@@ -75,6 +75,10 @@ public:
     [[nodiscard]] static footprint with_granularity(std::size_t granularity,
                                                     source_location where = source_location::current());
 
+    /// Makes a plan for blocks that are rounded up to `granularity` and together fill pages of `page_bytes`. For a pool: pool_footprint.
+    [[nodiscard]] static footprint with_pages(std::size_t granularity, std::size_t page_bytes,
+                                              source_location where = source_location::current());
+
     /// Adds `times` allocations of `count` elements.
     template <class T>
     footprint& add(tag name, std::size_t count, copies times = copies{1},
@@ -89,7 +93,7 @@ public:
     }
     /// Adds a part, for element sizes known at run time.
     footprint& add(part p);
-    /// Adds another plan's parts, with their granularities.
+    /// Adds another plan's parts, with their granularities; the larger page counts.
     footprint& add(footprint const& other);
 
     /// Returns the parts in order; valid until one is added.
@@ -149,6 +153,7 @@ private:
 
     std::vector<part> parts_;
     std::size_t granularity_ = device_memory::granularity();
+    std::size_t page_ = 1;  // the sum is rounded up to it
 };
 
 namespace detail {
@@ -196,6 +201,13 @@ CUOTA_INLINE footprint footprint::with_granularity(std::size_t granularity, sour
     return plan;
 }
 
+CUOTA_INLINE footprint footprint::with_pages(std::size_t granularity, std::size_t page_bytes,
+                                             source_location where) {
+    footprint plan = with_granularity(granularity, where);
+    plan.page_ = checked(page_bytes, where);
+    return plan;
+}
+
 CUOTA_INLINE footprint& footprint::add(part p) {
     p.granularity = p.granularity == 0 ? granularity_ : checked(p.granularity, p.where);
     parts_.push_back(p);
@@ -205,6 +217,7 @@ CUOTA_INLINE footprint& footprint::add(part p) {
 CUOTA_INLINE footprint& footprint::add(footprint const& other) {
     std::vector<part> parts = other.parts_;
     parts_.insert(parts_.end(), parts.begin(), parts.end());
+    page_ = std::max(page_, other.page_);
     return *this;
 }
 
@@ -215,7 +228,7 @@ CUOTA_INLINE bool footprint::depends_on_batch() const noexcept {
 }
 
 CUOTA_INLINE std::size_t footprint::bytes(std::size_t batch) const noexcept {
-    return sum([&](part const& p) { return p.bytes(batch); });
+    return round_up(sum([&](part const& p) { return p.bytes(batch); }), page_);
 }
 
 CUOTA_INLINE bool footprint::fits(budget const& b, std::size_t batch) const noexcept {
@@ -272,7 +285,7 @@ CUOTA_INLINE std::size_t footprint::no_batch(source_location where) const {
 CUOTA_INLINE std::size_t footprint::smallest_granularity() const noexcept {
     std::size_t least = parts_.empty() ? granularity_ : parts_.front().granularity;
     for (part const& p : parts_) least = std::min(least, p.granularity);
-    return least;
+    return std::max(least, page_);
 }
 
 CUOTA_INLINE auto footprint::largest(std::size_t most, std::size_t batch) const -> std::vector<part> {

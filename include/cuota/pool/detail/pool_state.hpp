@@ -84,6 +84,10 @@ public:
     }
 
     [[nodiscard]] std::size_t alignment() const noexcept { return alignment_; }
+    /// Returns the bytes by which the pool grows: a page, or the granularity of segments.
+    [[nodiscard]] std::size_t growth_granularity() const noexcept {
+        return std::max(memory_.page(), memory_.segment_granularity());
+    }
     [[nodiscard]] budget const& account() const noexcept { return memory_.account(); }
     [[nodiscard]] memory_kind kind() const noexcept { return memory_.kind(); }
     [[nodiscard]] std::optional<device> on() const noexcept { return memory_.on(); }
