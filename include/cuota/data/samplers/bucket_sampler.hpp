@@ -212,8 +212,7 @@ CUOTA_INLINE void bucket_sampler::facts::order(std::uint64_t key, std::uint64_t 
 CUOTA_INLINE void bucket_sampler::facts::append(std::vector<std::uint64_t>& samples, std::uint64_t at,
                                                 std::uint64_t count, std::uint64_t key) const {
     keyed_permutation const inside{count, key};
-    for (std::uint64_t i = 0; i != count; ++i)
-        samples.push_back(sorted_[at + inside(i)].sample);
+    for (std::uint64_t i = 0; i != count; ++i) samples.push_back(sorted_[at + inside(i)].sample);
 }
 
 }  // namespace cuota::inline v0
