@@ -48,6 +48,12 @@ static_assert(!std::is_move_assignable_v<lease<int>>);
 
 using words = cuota::device_buffer<support::word>;
 
+struct next_of {
+    int* to;
+    int const* from;
+    CUOTA_KERNEL void operator()(std::size_t i) const { to[i] = from[i] + 1; }
+};
+
 }  // namespace
 
 TEST_CASE("a temporary lease lasts until the end of the launch expression", "[buffer][lease][gpu]") {
@@ -213,13 +219,12 @@ TEST_CASE("a lease is a device pointer in the arguments of a call", "[buffer][le
     cuota::scoped_pool pool{cuota::budget{"b", 16_MiB}};
     cuota::device_buffer<int> x{100, s, pool};
     struct call {
-        static void scale(int* to, int const* from, std::size_t count, cuota::stream_ref on) {
-            cuota::for_each_index(
-                on, count, [=](std::size_t i) { to[i] = from[i] + 1; }, "scale");
+        static void next(int* to, int const* from, std::size_t count, cuota::stream_ref on) {
+            cuota::for_each_index(on, count, next_of{to, from}, "next");
         }
     };
-    call::scale(x.write(s), x.read(s), x.size(), s);
-    call::scale(x.write(s).data(), x.write(s), x.size(), s);
+    call::next(x.write(s), x.read(s), x.size(), s);
+    call::next(x.write(s).data(), x.write(s), x.size(), s);
     CHECK(x.to_vector(s) == std::vector<int>(100, 2));
     auto const mine = x.write(s);
     CHECK(mine.data() == mine.span().data());

@@ -77,6 +77,9 @@ TEST_CASE("checked_add is exact up to the largest size and reports an overflow",
 }
 
 TEST_CASE("checked_mul is exact up to the largest size and reports an overflow", "[core][bytes]") {
+    STATIC_REQUIRE(cuota::checked_mul(unlimited, 0) == 0u);
+    STATIC_REQUIRE(cuota::checked_mul(unlimited / 3, 3) == unlimited);
+    STATIC_REQUIRE(!cuota::checked_mul(unlimited / 3 + 1, 3));
     std::size_t const half = std::size_t{1} << 32;
     REQUIRE(cuota::checked_mul(0, unlimited) == 0u);
     REQUIRE(cuota::checked_mul(unlimited, 0) == 0u);

@@ -14,7 +14,8 @@ What stands behind a block's three backquotes says what it is:
     text NAME         what the snippet of that name prints: check_prints("PAGE/NAME", ...) compares it
     text PATH         what that program prints; a script of tests/examples names the same path
     text made-up      neither; what it shows differs from run to run
-    cmake, sh, ...    no C++. docs/ten_minutes.md's are run by tests/docs/ten_minutes.py
+    cmake, sh, ...    no C++. tests/docs/ten_minutes.py runs those of docs/ten_minutes.md, nvcc_and_simulator.py those of
+                      docs/no_gpu.md that link by hand
 
 OUTPUT/PAGE/NAME.inc counts its lines from 1 and calls itself NAME.cpp, so that a place in a message means a line of the
 snippet. `int main()` becomes `void main_of_NAME()`. OUTPUT/PAGE/NAME.txt is what it shall print.

@@ -15,6 +15,8 @@
 
 #include <cuota/guard/dry_run.hpp>
 #include <cuota/guard/reclaimer.hpp>
+#include <cuota/pool/frame.hpp>
+#include <cuota/pool/planning/step_plan.hpp>
 #include <cuota/resource/async_memory.hpp>
 #include <cuota/resource/pinned_memory.hpp>
 #include <cuota/runtime/rt/copy.hpp>
@@ -44,6 +46,20 @@ constexpr cuota::pool_options in_segments{.growth = cuota::pool_growth::segments
 bool is_same(cuota::pool_stats const& a, cuota::pool_stats const& b) {
     return a.requested == b.requested && a.allocated == b.allocated && a.reserved == b.reserved &&
            a.live_blocks == b.live_blocks && a.segments == b.segments;
+}
+
+// Two fills of the same bytes on two streams, and the report of that race.
+std::string race_on(void* p, std::size_t bytes) {
+    cuota::stream const a;
+    cuota::stream const b;
+    std::size_t const before = simulator::race_reports().size();
+    REQUIRE(cudaMemsetAsync(p, 1, bytes, a.get()) == cudaSuccess);
+    REQUIRE(cudaMemsetAsync(p, 2, bytes, b.get()) == cudaSuccess);
+    a.synchronize();
+    b.synchronize();
+    std::vector<std::string> const all = simulator::race_reports();
+    REQUIRE(all.size() == before + 1);
+    return all.back();
 }
 
 // Allocates blocks of one size with live blocks between them, so that freed ones are not merged.
@@ -1080,4 +1096,41 @@ TEST_CASE("a pool of segments makes no CUDA call for a repeated cycle of request
     }
     CHECK(simulator::allocation_calls() == calls);
     s.synchronize();
+}
+
+TEST_CASE("reports of races name the block of a pool, a frame or a plan", "[pool][scoped_pool]") {
+    if (support::under_thread_sanitizer) CUOTA_SKIP("it would report the race as well");
+    support::machine const gpu;
+    simulator::set_race_checks(simulator::race_checks::report);
+    cuota::stream const s;
+    cuota::scoped_pool pool{cuota::budget{"b", 64_MiB}};
+
+    void* const large = pool.allocate(s, 5_MiB, "large");  // of several mappings
+    void* const small = pool.allocate(s, 1000, "small");
+    auto const at_its_end = race_on(static_cast<std::byte*>(large) + 5_MiB - 100, 100);
+    CHECK(has(at_its_end, ", in block \"large\", 5242880 bytes at "));
+    auto const in_small = race_on(small, 10);
+    CHECK(has(in_small, ", in block \"small\", 1000 bytes at "));
+    CHECK(has(in_small, ", allocated at scoped_pool.sim.cpp:"));
+
+    pool.deallocate(s, small, 1000);
+    void* const again = pool.allocate(s, 600, "again");
+    REQUIRE(again == small);
+    auto const reused = race_on(again, 10);
+    CHECK(has(reused, ", in block \"again\", 600 bytes at "));
+    CHECK(!has(reused, "small"));
+    pool.deallocate(s, again, 600);
+    pool.deallocate(s, large, 5_MiB);
+    {
+        auto frame = pool.frame();
+        CHECK(has(race_on(frame.allocate(s, 300, "framed"), 300), ", in block \"framed\", 300 bytes at "));
+    }
+    cuota::step_plan plan{pool};
+    auto memory = plan.resource();
+    for (int step = 0; step != 2; ++step) {
+        auto const running = plan.begin();
+        void* const planned = memory.allocate(s, 2000, 256, {"planned", cuota::source_location::current()});
+        CHECK(has(race_on(planned, 20), ", in block \"planned\", 2000 bytes at "));
+        memory.deallocate(s, planned, 2000);
+    }
 }

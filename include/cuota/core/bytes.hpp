@@ -10,6 +10,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <type_traits>
 
 #include <cuota/core/config.hpp>
 
@@ -62,7 +63,11 @@ consteval std::size_t operator""_GiB(long double n) { return detail::literal(n, 
 
 /// Returns a * b, or nullopt on overflow.
 [[nodiscard]] constexpr std::optional<std::size_t> checked_mul(std::size_t a, std::size_t b) noexcept {
-    // A division would cost more than the rest of a small allocation.
+    // nvcc does not evaluate the builtin at compile time. At run time, a division costs more than the rest of a small allocation.
+    if (std::is_constant_evaluated()) {
+        if (b != 0 && a > unlimited / b) return std::nullopt;
+        return a * b;
+    }
     std::size_t product = 0;
     if (__builtin_mul_overflow(a, b, &product)) return std::nullopt;
     return product;

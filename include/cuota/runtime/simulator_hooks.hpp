@@ -33,6 +33,9 @@ __attribute__((weak)) extern std::atomic<bool> cuota_simulator_order_is_off;
 __attribute__((weak)) void cuota_simulator_return(std::uint64_t number);
 /// Sets call site and tag for messages about this thread's next call; null: none. The texts are never freed.
 __attribute__((weak)) void cuota_simulator_next_call(char const* file, unsigned line, char const* tag);
+/// Sets call site and tag of a block of a pool for messages about its memory. The texts are never freed.
+__attribute__((weak)) void cuota_simulator_name_block(void const* first, std::size_t bytes, char const* file,
+                                                      unsigned line, char const* tag);
 }
 
 namespace cuota::inline v0 {
@@ -47,6 +50,13 @@ void set_call_site(source_location where, tag name = {}) noexcept;
 
 /// Returns whether the simulator checks kernels' accesses.
 [[nodiscard]] bool is_race_checked() noexcept;
+/// Names a block of a pool in the messages of a simulator that checks accesses, and returns its address `p`, which may be null.
+[[nodiscard]] inline void* named_block(void* p, std::size_t bytes, label const& who) noexcept {
+    auto const* const is_off = &cuota_simulator_order_is_off;
+    if (is_off && !is_off->load(std::memory_order_relaxed) && p) [[unlikely]]
+        cuota_simulator_name_block(p, bytes, who.where.file, who.where.line, who.name.text());
+    return p;
+}
 /// Annotates that kernels on `s` may access [first, first + bytes), until annotate_access_end is called with the returned id, 0 if checks
 /// are off. Stream: a type with `cudaStream_t get()`.
 template <class Stream>

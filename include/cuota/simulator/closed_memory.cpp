@@ -120,7 +120,8 @@ std::string where_in(allocation const& a, std::uintptr_t address) {
 }
 
 std::string describe_at(allocation const& a, std::uintptr_t address) {
-    auto text = where_in(a, address) + describe(a);
+    auto const start = reinterpret_cast<std::uintptr_t>(a.address());
+    auto text = where_in(a, address) + (address < start ? describe(a) : describe(a, address - start));
     if (a.now == allocation::phase::pending) text += ", which is not allocated yet";
     // With a late schedule, the free may be called long before the release and the allocation.
     bool const given_up = a.freed_at != call_sites::site::unknown;

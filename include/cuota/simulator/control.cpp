@@ -125,6 +125,20 @@ std::string describe(allocation const& a) {
     return line.str();
 }
 
+std::string describe(allocation const& a, std::size_t offset) {
+    auto text = describe(a);
+    auto next = a.blocks.upper_bound(offset);
+    if (next == a.blocks.begin()) return text;
+    auto const& b = std::prev(next)->second;
+    if (offset >= b.end) return text;
+    std::ostringstream more;
+    more << ", in block ";
+    if (b.tag && *b.tag) more << '"' << b.tag << "\", ";
+    more << in_bytes(b.bytes) << " at " << reinterpret_cast<void*>(~b.disguise) << ", allocated"
+         << call_sites::mark(b.made_at);
+    return text + more.str();
+}
+
 void reset(options wanted) {
     sanitizer::quiet quiet;
     auto& m = the_machine();

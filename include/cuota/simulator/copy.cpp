@@ -94,9 +94,12 @@ void look_for_poison(copy_request const& c, copy_end const& from, made_by const&
     auto const at = first_poisoned(from.view(c.from), c.bytes);
     if (!at) return;
     auto const first = from.offset(c.from) + *at;
-    note_misuse(the_machine().misuse.uninitialized_reads,
-                what.text() + " reads byte " + std::to_string(first) + " of " + describe(*from.memory) +
-                    ", which was never written");
+    guard lock{the_machine().mutex};
+    auto const where = describe(*from.memory, first);
+    lock.unlock();
+    note_misuse(the_machine().misuse.uninitialized_reads, what.text() + " reads byte " +
+                                                              std::to_string(first) + " of " + where +
+                                                              ", which was never written");
 }
 
 operation_ref copy_task(copy_request const& c, copy_end to, copy_end from, stream_handle const& s) {

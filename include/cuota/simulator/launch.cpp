@@ -172,6 +172,15 @@ extern "C" [[gnu::visibility("default")]] void cuota_simulator_next_call(char co
     caller.told_tag = tag;
 }
 
+extern "C" [[gnu::visibility("default")]] void cuota_simulator_name_block(void const* first,
+                                                                          std::size_t bytes, char const* file,
+                                                                          unsigned line, char const* tag) {
+    sanitizer::quiet quiet;
+    auto const site = line == 0 ? call_sites::site::unknown : call_sites::of(file, line);
+    guard lock{the_machine().mutex};
+    name_block(first, bytes, tag, site);
+}
+
 extern "C" [[gnu::visibility("default")]] cudaError_t cuota_simulator_launch(
     cudaStream_t handle, char const* name, void (*run)(void*), void (*drop)(void*), void* body) {
     return api(function::cuota_simulator_launch,

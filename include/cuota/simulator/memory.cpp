@@ -211,6 +211,21 @@ allocation_ref find_memory(void const* address) {
     return offset < found->second->bytes ? found->second : nullptr;
 }
 
+void name_block(void const* first, std::size_t bytes, char const* tag, call_sites::site made_at) {
+    auto const begin = reinterpret_cast<std::uintptr_t>(first);
+    for (std::size_t done = 0; done < bytes;) {
+        auto const a = find_memory(static_cast<std::byte const*>(first) + done);
+        if (!a) return;
+        auto const from = begin + done - ~a->disguise;
+        auto const to = from + std::min(bytes - done, a->bytes - from);
+        auto at = a->blocks.lower_bound(from);
+        if (at != a->blocks.begin() && std::prev(at)->second.end > from) std::prev(at)->second.end = from;
+        while (at != a->blocks.end() && at->first < to) at = a->blocks.erase(at);
+        a->blocks.insert_or_assign(from, named_block{to, ~begin, bytes, made_at, tag});
+        done += to - from;
+    }
+}
+
 std::string freed_text(allocation const& a) {
     return std::string{", freed by "} + name_of(a.freed_by) + call_sites::mark(a.freed_at);
 }

@@ -13,6 +13,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -28,6 +29,15 @@ enum class memory_kind { device, managed, pinned, registered };
 struct advice;
 struct mapping;
 struct pool;
+
+/// A block that a pool of the program made within an allocation.
+struct named_block {
+    std::size_t end;          ///< in bytes of the allocation
+    std::uintptr_t disguise;  ///< as allocation::disguise
+    std::size_t bytes;
+    call_sites::site made_at;
+    char const* tag;  ///< never freed
+};
 
 /// Stores its address inverted: otherwise LeakSanitizer would treat leaked memory as reachable.
 struct allocation {
@@ -52,6 +62,7 @@ struct allocation {
     std::shared_ptr<mapping> mapped;  ///< null except for mappings of cuMemMap
     std::atomic<phase> now{phase::live};
     ordering::shadow order_shadow;
+    std::map<std::size_t, named_block> blocks;  ///< by their first byte
 
     void* address() const noexcept { return reinterpret_cast<void*>(~disguise); }
     std::byte* view() const noexcept { return static_cast<std::byte*>(address()) + block.shift; }
@@ -101,6 +112,10 @@ struct pool {
 allocation_ref find_memory(void const* address);
 inline std::string in_bytes(std::size_t n) { return std::to_string(n) + (n == 1 ? " byte" : " bytes"); }
 std::string describe(allocation const& a);
+/// Returns the description with the block that has the byte with that offset, if one has been named.
+std::string describe(allocation const& a, std::size_t offset);
+/// Replaces the names of earlier blocks in the range. The block may span several mappings.
+void name_block(void const* first, std::size_t bytes, char const* tag, call_sites::site made_at);
 allocation_ref note_memory(void* address, backing const& block, std::size_t bytes, memory_kind kind,
                            int device, function by);
 void forget_memory(allocation_ref const& a);

@@ -98,7 +98,8 @@ void conflict(allocation const& a, record const& now, record const& before, bool
     ++the_checker().counts.conflicts;
     if (!is_news(a, now, before)) return;
     std::ostringstream line;
-    line << place_of(now) << (now.writes ? " writes " : " reads ") << range_of(now) << " of " << describe(a)
+    line << place_of(now) << (now.writes ? " writes " : " reads ") << range_of(now) << " of "
+         << describe(a, now.begin)
          << (ordered_but_freed ? "; it was freed before by " : "; nothing orders it after ")
          << place_of(before);
     if (!ordered_but_freed) line << ", which " << (before.writes ? "writes " : "reads ") << range_of(before);

@@ -24,6 +24,12 @@ namespace cuota::inline v0::detail {
     return true;
 }
 
+/// The bytes of a value: one kernel fills with all types of a size, also those that nvcc does not accept in a kernel's name.
+template <std::size_t Bytes, std::size_t Alignment>
+struct alignas(Alignment) value_bytes {
+    std::byte at[Bytes];
+};
+
 template <class T>
 struct fill_with {
     T value;
@@ -42,8 +48,11 @@ void fill(T* first, std::size_t count, T const& value, stream_ref s, source_loca
         if (is_word_repeated(&value, sizeof(T), word.bits))
             return rt::fill_words(first, word, count * (sizeof(T) / word.bytes), s, where);
         rt::access_annotation const written{s, first, count * sizeof(T), true};
+        using bytes = value_bytes<sizeof(T), alignof(T)>;
+        fill_with<bytes> with{};
+        std::memcpy(&with.value, &value, sizeof(T));
         void const* const nothing = nullptr;
-        for_each_element(s, count, nothing, first, fill_with<T>{value}, "fill", where);
+        for_each_element(s, count, nothing, reinterpret_cast<bytes*>(first), with, "fill", where);
     }
 }
 

@@ -19,6 +19,7 @@
 #include <cuota/pool/detail/growth/pool_memory.hpp>
 #include <cuota/pool/detail/growth/pool_release.hpp>
 #include <cuota/runtime/detail/capture_scope.hpp>
+#include <cuota/runtime/simulator_hooks.hpp>
 
 namespace cuota::inline v0::detail {
 
@@ -287,7 +288,8 @@ CUOTA_INLINE void* pool_state::take_for_graph(stream_ref s, block_request const&
             {title()});
     if (r.bytes == 0) return nullptr;
     graph_key const graph{.graph = &graph_of(*scope)};
-    if (void* const again = graphs_.try_take(graph, r.bytes, r.alignment, s.id())) return again;
+    if (void* const again = graphs_.try_take(graph, r.bytes, r.alignment, s.id()))
+        return rt::named_block(again, r.bytes, r.who);
     void* const p = take(&s, r);
     try {
         graphs_.enter(graph, p, r.bytes, s.id(), true);
@@ -302,7 +304,7 @@ CUOTA_INLINE void* pool_state::take_for_foreign_graph(stream_ref s, std::uint64_
                                                       block_request const& r) {
     if (graphs_.is_any() && foreign != unknown_capture)
         if (void* const again = graphs_.try_take({.foreign = foreign}, r.bytes, r.alignment, s.id()))
-            return again;
+            return rt::named_block(again, r.bytes, r.who);
     return take(nullptr, r);
 }
 

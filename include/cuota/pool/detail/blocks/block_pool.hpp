@@ -27,6 +27,7 @@
 #include <cuota/pool/detail/blocks/thread_cache.hpp>
 #include <cuota/pool/detail/pool_notifier.hpp>
 #include <cuota/pool/pool_stats.hpp>
+#include <cuota/runtime/simulator_hooks.hpp>
 
 namespace cuota::inline v0::detail {
 
@@ -123,7 +124,7 @@ public:
     /// Waits on the host for `left`, if any, without the lock, deletes it, completes the allocation and returns p. On a throw, p is free again.
     /// Throws: cuda_error, std::bad_alloc; usage_error after close().
     [[nodiscard]] void* waited_for(host_waits* left, void* p, stream_ref const* s, block_request const& r) {
-        return left ? wait_for(light_unique_ptr<host_waits>{left}, s, r) : p;
+        return rt::named_block(left ? wait_for(light_unique_ptr<host_waits>{left}, s, r) : p, r.bytes, r.who);
     }
     void add_grown(growth_candidate const& window);
     std::size_t give_up(growth_candidate const& window) noexcept;
@@ -368,7 +369,7 @@ CUOTA_INLINE void* block_pool::take_cached(stream_ref s, std::size_t bytes, std:
         b.stand_at(taken, block::state::live);
     };
     (void)thread_caches_.of(*me).try_take(*me, s.id(), bytes, heap_.size_of_small(bytes), write);
-    return taken;
+    return rt::named_block(taken, bytes, {name, where});
 }
 
 CUOTA_INLINE void* block_pool::try_take(stream_ref const* s, block_request const& r) {

@@ -98,6 +98,7 @@ private:
 #if CUOTA_DEFINE_MEMORY
 
 #include <cuota/runtime/rt/drain.hpp>
+#include <cuota/runtime/simulator_hooks.hpp>
 
 namespace cuota::inline v0::detail {
 
@@ -123,12 +124,12 @@ CUOTA_INLINE void* frame_state::allocate(stream_ref const* s, std::size_t bytes,
     if (s) refuse_capture_of(*s, who.where);
     if (pool_->alignment() > block::granularity) alignment = std::max(alignment, pool_->alignment());
     std::uint64_t const id = s ? s->id() : block_metadata::no_stream;
-    if (void* const p = try_take(id, bytes, alignment, who, epoch)) return p;
+    if (void* const p = try_take(id, bytes, alignment, who, epoch)) return rt::named_block(p, bytes, who);
     frame_chunk fresh =
         // without the lock: the pool may call other holders
         chunk_for(s, bytes, alignment, who);
     try {
-        return take_of(fresh, id, bytes, alignment, who, epoch);
+        return rt::named_block(take_of(fresh, id, bytes, alignment, who, epoch), bytes, who);
     } catch (...) {
         give_back(fresh);
         throw;
