@@ -9,6 +9,8 @@
 
 namespace cuota::inline v0::detail {
 
+void report_handled() noexcept;
+
 class locked_region {
 public:
     locked_region() noexcept {}
