@@ -247,7 +247,7 @@ targets: ## one row of make bench, one rule of make mutate, moments of make stre
 tidy: ## clang-tidy over the whole library and the examples
 	@$(SETUP)
 	@mkdir -p build; $(call configure,dev)
-	clang-tidy --quiet --extra-arg=-Qunused-arguments -p build/dev examples/*.cpp tests/odr.cpp
+	clang-tidy --quiet --extra-arg=-Qunused-arguments -p build/dev examples/*.cpp examples/adopt/*.cpp tests/odr.cpp
 
 .PHONY: format
 format: ## format all sources by .clang-format

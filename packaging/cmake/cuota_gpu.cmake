@@ -58,6 +58,8 @@ function(cuota_gpu_programs folder result)
 endfunction()
 cuota_gpu_programs(tests tests)
 cuota_gpu_programs(examples examples)
+# run_gpu does not run the pairs of examples/adopt: tests/examples/adopt.py compares what they print.
+list(FILTER examples EXCLUDE REGEX "_(before|after)$")
 cuota_gpu_programs(bench benchmarks)
 
 # -O is for host code; kernels are optimised in any case. Most of a test's host code is the framework's. -lineinfo: a finding of
@@ -105,4 +107,5 @@ install(RUNTIME_DEPENDENCY_SET cuota-gpu
 install(PROGRAMS packaging/gpu/run_gpu packaging/gpu/pytorch_peers.py examples/pytorch_allocator.py bench/table.py DESTINATION .
   COMPONENT gpu EXCLUDE_FROM_ALL)
 install(FILES ${PROJECT_BINARY_DIR}/tests/left_out DESTINATION . COMPONENT gpu EXCLUDE_FROM_ALL)
-install(DIRECTORY examples/ DESTINATION sources COMPONENT gpu EXCLUDE_FROM_ALL FILES_MATCHING PATTERN "*.cpp")
+install(DIRECTORY examples/ DESTINATION sources COMPONENT gpu EXCLUDE_FROM_ALL
+  FILES_MATCHING PATTERN "*.cpp" PATTERN "adopt" EXCLUDE)

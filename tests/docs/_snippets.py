@@ -11,6 +11,7 @@ What stands behind a block's three backquotes says what it is:
     cpp NAME          a snippet: some file of tests/docs includes "PAGE/NAME.inc", and runs it
     cpp PATH          a part of that file, line for line (as examples/first.cpp)
     cpp rmm NAME      another library's code, which is compiled nowhere here; it is listed
+    diff PATH PATH    parts of the difference of two files, in their order; a line that begins with @@ separates parts
     text NAME         what the snippet of that name prints: check_prints("PAGE/NAME", ...) compares it
     text PATH         what that program prints; a script of tests/examples names the same path
     text made-up      neither; what it shows differs from run to run
@@ -55,7 +56,7 @@ def collect(root):
             where = f"{page.relative_to(root)}:{line}"
             kind, name = (words + ["", ""])[:2]
             known = f"{page.stem}/{name}"
-            if kind == "cpp" and page.parent != root:
+            if kind in ("cpp", "diff") and page.parent != root:
                 findings += [f"{page.relative_to(root)}:{line + at}: {len(one)} columns, more than {COLUMNS}"
                              for at, one in enumerate(text.splitlines(), 1) if len(one) > COLUMNS]
             if kind == "cpp" and len(words) == 3 and name in FOREIGN:
@@ -63,6 +64,9 @@ def collect(root):
             elif kind == "cpp" and "/" in name:
                 if not (root / name).exists() or text not in (root / name).read_text():
                     findings.append(f"{where}: these lines do not stand in {name}")
+            elif kind == "diff" and len(words) == 3 and all((root / one).exists() for one in words[1:]):
+                if part := lagging_part(text, *((root / one).read_text() for one in words[1:])):
+                    findings.append(f"{where}: not a difference of {name} and {words[2]}:\n{part}")
             elif kind == "cpp" and re.fullmatch(r"[a-z]\w*", name) and len(words) == 2:
                 if known in snippets:
                     findings.append(f"{where}: a second snippet {name} on this page")
@@ -86,6 +90,20 @@ def collect(root):
     findings += [f"tests/docs includes {name}.inc, and no page has it" for name in sorted(included - snippets)]
     findings += [f'tests/docs has check_prints("{name}", ...), and no page shows it' for name in sorted(compared - outputs)]
     return written, foreign, findings
+
+
+def lagging_part(diff, before, after):
+    """The first part of a diff that is not a difference of the two texts; None if all parts are. Lines with "-" or " " stand together in
+    `before`, those with "+" or " " in `after`, and each part has lines of both."""
+    rest = [f"\n{before}", f"\n{after}"]
+    for part in re.split(r"^@@.*\n", diff, flags=re.M):
+        for side, sign in enumerate("-+"):
+            lines = [line[1:] for line in part.splitlines() if line[:1] in ("", " ", sign)]
+            _, found, tail = rest[side].partition("".join(f"\n{line}" for line in lines) + "\n") if lines else ("", "", "")
+            if not found or not re.fullmatch(r"(?:(?:[-+ ].*)?\n)+", part):
+                return part
+            rest[side] = f"\n{tail}"
+    return None
 
 
 def write(output, written):

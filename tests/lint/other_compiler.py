@@ -26,14 +26,14 @@ if _lint.option("system"):  # where Thrust is found
 
 
 def check(source):
-    form = ["-DCUOTA_SEPARATE_COMPILATION=1"] if source.parent.name == "examples" else []
+    form = ["-DCUOTA_SEPARATE_COMPILATION=1"] if "examples" in source.relative_to(root).parts else []
     run = subprocess.run([*by_other, *form, f"-I{root}/include", "-fsyntax-only", source], text=True, stdout=subprocess.PIPE,
                          stderr=subprocess.STDOUT)
     return f"{source.relative_to(root)} does not compile by {other}:\n{run.stdout}" if run.returncode else None
 
 
 only = _lint.option("only")
-sources = [root / only] if only else [root / "tests" / "odr.cpp", *sorted((root / "examples").glob("*.cpp"))]
+sources = [root / only] if only else [root / "tests" / "odr.cpp", *sorted((root / "examples").rglob("*.cpp"))]
 without = [name for name in (_lint.option("without") or "").split(",") if name]
 sources = [source for source in sources if source.name not in without]
 print(*(f"SKIPPED: {name}" for name in without), sep="\n")
