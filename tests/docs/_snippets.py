@@ -96,11 +96,13 @@ def lagging_part(diff, before, after):
     """The first part of a diff that is not a difference of the two texts; None if all parts are. Lines with "-" or " " stand together in
     `before`, those with "+" or " " in `after`, and each part has lines of both."""
     rest = [f"\n{before}", f"\n{after}"]
-    for part in re.split(r"^@@.*\n", diff, flags=re.M):
+    for part in filter(None, re.split(r"^@@.*\n", diff, flags=re.M)):
+        if not re.fullmatch(r"(?:(?:[-+ ].*)?\n)+", part):
+            return part
         for side, sign in enumerate("-+"):
             lines = [line[1:] for line in part.splitlines() if line[:1] in ("", " ", sign)]
             _, found, tail = rest[side].partition("".join(f"\n{line}" for line in lines) + "\n") if lines else ("", "", "")
-            if not found or not re.fullmatch(r"(?:(?:[-+ ].*)?\n)+", part):
+            if not found:
                 return part
             rest[side] = f"\n{tail}"
     return None

@@ -175,7 +175,7 @@ CASES = [  # lint, what is broken, how, what the lint must say
      r'docs/limits.md:\d+: no file of tests/docs has check_prints\("limits/new"'),
     ("snippets", "a quotation that is none", swap("examples/first.cpp", "what this program may hold", "what it may hold"),
      r"README.md:\d+: these lines do not stand in examples/first.cpp"),
-    ("snippets", "a difference that shows a line of before", swap("docs/adopting.md", r"\+    limit\.grow\(", "+    limit.raise("),
+    ("snippets", "a difference with a line that the program lacks", swap("docs/adopting.md", r"\+    limit\.grow\(", "+    limit.raise("),
      r"docs/adopting.md:\d+: not a difference of examples/adopt/array_before.cpp and examples/adopt/array_after.cpp:\n(.*\n)*\+    limit.raise"),
     ("snippets", "a difference of programs that have changed", swap("examples/adopt/pool_before.cpp", r"auto best = ", "auto found = "),
      r"docs/adopting.md:\d+: not a difference of examples/adopt/pool_before.cpp"),
