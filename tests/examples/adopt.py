@@ -16,9 +16,11 @@ from _plan_trace import check, program
 
 root = pathlib.Path(__file__).parents[2]
 page = (root / "docs" / "adopting.md").read_text()
-modes = ({"CUOTA_SIM_CHECKS": "strict"}, {"CUOTA_SIM_SCHEDULE": "late:1"}, {"CUOTA_SIM_SCHEDULE": "late:2"}, {"CUOTA_SIM_UNKIND": "serial-host,free-at-once"})
+# The unkindness stale-errors is left out: the programs without cuota check their launches by cudaGetLastError.
+modes = ({"CUOTA_SIM_CHECKS": "strict"}, {"CUOTA_SIM_SCHEDULE": "late:1"}, {"CUOTA_SIM_SCHEDULE": "late:2"},
+         {"CUOTA_SIM_UNKIND": "serial-host,free-at-once"})
 
-# Of each pair: arguments that both take, arguments that exceed a limit, and what the refusal says.
+# For each pair: lists of arguments that both programs accept, arguments that exceed a limit, and the text of the refusal.
 pairs = {
     "trainer": ([(), (64,), (1000,)], (256, "100KiB"), r"cannot allocate 256\.0 KiB for inputs at trainer_after\.cpp:\d+: .* free"),
     "array": ([(), (1,), (3000, 1)], (5000, 1), r"cannot allocate 1\.2 MiB for inputs at array_after\.cpp:\d+: 1\.0 MiB free"),
@@ -40,7 +42,8 @@ def check_nothing_is_left(name, report, *shown):
     if report is not None:
         left = {key: value for key, value in report.items()
                 if (key.startswith("live_") or key in ("misuse", "races")) and value != "0"}
-        check(f"{name} leaves nothing allocated, and has no race and no misuse", "live_device_allocations" in report and not left, left, *shown)
+        check(f"{name} leaves nothing allocated, and has no race and no misuse",
+              "live_device_allocations" in report and not left, left, *shown)
 
 
 def expected_of(source):
@@ -61,29 +64,36 @@ for name, (runs, too_much, refusal) in pairs.items():
             outputs = []
             for one, source in zip((before, after), sources):
                 done, report = run(one, arguments, mode)
-                check(f"{one} succeeds, and prints nothing to standard error", done.returncode == 0 and not done.stderr, arguments, mode, done)
+                check(f"{one} succeeds, and prints nothing to standard error",
+                      done.returncode == 0 and not done.stderr, arguments, mode, done)
                 check_nothing_is_left(one, report, arguments, mode)
                 if report is not None and not arguments:
-                    check(f"{one} prints the output that its comment states", done.stdout == expected_of(source), mode, done.stdout)
+                    check(f"{one} prints the output that its comment states", done.stdout == expected_of(source), mode,
+                          done.stdout)
                 outputs.append(done.stdout)
-            check(f"both programs of {name} print the same", outputs[0] == outputs[1] and outputs[0], arguments, mode, *outputs)
+            check(f"{before} and {after} print the same", outputs[0] == outputs[1] and outputs[0], arguments, mode, *outputs)
         done, report = run(after, too_much, mode)
         check(f"{after} handles the refusal", done.returncode == 2, mode, done)
-        check(f"{after} prints the refusal", re.search(r"cuota::budget_exceeded: " + refusal + r"\n(  .*\n)+\Z", done.stderr), mode, done.stderr)
+        check(f"{after} prints the refusal",
+              re.search(r"cuota::budget_exceeded: " + refusal + r"\n(  .*\n)+\Z", done.stderr), mode, done.stderr)
         check_nothing_is_left(after, report, too_much, mode)
-        if name != "trainer":  # before, it has no limit
-            done, _ = run(before, too_much, mode)
-            check(f"{before} handles its limit", done.returncode == 2 and len(done.stderr.splitlines()) == 1, mode, done)
+        if name != "trainer":  # which has no limit without cuota
+            done, report = run(before, too_much, mode)
+            check(f"{before} handles its limit, and prints one line",
+                  done.returncode == 2 and len(done.stderr.splitlines()) == 1, mode, done)
+            check_nothing_is_left(before, report, too_much, mode)
 
     counts = [lines_of_code(source) for source in sources]
     check(f"{after} has fewer lines of code", counts[1] < counts[0], counts)
-    row = re.search(rf"^\| {name} .*\[(\d+)\]\(\.\./examples/adopt/{before}\.cpp\) \| \[(\d+)\]\(\.\./examples/adopt/{after}\.cpp\) \|$", page, re.M)
-    check(f"docs/adopting.md states the lines of code of {name}", row and list(map(int, row.groups())) == counts, counts, row)
+    links = [f"[{count}](../examples/adopt/{one}.cpp)" for count, one in zip(counts, (before, after))]
+    check(f"docs/adopting.md states the lines of code of {name}", " | ".join(links) in page, links)
 
 # ---- The page's refusal, which names the lines of array_after.cpp.
 command = "```text examples/adopt/array_after.cpp\n$ ./array_after 5000 1\n"
 check("docs/adopting.md shows a refusal", command in page)
 done, report = run("array_after", (5000, 1), {})
-if report is not None:  # another device has another size
+if report is None:
+    print("SKIPPED: reports of leaks, races and misuse, and the texts in comments and on the page: this build runs on a GPU")
+else:
     shown = page.split(command)[1].split("```\n")[0]
     check("docs/adopting.md shows the refusal of array_after", done.stderr == shown, done.stderr, shown)
