@@ -29,7 +29,7 @@ shutil.rmtree(work, ignore_errors=True)
 work.mkdir(parents=True)
 (work / "cuota").symlink_to(source)
 for name in ("halve.cu", "halve_on_host.cpp"):
-    shutil.copy(here / "by_hand" / name, work)
+    shutil.copy(here.parent / "packaging" / "by_hand" / name, work)
 shutil.copy(simulator, work / "libsimulated.so")
 shutil.copy(simulator, work)  # its soname is its file's name
 
