@@ -19,6 +19,7 @@ page = (root / "docs" / "adopting.md").read_text()
 # The unkindness stale-errors is left out: the programs without cuota check their launches by cudaGetLastError.
 modes = ({"CUOTA_SIM_CHECKS": "strict"}, {"CUOTA_SIM_SCHEDULE": "late:1"}, {"CUOTA_SIM_SCHEDULE": "late:2"},
          {"CUOTA_SIM_UNKIND": "serial-host,free-at-once"})
+without_modes = {key: value for key, value in os.environ.items() if not key.startswith("CUOTA_SIM_")}
 
 # For each pair: lists of arguments that both programs accept, arguments that exceed a limit, and the text of the refusal.
 pairs = {
@@ -33,7 +34,7 @@ def run(name, arguments, mode):
     with tempfile.TemporaryDirectory() as folder:
         report = pathlib.Path(folder) / "report"
         done = subprocess.run([program.with_name(name), *map(str, arguments)], capture_output=True, text=True,
-                              env={**os.environ, "CUOTA_SIM_RACES": "fatal", "CUOTA_SIM_MISUSE": "fatal",
+                              env={**without_modes, "CUOTA_SIM_RACES": "fatal", "CUOTA_SIM_MISUSE": "fatal",
                                    "CUOTA_SIM_REPORT": str(report), **mode})
         return done, dict(line.split("=", 1) for line in report.read_text().splitlines()) if report.exists() else None
 
