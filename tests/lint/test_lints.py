@@ -131,6 +131,8 @@ CASES = [  # lint, what is broken, how, what the lint must say
     ("version", "a changelog that lags", swap("include/cuota/version.hpp", r"VERSION_MINOR \d+", "VERSION_MINOR 99"),
      r"CHANGELOG.md: its top entry is [\d.]+, version.hpp says 0.99.0"),
     ("version", "a README for another version", add("README.md", "find_package(cuota 9.8 REQUIRED)"), r"README.md: asks for 9.8"),
+    ("version", "a page that names an older toolkit", swap("docs/installation.md", r"CUDA Toolkit, \d+\.\d+ or", "CUDA Toolkit, 11.4 or"),
+     r"docs/installation.md: names CUDA Toolkit 11.4 as the oldest one, older_toolkits.hpp 12.0"),
     ("version", "a header that stayed behind with its namespace", add("include/cuota/core/x.hpp", "namespace cuota::inline v9 {\n}"),
      r"x.hpp: opens namespace cuota::inline v9"),
     ("version", "a header without the version's namespace", add("include/cuota/core/x.hpp", "namespace cuota {\n}"),

@@ -71,3 +71,46 @@ TEST_CASE("the runtime uses the driver's current context until it is popped", "[
         CHECK(driver.release(last) == CUDA_SUCCESS);
     }}.join();
 }
+
+TEST_CASE("cuGetProcAddress returns driver functions of the version that is passed",
+          "[simulator][contexts]") {
+    auto* const find =
+        entry_point<CUresult(char const*, void**, int, cuuint64_t, CUdriverProcAddressQueryResult*)>(
+            "cuGetProcAddress");
+    void* found = nullptr;
+    CUdriverProcAddressQueryResult status{};
+    REQUIRE(find("cuMemMap", &found, 12000, CU_GET_PROC_ADDRESS_DEFAULT, &status) == CUDA_SUCCESS);
+    CHECK(status == CU_GET_PROC_ADDRESS_SUCCESS);
+    CHECK(found != nullptr);
+    (void)find("cuMemMap", &found, 10000, CU_GET_PROC_ADDRESS_DEFAULT, &status);  // cuMemMap is of 10.2
+    CHECK(status == CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT);
+    (void)find("cuMemMapp", &found, 12000, CU_GET_PROC_ADDRESS_DEFAULT, &status);
+    CHECK(status == CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND);
+    CHECK(find(nullptr, &found, 12000, CU_GET_PROC_ADDRESS_DEFAULT, &status) == CUDA_ERROR_INVALID_VALUE);
+}
+
+TEST_CASE("the context of a stream is the primary context of the stream's device", "[simulator][contexts]") {
+    int devices = 0;
+    REQUIRE(cudaGetDeviceCount(&devices) == cudaSuccess);
+    void* found = nullptr;
+    cudaDriverEntryPointQueryResult status{};
+    REQUIRE(cudaGetDriverEntryPointByVersion("cuStreamGetCtx", &found, 9020, cudaEnableDefault, &status) ==
+            cudaSuccess);
+    REQUIRE(status == cudaDriverEntryPointSuccess);
+    auto* const context_of = reinterpret_cast<CUresult (*)(CUstream, CUcontext*)>(found);
+    contexts const driver;
+    for (int const device : {0, devices - 1}) {
+        REQUIRE(cudaSetDevice(device) == cudaSuccess);
+        cudaStream_t s = nullptr;
+        REQUIRE(cudaStreamCreate(&s) == cudaSuccess);
+        REQUIRE(cudaSetDevice(0) == cudaSuccess);
+        CUcontext of_stream = nullptr;
+        CUcontext of_device = nullptr;
+        CHECK(context_of(s, &of_stream) == CUDA_SUCCESS);
+        REQUIRE(driver.retain(&of_device, device) == CUDA_SUCCESS);
+        CHECK(of_stream == of_device);
+        CHECK(driver.release(device) == CUDA_SUCCESS);
+        CHECK(context_of(s, nullptr) == CUDA_ERROR_INVALID_VALUE);
+        CHECK(cudaStreamDestroy(s) == cudaSuccess);
+    }
+}

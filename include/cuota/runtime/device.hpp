@@ -118,8 +118,8 @@ CUOTA_INLINE std::string const& device::name() const {
 
 CUOTA_INLINE std::optional<int> device::host_numa_node() const {
     int node = -1;
-    cudaError_t const code = cudaDeviceGetAttribute(&node, cudaDevAttrHostNumaId, ordinal_);
-    if (code == cudaErrorInvalidValue) {  // the driver lacks the attribute
+    cudaError_t const code = rt::host_numa_id(&node, ordinal_);
+    if (code == cudaErrorInvalidValue) {  // the driver or the headers lack the attribute
         (void)cudaGetLastError();
         return std::nullopt;
     }

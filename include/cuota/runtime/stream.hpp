@@ -331,7 +331,7 @@ CUOTA_INLINE cuota::device stream_ref::device() const {
         return known ? cuota::device{known->device} : cuota::device::current();
     }
     int ordinal = 0;
-    rt::check(cudaStreamGetDevice(native(), &ordinal), "cudaStreamGetDevice");
+    rt::check(rt::device_of_stream(native(), &ordinal), "cudaStreamGetDevice");
     return cuota::device{ordinal};
 }
 

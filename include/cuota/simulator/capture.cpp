@@ -60,7 +60,8 @@ bool only_asks(function f) {
         case function::cudaStreamGetId:
         case function::cudaStreamGetFlags:
         case function::cudaStreamGetPriority:
-        case function::cudaStreamGetDevice: return true;
+        case function::cudaStreamGetDevice:
+        case function::cuStreamGetCtx: return true;
         default: return false;
     }
 }

@@ -92,7 +92,9 @@ cudaDeviceProp properties_of(device const& d) {
     p.canUseHostPointerForRegisteredMem = 1;
     p.hostRegisterSupported = 1;
     p.memoryPoolsSupported = 1;
+#if CUDART_VERSION >= 12080
     p.hostNumaId = d.host_numa_node;
+#endif
     return p;
 }
 
@@ -142,7 +144,9 @@ int attribute_of(device const& d, cudaDeviceAttr which) {
         case cudaDevAttrAsyncEngineCount: return p.asyncEngineCount;
         case cudaDevAttrComputeCapabilityMajor: return p.major;
         case cudaDevAttrComputeCapabilityMinor: return p.minor;
-        case cudaDevAttrHostNumaId: return p.hostNumaId;
+#if CUDART_VERSION >= 12020
+        case cudaDevAttrHostNumaId: return d.host_numa_node;
+#endif
         default: return 0;
     }
 }

@@ -182,6 +182,16 @@ CUresult device_primary_ctx_release(CUdevice index) {
     });
 }
 
+CUresult stream_get_ctx(CUstream handle, CUcontext* out) {
+    return driver_api(function::cuStreamGetCtx, [&](guard&) {
+        auto const s = find_stream(handle);
+        if (!s) return to_driver(bad_handle());
+        if (!out) return CUDA_ERROR_INVALID_VALUE;
+        *out = context_of(s->owner);
+        return CUDA_SUCCESS;
+    });
+}
+
 CUresult ctx_get_device(CUdevice* out) {
     return driver_api(function::cuCtxGetDevice, [&](guard&) {
         if (!out) return CUDA_ERROR_INVALID_VALUE;
@@ -189,6 +199,8 @@ CUresult ctx_get_device(CUdevice* out) {
         return CUDA_SUCCESS;
     });
 }
+
+CUresult get_proc_address(char const*, void**, int, cuuint64_t, CUdriverProcAddressQueryResult*);
 
 }  // namespace
 }  // namespace driver
@@ -215,6 +227,8 @@ entry_point const* find_entry_point(std::string_view name) {
         {"cuDeviceGet", 2000, address_of(driver::device_get)},
         {"cuDeviceGetCount", 2000, address_of(driver::device_get_count)},
         {"cuDeviceGetAttribute", 2000, address_of(driver::device_get_attribute)},
+        {"cuGetProcAddress", 12000, address_of(driver::get_proc_address)},
+        {"cuStreamGetCtx", 9020, address_of(driver::stream_get_ctx)},
         {"cuCtxGetDevice", 2000, address_of(driver::ctx_get_device)},
         {"cuCtxPushCurrent", 4000, address_of(driver::ctx_push_current)},
         {"cuCtxPopCurrent", 4000, address_of(driver::ctx_pop_current)},
@@ -247,23 +261,26 @@ entry_point const* find_entry_point(std::string_view name) {
 constexpr unsigned own_streams_since = 7000;
 
 /// `by_default` is the meaning of cudaEnableDefault, which depends on how the caller was compiled.
+cudaError_t look_up(char const* symbol, void** out, unsigned version, unsigned long long flags,
+                    cudaDriverEntryPointQueryResult* status, unsigned long long by_default) {
+    if (!symbol || !out || version > CUDART_VERSION || flags > cudaEnablePerThreadDefaultStream)
+        return cudaErrorInvalidValue;
+    auto const* const e = find_entry_point(symbol);
+    bool const is_own =
+        (flags == cudaEnableDefault ? by_default : flags) == cudaEnablePerThreadDefaultStream && e &&
+        e->of_own_stream;
+    bool const old_enough = e && (is_own ? own_streams_since : e->since) <= version;
+    *out = !old_enough ? nullptr : is_own ? e->of_own_stream : e->address;
+    if (status)
+        *status = old_enough ? cudaDriverEntryPointSuccess
+                  : e        ? cudaDriverEntryPointVersionNotSufficent
+                             : cudaDriverEntryPointSymbolNotFound;
+    return cudaSuccess;
+}
+
 cudaError_t entry(function f, char const* symbol, void** out, unsigned version, unsigned long long flags,
                   cudaDriverEntryPointQueryResult* status, unsigned long long by_default) {
-    return api(f, [&](guard&) {
-        if (!symbol || !out || version > CUDART_VERSION || flags > cudaEnablePerThreadDefaultStream)
-            return cudaErrorInvalidValue;
-        auto const* const e = find_entry_point(symbol);
-        bool const is_own =
-            (flags == cudaEnableDefault ? by_default : flags) == cudaEnablePerThreadDefaultStream && e &&
-            e->of_own_stream;
-        bool const old_enough = e && (is_own ? own_streams_since : e->since) <= version;
-        *out = !old_enough ? nullptr : is_own ? e->of_own_stream : e->address;
-        if (status)
-            *status = old_enough ? cudaDriverEntryPointSuccess
-                      : e        ? cudaDriverEntryPointVersionNotSufficent
-                                 : cudaDriverEntryPointSymbolNotFound;
-        return cudaSuccess;
-    });
+    return api(f, [&](guard&) { return look_up(symbol, out, version, flags, status, by_default); });
 }
 
 }  // namespace
@@ -272,6 +289,24 @@ CUresult to_driver(cudaError_t error) noexcept {
     auto const same = static_cast<CUresult>(error);
     return find(same) ? same : CUDA_ERROR_UNKNOWN;
 }
+
+namespace driver {
+namespace {
+
+CUresult get_proc_address(char const* symbol, void** out, int version, cuuint64_t flags,
+                          CUdriverProcAddressQueryResult* status) {
+    return driver_api(function::cuGetProcAddress, [&](guard&) {
+        if (version < 0) return CUDA_ERROR_INVALID_VALUE;
+        cudaDriverEntryPointQueryResult found{};
+        auto const code =
+            look_up(symbol, out, static_cast<unsigned>(version), flags, &found, cudaEnableLegacyStream);
+        if (status) *status = static_cast<CUdriverProcAddressQueryResult>(found);
+        return to_driver(code);
+    });
+}
+
+}  // namespace
+}  // namespace driver
 
 }  // namespace cuota::inline v0::simulator
 

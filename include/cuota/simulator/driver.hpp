@@ -10,6 +10,8 @@
 #undef cuCtxPushCurrent
 #undef cuCtxPopCurrent
 #undef cuDevicePrimaryCtxRelease
+#undef cuGetProcAddress
+#undef cuStreamGetCtx
 
 /// Driver functions that cudaGetDriverEntryPointByVersion returns.
 namespace cuota::inline v0::simulator {

@@ -6,6 +6,8 @@
 
 #pragma GCC visibility push(default)
 #include <cuda_runtime_api.h>
+
+#include "older_toolkits.hpp"
 #pragma GCC visibility pop
 
 /// Makes a function of the simulator visible; all symbols but CUDA's are hidden otherwise.

@@ -99,6 +99,7 @@
     X(cudaMemRangeGetAttribute, plain)                                                                       \
     X(cudaGetDriverEntryPoint, free_of)                                                                      \
     X(cudaGetDriverEntryPointByVersion, free_of)                                                             \
+    X(cuGetProcAddress, free_of)                                                                             \
     X(cuGetErrorName, about)                                                                                 \
     X(cuGetErrorString, about)                                                                               \
     X(cuInit, free_of)                                                                                       \
@@ -106,6 +107,7 @@
     X(cuDeviceGet, free_of)                                                                                  \
     X(cuDeviceGetCount, free_of)                                                                             \
     X(cuDeviceGetAttribute, free_of)                                                                         \
+    X(cuStreamGetCtx, plain)                                                                                 \
     X(cuCtxGetDevice, plain)                                                                                 \
     X(cuCtxPushCurrent, free_of)                                                                             \
     X(cuCtxPopCurrent, free_of)                                                                              \

@@ -128,8 +128,10 @@ bool changes_nothing(cudaLaunchAttribute const& a) {
         case cudaLaunchAttributeProgrammaticStreamSerialization:
         case cudaLaunchAttributePriority:
         case cudaLaunchAttributeMemSyncDomainMap:
-        case cudaLaunchAttributeMemSyncDomain:
-        case cudaLaunchAttributePreferredSharedMemoryCarveout: return true;
+#if CUDART_VERSION >= 12050
+        case cudaLaunchAttributePreferredSharedMemoryCarveout:
+#endif
+        case cudaLaunchAttributeMemSyncDomain: return true;
         default: return false;
     }
 }

@@ -257,7 +257,9 @@ cudaError_t cudaMemPoolCreate(cudaMemPool_t* out, cudaMemPoolProps const* wanted
         auto& m = the_machine();
         auto p = std::make_shared<pool>();
         p->device = d->index;
+#if CUDART_VERSION >= 12020
         p->limit = wanted->maxSize;
+#endif
 #if CUDART_VERSION >= 12080
         p->for_decompression = (wanted->usage & cudaMemPoolCreateUsageHwDecompress) != 0;
 #endif

@@ -190,7 +190,7 @@ CUOTA_INLINE void refuse_other_layout(void const* kernel, kernel_info& facts, st
                                       char const* name, source_location where) {
     std::size_t offset = 0;
     std::size_t on_device = bytes;
-    cudaError_t const code = cudaFuncGetParamInfo(kernel, 0, &offset, &on_device);
+    cudaError_t const code = rt::parameter_info(kernel, 0, &offset, &on_device);
     if (code == cudaErrorNotSupported) (void)cudaGetLastError();  // an older driver
     else rt::check(code, "cudaFuncGetParamInfo", where);
     if (on_device != bytes)

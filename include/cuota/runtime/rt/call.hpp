@@ -6,12 +6,11 @@
 
 #include <string>
 
-#include <cuda_runtime_api.h>
-
 #include <cuota/core/config.hpp>
 #include <cuota/core/detail/process.hpp>
 #include <cuota/core/error.hpp>
 #include <cuota/core/error_sink.hpp>
+#include <cuota/runtime/rt/older_toolkits.hpp>
 #include <cuota/runtime/simulator_hooks.hpp>
 
 /// Thin wrappers of CUDA for the library: each function makes one call or a few and checks the results.

@@ -11,6 +11,7 @@
 #include <cuda.h>
 
 #include <cuota/runtime/rt/call.hpp>
+#include <cuota/runtime/rt/older_toolkits.hpp>
 #include <cuota/runtime/rt/relaxed_capture_mode.hpp>
 
 /// Driver functions, by name.
@@ -31,8 +32,7 @@ static_assert(static_cast<int>(CUDA_ERROR_UNKNOWN) == static_cast<int>(cudaError
 [[nodiscard]] inline void* found_call(char const* name, unsigned version) {
     void* found = nullptr;
     cudaDriverEntryPointQueryResult status{};
-    check(cudaGetDriverEntryPointByVersion(name, &found, version, cudaEnableDefault, &status),
-          "cudaGetDriverEntryPointByVersion");
+    check(driver_entry_point(name, &found, version, &status), "cudaGetDriverEntryPointByVersion");
     return status == cudaDriverEntryPointSuccess ? found : nullptr;
 }
 
