@@ -18,6 +18,7 @@
 #include <cuota/runtime/nvml.hpp>
 #include <cuota/runtime/rt/drain.hpp>
 #include <cuota/runtime/rt/driver_call.hpp>
+#include <cuota/runtime/rt/older_toolkits.hpp>
 #include <cuota/runtime/rt/peer_access.hpp>
 #include <cuota/runtime/rt/primary_context.hpp>
 #include <cuota/runtime/rt/virtual_memory.hpp>
