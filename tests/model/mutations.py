@@ -37,6 +37,8 @@ LEDGER_MUTATIONS = [
     ("coming bytes of a revoked stock make no peak", NODE, "node->coming_ += s.coming();", ""),
     ("coming bytes are ended in the stock by its owner only", STOCK,
      "if (!is_mine(me)) return false;\n    coming_.store(coming - bytes", "coming_.store(coming - bytes"),
+    ("a stock's bytes are seen by the thread that waited for the end of a section", RECORD,
+     "me_.sections.store(count_ + 1, std::memory_order_release);", "me_.sections.store(count_ + 1, std::memory_order_relaxed);"),
     ("bytes that did not come are idle again", STOCK, "if (!has_arrived) used_.store", "if (false) used_.store"),
 ]
 FRONT_MUTATIONS = [
