@@ -227,6 +227,16 @@ benchmarks: ## every benchmark, one after the other
 	@$(SETUP) bench
 	@$(call build,release,--target bench)
 
+# SHORT: the headers of the oldest toolkit alone, and that older ones are refused.
+matrix_rows = $(or $(ONLY),$(if $(SHORT),^toolkit (11.8|12.0)$(comma) (refused|headers)$$))
+comma = ,
+
+.PHONY: matrix
+matrix: ## one table: the headers of every CUDA Toolkit, compilers, C++20 and C++23, and aarch64 by qemu; ONLY chooses rows: an hour
+	@$(SETUP) matrix $$(tests/matrix/matrix.py --needs --only='$(matrix_rows)')
+	@mkdir -p build; tests/matrix/matrix.py --only='$(matrix_rows)' --jobs=$(JOBS) --json=build/matrix.json --text=build/matrix.txt
+	@tests/matrix/test_matrix --jobs=$(JOBS) $(if $(SHORT),--short)
+
 .PHONY: instructions
 instructions: ## a gate without noise: callgrind counts the hot paths, and what the compiler makes of programs; UPDATE=1 enters what it counts
 	@$(SETUP) bench
@@ -236,8 +246,9 @@ instructions: ## a gate without noise: callgrind counts the hot paths, and what 
 
 # What takes long and is no step of CI by itself. In full: the targets that this one calls.
 .PHONY: targets
-targets: ## one row of make bench, one rule of make mutate, moments of make stress and make fuzz, and make single and make docs: whether they work
+targets: ## one row of make bench, two of make matrix, one rule of make mutate, moments of make stress and make fuzz, and make single and make docs: whether they work
 	@$(MAKE) bench ONLY='budget: charge and refund' TURNS=1
+	@$(MAKE) matrix SHORT=1
 	@$(MAKE) mutate RULE='sizes have a sum'
 	@$(MAKE) stress STRESS=100000 SHORT=1
 	@$(MAKE) fuzz RUNS=1000 PARSERS=text

@@ -6,7 +6,6 @@
 #include <cstddef>
 #include <cstdio>
 #include <cstdlib>
-#include <filesystem>
 #include <new>
 #include <optional>
 #include <stdexcept>
@@ -29,6 +28,7 @@
 #include "support/failing_heap.hpp"
 #include "support/resource_suite.hpp"
 #include "support/sink.hpp"
+#include "support/this_program.hpp"
 #include "support/thrown.hpp"
 
 using namespace cuota::literals;
@@ -344,8 +344,7 @@ TEST_CASE("a program that does not destroy an owner", "[.][tracked-at-exit]") {
 
 TEST_CASE("live allocations are reported at program exit, even if their owner is never destroyed",
           "[guard][tracked]") {
-    auto const self = std::filesystem::read_symlink("/proc/self/exe").string();
-    auto* const pipe = popen(("'" + self + "' '[tracked-at-exit]' 2>&1").c_str(), "r");
+    auto* const pipe = popen((support::this_program() + " '[tracked-at-exit]' 2>&1").c_str(), "r");
     REQUIRE(pipe != nullptr);
     std::string text;
     char line[512];

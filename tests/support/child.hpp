@@ -15,6 +15,7 @@
 
 #include "support/catch.hpp"
 #include "support/sanitizer.hpp"
+#include "support/this_program.hpp"
 
 namespace support {
 
@@ -52,11 +53,12 @@ template <class F>
 /// status and returns false. Leak detection is off in it, because sanitizers report false leaks in a forked child.
 [[nodiscard]] inline bool is_alone(char const* test, int wanted = 0) {
     if (std::getenv("CUOTA_PLANTED")) return true;
-    int const status = status_of_child([test] {
+    std::string const command = "exec " + this_program() + " \"$0\" --out /dev/null";
+    int const status = status_of_child([&] {
         ::alarm(0);  // the test's own time limit applies
         ::setenv("CUOTA_PLANTED", "1", 1);
         ::setenv("ASAN_OPTIONS", "detect_leaks=0", 1);
-        ::execl("/proc/self/exe", "test", test, "--out", "/dev/null", nullptr);
+        ::execl("/bin/sh", "sh", "-c", command.c_str(), test, nullptr);
         ::_exit(99);
     });
     REQUIRE(WIFEXITED(status));

@@ -7,7 +7,6 @@
 #include <cstddef>
 #include <cstdio>
 #include <cstdlib>
-#include <filesystem>
 #include <string>
 #include <type_traits>
 #include <typeinfo>
@@ -18,6 +17,7 @@
 
 #include "support/catch.hpp"
 #include "support/sink.hpp"
+#include "support/this_program.hpp"
 
 using cuota::device_matrix;
 using cuota::device_span;
@@ -64,8 +64,7 @@ void print_why_it_stopped(Make kernel_on) {
 
 // Runs this program again with the hidden test below and returns its output.
 std::string output_of(std::string const& case_of_it) {
-    auto const self = std::filesystem::read_symlink("/proc/self/exe").string();
-    auto const command = "CUOTA_STOPS_AT=" + case_of_it + " '" + self + "' '[stops]' 2>&1";
+    auto const command = "CUOTA_STOPS_AT=" + case_of_it + " " + support::this_program() + " '[stops]' 2>&1";
     auto* const pipe = popen(command.c_str(), "r");
     REQUIRE(pipe != nullptr);
     std::string text;

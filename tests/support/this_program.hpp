@@ -1,0 +1,17 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+/// How a test starts its own program again.
+#pragma once
+
+#include <filesystem>
+#include <string>
+
+namespace support {
+
+/// Returns the words of a shell command that start this program, by the emulator for a program of another machine.
+[[nodiscard]] inline std::string this_program() {
+    return CUOTA_EMULATOR " '" + std::filesystem::read_symlink("/proc/self/exe").string() + "'";
+}
+
+}  // namespace support
