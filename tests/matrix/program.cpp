@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Uses the functions that cuota/runtime/rt/older_toolkits.hpp has substitutes for, on a simulated machine of two devices. Returns 1 and names
-// what failed.
+// Uses the functions for which cuota/runtime/rt/older_toolkits.hpp has substitutes, on a simulated machine of two devices.
+// Prints the checks that failed, and returns 1 if there are any.
 #include <cstdio>
 #include <vector>
 
