@@ -4,11 +4,13 @@
 """Compiles cuota with the headers of every CUDA Toolkit, by every compiler and for aarch64, runs what can run, and prints one table.
 
 matrix.py [--only=REGEX] [--jobs=N] [--json=FILE] [--text=FILE] [--source=FOLDER] [--work=FOLDER]
+matrix.py --records=FILE,... [--only=REGEX] [--json=FILE] [--text=FILE]
 matrix.py --list [--only=REGEX]
 matrix.py --needs [--only=REGEX]
 
 --only chooses rows by their names; --list prints the names. --needs prints what the rows need, for packaging/setup matrix: cuda-12.0
-is a toolkit, other words are Debian's packages. A row that lacks something is skipped by name. The status is 1 if a row failed, 2 if
+is a toolkit, other words are Debian's packages. The JSON file has the finished rows at any time; --records prints one table of such
+files. A row that lacks something is skipped by name. The status is 1 if a row failed, 2 if
 no row passed, else 0.
 """
 import concurrent.futures
@@ -339,6 +341,32 @@ def too_few_tests(records):
         if len(counts) == len(CROSS_TESTS) and sum(counts) < FEWEST_CROSS_TESTS else ""
 
 
+def write_json(records):
+    if option("json"):
+        pathlib.Path(option("json")).write_text(json.dumps(records, indent=1) + "\n")
+
+
+def run_all(chosen):
+    """In the order of the table. The JSON file is written after each row."""
+    finished = {}
+
+    def finish(one):
+        record = result_of(one)
+        with said:
+            finished[one.name] = record
+            write_json([finished[other.name] for other in chosen if other.name in finished])
+        return record
+
+    with concurrent.futures.ThreadPoolExecutor(JOBS) as pool:
+        return list(pool.map(finish, chosen))
+
+
+def recorded(chosen):
+    """The rows of earlier runs, in the order of the table; of several runs of a row, the last one that was named."""
+    found = {record["row"]: record for file in option("records").split(",") for record in json.loads(pathlib.Path(file).read_text())}
+    return [found[one.name] for one in chosen if one.name in found]
+
+
 def main():
     chosen = [one for one in rows if re.search(option("only", ""), one.name)]
     if not chosen:
@@ -349,8 +377,7 @@ def main():
     if "--needs" in sys.argv:
         print(*dict.fromkeys(word for one in chosen for word in one.needs))
         return 0
-    with concurrent.futures.ThreadPoolExecutor(JOBS) as pool:
-        records = list(pool.map(result_of, chosen))
+    records = recorded(chosen) if option("records") else run_all(chosen)
     text = table(records)
     print(text, end="")
     counts = [record["result"] for record in records].count
@@ -358,8 +385,7 @@ def main():
     print(summary)
     if option("text"):
         pathlib.Path(option("text")).write_text(f"{text}{summary}\n")
-    if option("json"):
-        pathlib.Path(option("json")).write_text(json.dumps(records, indent=1) + "\n")
+    write_json(records)
     if few := too_few_tests(records):
         print(f"FAILED: {few}")
         return 1
