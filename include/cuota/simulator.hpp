@@ -97,18 +97,19 @@ struct misuse_counts {
     std::uint64_t calls_in_callbacks = 0;  ///< CUDA calls inside a host function or a kernel
     /// Launches of kernels without a host body.
     std::uint64_t device_kernels = 0;
-    std::uint64_t bad_captures = 0;         ///< violations of the rules of stream capture
-    std::uint64_t races = 0;                ///< pairs of conflicting, unordered accesses
-    std::uint64_t host_accesses = 0;        ///< accesses to device memory by host code
-    std::uint64_t illegal_accesses = 0;     ///< accesses by work to invalid memory
-    std::uint64_t out_of_bounds = 0;        ///< writes beside an allocation
+    std::uint64_t bad_launches = 0;      ///< launches with a grid, block or shared memory that CUDA rejects
+    std::uint64_t bad_captures = 0;      ///< violations of the rules of stream capture
+    std::uint64_t races = 0;             ///< pairs of conflicting, unordered accesses
+    std::uint64_t host_accesses = 0;     ///< accesses to device memory by host code
+    std::uint64_t illegal_accesses = 0;  ///< accesses by work to invalid memory
+    std::uint64_t out_of_bounds = 0;     ///< writes beside an allocation
     std::uint64_t uninitialized_reads = 0;  ///< copies to the host of unwritten bytes
 
     /// Returns the sum of all counts.
     [[nodiscard]] std::uint64_t total() const noexcept {
         return double_frees + foreign_frees + bad_ranges + bad_directions + bad_handles + calls_in_callbacks +
-               device_kernels + bad_captures + races + host_accesses + illegal_accesses + out_of_bounds +
-               uninitialized_reads;
+               device_kernels + bad_launches + bad_captures + races + host_accesses + illegal_accesses +
+               out_of_bounds + uninitialized_reads;
     }
 };
 

@@ -4,6 +4,7 @@
 #include <cuota/buffer/lease.hpp>
 
 #include <cstdint>
+#include <cstdlib>
 #include <optional>
 #include <string>
 #include <thread>
@@ -16,12 +17,14 @@
 #include <cuota/pool/scoped_pool.hpp>
 #include <cuota/resource/async_memory.hpp>
 #include <cuota/runtime/graph.hpp>
+#include <cuota/runtime/launch_kernel.hpp>
 #include <cuota/runtime/rt/peer_access.hpp>
 
 #include "support/calls.hpp"
 #include "support/catch.hpp"
 #include "support/gate.hpp"
 #include "support/machine.hpp"
+#include "support/sanitizer.hpp"
 #include "support/thrown.hpp"
 #include "support/words.hpp"
 
@@ -33,6 +36,9 @@ namespace simulator = cuota::simulator;
 namespace {
 
 constexpr std::size_t count = 4096;
+
+// Stands for the host function that nvcc makes of a kernel.
+void copy_words(support::word*, support::word const*, std::size_t) { std::abort(); }
 using words = cuota::device_buffer<support::word>;
 
 struct scene {
@@ -756,4 +762,42 @@ TEST_CASE("a lease from before a capture is refused in the capture", "[buffer][l
         cuota::for_each_index(s, count, support::write_word{to.span().data(), 2u}, "write");
     });
     CHECK(before.span().size() == count);
+}
+
+TEST_CASE("a kernel of the program on another stream than its lease is a race", "[buffer][lease]") {
+    if (support::under_thread_sanitizer) CUOTA_SKIP("it would report the race as well");
+    support::machine const gpu;
+    simulator::set_race_checks(simulator::race_checks::report);
+    simulator::run_on_host(copy_words, [](simulator::launch_shape const&, support::word* to,
+                                          support::word const* from, std::size_t n) {
+        for (std::size_t i = 0; i != n; ++i) to[i] = from[i];
+    });
+    cuota::stream const home;
+    cuota::stream const other;
+    cuota::scoped_pool pool{cuota::budget{"test", 64_MiB}};
+    words from{count, 1u, home, pool, "from"};
+    words to{count, home, pool, "to"};
+    auto const races = [] { return simulator::misuse().races; };
+
+    cuota::launch_kernel(other, {1, 1}, copy_words, to.write(other), from.read(other), count);  // right
+    other.synchronize();
+    home.synchronize();
+    CHECK(races() == 0);
+
+    from.fill(2u, home);
+    cuota::launch_kernel(other, {1, 1}, copy_words, to.write(other), from.read(home), count);
+    REQUIRE(races() == 1);
+    std::string const read_too_early = simulator::race_reports().back();
+    CHECK(support::has(read_too_early, "reads bytes ["));
+    CHECK(support::has(read_too_early, "in block \"from\""));
+    other.synchronize();
+    home.synchronize();
+
+    cuota::launch_kernel(other, {1, 1}, copy_words, to.write(home), from.read(other), count);
+    to.fill(3u, home);  // the kernel may still write
+    REQUIRE(races() == 2);
+    CHECK(support::has(simulator::race_reports().back(), "in block \"to\""));
+    other.synchronize();
+    home.synchronize();
+    simulator::run_on_host(reinterpret_cast<void const*>(copy_words), {});
 }

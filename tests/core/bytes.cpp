@@ -180,6 +180,7 @@ TEST_CASE("sizes are parsed as they are printed and written", "[core][bytes]") {
                                     "6GiBs",
                                     "6iB",
                                     "1.",
+                                    "22.1",
                                     ".5",
                                     "1.5.2",
                                     "1,5",

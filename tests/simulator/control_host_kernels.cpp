@@ -154,6 +154,10 @@ TEST_CASE("a launch beyond the limits of every device is refused", "[simulator][
     CHECK(n.launch_add(1, 1, dim3{1025}) == impossible);
     CHECK(n.launch_add(1, 1, dim3{64, 32}) == impossible);
     CHECK(n.launch_add(1, 1, 1, (48 << 10) + 1) == cudaErrorInvalidValue);
+    CHECK(sim::misuse().bad_launches == 6);
+    CHECK(sim::misuse_reports().back().find(
+              "with 1 x 1 x 1 blocks of 1 x 1 x 1 threads and 49153 bytes of dynamic "
+              "shared memory") != std::string::npos);
     CHECK(cudaLaunchKernel(address(add), 1, 1, nullptr, 0, nullptr) == cudaErrorInvalidValue);
     auto const gone = new_stream();
     REQUIRE(cudaStreamDestroy(gone) == cudaSuccess);

@@ -102,7 +102,7 @@ consteval std::size_t operator""_GiB(long double n) { return detail::literal(n, 
 [[nodiscard]] std::string bytes_text(std::size_t bytes);
 
 /// Parses a size as bytes_text and people write it: "6GiB", "1.5 MiB", "512 B", "65536". Units are B and KiB to EiB, or none for bytes; one
-/// space may precede the unit. Fractions of at most 9 digits are rounded up to whole bytes, as by the literals. Returns nullopt for any other
+/// space may precede the unit. Fractions of at most 9 digits need a unit and are rounded up to whole bytes, as by the literals. Returns nullopt for any other
 /// text and for sizes that exceed the range of std::size_t.
 [[nodiscard]] constexpr std::optional<std::size_t> parse_bytes(std::string_view text) noexcept {
     std::size_t at = 0;
@@ -115,7 +115,8 @@ consteval std::size_t operator""_GiB(long double n) { return detail::literal(n, 
         if (!whole) return std::nullopt;
     }
     std::size_t fraction = 0;  // in billionths
-    if (at != text.size() && text[at] == '.') {
+    bool const has_fraction = at != text.size() && text[at] == '.';
+    if (has_fraction) {
         ++at;
         if (!is_digit()) return std::nullopt;
         for (std::size_t place = 100'000'000; is_digit(); ++at, place /= 10) {
@@ -126,6 +127,7 @@ consteval std::size_t operator""_GiB(long double n) { return detail::literal(n, 
     if (at + 1 < text.size() && text[at] == ' ') ++at;
     std::string_view const unit = text.substr(at);
     unsigned shift = 0;
+    if (has_fraction && unit.empty()) return std::nullopt;
     if (!unit.empty() && unit != "B") {
         constexpr std::string_view prefixes = "KMGTPE";
         std::size_t const prefix = prefixes.find(unit[0]);

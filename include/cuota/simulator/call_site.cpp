@@ -46,15 +46,21 @@ bool is_ours(std::uintptr_t address) {
            static_cast<std::uintptr_t>(etext - __ehdr_start);
 }
 
-/// Cheap because this library is compiled with frame pointers.
+/// Cheap because this library is compiled with frame pointers. Without them (by hand, if the flag is missing) it returns 0 or another
+/// address, and reads only this thread's stack.
 [[gnu::noinline]] std::uintptr_t first_caller() noexcept {
     struct frame {
         frame const* outer;
         std::uintptr_t returns_to;
     };
+    constexpr std::uintptr_t largest_frame = std::uintptr_t{1} << 16;
     auto const* f = static_cast<frame const*>(__builtin_frame_address(0));
-    for (int i = 0; i < 16; ++i, f = f->outer)
+    for (int i = 0; i < 16; ++i) {
         if (!is_ours(f->returns_to)) return f->returns_to;
+        auto const step = reinterpret_cast<std::uintptr_t>(f->outer) - reinterpret_cast<std::uintptr_t>(f);
+        if (step == 0 || step > largest_frame || step % alignof(frame) != 0) return 0;
+        f = f->outer;
+    }
     return 0;
 }
 

@@ -86,9 +86,10 @@ void forget_faults() {
 
 void forget_misuse() {
     auto& x = the_machine().misuse;
-    for (auto* const c : {&x.double_frees, &x.foreign_frees, &x.bad_ranges, &x.bad_directions, &x.bad_handles,
-                          &x.calls_in_callbacks, &x.device_kernels, &x.bad_captures, &x.races,
-                          &x.host_accesses, &x.illegal_accesses, &x.out_of_bounds, &x.uninitialized_reads})
+    for (auto* const c :
+         {&x.double_frees, &x.foreign_frees, &x.bad_ranges, &x.bad_directions, &x.bad_handles,
+          &x.calls_in_callbacks, &x.device_kernels, &x.bad_launches, &x.bad_captures, &x.races,
+          &x.host_accesses, &x.illegal_accesses, &x.out_of_bounds, &x.uninitialized_reads})
         *c = 0;
     std::lock_guard lock{the_machine().misuse_mutex};
     the_machine().misuse_lines.clear();
@@ -222,9 +223,9 @@ std::vector<std::string> leaks() {
 
 misuse_counts misuse() {
     auto const& x = the_machine().misuse;
-    return {x.double_frees,       x.foreign_frees,  x.bad_ranges,         x.bad_directions, x.bad_handles,
-            x.calls_in_callbacks, x.device_kernels, x.bad_captures,       x.races,          x.host_accesses,
-            x.illegal_accesses,   x.out_of_bounds,  x.uninitialized_reads};
+    return {x.double_frees,       x.foreign_frees,    x.bad_ranges,    x.bad_directions,     x.bad_handles,
+            x.calls_in_callbacks, x.device_kernels,   x.bad_launches,  x.bad_captures,       x.races,
+            x.host_accesses,      x.illegal_accesses, x.out_of_bounds, x.uninitialized_reads};
 }
 
 std::size_t peak_device_bytes(int index) {
@@ -391,8 +392,8 @@ std::string report() {
          << "misuse  double frees " << wrong.double_frees << "  foreign frees " << wrong.foreign_frees
          << "  bad ranges " << wrong.bad_ranges << "  bad directions " << wrong.bad_directions << '\n'
          << "        bad handles " << wrong.bad_handles << "  calls in callbacks " << wrong.calls_in_callbacks
-         << "  kernels for a device only " << wrong.device_kernels << "  in captures " << wrong.bad_captures
-         << "  races " << wrong.races << '\n'
+         << "  kernels for a device only " << wrong.device_kernels << "  bad launches " << wrong.bad_launches
+         << "  in captures " << wrong.bad_captures << "  races " << wrong.races << '\n'
          << "        host accesses " << wrong.host_accesses << "  illegal accesses " << wrong.illegal_accesses
          << "  out of bounds " << wrong.out_of_bounds << "  uninitialised reads " << wrong.uninitialized_reads
          << '\n';

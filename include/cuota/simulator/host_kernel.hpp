@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <functional>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -31,8 +32,10 @@ struct launch_shape {
 /// Example: tests/simulator/control_host_kernels.cpp
 struct host_kernel {
     struct parameter {
-        std::size_t bytes,  ///< its sizeof
-            alignment;      ///< its alignof
+        std::size_t bytes,        ///< its sizeof
+            alignment;            ///< its alignof
+        bool is_pointer = false;  ///< checked against the leases that are open on other streams
+        bool writes = false;      ///< a pointer to elements that are not const
     };
 
     std::vector<parameter> parameters;  ///< a launch copies its arguments
@@ -56,7 +59,9 @@ void run_on_host(void (*kernel)(Parameters...), Body body) {
         body(shape, *static_cast<Parameters*>(arguments[I])...);
     };
     host_kernel what;
-    (what.parameters.push_back({sizeof(Parameters), alignof(Parameters)}), ...);
+    (what.parameters.push_back({sizeof(Parameters), alignof(Parameters), std::is_pointer_v<Parameters>,
+                                !std::is_const_v<std::remove_pointer_t<Parameters>>}),
+     ...);
     what.body = [call = std::move(call)](launch_shape const& shape, void** arguments) {
         call(std::index_sequence_for<Parameters...>{}, shape, arguments);
     };

@@ -52,6 +52,18 @@ cudaError_t refuse(void const* address) {
     return cudaErrorInvalidDeviceFunction;
 }
 
+/// After <<<>>> few programs check for errors.
+cudaError_t refuse_shape(void const* address, launch_shape const& shape, cudaError_t code) {
+    auto const text = [](dim3 d) {
+        return std::to_string(d.x) + " x " + std::to_string(d.y) + " x " + std::to_string(d.z);
+    };
+    note_misuse(the_machine().misuse.bad_launches,
+                this_call() + " launches " + name_of_kernel(address) + " with " + text(shape.grid) +
+                    " blocks of " + text(shape.block) + " threads and " + in_bytes(shape.shared_bytes) +
+                    " of dynamic shared memory, which the device does not support");
+    return code;
+}
+
 /// The caller's arguments may be destroyed before the launch runs.
 struct prepared {
     std::shared_ptr<host_kernel> kernel;
@@ -86,6 +98,16 @@ std::unique_ptr<prepared> prepare(std::shared_ptr<host_kernel> kernel, launch_sh
     return made;
 }
 
+/// The program may pass the pointer of a lease on another stream: the kernel accesses the leased bytes on its own stream.
+std::vector<pointer_argument> pointers_of(host_kernel const& kernel, void* const* arguments) {
+    std::vector<pointer_argument> all;
+    for (std::size_t i = 0; i < kernel.parameters.size(); ++i) {
+        auto const& p = kernel.parameters[i];
+        if (p.is_pointer) all.push_back({*static_cast<void* const*>(arguments[i]), p.writes});
+    }
+    return all;
+}
+
 bool possible(device const& d, launch_shape const& shape) {
     auto const within = [&d](unsigned n, cudaDeviceAttr most) {
         return n != 0 && n <= static_cast<unsigned>(attribute_of(d, most));
@@ -101,13 +123,14 @@ cudaError_t launch(guard& lock, void const* address, launch_shape const& shape, 
                    cudaStream_t stream) {
     auto const found = book().bodies.find(address);
     if (found == book().bodies.end()) return refuse(address);
-    if (!possible(current_device(), shape)) return cudaErrorInvalidConfiguration;
+    if (!possible(current_device(), shape))
+        return refuse_shape(address, shape, cudaErrorInvalidConfiguration);
     if (shape.shared_bytes > static_cast<std::size_t>(dynamic_shared_of(address)))
-        return cudaErrorInvalidValue;
+        return refuse_shape(address, shape, cudaErrorInvalidValue);
     if (!arguments && !found->second->parameters.empty()) return cudaErrorInvalidValue;
     auto made = prepare(found->second, shape, arguments);
     auto const result = enqueue_kernel(lock, stream, name_of_kernel(address).c_str(), &prepared::run,
-                                       &prepared::drop, made.get());
+                                       &prepared::drop, made.get(), pointers_of(*found->second, arguments));
     if (result == cudaSuccess) (void)made.release();
     return result;
 }

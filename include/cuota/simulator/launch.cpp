@@ -90,6 +90,27 @@ struct declared {
 
 thread_local std::vector<declared> declared_accesses;  ///< for later launches of this thread
 
+/// The leased bytes at pointers that a kernel on `s` gets, where the leases are open on other streams only.
+void add_leased_elsewhere(stream_handle const& s, std::vector<pointer_argument> const& pointers,
+                          std::vector<ordering::declaration>& into) {
+    for (auto const& [pointer, writes] : pointers) {
+        auto const address = reinterpret_cast<std::uintptr_t>(pointer);
+        auto const has = [&](auto const& one) { return address - ~one.access.disguise < one.access.bytes; };
+        auto const find_in = [&](stream const& on) {
+            auto const found = std::find_if(on.borrowed.begin(), on.borrowed.end(), has);
+            return found == on.borrowed.end() ? nullptr : &found->access;
+        };
+        if (find_in(*s)) continue;
+        for (auto const& [number, borrower] : the_machine().borrowers) {
+            auto const other = borrower.lock();
+            auto const* const leased = other ? find_in(*other) : nullptr;
+            if (!leased) continue;
+            into.push_back({leased->disguise, leased->bytes, writes});
+            break;
+        }
+    }
+}
+
 /// Removes the accesses declared for the next launch, and those of destroyed streams.
 std::vector<ordering::declaration> take_declared(stream_handle const& s) {
     std::vector<ordering::declaration> mine;
@@ -107,14 +128,15 @@ std::vector<ordering::declaration> take_declared(stream_handle const& s) {
 namespace cuota::inline v0::simulator {
 
 cudaError_t enqueue_kernel(guard& lock, cudaStream_t handle, char const* name, void (*run)(void*),
-                           void (*drop)(void*), void* body) {
+                           void (*drop)(void*), void* body, std::vector<pointer_argument> const& pointers) {
     auto const s = find_stream(handle);
     // Unlike a copy, a kernel needs a stream of the current device.
     if (!s) return bad_handle();
     if (&s->owner != &current_device())
         return mixed_devices(describe(*s, the_machine().streams.made(handle)) +
                              ", but the current device is " + std::to_string(current_device().index));
-    auto const touched = take_declared(s);
+    auto touched = take_declared(s);
+    add_leased_elsewhere(s, pointers, touched);
     if (!run) return cudaErrorInvalidDeviceFunction;
     auto work = std::make_shared<kernel>();
     work->name = name && *name ? name : "without a name";

@@ -89,7 +89,7 @@ struct random_fault {
 
 struct misuse_counters {
     std::atomic<std::uint64_t> double_frees, foreign_frees, bad_ranges, bad_directions, bad_handles;
-    std::atomic<std::uint64_t> calls_in_callbacks, device_kernels, races, bad_captures;
+    std::atomic<std::uint64_t> calls_in_callbacks, device_kernels, bad_launches, races, bad_captures;
     std::atomic<std::uint64_t> host_accesses, illegal_accesses, out_of_bounds, uninitialized_reads;
 };
 
@@ -226,9 +226,15 @@ void after_fork_in_child();
 
 // ---- launch.cpp, kernel_launch.cpp, kernels.cpp ----
 
+struct pointer_argument {
+    void const* at;
+    bool writes;
+};
+
 /// On failure, the caller keeps the body.
 cudaError_t enqueue_kernel(guard& lock, cudaStream_t handle, char const* name, void (*run)(void*),
-                           void (*drop)(void*), void* body);
+                           void (*drop)(void*), void* body,
+                           std::vector<pointer_argument> const& pointers = {});
 void note_kernel(void const* address, char const* mangled_name);
 int dynamic_shared_of(void const* kernel);
 
