@@ -675,6 +675,24 @@ TEST_CASE("fill and zero set all elements or a part in the order of a stream", "
     none.zero(home);
 }
 
+TEST_CASE("host memory is copied to and from a part of a buffer", "[buffer][device_buffer]") {
+    cuota::stream const home;
+    cuota::stream const other;
+    cuota::scoped_pool pool{cuota::budget{"b", 16_MiB}};
+    cuota::device_buffer<int> x{{1, 2, 3, 4, 5}, home, pool};
+    std::vector<int> two(2);
+    x.copy_to(two, 3, other);
+    CHECK(two == std::vector<int>{4, 5});
+    x.copy_from(std::vector<int>{8, 9}, 1, other);
+    CHECK(x.to_vector(home) == std::vector<int>{1, 8, 9, 4, 5});
+    x.copy_to(std::span<int>{}, 5, home);  // an empty part at the end
+    auto const beyond = thrown<cuota::usage_error>([&] { x.copy_to(two, 4, home); });
+    CHECK(has(beyond.what(), "device_buffer: elements [4, 4 + 2) are outside a buffer of 5"));
+    CHECK_THROWS_AS(x.copy_from(two, 6, home), cuota::usage_error);
+    auto const mine = x.read(home);
+    CHECK_THROWS_AS(x.copy_from(two, 0, other), cuota::usage_error);  // borrowed on another stream
+}
+
 TEST_CASE("a default-constructed device_buffer is empty until it is assigned", "[buffer][device_buffer]") {
     struct model {
         cuota::device_buffer<float> weights;

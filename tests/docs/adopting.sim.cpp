@@ -3,6 +3,7 @@
 
 // The snippets of docs/adopting.md.
 #include <cstddef>
+#include <cstdlib>
 #include <string>
 #include <vector>
 
@@ -26,12 +27,36 @@ void scale(float* x, std::size_t count) {
 
 TEST_CASE("adopting: pointers in structs", "[docs]") {
     cuota::budget const budget{"trainer", 16_MiB};
-    cuota::budget const host{"host", 16_MiB};
     cuota::scoped_pool pool{budget};
     cuota::stream const stream;
 #include "adopting/pointers.inc"
     CHECK(loss == 1.0f);
     CHECK(host.held() == sizeof(float));
+}
+
+// Stand for the host functions that nvcc makes of kernels.
+void halve(float*, int) { std::abort(); }
+void add_up(float*, float const*, int) { std::abort(); }
+
+TEST_CASE("adopting: kernels, parts and single values", "[docs]") {
+    namespace sim = cuota::simulator;
+    sim::run_on_host(halve, [](sim::launch_shape const&, float* x, int count) {
+        for (int i = 0; i != count; ++i) x[i] /= 2;
+    });
+    sim::run_on_host(add_up, [](sim::launch_shape const&, float* to, float const* from, int count) {
+        for (int i = 0; i != count; ++i) *to += from[i];
+    });
+    cuota::budget const budget{"trainer", 16_MiB};
+    cuota::scoped_pool pool{budget};
+    cuota::stream const stream;
+    std::vector<float> const some(10, 4.0f);
+    std::vector<float> last(5, 1.0f);
+    cuota::device_buffer<float> const y{5, 2.0f, stream, pool};
+#include "adopting/kernels.inc"
+    CHECK(value == 10 * 4.0f + 5 * 2.0f);
+    CHECK(last == std::vector<float>(5));
+    sim::run_on_host(reinterpret_cast<void const*>(halve), {});
+    sim::run_on_host(reinterpret_cast<void const*>(add_up), {});
 }
 
 TEST_CASE("adopting: launches without a stream", "[docs]") {

@@ -219,20 +219,32 @@ public:
     void copy_from(std::span<T const> host, stream_ref s,
                    source_location where = source_location::current()) {
         check_count(host.size(), where);
+        copy_from(host, 0, s, where);
+    }
+    /// Replaces the elements from `offset` on by host.size() others and waits. Throws: usage_error if they exceed the buffer.
+    void copy_from(std::span<T const> host, std::size_t offset, stream_ref s,
+                   source_location where = source_location::current()) {
+        check_part(offset, host.size(), where);
         rt::check_not_capturing(s, "device_buffer: cannot wait for a copy",
                                 "copy before the capture, or from a pinned_buffer", where);
         lease<T> const mine = detail::leases_for_copies::write(*this, s, where);
-        rt::copy_to_device(data(), host.data(), bytes(), s, where);
+        rt::copy_to_device(data() + offset, host.data(), host.size_bytes(), s, where);
         rt::synchronize_or_drain(s, where);
     }
 
     /// Copies all elements to the host and waits. Throws: usage_error if counts differ.
     void copy_to(std::span<T> host, stream_ref s, source_location where = source_location::current()) const {
         check_count(host.size(), where);
+        copy_to(host, 0, s, where);
+    }
+    /// Copies host.size() elements from `offset` on to the host and waits. Throws: usage_error if they exceed the buffer.
+    void copy_to(std::span<T> host, std::size_t offset, stream_ref s,
+                 source_location where = source_location::current()) const {
+        check_part(offset, host.size(), where);
         rt::check_not_capturing(s, "device_buffer: cannot wait for a copy",
                                 "copy after the capture, or to a pinned_buffer", where);
         lease<T const> const mine = detail::leases_for_copies::read(*this, s, where);
-        rt::copy_to_host(host.data(), data(), bytes(), s, where);
+        rt::copy_to_host(host.data(), data() + offset, host.size_bytes(), s, where);
         rt::synchronize_or_drain(s, where);
     }
     /// Same, to a vector. Throws: also std::bad_alloc.
