@@ -12,7 +12,7 @@
 ///       budget program        limit 64.0 MiB    held 16.0 MiB    free 48.0 MiB    peak 16.0 MiB
 ///       device 0 ...
 ///       held by    activations 15.3 MiB (cap_a_step.cpp:33), cached in a pool 759.0 KiB
-///       reclaimed  nothing: the 759.0 KiB cached in pools share pages with live blocks; largest free block 759.0 KiB
+///       reclaimed  nothing: 759.0 KiB cached in pools share pages with live blocks; largest free block 759.0 KiB
 ///       help       request at most 194'304 floats (759.0 KiB)
 ///       or         free 15.3 MiB: activations (cap_a_step.cpp:33)
 ///       or         raise the limit of step to 31.3 MiB

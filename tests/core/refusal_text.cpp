@@ -183,7 +183,13 @@ TEST_CASE("the text of a refusal lists the reclaimed bytes by reclaimer, or the 
     REQUIRE(line(r, "reclaimed") == "nothing: no pool or cache has cached memory");
     r.holders = {
         {"x", {}, 4_MiB}, {"cached in pool main", {}, 2_MiB, true}, {"cached in a pool", {}, 1_KiB, true}};
-    REQUIRE(line(r, "reclaimed") == "nothing: the 2.0 MiB cached in pools share pages with live blocks");
+    REQUIRE(line(r, "reclaimed") == "nothing: 2.0 MiB cached in pools share pages with live blocks");
+    r.holders[1].bytes = r.holders[2].bytes = 1'048'064 / 2;
+    r.largest_free = 1'048'064;  // the longest texts of sizes fit
+    REQUIRE(
+        line(r, "reclaimed") ==
+        "nothing: 1023.5 KiB cached in pools share pages with live blocks; largest free block 1023.5 KiB");
+    r.largest_free = 0;
     r.reclaimers = {{"pool main", 6_MiB, 0}};
     REQUIRE(line(r, "reclaimed") == "nothing: pool main had nothing cached");
     r.reclaimers->push_back({"cache", 6_MiB, 0});

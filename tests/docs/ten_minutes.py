@@ -60,8 +60,9 @@ run(build.replace("cmake", shlex.quote(cmake), 1))
 check(run(program))
 
 runtime, compile_line, program = (line.replace("/usr/local/cuda/include", shlex.quote(toolkit)) for line in by_hand)
-if not re.match(r"g\+\+ .* -shared .* cuota/include/cuota/simulator/\*\.cpp -o libsimulated\.so$", runtime):
-    sys.exit(f"{page.name} compiles the simulated runtime in another way than by all of its sources: {runtime}")
+# Without frame pointers the simulated runtime does not know its callers.
+if not re.match(r"g\+\+ .* -shared -fno-omit-frame-pointer .* cuota/include/cuota/simulator/\*\.cpp -Wl,-soname,libsimulated\.so -o libsimulated\.so$", runtime):
+    sys.exit(f"{page.name} compiles the simulated runtime in another way than by all of its sources, with frame pointers: {runtime}")
 (work / "libsimulated.so").symlink_to(simulator)
 run(compile_line.replace("g++", shlex.quote(cxx), 1))
 check(run(f"LD_LIBRARY_PATH={shlex.quote(str(pathlib.Path(simulator).parent))} {program}"))

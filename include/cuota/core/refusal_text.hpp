@@ -297,7 +297,7 @@ CUOTA_INLINE std::string nothing_to_give_text(std::vector<allocation_group> cons
     for (allocation_group const& h : holders)
         if (h.is_cached) free = saturating_add(free, h.bytes);
     if (free == 0) return "nothing: no pool or cache has cached memory";
-    return message("nothing: the {} cached in pools share pages with live blocks", {as_bytes(free)});
+    return message("nothing: {} cached in pools share pages with live blocks", {as_bytes(free)});
 }
 
 CUOTA_INLINE std::string reclaimed_text(refusal const& r) {
