@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <type_traits>
 
 #include <cuota/core/config.hpp>
 #include <cuota/core/detail/std_minimal.hpp>
@@ -24,10 +25,12 @@ namespace cuota::inline v0::detail {
     return true;
 }
 
-/// The bytes of a value: one kernel fills with all types of a size, also those that nvcc does not accept in a kernel's name.
+/// The bytes of a value: one kernel fills with all types of a size, also those that nvcc does not accept in a kernel's name. In words where
+/// the alignment permits, because a kernel would take bytes apart one by one.
 template <std::size_t Bytes, std::size_t Alignment>
 struct alignas(Alignment) value_bytes {
-    std::byte at[Bytes];
+    using word = std::conditional_t<Alignment % 4 == 0, std::uint32_t, std::byte>;
+    word at[Bytes / sizeof(word)];
 };
 
 template <class T>
