@@ -7,7 +7,8 @@ launched_kernels.py OBJECT...    or folders with such files
 
 nvcc compiles a source twice, and its pass for the device reads no definitions of functions for the host (CUOTA_DEFINE_MEMORY and its
 like). If one of those launches a kernel that nothing else asks for, the device's code lacks this kernel, and nvcc does not say so. The
-header must ask for CUOTA_PART_MEMORY and its like instead.
+header must ask for CUOTA_PART_MEMORY and its like instead. Kernels of a program's own extended lambdas are left out: nvcc wraps such a
+lambda in a class for the host, so its kernel has two names.
 """
 import pathlib
 import re
@@ -16,6 +17,7 @@ import sys
 
 # The one kernel template that cuota launches everything by. In an object file its functions are local, which the letter L marks.
 NAME = rb"_ZN5cuota2v06detailL?15for_each_kernelI\w+"
+WRAPPERS = (b"__nv_hdl_wrapper_t", b"__nv_dl_wrapper_t")  # of extended lambdas
 
 
 def without_mark(name):
@@ -25,7 +27,8 @@ def without_mark(name):
 def launched(path):
     """The kernels that host code has functions of."""
     told = subprocess.run(["nm", path], capture_output=True, check=True).stdout
-    return {without_mark(name) for name in re.findall(rb"^\S+ [tTwW] (" + NAME + rb")$", told, flags=re.M)}
+    names = re.findall(rb"^\S+ [tTwW] (" + NAME + rb")$", told, flags=re.M)
+    return {without_mark(name) for name in names if not any(wrapper in name for wrapper in WRAPPERS)}
 
 
 def registered(path):
