@@ -76,6 +76,24 @@ TEST_CASE("launch_kernel runs a kernel in stream order with converted arguments"
     CHECK(counted == 512);
 }
 
+TEST_CASE("a grid is given in numbers of any integer type", "[runtime][launch_kernel]") {
+    support::machine const gpu;
+    bodies const registered;
+    cuota::stream const s;
+    auto const threads = [&](cuota::kernel_shape const& shape) {
+        return std::size_t{shape.grid.x} * shape.grid.y * shape.block.x;
+    };
+    int const n = 1000;
+    std::size_t const many = 1000;
+    CHECK(threads({(n + 255) / 256, 256}) == 1024);
+    CHECK(threads({(many + 255) / 256, 256U}) == 1024);
+    CHECK(threads({dim3{2, 3}, many}) == 6000);
+    CHECK_THROWS_AS(cuota::launch_kernel(s, {-1, 1}, count), cuota::cuda_error);
+    CHECK_THROWS_AS(cuota::launch_kernel(s, {(std::size_t{1} << 32) + 1, 1}, count), cuota::cuda_error);
+    CHECK_THROWS_AS(cuota::launch_kernel(s, {1, (std::size_t{1} << 32) + 1}, count), cuota::cuda_error);
+    CHECK_THROWS_AS(cuota::launch_kernel(s, {0, 1}, count), cuota::cuda_error);
+}
+
 TEST_CASE("launch_kernel throws what CUDA rejects, also where the thread has an older error",
           "[runtime][launch_kernel]") {
     support::machine const gpu;

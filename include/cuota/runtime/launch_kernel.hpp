@@ -4,6 +4,7 @@
 /// Launches of a program's own kernels, with errors as exceptions.
 #pragma once
 
+#include <concepts>
 #include <cstddef>
 #include <tuple>
 #include <utility>
@@ -17,12 +18,27 @@
 
 namespace cuota::inline v0 {
 
+namespace detail {
+
+/// One to three dimensions of a grid or block, of any integer type.
+struct dimensions {
+    /// Converts as in <<<>>>. A number out of range becomes the largest, which CUDA rejects.
+    template <std::integral Number>
+    constexpr dimensions(Number x) noexcept
+        : value{std::in_range<unsigned>(x) ? static_cast<unsigned>(x) : ~0U} {}
+    constexpr dimensions(dim3 all) noexcept : value{all} {}
+
+    dim3 value;
+};
+
+}  // namespace detail
+
 /// The grid of a launch, as in <<<grid, block, shared_bytes>>>. Example: tests/runtime/launch_kernel.sim.cpp
 struct kernel_shape {
-    /// `shared_bytes`: dynamic shared memory of a block, in bytes.
-    kernel_shape(dim3 grid_in_blocks, dim3 block_in_threads, std::size_t shared = 0,
-                 source_location launched = source_location::current()) noexcept
-        : grid{grid_in_blocks}, block{block_in_threads}, shared_bytes{shared}, where{launched} {}
+    /// Grid and block are numbers of any integer type or dim3; `shared`: dynamic shared memory of a block, in bytes.
+    kernel_shape(detail::dimensions grid_in_blocks, detail::dimensions block_in_threads,
+                 std::size_t shared = 0, source_location launched = source_location::current()) noexcept
+        : grid{grid_in_blocks.value}, block{block_in_threads.value}, shared_bytes{shared}, where{launched} {}
 
     dim3 grid;                 ///< in blocks
     dim3 block;                ///< in threads
