@@ -489,8 +489,8 @@ TEST_CASE("a refusal reports cached bytes that share pages with live blocks", "[
     auto const held = budget.held();
     auto const refused = thrown<cuota::budget_exceeded>([&] { budget.charge(2_MiB - held + 1, "slots"); });
     std::string const free = cuota::bytes_text(held - 512);
-    CHECK(has(refused.what(),
-              "reclaimed  nothing: " + free + " cached in pools share pages with live blocks"));
+    CHECK(
+        has(refused.what(), "reclaimed  nothing: " + free + " cached in pools share pages with live blocks"));
     pool.deallocate(stream, p, 512);
     budget.charge(2_MiB, "slots");  // the page is released
     budget.refund(2_MiB);
