@@ -19,7 +19,6 @@ import os
 import pathlib
 import platform
 import re
-import shlex
 import shutil
 import subprocess
 import sys
@@ -28,11 +27,10 @@ import time
 import xml.etree.ElementTree
 
 
-def option(name, default=None):
-    return next((a.split("=", 1)[1] for a in sys.argv[1:] if a.startswith(f"--{name}=")), default)
-
-
 HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent / "packaging"))
+from _run import Failed, Skipped, option, run, say, tool, write  # noqa: E402
+
 SOURCE = pathlib.Path(option("source", HERE.parents[1])).resolve()
 WORK = pathlib.Path(option("work", SOURCE / "build" / "matrix")).resolve()
 JOBS = int(option("jobs", os.cpu_count()))
@@ -58,14 +56,6 @@ WARNINGS = "-Wall -Wextra -Wconversion -Wshadow -Werror".split()
 OWN_FLAGS = {"g++": ["--param=ggc-min-heapsize=1000000"], "clang++": ["-Wno-deprecated-declarations"]}
 
 
-class Failed(Exception):
-    pass
-
-
-class Skipped(Exception):
-    pass
-
-
 # ---- Rows: each is a function that returns what was run, and what was compiled is its text.
 class Row:
     def __init__(self, name, compiled, needs, function, *, compiler, toolkit, standard="C++20", machine=platform.machine()):
@@ -81,27 +71,6 @@ def row(name, compiled, needs, **facts):
         rows.append(Row(name, compiled, needs, function, **facts))
         return function
     return keep
-
-
-def run(*command, fails_with=None, **how):
-    """Runs a command and returns its output. It must succeed; with fails_with, a regex, it must fail with such a text."""
-    command = [str(word) for word in command]
-    done = subprocess.run(command, text=True, errors="replace", stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                          stderr=subprocess.STDOUT, timeout=7200, **how)
-    line = shlex.join(command)
-    if fails_with is None and done.returncode:
-        raise Failed(f"{line}\nended with {done.returncode}:\n{done.stdout}")
-    if fails_with is not None and not done.returncode:
-        raise Failed(f"{line}\nis accepted, and should be refused with '{fails_with}'")
-    if fails_with is not None and not re.search(fails_with, done.stdout):
-        raise Failed(f"{line}\nis refused, but not with '{fails_with}':\n{done.stdout}")
-    return done.stdout
-
-
-def tool(name):
-    if not shutil.which(name):
-        raise Skipped(f"no {name} on this machine")
-    return name
 
 
 def toolkit_folder(version):
@@ -130,12 +99,6 @@ def line(compiler, standard, version):
     kind = "clang++" if "clang" in compiler else "g++"
     return [tool(compiler), STANDARDS[standard], *WARNINGS, *OWN_FLAGS[kind], "-isystem", toolkit_folder(version) / "include",
             f"-I{INCLUDE}"]
-
-
-def write(path, text):
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text)
-    return path
 
 
 def read_all_headers(work, compiler, standard, version):
@@ -203,7 +166,7 @@ def configure(folder, version, *options):
 
 
 def build(folder, *targets):
-    run("cmake", "--build", folder, "--parallel", JOBS, "--target", *targets)
+    run("cmake", "--build", folder, "--parallel", JOBS, "--target", *targets, timeout=7200)
 
 
 def run_tests(name, folder, layer):
@@ -288,14 +251,6 @@ for each in CROSS_TESTS:
 
 
 # ---- The run.
-said = threading.Lock()
-
-
-def say(text):
-    with said:
-        print(text, flush=True)
-
-
 def result_of(chosen):
     record = {"row": chosen.name, "machine": chosen.machine, "compiler": f"{chosen.compiler} {compiler_version(chosen.compiler)}".strip(),
               "standard": chosen.standard, "toolkit": toolkit_version(chosen.toolkit), "compiled": chosen.compiled, "run": "",
@@ -349,10 +304,11 @@ def write_json(records):
 def run_all(chosen):
     """In the order of the table. The JSON file is written after each row."""
     finished = {}
+    writing = threading.Lock()
 
     def finish(one):
         record = result_of(one)
-        with said:
+        with writing:
             finished[one.name] = record
             write_json([finished[other.name] for other in chosen if other.name in finished])
         return record

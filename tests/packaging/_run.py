@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The cuota authors
 # SPDX-License-Identifier: Apache-2.0
-"""What the ways of verify share: how they are named and run, and what they find on this machine."""
+"""What the ways of verify share: how they are named and run, and what they find on this machine. tests/matrix uses `run` and its like."""
 import concurrent.futures
 import fcntl
 import functools
@@ -17,7 +17,7 @@ import time
 NOT_OURS = shutil.ignore_patterns(".git", "build", "__pycache__", "*.pyc", "CMakeUserPresets.json")
 
 
-def option(name, default):
+def option(name, default=None):
     return next((a.split("=", 1)[1] for a in sys.argv[1:] if a.startswith(f"--{name}=")), default)
 
 
@@ -50,11 +50,11 @@ def way(name, *, takes_long=False):
     return keep
 
 
-def run(*command, fails_with=None, **how):
+def run(*command, fails_with=None, timeout=1800, **how):
     """Runs a command, and returns what it said. It must end well; where fails_with is a regex, not well and with such words."""
     command = [str(word) for word in command]
     done = subprocess.run(command, text=True, errors="replace", stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                          timeout=1800, **how)
+                          timeout=timeout, **how)
     line = shlex.join(command)
     if fails_with is None and done.returncode:
         raise Failed(f"{line}\nended with {done.returncode}:\n{done.stdout}")

@@ -1113,6 +1113,19 @@ TEST_CASE("reports of races name the block of a pool, a frame or a plan", "[pool
     CHECK(has(in_small, ", in block \"small\", 1000 bytes at "));
     CHECK(has(in_small, ", allocated at scoped_pool.sim.cpp:"));
 
+    // A copy of several blocks: the one that both accesses touch is named.
+    cuota::stream const other;
+    std::size_t const before = simulator::race_reports().size();
+    auto* const first = std::min(static_cast<std::byte*>(large), static_cast<std::byte*>(small));
+    auto* const last =
+        std::max(static_cast<std::byte*>(large) + 5_MiB, static_cast<std::byte*>(small) + 1000);
+    REQUIRE(cudaMemsetAsync(small, 1, 1000, s.get()) == cudaSuccess);
+    REQUIRE(cudaMemsetAsync(first, 2, static_cast<std::size_t>(last - first), other.get()) == cudaSuccess);
+    s.synchronize();
+    other.synchronize();
+    REQUIRE(simulator::race_reports().size() == before + 1);
+    CHECK(has(simulator::race_reports().back(), ", in block \"small\", 1000 bytes at "));
+
     pool.deallocate(s, small, 1000);
     void* const again = pool.allocate(s, 600, "again");
     REQUIRE(again == small);

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include <cuota/buffer/detail/filled_vector.hpp>
 #include <cuota/buffer/device_buffer.hpp>
 #include <cuota/buffer/kernel_overflow_error.hpp>
 #include <cuota/core/config.hpp>

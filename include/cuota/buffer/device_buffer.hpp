@@ -16,6 +16,7 @@
 #include <cuota/buffer/detail/buffer_access.hpp>
 #include <cuota/buffer/detail/check_part.hpp>
 #include <cuota/buffer/detail/fill.hpp>
+#include <cuota/buffer/detail/filled_vector.hpp>
 #include <cuota/buffer/detail/owned_block.hpp>
 #include <cuota/buffer/lease.hpp>
 #include <cuota/buffer/released_buffer.hpp>
@@ -59,20 +60,6 @@ constexpr void needs_a_resource() noexcept {
         !std::is_same_v<Budget, Budget>,
         "device_buffer needs a resource, not a budget: pass scoped_pool{budget}, or for a single buffer "
         "budgeted<device_memory>{budget}");
-}
-
-/// Returns n elements filled by copy(span). std::vector<bool> has no array.
-template <class T, class Copy>
-[[nodiscard]] std::vector<T> filled_vector(std::size_t n, Copy const& copy) {
-    if constexpr (std::is_same_v<T, bool>) {
-        auto const host = light_unique_array<bool>::make(n);
-        copy(std::span<bool>{host.get(), n});
-        return std::vector<bool>(host.get(), host.get() + n);
-    } else {
-        std::vector<T> host(n);
-        copy(std::span<T>{host});
-        return host;
-    }
 }
 
 }  // namespace detail

@@ -102,8 +102,8 @@ consteval std::size_t operator""_GiB(long double n) { return detail::literal(n, 
 [[nodiscard]] std::string bytes_text(std::size_t bytes);
 
 /// Parses a size as bytes_text and people write it: "6GiB", "1.5 MiB", "512 B", "65536". Units are B and KiB to EiB, or none for bytes; one
-/// space may precede the unit. Fractions of at most 9 digits need a unit and are rounded up to whole bytes, as by the literals. Returns nullopt for any other
-/// text and for sizes that exceed the range of std::size_t.
+/// space may precede the unit. Fractions of at most 9 digits need a unit and are rounded up to whole bytes, as by the literals. Returns
+/// nullopt for any other text and for sizes that exceed the range of std::size_t.
 [[nodiscard]] constexpr std::optional<std::size_t> parse_bytes(std::string_view text) noexcept {
     std::size_t at = 0;
     auto const is_digit = [&] { return at != text.size() && text[at] >= '0' && text[at] <= '9'; };

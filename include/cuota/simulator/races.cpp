@@ -99,7 +99,7 @@ void conflict(allocation const& a, record const& now, record const& before, bool
     if (!is_news(a, now, before)) return;
     std::ostringstream line;
     line << place_of(now) << (now.writes ? " writes " : " reads ") << range_of(now) << " of "
-         << describe(a, now.begin)
+         << describe(a, std::max(now.begin, before.begin))
          << (ordered_but_freed ? "; it was freed before by " : "; nothing orders it after ")
          << place_of(before);
     if (!ordered_but_freed) line << ", which " << (before.writes ? "writes " : "reads ") << range_of(before);

@@ -68,8 +68,8 @@ CUOTA_INLINE cudaError_t driver_entry_point(char const* name, void** found, unsi
     return cudaGetDriverEntryPointByVersion(name, found, version, cudaEnableDefault, status);
 }
 #else
-// cudaGetDriverEntryPoint returns the function of the runtime's version, which may have other parameters than that of `version`. The driver's
-// cuGetProcAddress takes a version.
+// cudaGetDriverEntryPoint returns the function of the runtime's version, which may have other parameters than that of `version`. The
+// driver's cuGetProcAddress takes a version.
 CUOTA_INLINE cudaError_t driver_entry_point(char const* name, void** found, unsigned version,
                                             cudaDriverEntryPointQueryResult* status) {
 #if defined(CUDA_API_PER_THREAD_DEFAULT_STREAM)
