@@ -49,11 +49,13 @@ namespace rt {
 void set_call_site(source_location where, tag name = {}) noexcept;
 
 /// Returns whether the simulator checks kernels' accesses.
-[[nodiscard]] bool is_race_checked() noexcept;
+[[nodiscard]] inline bool is_race_checked() noexcept {
+    auto const* const is_off = &cuota_simulator_order_is_off;
+    return is_off && !is_off->load(std::memory_order_relaxed);
+}
 /// Names a block of a pool in the messages of a simulator that checks accesses, and returns its address `p`, which may be null.
 [[nodiscard]] inline void* named_block(void* p, std::size_t bytes, label const& who) noexcept {
-    auto const* const is_off = &cuota_simulator_order_is_off;
-    if (is_off && !is_off->load(std::memory_order_relaxed) && p) [[unlikely]]
+    if (is_race_checked() && p) [[unlikely]]
         cuota_simulator_name_block(p, bytes, who.where.file, who.where.line, who.name.text());
     return p;
 }
@@ -94,11 +96,6 @@ namespace cuota::inline v0::rt {
 CUOTA_INLINE void set_call_site(source_location where, tag name) noexcept {
     if (cuota_simulator_next_call && where.line != 0)
         cuota_simulator_next_call(where.file, where.line, name.text());
-}
-
-CUOTA_INLINE bool is_race_checked() noexcept {
-    auto const* const is_off = &cuota_simulator_order_is_off;
-    return is_off && !is_off->load(std::memory_order_relaxed);
 }
 
 CUOTA_INLINE void annotate_access_end(std::uint64_t number) noexcept {

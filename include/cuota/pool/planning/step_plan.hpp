@@ -151,6 +151,7 @@ private:
 #if CUOTA_DEFINE_MEMORY
 
 #include <cuota/pool/detail/steps/step_state.hpp>
+#include <cuota/runtime/simulator_hooks.hpp>
 
 namespace cuota::inline v0 {
 
@@ -163,6 +164,8 @@ template class detail::intrusive_ptr<detail::step_state>;
 CUOTA_INLINE void* step_resource::allocate(stream_ref s, std::size_t bytes, std::size_t alignment,
                                            label const& who) {
     state_->look_for_capture(s);
+    if (rt::is_race_checked()) [[unlikely]]
+        return rt::named_block(state_->server().allocate(s, bytes, alignment, who), bytes, who);
     return state_->server().allocate(s, bytes, alignment, who);
 }
 

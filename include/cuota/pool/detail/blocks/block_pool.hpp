@@ -186,6 +186,9 @@ public:
     [[nodiscard]] std::string title() const;
 
 private:
+    // Names a block of a thread cache, by its note, in the simulator's reports.
+    static void name_in_reports(block const& b) noexcept;
+
     // A claimed block to be freed after the host has waited without the lock, since its free could not be ordered.
     struct late_free {
         block* what = nullptr;
@@ -348,6 +351,10 @@ private:
 
 namespace cuota::inline v0::detail {
 
+[[gnu::noinline, gnu::cold]] CUOTA_INLINE void block_pool::name_in_reports(block const& b) noexcept {
+    (void)rt::named_block(b.at(), b.requested, {b.note->name, b.note->where});
+}
+
 CUOTA_INLINE void* block_pool::take_cached(stream_ref s, std::size_t bytes, std::size_t alignment, tag name,
                                            source_location where, lifetime_hint lifetime,
                                            bool keeps) noexcept {
@@ -356,6 +363,7 @@ CUOTA_INLINE void* block_pool::take_cached(stream_ref s, std::size_t bytes, std:
         return nullptr;
     if (lifetime == lifetime_hint::persistent || is_out_of_step(lifetime)) return nullptr;
     void* taken = nullptr;
+    block* mine = nullptr;
     auto const write = [&](block& b) {
         b.requested = bytes;
         block_metadata& note = *b.note;
@@ -365,11 +373,14 @@ CUOTA_INLINE void* block_pool::take_cached(stream_ref s, std::size_t bytes, std:
         note.where.line = where.line;
         note.epoch = {heap_.steps().now(), lifetime};
         note.keeps = keeps;
+        mine = &b;
         taken = b.at();
         b.stand_at(taken, block::state::live);
     };
     (void)thread_caches_.of(*me).try_take(*me, s.id(), bytes, heap_.size_of_small(bytes), write);
-    return rt::named_block(taken, bytes, {name, where});
+    if (rt::is_race_checked() && taken) [[unlikely]]
+        name_in_reports(*mine);
+    return taken;
 }
 
 CUOTA_INLINE void* block_pool::try_take(stream_ref const* s, block_request const& r) {

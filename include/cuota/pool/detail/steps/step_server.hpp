@@ -77,7 +77,6 @@ private:
 #if CUOTA_DEFINE_MEMORY
 
 #include <cuota/runtime/rt/drain.hpp>
-#include <cuota/runtime/simulator_hooks.hpp>
 
 namespace cuota::inline v0::detail {
 
@@ -114,10 +113,10 @@ CUOTA_INLINE void* step_server::allocate(stream_ref s, std::size_t bytes, std::s
         return p;
     });
     if (planned && !left) [[likely]]
-        return rt::named_block(planned, bytes, who);
+        return planned;
     light_unique_ptr<host_waits> const waits{left};
     try {
-        if (planned) return rt::named_block(wait_for(*waits, planned, bytes), bytes, who);
+        if (planned) return wait_for(*waits, planned, bytes);
         if (capture_scope::here()) [[unlikely]]
             refuse_deviation(s, bytes, who);
         return allocate_unplanned(s, bytes, alignment, who);
