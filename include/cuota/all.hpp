@@ -15,7 +15,9 @@
 
 #include <cuota/runtime/cuda_info.hpp>
 #include <cuota/runtime/graph.hpp>
+#include <cuota/runtime/host_memory.hpp>
 #include <cuota/runtime/launch_kernel.hpp>
+#include <cuota/runtime/memory_limits.hpp>
 #include <cuota/runtime/nvml.hpp>
 #include <cuota/runtime/rt/drain.hpp>
 #include <cuota/runtime/rt/driver_call.hpp>

@@ -57,6 +57,8 @@ struct options {
     std::vector<int> host_nodes{};
     bool has_peer_access = true;  ///< whether peer access can be enabled
     bool maps_for_rdma = true;    ///< whether cuMemCreate supports GPUDirect RDMA
+    /// Whether the devices use the host's memory, of which `capacity` is then the total and pinned memory a part.
+    bool is_integrated = false;
 };
 
 /// Numbers of live allocations and objects.
@@ -237,6 +239,20 @@ CUOTA_SIMULATOR_API void clear_faults();
 
 /// Sets the memory of a device that other programs use; it may exceed the free memory.
 CUOTA_SIMULATOR_API void set_other_programs(int device, std::size_t bytes);
+
+/// Sets the page cache in the memory of an integrated device. The driver does not report it as free, but allocations can have it.
+CUOTA_SIMULATOR_API void set_page_cache(int device, std::size_t bytes);
+
+/// Limits of a device's memory for the control group of the process, as by nvmlDeviceSetMemoryLimits_v1. Bytes.
+struct memory_limits {
+    std::size_t soft = 0;  ///< 0: none
+    std::size_t hard =
+        static_cast<std::size_t>(-1);  ///< allocations above it fail, and the driver reports no more
+    std::size_t used_by_others = 0;    ///< by other processes of the group
+};
+
+/// Sets the limits of a device.
+CUOTA_SIMULATOR_API void set_memory_limits(int device, memory_limits wanted);
 
 /// Delays each operation of a stream by a random time up to `max`; zero turns this off. Equal seeds draw equal delays; their assignment to
 /// operations depends on the threads.

@@ -47,10 +47,10 @@ TEST_CASE("a refusal is one line of JSON", "[core][refusal_json]") {
     REQUIRE(
         cuota::refusal_json(two_levels()) ==
         R"({"requested":100,"charged":128,"granularity":64,"tag":"weights","location":{"file":"/home/me/train.cpp","line":17},)"
-        R"("unit":"floats","unit_bytes":4,"shortfall":18,"max_fit":64,"max_fit_count":16,"growth_available":0,"refused_by":1,)"
+        R"("unit":"floats","unit_bytes":4,"shortfall":18,"max_fit":64,"max_fit_count":16,"growth_available":0,"new_limit":null,"refused_by":1,)"
         R"("budgets":[{"name":"layer","limit":null,"held":10,"free":null,"peak":20,"reservation":false,"released":false},)"
         R"({"name":"model","limit":200,"held":90,"free":110,"peak":95,"reservation":false,"released":false}],)"
-        R"("device":{"ordinal":1,"name":"simulated","total":1000,"free":500,"own":300,"external":200,"baseline":0,"pooled":0},)"
+        R"("device":{"ordinal":1,"name":"simulated","total":1000,"free":500,"own":300,"external":200,"baseline":0,"pooled":0,"soft_limit":null,"soft_limit_used":0},)"
         R"("holders":[{"tag":"biases","location":{"file":"train.cpp","line":3},"bytes":60,"cached":false},)"
         R"({"tag":"cached in a pool","location":null,"bytes":30,"cached":true}],"other_holders":0,"other_bytes":0,)"
         R"("reclaimed":5,"reclaimable":0,"reclaimers":[{"name":"pool main","requested":18,"released":5,"reclaimable":0}],"largest_free":16,"cause":"",)"
@@ -86,7 +86,7 @@ TEST_CASE("missing facts are null in the JSON of a refusal", "[core][refusal_jso
     REQUIRE(
         cuota::refusal_json(r) ==
         R"({"requested":null,"charged":null,"granularity":1,"tag":"","location":null,"unit":"bytes","unit_bytes":1,)"
-        R"("shortfall":0,"max_fit":0,"max_fit_count":0,"growth_available":0,"refused_by":null,"budgets":[],"device":null,"holders":[],)"
+        R"("shortfall":0,"max_fit":0,"max_fit_count":0,"growth_available":0,"new_limit":null,"refused_by":null,"budgets":[],"device":null,"holders":[],)"
         R"("other_holders":0,"other_bytes":0,"reclaimed":0,"reclaimable":0,"reclaimers":null,"largest_free":0,)"
         R"("cause":"nobody has that","suggestions":[]})");
 }

@@ -34,7 +34,23 @@ TEST_CASE("budgets: parts share one limit, and a reservation is paid for", "[doc
         CHECK(trainer.held() == 384_MiB + 64_MiB);
         CHECK(pool.account().limit() == 64_MiB);
         model.refund(384_MiB);
+#include "budgets/split.inc"
+        CHECK(training.bytes() == 96_MiB);
+        CHECK(trainer.held() == 96_MiB + 64_MiB);
     });
+}
+
+TEST_CASE("budgets: a limit is lowered", "[docs]") {
+    page::check_prints("budgets/set_limit", [&] {
+#include "budgets/set_limit.inc"
+        CHECK(server.limit() == 8_MiB);
+        server.refund(16_MiB);
+    });
+}
+
+TEST_CASE("budgets: of the host", "[docs]") {
+#include "budgets/for_host.inc"
+    CHECK(host.held() == staging.bytes());
 }
 
 TEST_CASE("budgets: of a device, and of pinned memory", "[docs]") {

@@ -40,19 +40,21 @@ struct naive {
     std::size_t own = 0;
     std::size_t peak = 0;
 
+    [[nodiscard]] std::size_t free() const { return limit - std::min(limit, held); }
+    [[nodiscard]] std::size_t excess() const { return held - std::min(limit, held); }
     [[nodiscard]] naive* next() const { return prepaid ? nullptr : parent; }
     [[nodiscard]] naive* refuser(std::size_t bytes) {
         for (naive* n = this; n; n = n->next())
-            if (bytes > n->limit - n->held) return n;
+            if (bytes > n->free()) return n;
         return nullptr;
     }
     [[nodiscard]] std::size_t missing(std::size_t bytes) {
         naive const* const by = refuser(bytes);
-        return by ? bytes - (by->limit - by->held) : 0;
+        return by ? bytes - by->free() + by->excess() : 0;
     }
     [[nodiscard]] std::size_t available() const {
         std::size_t available = unlimited;
-        for (naive const* n = this; n; n = n->next()) available = std::min(available, n->limit - n->held);
+        for (naive const* n = this; n; n = n->next()) available = std::min(available, n->free());
         return available;
     }
     void add(std::size_t bytes) {
@@ -94,8 +96,15 @@ struct naive {
 struct pressure {
     naive* at = nullptr;
     std::size_t bytes = 0;
+    std::optional<std::size_t> new_limit{};
+    bool keeps_excess = false;  // then they are asked for what they have
     int requested = 0;
     bool asked_wrongly = false;
+
+    [[nodiscard]] std::size_t missing() const {
+        if (!new_limit) return at->missing(bytes);
+        return at->held - std::min(at->held, *new_limit);
+    }
 };
 
 // Releases memory under pressure; with keeps > 0, less than it reported as reclaimable.
@@ -112,7 +121,8 @@ public:
     }
     std::size_t reclaim(std::size_t wanted) noexcept override {
         ++now_.requested;
-        now_.asked_wrongly |= !now_.at || wanted != now_.at->missing(now_.bytes);
+        now_.asked_wrongly |=
+            !now_.at || (now_.keeps_excess ? wanted > now_.missing() : wanted != now_.missing());
         std::size_t const said = reclaimable(wanted);
         std::size_t const given = said - std::min(said, keeps_);
         cached_ -= given;
@@ -173,8 +183,10 @@ public:
         else if (what < 79) ok = reserve(at, bytes);
         else if (what < 85) ok = grow(at, bytes);
         else if (what < 88) ok = shrink(at, bytes);
-        else if (what < 90) end(at);
-        else if (what < 92) inside(at);
+        else if (what < 89) end(at);
+        else if (what < 90) ok = below(2) == 0 ? split(at, bytes) : merge(at, pick());
+        else if (what < 91) inside(at);
+        else if (what < 92) ok = set_limit(at, below(2) == 0);
         else if (what < 93) forget(at);
         else if (what < 97) ok = fill(bytes);
         else if (what < 98) open_cache(at);
@@ -227,9 +239,13 @@ private:
     // Makes a call that charges `bytes` at the model's `at`. The host's memory may run out during the call.
     template <class Call>
     [[nodiscard]] outcome attempt(naive& at, std::size_t bytes, Call call) {
+        now_ = {&at, bytes};
+        return attempt(call);
+    }
+    template <class Call>
+    [[nodiscard]] outcome attempt(Call call) {
         bool const memory_ends = below(2) == 0;
         std::size_t const allowed = memory_ends ? below(20) : unlimited;
-        now_ = {&at, bytes};
         refused_.reset();
         outcome how = outcome::done;
         try {
@@ -340,6 +356,66 @@ private:
         }
         if (did) at.model->give_back(bytes);
         return did == can;
+    }
+    [[nodiscard]] bool split(node& at, std::size_t bytes) {
+        if (!at.of || nodes_.size() == nodes_at_most) return true;
+        bool const can = bytes <= at.model->free();
+        std::optional<cuota::reservation> made;
+        bool has_memory = true;
+        try {
+            support::failing_heap const heap{below(2) == 0 ? below(6) : unlimited};
+            made = at.of->split(bytes);
+        } catch (cuota::usage_error const&) {
+        } catch (std::bad_alloc const&) { has_memory = false; }
+        if (!made) return !can || !has_memory;
+        naive prepaid{bytes, at.model->parent, true};
+        at.model->limit -= bytes;
+        budget real = made->as_budget();
+        add(std::move(real), std::make_unique<cuota::reservation>(*std::move(made)), prepaid);
+        return can;
+    }
+    [[nodiscard]] bool merge(node& at, node& other) {
+        if (!at.of || !other.of) return true;
+        bool const can = &at != &other && at.model->parent == other.model->parent;
+        try {
+            at.of->merge(std::move(*other.of));
+        } catch (cuota::usage_error const&) { return !can; }
+        std::size_t const unused = other.model->free();
+        other.model->limit -= unused;
+        at.model->limit += unused;
+        other.of.reset();
+        other.model->end();
+        return can;
+    }
+    [[nodiscard]] bool set_limit(node& at, bool keeps) {
+        std::size_t const held = at.model->held;
+        std::size_t const bytes = below(3) == 0    ? below(held + 1)
+                                  : below(20) == 0 ? unlimited
+                                                   : held + below(500);
+        if (at.model->prepaid) {
+            try {
+                at.real.set_limit(bytes);
+            } catch (cuota::usage_error const&) { return true; }
+            return false;
+        }
+        bool const did_fit = at.model->held <= bytes || bytes >= at.model->limit;
+        now_ = {at.model.get(), 0, bytes, keeps};
+        outcome const how = attempt(
+            [&] { at.real.set_limit(bytes, keeps ? cuota::when_held::keep : cuota::when_held::refuse); });
+        if (did_fit && (how != outcome::done || now_.requested != 0)) return false;
+        if (how == outcome::done) {
+            at.model->limit = bytes;
+            return keeps || did_fit || at.model->held <= bytes;
+        }
+        if (how == outcome::no_memory) return true;
+        std::size_t could = 0;
+        for (auto const& c : caches_)
+            if (c->model().refunds_in(at.model.get())) could += c->reclaimable(at.model->held - bytes);
+        cuota::refusal const& facts = refused_->info();
+        cuota::budget_info const& said = facts.budgets.at(0);
+        return !keeps && facts.new_limit == bytes && facts.budgets.size() == 1 &&
+               facts.shortfall() == at.model->held - bytes && said.limit == at.model->limit &&
+               said.held == at.model->held && (could < at.model->held - bytes || now_.requested != 0);
     }
     void end(node& at) {
         if (!at.of) return;

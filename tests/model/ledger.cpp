@@ -26,14 +26,16 @@ constexpr std::size_t most_operations = 4;
 
 // A step of a thread at the root (0) or at the child (1): charges `bytes`, or refunds -bytes, which another thread may have charged. Or it
 // charges bytes that are to come, from its stock if that has enough, and then reports that they have arrived, or that they did not come.
-// Until then they count for no peak.
-enum class kind { at_once, arrives, does_not_come, is_to_come };
+// Until then they count for no peak. Or it sets the limit of the node to `bytes`, at once or unless it is lower and more are held.
+enum class kind { at_once, arrives, does_not_come, is_to_come, sets_limit, lowers_limit };
 struct operation {
     int level = 0;
     int bytes = 0;  // negative for a refund
     kind how = kind::at_once;
 };
 using program = std::vector<std::vector<operation>>;
+
+bool is_of_limit(kind how) { return how == kind::sets_limit || how == kind::lowers_limit; }
 
 // Specification of the ledger, one operation at a time.
 struct account {
@@ -48,6 +50,12 @@ struct account {
     }
     long apply(operation what) {
         auto const at = static_cast<std::size_t>(what.level);
+        if (is_of_limit(what.how)) {
+            if (what.how == kind::lowers_limit && held(what.level) > what.bytes && what.bytes < limit[at])
+                return 0;
+            limit[at] = what.bytes;
+            return 1;
+        }
         if (what.how == kind::arrives || what.how == kind::does_not_come) {
             coming[at] -= what.bytes;
             if (what.how == kind::does_not_come) own[at] -= std::min(own[at], what.bytes);
@@ -108,12 +116,14 @@ struct two_levels : model::scenario {
         auto const is = [&](account const& a) {
             return at_root.held == static_cast<std::size_t>(a.held(0)) &&
                    at_child.held == static_cast<std::size_t>(a.held(1)) &&
+                   at_root.limit == static_cast<std::size_t>(a.limit[0]) &&
+                   at_child.limit == static_cast<std::size_t>(a.limit[1]) &&
                    at_root.peak == static_cast<std::size_t>(a.peak[0]) &&
                    at_child.peak == static_cast<std::size_t>(a.peak[1]) &&
                    root->charged_here() == static_cast<std::size_t>(a.own[0]) &&
                    child->charged_here() == static_cast<std::size_t>(a.own[1]);
         };
-        model::check(history.any(is), "held and peak are what one order of the answers makes them");
+        model::check(history.any(is), "held, peak and limit are what one order of the answers makes them");
         // The rest can be refunded, and nothing remains.
         model::check(child->try_refund(child->charged_here()) && root->try_refund(root->charged_here()) &&
                          root->info().held == 0 && child->info().held == 0,
@@ -123,11 +133,12 @@ struct two_levels : model::scenario {
 private:
     // Before bytes arrive, or fail to come, they are charged.
     [[nodiscard]] static operation first_of(operation const& o) {
-        return {o.level, o.bytes, o.how == kind::at_once ? kind::at_once : kind::is_to_come};
+        return {o.level, o.bytes, o.how == kind::at_once || is_of_limit(o.how) ? o.how : kind::is_to_come};
     }
     bool carry_out(operation const& o) {
         ledger& at = o.level == 0 ? *root : *child;
         auto const bytes = static_cast<std::size_t>(o.bytes);
+        if (is_of_limit(o.how)) return at.change_limit(bytes, o.how == kind::sets_limit) == 0;
         bool& by_stock = paid_by_stock[cuota::detail::this_thread_slot()->index];
         if (o.how == kind::is_to_come) {
             by_stock = at.try_charge_coming_alone(bytes);
@@ -205,6 +216,33 @@ TEST_CASE("concurrent charges and refunds at two levels are linearizable", "[mod
     how.visible = GENERATE(model::stores::in_order, model::stores::loosely);
     tell(explore_random(how, 40, 2, 2, 1));
     if (how.visible == model::stores::in_order) tell(explore_random(how, 5, 3, 2, 2));
+}
+
+TEST_CASE("limits that change among charges and refunds are linearizable", "[model][ledger]") {
+    model::options how;
+    how.visible = GENERATE(model::stores::in_order, model::stores::loosely);
+    std::size_t const threads = how.visible == model::stores::in_order ? GENERATE(2, 3) : 2;
+    tally sum;
+    std::mt19937 random{5};
+    while (sum.programs != (threads == 2 ? 40 : 5)) {
+        program run = random_program(random, threads, 2);
+        for (std::size_t t = 0; t != 2; ++t)
+            run[t][random() % 2] = {static_cast<int>(random() % 2), static_cast<int>(random() % 5),
+                                    random() % 2 == 0 ? kind::sets_limit : kind::lowers_limit};
+        program const before = random() % 2 == 0 ? idle_stocks : random_program(random, 3, 2);
+        INFO("program " << sum.programs);
+        holds(how, run, 2 + static_cast<int>(random() % 4), 2 + static_cast<int>(random() % 3), before, sum);
+    }
+    tell(sum);
+}
+
+TEST_CASE("bytes that arrive after the limit was lowered are not lent again", "[model][ledger]") {
+    // The first thread gets bytes that are to come and refunds them after they arrived, while the limit falls below. It has had no stock.
+    int const level = GENERATE(0, 1);
+    tally sum;
+    program const run{{{1, 3, kind::arrives}, {1, -3}, {1, 2}}, {{level, 1, kind::sets_limit}}};
+    holds({}, run, 4, 4, {}, sum);
+    tell(sum);
 }
 
 TEST_CASE("three threads of three operations each at two levels", "[model][ledger]") {

@@ -39,6 +39,10 @@ LEDGER_MUTATIONS = [
      "if (!is_mine(me)) return false;\n    coming_.store(coming - bytes", "coming_.store(coming - bytes"),
     ("a stock's bytes are seen by the thread that waited for the end of a section", RECORD,
      "me_.sections.store(count_ + 1, std::memory_order_release);", "me_.sections.store(count_ + 1, std::memory_order_relaxed);"),
+    ("no stock is opened above a lowered limit", NODE, "!node->usage_observers_ && node->taken_ <= node->limit_;",
+     "!node->usage_observers_;"),
+    ("a lower limit calls in what others hold ready", NODE, "if (taken_ > bytes) collect_under(*this, nullptr);", ""),
+    ("a lower limit is refused if more is held", NODE, "if (taken_ > bytes && is_lower && !keeps_excess) return taken_ - bytes;", ""),
     ("bytes that did not come are idle again", STOCK, "if (!has_arrived) used_.store", "if (false) used_.store"),
 ]
 FRONT_MUTATIONS = [

@@ -93,3 +93,31 @@ TEST_CASE("functions of a device report the failure of any CUDA call", "[runtime
     REQUIRE(seen.reported > 0);  // the reset to the previous device
     REQUIRE(cuota::device::current().ordinal() == 0);
 }
+
+TEST_CASE("on a device with the host's memory, page cache is free", "[runtime][device]") {
+    constexpr std::size_t mib = std::size_t{1} << 20;
+    support::machine const sim{{.capacity = 64 * mib, .is_integrated = true}};
+    cuota::device const here{0};
+    REQUIRE(here.uses_host_memory());
+    cuota::simulator::set_page_cache(0, 40 * mib);
+    cuota::simulator::set_other_programs(0, 8 * mib);
+    REQUIRE(here.memory().driver_free == 16 * mib);
+    REQUIRE(here.memory().free == 56 * mib);
+    void* p = nullptr;
+    REQUIRE(cudaMalloc(&p, 50 * mib) == cudaSuccess);  // the kernel drops the page cache
+    REQUIRE(here.memory().driver_free == 0);
+    REQUIRE(here.memory().free == 6 * mib);
+    void* pinned = nullptr;
+    REQUIRE(cudaMallocHost(&pinned, 2 * mib) == cudaSuccess);
+    REQUIRE(here.memory().free == 4 * mib);
+    REQUIRE(cudaFreeHost(pinned) == cudaSuccess);
+    REQUIRE(cudaFree(p) == cudaSuccess);
+}
+
+TEST_CASE("on a device with memory of its own, free is what the driver reports", "[runtime][device]") {
+    support::machine const sim{{1, std::size_t{64} << 20}};
+    cuota::device const here{0};
+    REQUIRE(!here.uses_host_memory());
+    cuota::simulator::set_other_programs(0, std::size_t{8} << 20);
+    REQUIRE(here.memory().free == here.memory().driver_free);
+}

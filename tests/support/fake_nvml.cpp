@@ -11,6 +11,14 @@ fake_nvml_machine fake_nvml;
 
 namespace {
 
+// The layout of nvmlGetMemoryLimits_v1_t.
+struct limits_of_nvml {
+    char const* directory;
+    unsigned long long soft;
+    unsigned long long hard;
+    unsigned long long used;
+};
+
 int answer(unsigned* count, process_of_nvml* to, std::vector<process_of_nvml> const& from) {
     if (fake_nvml.list_error != 0) return fake_nvml.list_error;
     if (fake_nvml.grows) fake_nvml.compute.push_back({900 + static_cast<unsigned>(from.size()), 1, 0, 0});
@@ -51,6 +59,15 @@ int nvmlDeviceGetHandleByPciBusId_v2(char const* pci, void** device) {
 int nvmlDeviceGetMemoryInfo(void* device, unsigned long long* total_free_used) {
     if (device != &fake_nvml || fake_nvml.memory_error != 0) return fake_nvml.memory_error;
     for (int i = 0; i != 3; ++i) total_free_used[i] = fake_nvml.memory[i];
+    return 0;
+}
+int nvmlDeviceGetMemoryLimits_v1(void* device, limits_of_nvml* limits) {
+    if (device != &fake_nvml || fake_nvml.limits_error != 0) return fake_nvml.limits_error;
+    auto const found = fake_nvml.limits.find(limits->directory);
+    if (found == fake_nvml.limits.end()) return 6;
+    limits->soft = found->second[0];
+    limits->hard = found->second[1];
+    limits->used = found->second[2];
     return 0;
 }
 int nvmlDeviceGetComputeRunningProcesses_v3(void*, unsigned* count, process_of_nvml* to) {

@@ -4,6 +4,8 @@
 /// State of the fake libnvidia-ml.so.1; see fake_nvml.cpp.
 #pragma once
 
+#include <array>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -27,6 +29,8 @@ struct fake_nvml_machine {
     unsigned long long memory[3] = {1000, 400, 600};
     std::vector<process_of_nvml> compute{};
     std::vector<process_of_nvml> graphics{};
+    std::map<std::string, std::array<unsigned long long, 3>> limits{};  ///< soft, hard, used by control group
+    int limits_error = 0;
 };
 
 extern fake_nvml_machine fake_nvml;  // only one test at a time

@@ -39,6 +39,15 @@ private:
     source_location where_;
 };
 
+/// The MPS server has terminated the process's use of the device (cudaErrorMpsClientTerminated): because it held more than its soft limit
+/// (memory_limits) while another process needed the memory, or on an administrator's order. All later calls for the device fail.
+/// Threads: any. Example: tests/runtime/rt/call.sim.cpp
+class CUOTA_PROCESS_TYPE mps_terminated_error : public cuda_error {
+public:
+    /// Makes it of the failed call.
+    explicit mps_terminated_error(cuda_error const& failed) : cuda_error{failed} {}
+};
+
 namespace detail {
 class refusal_state;
 struct refusal_access;

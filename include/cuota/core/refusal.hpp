@@ -48,16 +48,23 @@ struct budget_info {
     [[nodiscard]] std::size_t shortfall_for(std::size_t charge) const noexcept;
 };
 
-/// The driver's figures at the time of a refusal. Sizes are bytes. Example: tests/core/refusal.cpp
+/// The driver's figures at the time of a refusal, or the host's. Sizes are bytes. Example: tests/core/refusal.cpp
 struct device_info {
-    int ordinal = 0;           ///< CUDA's ordinal
-    std::string name;          ///< device::name
+    static constexpr int host = -1;  ///< ordinal of the host
+
+    int ordinal = 0;  ///< CUDA's ordinal, or `host`
+    std::string
+        name;  ///< device::name; for the host, the directory of the control group that bounds it, or ""
     std::size_t total = 0;     ///< capacity
     std::size_t free = 0;      ///< for every program
     std::size_t own = 0;       ///< held through cuota in this process
     std::size_t baseline = 0;  ///< external() when budget::record_baseline was called
     /// Idle in the pool of cudaMallocAsync; the driver releases it on demand.
     std::size_t pooled = 0;
+    /// An administrator's limit, above which the driver may terminate this process in favor of another; `unlimited`: none.
+    std::size_t soft_limit = unlimited;
+    std::size_t soft_limit_used =
+        0;  ///< bytes that count for the soft limit: of all processes of the control group
 
     /// Returns total - free - own - pooled: other programs, the CUDA context and libraries.
     [[nodiscard]] std::size_t external() const noexcept;
@@ -96,12 +103,14 @@ struct refusal {
     /// The holders to free to make room, computed by the pools: a freed block may be smaller than a page or not adjacent to others. Empty
     /// if no release is known to suffice; absent if not computed.
     std::optional<std::vector<allocation_group>> release{};
+    /// A limit that budget::set_limit could not set. `requested` and `charged` are then 0, and `budgets` has one element.
+    std::optional<std::size_t> new_limit{};
 
     /// Returns max_fit in units of the request.
     [[nodiscard]] std::size_t max_fit_count() const noexcept;
     /// Returns budgets[refused_by], or null.
     [[nodiscard]] budget_info const* refusing_budget() const noexcept;
-    /// Returns the shortfall in the refusing budget; 0 if no budget refused.
+    /// Returns the shortfall in the refusing budget, or the excess over new_limit; 0 if no budget refused.
     [[nodiscard]] std::size_t shortfall() const noexcept;
     /// Returns the shortfall on the device; 0 if the device, its driver's idle memory or a pool suffices.
     [[nodiscard]] std::size_t device_shortfall() const noexcept;
@@ -148,7 +157,9 @@ CUOTA_INLINE budget_info const* refusal::refusing_budget() const noexcept {
 }
 
 CUOTA_INLINE std::size_t refusal::shortfall() const noexcept {
-    return refusing_budget() ? refusing_budget()->shortfall_for(charged) : 0;
+    budget_info const* const at = refusing_budget();
+    if (!at) return 0;
+    return new_limit ? at->held - std::min(at->held, *new_limit) : at->shortfall_for(charged);
 }
 
 CUOTA_INLINE std::size_t refusal::device_shortfall() const noexcept {

@@ -88,6 +88,8 @@ CUOTA_INLINE std::string json_device(device_info const& d) {
         .add("external", d.external())
         .add("baseline", d.baseline)
         .add("pooled", d.pooled)
+        .add("soft_limit", d.soft_limit)
+        .add("soft_limit_used", d.soft_limit_used)
         .text();
 }
 
@@ -139,6 +141,7 @@ CUOTA_INLINE std::string refusal_json(refusal const& r, std::size_t max_holders)
     line.add("unit", r.request.unit).add("unit_bytes", r.request.unit_bytes);
     line.add("shortfall", r.shortfall()).add("max_fit", r.max_fit).add("max_fit_count", r.max_fit_count());
     line.add("growth_available", r.growth_available);
+    line.add_json("new_limit", r.new_limit ? std::to_string(*r.new_limit) : "null");
     line.add_json("refused_by", r.shortfall() == 0 ? "null" : std::to_string(r.refused_by));
     line.add_json("budgets", json_list(r.budgets, json_budget));
     line.add_json("device", r.device ? json_device(*r.device) : "null");

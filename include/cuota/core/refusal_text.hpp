@@ -41,6 +41,9 @@ void append_request(std::string& text, label const& request, std::size_t max_of_
 [[nodiscard]] bool is_for_another(refusal const& r);
 [[nodiscard]] std::string headline_of_cause(char const* type, refusal const& r);
 
+// For budget::set_limit.
+[[nodiscard]] std::string headline_of_limit(char const* type, refusal const& r);
+
 [[nodiscard]] std::string headline(char const* type, refusal const& r);
 
 [[nodiscard]] std::string budget_name(budget_info const& b, std::size_t most);
@@ -49,6 +52,7 @@ void append_budget(std::string& text, budget_info const& b, std::size_t width, s
 
 void append_device(std::string& text, device_info const& d, std::size_t width);
 void append_pooled(std::string& text, device_info const& d, std::size_t width);
+void append_soft_limit(std::string& text, device_info const& d, std::size_t width);
 
 // Returns the indices of the budgets to list: all if they fit; otherwise the charged one, the one that refused, the root, and index 1 if a
 // line is left. A further line counts the others.
@@ -123,7 +127,7 @@ CUOTA_INLINE std::string headline(char const* type, refusal const& r, headline_l
         if (room.with_owner) append_message(text, " in {}{}", {kind_of(b), as_name(b.name, room.name)});
     } else if (r.device_shortfall() != 0) {
         append_message(text, ": {} free", {as_bytes(r.device->free)});
-        if (room.with_owner) append_message(text, " on device {}", {r.device->ordinal});
+        if (room.with_owner) append_message(text, " on {}", {memory_place(*r.device)});
     }
     return text;
 }
@@ -140,8 +144,22 @@ CUOTA_INLINE std::string headline_of_cause(char const* type, refusal const& r) {
     return text;
 }
 
+CUOTA_INLINE std::string headline_of_limit(char const* type, refusal const& r) {
+    std::string text;
+    for (std::size_t const most : {60, 28, 16, 6}) {
+        budget_info const& b = *r.refusing_budget();
+        text = message("cuota::{}: cannot lower the limit of {} to {}",
+                       {type, as_name(b.name, most), as_bytes(*r.new_limit)});
+        append_request(text, r.request, most, most);
+        append_message(text, ": {} held", {as_bytes(b.held)});
+        if (text.size() <= screen_columns) break;
+    }
+    return text;
+}
+
 CUOTA_INLINE std::string headline(char const* type, refusal const& r) {
     if (is_for_another(r)) return headline_of_cause(type, r);
+    if (r.new_limit && r.refusing_budget()) return headline_of_limit(type, r);
     constexpr headline_limits ways[] = {{60, true, true},   {28, true, true},   {28, false, true},
                                         {28, false, false}, {16, false, false}, {6, false, false}};
     std::string text;
@@ -171,9 +189,10 @@ CUOTA_INLINE void append_device(std::string& text, device_info const& d, std::si
         message("total {}free {}outside cuota {}",
                 {as_bytes(d.total).padded_to(12), as_bytes(d.free).padded_to(12), as_bytes(d.external())});
     if (d.baseline != 0) append_message(figures, " ({} at startup)", {as_bytes(d.baseline)});
-    std::string name = message("device {} (", {d.ordinal});
+    std::string name = d.ordinal == device_info::host ? "host" : memory_place(d);
     std::size_t const room = screen_columns - 2 - figures.size();
-    append_message(name, "{})", {as_name(d.name, std::min<std::size_t>(32, room - name.size() - 3))});
+    if (!d.name.empty())
+        append_message(name, " ({})", {as_name(d.name, std::min<std::size_t>(32, room - name.size() - 5))});
     append_message(text, "{}{}", {message_value{name}.padded_to(std::min(width, room)), figures});
 }
 
@@ -182,9 +201,17 @@ CUOTA_INLINE void append_pooled(std::string& text, device_info const& d, std::si
                    {message_value{"driver's own pool"}.padded_to(width), as_bytes(d.pooled).padded_to(13)});
 }
 
+CUOTA_INLINE void append_soft_limit(std::string& text, device_info const& d, std::size_t width) {
+    append_message(text, "{}limit {}used {}above it the driver may terminate this process",
+                   {message_value{"soft limit"}.padded_to(width), as_bytes(d.soft_limit).padded_to(12),
+                    as_bytes(d.soft_limit_used).padded_to(12)});
+}
+
 CUOTA_INLINE std::vector<std::size_t> levels_shown(refusal const& r) {
     std::size_t const count = r.budgets.size();
-    std::size_t const lines = r.device && r.device->pooled != 0 ? 3 : 4;  // the driver's pool takes a line
+    // The soft limit, or else the driver's pool, takes a line.
+    std::size_t const lines =
+        r.device && (r.device->pooled != 0 || r.device->soft_limit != unlimited) ? 3 : 4;
     std::vector<std::size_t> levels;
     for (std::size_t i = 0; i != count; ++i) {
         bool const is_named = i == 0 || i == r.refused_by || i + 1 == count;
@@ -217,9 +244,13 @@ CUOTA_INLINE void append_budgets(std::string& text, refusal const& r) {
     if (!r.device) return;
     text += "\n  ";
     append_device(text, *r.device, width);
-    if (r.device->pooled == 0) return;
-    text += "\n  ";
-    append_pooled(text, *r.device, width);
+    if (r.device->soft_limit != unlimited) {
+        text += "\n  ";
+        append_soft_limit(text, *r.device, width);
+    } else if (r.device->pooled != 0) {
+        text += "\n  ";
+        append_pooled(text, *r.device, width);
+    }
 }
 
 CUOTA_INLINE std::string others_text(std::vector<allocation_group> const& holders, std::size_t first) {

@@ -24,7 +24,7 @@ enum class suggestion_kind {
     retry,               ///< nothing: the same request would fit now
     request_less,        ///< the request
     free_memory,         ///< memory held in the budget
-    raise_limit,         ///< limits of budgets up to the root; reservations grow
+    raise_limit,         ///< limits of budgets up to the root, or the one to set; reservations grow
     free_device_memory,  ///< memory on the device, also of other programs
 };
 
@@ -70,6 +70,9 @@ void append_holder(std::string& text, allocation_group const& h, bool with_bytes
 // Appends "a, b and c", or "a, b and 3 more" if the line would exceed `most` bytes.
 void append_list(std::string& text, std::vector<std::string> const& items, std::size_t most);
 
+// For example "device 0", or "the host".
+[[nodiscard]] std::string memory_place(device_info const& d);
+
 // Returns the largest shortfall among the budgets and the device.
 [[nodiscard]] std::size_t lacking(refusal const& r) noexcept;
 
@@ -97,6 +100,7 @@ void append_why_release_is_in_vain(std::string& text, refusal const& r, std::siz
 [[nodiscard]] bool suggest_request(refusal const& r, suggestion& step);
 [[nodiscard]] bool suggest_release(refusal const& r, suggestion& step);
 [[nodiscard]] bool suggest_limits(refusal const& r, suggestion& step);
+[[nodiscard]] bool suggest_new_limit(refusal const& r, suggestion& step);
 [[nodiscard]] bool suggest_free_device(refusal const& r, suggestion& step);
 
 [[nodiscard]] bool is_better(suggestion const& a, suggestion const& b) noexcept;
@@ -136,7 +140,12 @@ CUOTA_INLINE void append_list(std::string& text, std::vector<std::string> const&
     }
 }
 
+CUOTA_INLINE std::string memory_place(device_info const& d) {
+    return d.ordinal == device_info::host ? "the host" : message("device {}", {d.ordinal});
+}
+
 CUOTA_INLINE std::size_t lacking(refusal const& r) noexcept {
+    if (r.new_limit) return r.shortfall();
     std::size_t most = r.device_shortfall();
     for (budget_info const& b : r.budgets)
         if (std::size_t const here = b.shortfall_for(r.charged); here > most) most = here;
@@ -167,7 +176,7 @@ CUOTA_INLINE bool suggest_request(refusal const& r, suggestion& step) {
     // The limit of pinned memory is unknown.
     bool const is_known = r.max_fit != 0 || r.refusing_budget() || r.device;
     std::size_t const bytes = fitting(r);
-    if (!is_known) return false;
+    if (!is_known || r.new_limit) return false;
     if (lacking(r) == 0 && bytes >= r.charged) {
         step.kind = suggestion_kind::retry;
         step.suffices = true;
@@ -218,7 +227,7 @@ CUOTA_INLINE void append_why_release_is_in_vain(std::string& text, refusal const
         }
     append_message(text, "it would still be {} short", {as_bytes(missing)});
     if (r.device_shortfall() != 0 && r.device_shortfall() == lacking(r))
-        append_message(text, " on device {}", {r.device->ordinal});
+        append_message(text, " on {}", {memory_place(*r.device)});
 }
 
 CUOTA_INLINE bool suggest_release(refusal const& r, suggestion& step) {
@@ -301,13 +310,28 @@ CUOTA_INLINE std::string why_raise_is_in_vain(refusal const& r, std::vector<rais
     if (r.device_shortfall() == 0) return text;
     if (limits[0].grow_by == 0) text = "raise the limits";
     else append_message(text, "grow reservation {}", {as_name(limits[0].budget, 28)});
-    append_message(text, ": device {} has only {} free, {} less than needed",
-                   {r.device->ordinal, as_bytes(r.device->free), as_bytes(r.device_shortfall())});
+    append_message(text, ": {} has only {} free, {} less than needed",
+                   {memory_place(*r.device), as_bytes(r.device->free), as_bytes(r.device_shortfall())});
     return text;
+}
+
+CUOTA_INLINE bool suggest_new_limit(refusal const& r, suggestion& step) {
+    budget_info const* const b = r.refusing_budget();
+    if (!b || r.shortfall() == 0) return false;
+    std::size_t const kept = b->held - (r.reclaimable < b->held ? r.reclaimable : b->held);
+    std::size_t const least = kept < *r.new_limit ? *r.new_limit : kept;
+    step.limits.push_back({b->name, r.refused_by, least, 0});
+    step.suffices = true;
+    step.change = share(least - *r.new_limit, b->held);
+    step.bytes = least - *r.new_limit;
+    append_message(step.text, "set it to at least {}, or lower it now with when_held::keep",
+                   {at_least(least)});
+    return true;
 }
 
 CUOTA_INLINE bool suggest_limits(refusal const& r, suggestion& step) {
     step.kind = suggestion_kind::raise_limit;
+    if (r.new_limit) return suggest_new_limit(r, step);
     for (std::size_t level = 0; level != r.budgets.size(); ++level) {
         budget_info const& b = r.budgets[level];
         std::size_t const missing = b.shortfall_for(r.charged);
@@ -336,11 +360,11 @@ CUOTA_INLINE bool suggest_free_device(refusal const& r, suggestion& step) {
     step.change = share(missing, d.total);
     step.bytes = missing;
     if (step.suffices)
-        append_message(step.text, "free {} on device {}: {} are used outside cuota, {} through cuota",
-                       {as_bytes(missing), d.ordinal, as_bytes(d.external()), as_bytes(d.own)});
+        append_message(step.text, "free {} on {}: {} are used outside cuota, {} through cuota",
+                       {as_bytes(missing), memory_place(d), as_bytes(d.external()), as_bytes(d.own)});
     else
-        append_message(step.text, "free all of device {}: it has only {} in total",
-                       {d.ordinal, as_bytes(d.total)});
+        append_message(step.text, "free all of {}: it has only {} in total",
+                       {memory_place(d), as_bytes(d.total)});
     return true;
 }
 

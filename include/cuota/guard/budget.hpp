@@ -19,10 +19,23 @@ namespace cuota::inline v0 {
 
 class reservation;
 
+/// The treatment of bytes held above a new limit by `budget::set_limit`. Example: tests/guard/budget_limit.cpp
+enum class when_held {
+    refuse,  ///< throws and keeps the old limit, unless pools, caches and loaders can release the excess
+    keep,    ///< sets the limit at once; charges are refused until the excess has been refunded
+};
+
+/// The administrator's limit that a device's budget obeys. Example: tests/guard/detail/device_limit.sim.cpp
+enum class stay_within {
+    soft_limit,  ///< the driver never terminates the process for its memory
+    hard_limit   ///< allocations succeed up to it
+};
+
 namespace detail {
 struct budget_access;
 class ledger;
 class prepayment;
+class queried_limit;
 }  // namespace detail
 #if !CUOTA_DEFINE_MEMORY
 extern template class detail::intrusive_ptr<detail::ledger>;
@@ -58,12 +71,27 @@ public:
     ///
     ///     limit = min(share * total, the driver's free bytes + bytes charged here - keep_free),  0 <= share <= 1
     ///
+    /// If the device uses the host's memory, keep_free is at least a sixteenth of the total, up to 2 GiB: exhausted memory stops the host. An
+    /// administrator's soft limit (memory_limits) bounds the free bytes, unless `bound` is the hard one.
     /// The driver's figure is cached for `max_age` and queried again before a refusal; charges of up to 64 KiB in total per thread may use
     /// an older one. A failed query is reported to the error sink, and the last figure is kept. While `limit()` is below `held()`, nothing
     /// can be charged.
     /// Throws: cuda_error; usage_error if share is out of range.
     [[nodiscard]] static budget for_device(device where, double share = 1.0, std::size_t keep_free = 0,
-                                           std::chrono::nanoseconds max_age = std::chrono::milliseconds{10});
+                                           std::chrono::nanoseconds max_age = std::chrono::milliseconds{10},
+                                           stay_within bound = stay_within::soft_limit);
+
+    /// Makes a budget for the host's memory, as host_memory reports it: of the machine, and of the control groups of a container. Its limit
+    /// follows the memory that is in use:
+    ///
+    ///     limit = min(share * total, available bytes + page-locked bytes of cuota charged here - keep_free),  0 <= share <= 1
+    ///
+    /// keep_free is at least a sixteenth of the total, up to 2 GiB: memory that cannot be swapped out stops the host, or the kernel kills a
+    /// process. Queried as for_device. `root` is the directory of proc and sys.
+    /// Throws: usage_error if share is out of range.
+    [[nodiscard]] static budget for_host(double share = 1.0, std::size_t keep_free = 0,
+                                         std::chrono::nanoseconds max_age = std::chrono::milliseconds{10},
+                                         std::string root = {});
 
     /// Records the device memory that cuota did not allocate (the CUDA context, libraries) as the baseline, which refusals report apart
     /// from other programs' later allocations. Call it once libraries are initialized. Returns the bytes.
@@ -82,6 +110,14 @@ public:
     /// Charges bytes, to be spent through the reservation's own budget, which is named `name`. Throws: budget_exceeded; nothing is charged.
     [[nodiscard]] reservation reserve(std::size_t bytes, tag name = {},
                                       source_location where = source_location::current());
+
+    /// Sets the limit. If it is lower and more is held, pools, caches and loaders release idle memory; the rest is treated as `excess` says. Of
+    /// the budget of a device or the host, `bytes` replaces the share of the total.
+    ///
+    /// A charge that another thread makes meanwhile obeys the old limit or the new one, and never both limits are exceeded.
+    /// Throws: budget_exceeded with refusal::new_limit, and usage_error for the budget of a reservation; the limit is as it was.
+    void set_limit(std::size_t bytes, when_held excess = when_held::refuse,
+                   source_location where = source_location::current());
 
     /// Returns the name; "device 0" for a device's budget. Valid as long as the budget.
     [[nodiscard]] std::string const& name() const noexcept;
@@ -109,6 +145,7 @@ private:
     friend class reservation;
     friend struct detail::budget_access;
     explicit budget(detail::intrusive_ptr<detail::ledger> node) noexcept : node_{std::move(node)} {}
+    void follow(detail::light_unique_ptr<detail::queried_limit> queried, std::size_t most);
 
     detail::intrusive_ptr<detail::ledger> node_;
 };
@@ -147,9 +184,18 @@ public:
     /// Returns `less` unspent bytes. Throws: usage_error if fewer are unspent.
     void shrink(std::size_t less, source_location where = source_location::current());
 
+    /// Moves unspent bytes to a new reservation of the same budget, which never has them available meanwhile. Throws: usage_error if fewer
+    /// are unspent; nothing is changed.
+    [[nodiscard]] reservation split(std::size_t bytes, tag name = {},
+                                    source_location where = source_location::current());
+
+    /// Moves the unspent bytes of `other` here and ends it; its spent bytes return to the budget once they are refunded. Throws: usage_error
+    /// if `other` is this one or of another budget; nothing is changed.
+    void merge(reservation&& other, source_location where = source_location::current());
+
 private:
     friend class budget;
-    reservation(detail::intrusive_ptr<detail::ledger> const& from, std::size_t bytes, label const& who);
+    explicit reservation(detail::intrusive_ptr<detail::prepayment> state) noexcept;
     [[nodiscard]] detail::prepayment& state() const;
 
     void end() noexcept;
@@ -164,7 +210,9 @@ private:
 #include <vector>
 
 #include <cuota/guard/detail/device_limit.hpp>
+#include <cuota/guard/detail/host_limit.hpp>
 #include <cuota/guard/detail/reclaim.hpp>
+#include <cuota/runtime/host_memory.hpp>
 
 namespace cuota::inline v0::detail {
 
@@ -203,16 +251,39 @@ CUOTA_INLINE budget::budget(std::string name, std::size_t limit, budget const& p
     : node_{detail::intrusive_ptr<detail::ledger>::make(std::move(name), limit, parent.node_)} {}
 
 CUOTA_INLINE budget budget::for_device(device where, double share, std::size_t keep_free,
-                                       std::chrono::nanoseconds max_age) {
+                                       std::chrono::nanoseconds max_age, stay_within bound) {
     if (!(share >= 0.0 && share <= 1.0))
         detail::throw_usage_error("budget::for_device: share = {} is out of range [0, 1]", {share});
     std::size_t const total = where.memory().total;
     std::size_t const most = std::min(total, static_cast<std::size_t>(share * static_cast<double>(total)));
     budget made{"device " + std::to_string(where.ordinal()), most};
-    auto driver = detail::light_unique_ptr<detail::device_limit>::make(where, most, keep_free, max_age);
-    made.node_->set_limit(driver->limit_now(*made.node_));
-    made.node_->set_outer_limit(std::move(driver));
+    made.follow(detail::light_unique_ptr<detail::device_limit>::make(where, total, keep_free, max_age,
+                                                                     bound == stay_within::soft_limit),
+                most);
     return made;
+}
+
+CUOTA_INLINE budget budget::for_host(double share, std::size_t keep_free, std::chrono::nanoseconds max_age,
+                                     std::string root) {
+    if (!(share >= 0.0 && share <= 1.0))
+        detail::throw_usage_error("budget::for_host: share = {} is out of range [0, 1]", {share});
+    host_memory_info const host = host_memory(root);
+    if (!host.ignored.empty())
+        report_failure_of([&] { throw std::runtime_error{"cuota: budget::for_host: " + host.ignored}; });
+    std::size_t const most =
+        std::min(host.total, static_cast<std::size_t>(share * static_cast<double>(host.total)));
+    budget made{"host", most};
+    made.follow(
+        detail::light_unique_ptr<detail::host_limit>::make(host.total, keep_free, max_age, std::move(root)),
+        most);
+    return made;
+}
+
+CUOTA_INLINE void budget::follow(detail::light_unique_ptr<detail::queried_limit> queried, std::size_t most) {
+    queried->most = most;
+    std::size_t const limit = queried->limit_now(*node_);
+    node_->set_outer_limit(std::move(queried));
+    node_->set_limit(limit);
 }
 
 CUOTA_INLINE std::size_t budget::record_baseline() {
@@ -235,6 +306,14 @@ CUOTA_INLINE void budget::refund(std::size_t bytes, source_location where) noexc
         detail::throw_usage_error(where, "budget {}: cannot refund {}: only {} are charged",
                                   {name(), detail::as_bytes(bytes), detail::as_bytes(node_->charged_here())});
     });
+}
+
+CUOTA_INLINE void budget::set_limit(std::size_t bytes, when_held excess, source_location where) {
+    if (node_->is_prepaid())
+        detail::throw_usage_error(
+            where, "budget {}: cannot set the limit of a reservation; use reservation::grow or shrink",
+            {name()});
+    detail::change_limit(*node_, bytes, excess == when_held::keep, where);
 }
 
 CUOTA_INLINE std::string const& budget::name() const noexcept { return node_->name(); }
@@ -316,11 +395,30 @@ CUOTA_INLINE void reservation::shrink(std::size_t less, source_location where) {
             {detail::as_bytes(prepaid.limit()), detail::as_bytes(less), detail::as_bytes(prepaid.held())});
 }
 
-CUOTA_INLINE reservation::reservation(detail::intrusive_ptr<detail::ledger> const& from, std::size_t bytes,
-                                      label const& who)
-    : state_{detail::intrusive_ptr<detail::prepayment>::make(from, who)} {
-    state_->fund(bytes, who.where);
+CUOTA_INLINE reservation reservation::split(std::size_t bytes, tag name, source_location where) {
+    detail::ledger& from = *state().node();
+    reservation made{detail::intrusive_ptr<detail::prepayment>::make(from.parent(), label{name, where})};
+    if (!from.try_move_to(*made.state_->node(), bytes))
+        detail::throw_usage_error(where, "reservation {}: cannot split off {}: {} of {} are in use",
+                                  {from.name(), detail::as_bytes(bytes), detail::as_bytes(from.info().held),
+                                   detail::as_bytes(from.limit())});
+    return made;
 }
+
+CUOTA_INLINE void reservation::merge(reservation&& other, source_location where) {
+    detail::ledger& to = *state().node();
+    detail::ledger& from = *other.state().node();
+    if (&to == &from)
+        detail::throw_usage_error(where, "reservation {}: cannot be merged with itself", {to.name()});
+    if (to.parent() != from.parent())
+        detail::throw_usage_error(where, "reservation {}: cannot merge {}: it is of budget {} in place of {}",
+                                  {to.name(), from.name(), from.parent()->name(), to.parent()->name()});
+    from.move_unused_to(to);
+    reservation{std::move(other)}.end();
+}
+
+CUOTA_INLINE reservation::reservation(detail::intrusive_ptr<detail::prepayment> state) noexcept
+    : state_{std::move(state)} {}
 
 CUOTA_INLINE detail::prepayment& reservation::state() const {
     if (!state_) detail::throw_usage_error("a reservation was used after it was moved from");
@@ -333,7 +431,9 @@ CUOTA_INLINE void reservation::end() noexcept {
 }
 
 CUOTA_INLINE reservation budget::reserve(std::size_t bytes, tag name, source_location where) {
-    return reservation{node_, bytes, label{name, where}};
+    reservation made{detail::intrusive_ptr<detail::prepayment>::make(node_, label{name, where})};
+    made.state_->fund(bytes, where);
+    return made;
 }
 
 }  // namespace cuota::inline v0

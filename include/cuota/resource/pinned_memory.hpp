@@ -31,7 +31,7 @@ public:
     [[nodiscard]] void* allocate_sync(std::size_t bytes, std::size_t alignment = default_alignment,
                                       label const& who = {});
     /// Frees memory on which all work has finished.
-    void deallocate_sync(void* p, std::size_t, std::size_t = default_alignment) noexcept;
+    void deallocate_sync(void* p, std::size_t bytes, std::size_t = default_alignment) noexcept;
 
     [[nodiscard]] static constexpr std::size_t granularity() noexcept { return 1; }  ///< 1 byte
     /// Returns memory_kind::pinned.
@@ -66,7 +66,9 @@ CUOTA_INLINE void* pinned_memory::allocate_sync(std::size_t bytes, std::size_t a
     if (bytes == 0) return nullptr;
     rt::set_call_site(who.where, who.name);
     detail::driver_relief relief{detail::memory_origin::host()};
-    void* const p = detail::call_with_relief(relief, bytes, [bytes] { return rt::pinned_allocate(bytes); });
+    void* const p = detail::call_with_relief(relief, bytes, [bytes] {
+        return detail::take_on_host(bytes, [bytes] { return rt::pinned_allocate(bytes); });
+    });
     if (p) return p;
     refusal r = detail::driver_refusal(bytes, granularity(), who,
                                        "cudaHostAlloc could not page-lock that much memory");
@@ -74,8 +76,8 @@ CUOTA_INLINE void* pinned_memory::allocate_sync(std::size_t bytes, std::size_t a
     throw out_of_memory{std::move(r)};
 }
 
-CUOTA_INLINE void pinned_memory::deallocate_sync(void* p, std::size_t, std::size_t) noexcept {
-    if (p) rt::pinned_free(p);
+CUOTA_INLINE void pinned_memory::deallocate_sync(void* p, std::size_t bytes, std::size_t) noexcept {
+    if (p && rt::pinned_free(p)) detail::count_given_back_on_host(bytes);
 }
 
 }  // namespace cuota::inline v0

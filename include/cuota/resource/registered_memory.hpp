@@ -43,7 +43,10 @@ public:
         char const* missing = "not enough free host memory";
         driver_relief relief{memory_origin::host()};
         void* const p =
-            all ? call_with_relief(relief, *all, [&] { return try_allocate(*all, who, missing); }) : nullptr;
+            all ? call_with_relief(
+                      relief, *all,
+                      [&] { return take_on_host(*all, [&] { return try_allocate(*all, who, missing); }); })
+                : nullptr;
         if (p) return p;
         refusal r = driver_refusal(bytes, granularity(), who, missing);
         note_given(r, relief.told());
@@ -52,7 +55,9 @@ public:
     /// A failure to unlock is reported, and the memory is leaked.
     void deallocate_sync(void* p, std::size_t bytes, std::size_t = default_alignment) noexcept {
         std::size_t const all = round_up(bytes, granularity());
-        if (p && rt::unlock_pages(p, all)) unmap_pages(p, all);
+        if (!p || !rt::unlock_pages(p, all)) return;
+        unmap_pages(p, all);
+        count_given_back_on_host(all);
     }
 
     [[nodiscard]] static std::size_t granularity() noexcept { return page_bytes(); }

@@ -154,6 +154,25 @@ void count_given_back(device where, std::size_t bytes) noexcept;
 /// The part of taken_on from the device's default pool.
 CUOTA_PROCESS_STATE std::atomic<std::size_t>& taken_from_pool_of(device where) noexcept;
 
+/// Bytes of page-locked host memory that this process holds through cuota, and the total that it has freed.
+CUOTA_PROCESS_STATE std::atomic<std::size_t>& taken_on_host() noexcept;
+CUOTA_PROCESS_STATE std::atomic<std::size_t>& given_back_on_host() noexcept;
+void count_given_back_on_host(std::size_t bytes) noexcept;
+/// Calls call(), which returns page-locked memory or null, and counts its bytes from before the call on.
+template <class Call>
+[[nodiscard]] void* take_on_host(std::size_t bytes, Call call) {
+    taken_on_host() += bytes;
+    void* taken = nullptr;
+    try {
+        taken = call();
+    } catch (...) {
+        count_given_back_on_host(bytes);
+        throw;
+    }
+    if (!taken) count_given_back_on_host(bytes);
+    return taken;
+}
+
 /// Returns the driver's figures; empty, and reported, if the query fails.
 std::optional<device_info> facts_of(device where) noexcept;
 
@@ -218,6 +237,21 @@ CUOTA_INLINE std::atomic<std::size_t>& taken_from_pool_of(device where) noexcept
     return taken[static_cast<std::size_t>(where.ordinal()) % taken.size()];
 }
 
+CUOTA_INLINE std::atomic<std::size_t>& taken_on_host() noexcept {
+    static std::atomic<std::size_t> taken = 0;
+    return taken;
+}
+
+CUOTA_INLINE std::atomic<std::size_t>& given_back_on_host() noexcept {
+    static std::atomic<std::size_t> given_back = 0;
+    return given_back;
+}
+
+CUOTA_INLINE void count_given_back_on_host(std::size_t bytes) noexcept {
+    given_back_on_host() += bytes;
+    taken_on_host() -= bytes;
+}
+
 CUOTA_INLINE std::optional<device_info> facts_of(device where) noexcept {
     std::optional<device_info> facts;
     report_failure_of([&] {
@@ -229,6 +263,10 @@ CUOTA_INLINE std::optional<device_info> facts_of(device where) noexcept {
                             taken_on(where).load(),
                             0,
                             rt::in_default_pool(where).idle()};
+        if (auto const limits = where.limits()) {
+            facts->soft_limit = limits->soft;
+            facts->soft_limit_used = limits->used;
+        }
     });
     return facts;
 }

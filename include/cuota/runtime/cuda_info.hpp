@@ -106,7 +106,7 @@ CUOTA_INLINE cuda_info query_cuda() {
     for (int i = 0; i != count; ++i) {
         cudaDeviceProp p{};
         if (!note(cudaGetDeviceProperties(&p, i))) return found;
-        found.devices.push_back({i, p.name, p.major, p.minor, p.totalGlobalMem, detail::pci_text(p)});
+        found.devices.push_back({i, p.name, p.major, p.minor, p.totalGlobalMem, rt::pci_text(p)});
     }
     if (count == 0) (void)note(cudaErrorNoDevice);
     return found;

@@ -12,6 +12,7 @@
 #include <cuota/core/detail/dynamic_array.hpp>
 #include <cuota/core/detail/threads/locked_region.hpp>
 #include <cuota/core/refusal.hpp>
+#include <cuota/runtime/memory_limits.hpp>
 #include <cuota/runtime/rt/call.hpp>
 
 namespace cuota::inline v0 {
@@ -33,13 +34,22 @@ public:
     /// Returns the marketing name; "simulated" on the simulator. Cached.
     CUOTA_PROCESS_STATE [[nodiscard]] std::string const& name() const;
 
-    /// Figures of one instant.
+    /// Figures of one instant, in bytes. A MIG instance has its own.
     struct memory_info {
-        std::size_t free = 0;   ///< bytes available to every program
-        std::size_t total = 0;  ///< capacity in bytes
+        std::size_t free = 0;   ///< available to every program
+        std::size_t total = 0;  ///< capacity, at most the hard limit
+        std::size_t driver_free =
+            0;  ///< as cudaMemGetInfo reports: less than `free` if the host's page cache is in this memory
     };
-    /// Returns the driver's present figures.
+    /// Returns the driver's present figures. If the device uses the host's memory, the bytes that host_memory has available count as free.
     [[nodiscard]] memory_info memory() const;
+
+    /// Returns whether the device uses the host's memory (cudaDevAttrIntegrated), as Jetson and GB10 do.
+    [[nodiscard]] bool uses_host_memory() const;
+
+    /// Returns the limits that an administrator has set for the control group of this process (NVML's memory limits, CUDA 13.4 and later), or
+    /// nullopt. Cost: a few calls of NVML, if the driver has the function.
+    [[nodiscard]] std::optional<memory_limits> limits() const;
 
     /// Returns the nearest NUMA node of the host; nullopt if unknown.
     [[nodiscard]] std::optional<int> host_numa_node() const;
@@ -150,9 +160,19 @@ CUOTA_INLINE device::memory_info device::memory() const {
     device_scope const here{*this};
     rt::relaxed_capture_mode const beside;
     memory_info info;
-    rt::check(cudaMemGetInfo(&info.free, &info.total), "cudaMemGetInfo");
+    rt::check(cudaMemGetInfo(&info.driver_free, &info.total), "cudaMemGetInfo");
+    info.free = uses_host_memory() ? std::min(info.total, rt::host_memory_of(ordinal_)) : info.driver_free;
     return info;
 }
+
+CUOTA_INLINE bool device::uses_host_memory() const {
+    int is_integrated = 0;
+    rt::check(cudaDeviceGetAttribute(&is_integrated, cudaDevAttrIntegrated, ordinal_),
+              "cudaDeviceGetAttribute");
+    return is_integrated != 0;
+}
+
+CUOTA_INLINE std::optional<memory_limits> device::limits() const { return rt::limits_of(ordinal_); }
 
 CUOTA_INLINE void device::synchronize() const {
     detail::expect_no_region("cudaDeviceSynchronize");

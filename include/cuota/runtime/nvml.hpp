@@ -14,6 +14,7 @@
 #include <cuota/core/detail/process.hpp>
 #include <cuota/core/detail/std_minimal.hpp>
 #include <cuota/runtime/device.hpp>
+#include <cuota/runtime/memory_limits.hpp>
 #include <cuota/runtime/rt/call.hpp>
 
 namespace cuota::inline v0 {
@@ -62,23 +63,14 @@ struct nvml_memory {
     std::size_t used = 0;   ///< includes the driver's own
 };
 
-namespace detail {
-
-[[nodiscard]] std::string pci_text(cudaDeviceProp const& p);
-
-}  // namespace detail
-
 /// Returns the PCI address "00000000:3b:00.0", by which NVML identifies devices; a MIG instance has the whole device's. Throws: cuda_error.
 [[nodiscard]] std::string pci_bus_id(device d);
 
 namespace detail {
 
-// The part of NVML's ABI used here, the same since driver 450.
+// More of NVML's ABI, the same since driver 450.
 namespace nvml_abi {
 
-using result = int;
-using handle = struct nvml_device*;
-inline constexpr result success = 0;
 inline constexpr result insufficient_size = 7;
 inline constexpr unsigned long long not_available = ~0ULL;
 
@@ -95,10 +87,8 @@ struct process {
 };
 static_assert(sizeof(memory) == 24 && sizeof(process) == 24);
 
-using init_call = result();
 using error_call = char const*(result);
 using text_call = result(char*, unsigned);
-using find_call = result(char const*, handle*);
 using memory_call = result(handle, memory*);
 using processes_call = result(handle, unsigned*, process*);
 
@@ -185,7 +175,6 @@ private:
 #if CUOTA_DEFINE_MEMORY
 
 #include <algorithm>
-#include <cstdio>
 #include <fstream>
 
 #include <dlfcn.h>
@@ -193,23 +182,12 @@ private:
 
 #include <cuota/core/detail/stable_sort.hpp>
 
-namespace cuota::inline v0::detail {
-
-CUOTA_INLINE std::string pci_text(cudaDeviceProp const& p) {
-    char text[40];
-    std::snprintf(text, sizeof text, "%08x:%02x:%02x.0", static_cast<unsigned>(p.pciDomainID),
-                  static_cast<unsigned>(p.pciBusID), static_cast<unsigned>(p.pciDeviceID));
-    return text;
-}
-
-}  // namespace cuota::inline v0::detail
-
 namespace cuota::inline v0 {
 
 CUOTA_INLINE std::string pci_bus_id(device d) {
     cudaDeviceProp properties{};
     rt::check(cudaGetDeviceProperties(&properties, d.ordinal()), "cudaGetDeviceProperties");
-    return detail::pci_text(properties);
+    return rt::pci_text(properties);
 }
 
 }  // namespace cuota::inline v0

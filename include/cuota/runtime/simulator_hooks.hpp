@@ -36,6 +36,11 @@ __attribute__((weak)) void cuota_simulator_next_call(char const* file, unsigned 
 /// Sets call site and tag of a block of a pool for messages about its memory. The texts are never freed.
 __attribute__((weak)) void cuota_simulator_name_block(void const* first, std::size_t bytes, char const* file,
                                                       unsigned line, char const* tag);
+/// Returns the bytes that the host has available, page cache included, if simulated devices use the host's memory.
+__attribute__((weak)) std::size_t cuota_simulator_host_memory(int device);
+/// Returns the limits of a device's memory for the control group of the process, in bytes as in nvmlGetMemoryLimits_v1_t.
+__attribute__((weak)) void cuota_simulator_memory_limits(int device, std::size_t* soft, std::size_t* hard,
+                                                         std::size_t* used);
 }
 
 namespace cuota::inline v0 {

@@ -54,6 +54,8 @@ void make_new(device& d, options const& wanted) {
     d.host_numa_node = index < nodes.size() ? nodes[index] : -1;
     d.capacity = wanted.capacity;
     d.others = 0;
+    d.page_cache = 0;
+    d.limits = {};
     d.reaches = 0;
     d.has_context = false;
     d.contexts_made = 0;
@@ -151,7 +153,7 @@ void reset(options wanted) {
     if (m.holds != 0) throw std::logic_error{"the simulator cannot be reset while a hold stops all work"};
     bool const changes = wanted.devices != m.devices || wanted.capacity != m.capacity ||
                          wanted.host_nodes != m.host_nodes || wanted.has_peer_access != m.has_peer_access ||
-                         wanted.maps_for_rdma != m.maps_for_rdma;
+                         wanted.maps_for_rdma != m.maps_for_rdma || wanted.is_integrated != m.is_integrated;
     if (changes && m.live.total() != 0)
         throw std::logic_error{"the simulator cannot change its shape while " +
                                std::to_string(m.live.total()) + " objects are alive"};
@@ -161,6 +163,7 @@ void reset(options wanted) {
     m.host_nodes = wanted.host_nodes;
     m.has_peer_access = wanted.has_peer_access;
     m.maps_for_rdma = wanted.maps_for_rdma;
+    m.is_integrated = wanted.is_integrated;
     for (auto const& d : m.all_devices) make_new(*d, wanted);
     forget_faults();
     m.injected = 0;
@@ -192,7 +195,7 @@ options shape() {
     sanitizer::quiet quiet;
     guard lock{the_machine().mutex};
     auto const& m = the_machine();
-    return {m.devices, m.capacity, m.host_nodes, m.has_peer_access, m.maps_for_rdma};
+    return {m.devices, m.capacity, m.host_nodes, m.has_peer_access, m.maps_for_rdma, m.is_integrated};
 }
 
 live_counts live() {
@@ -283,6 +286,18 @@ void set_other_programs(int index, std::size_t bytes) {
     sanitizer::quiet quiet;
     guard lock{the_machine().mutex};
     must_exist(index).others = bytes;
+}
+
+void set_page_cache(int index, std::size_t bytes) {
+    sanitizer::quiet quiet;
+    guard lock{the_machine().mutex};
+    must_exist(index).page_cache = bytes;
+}
+
+void set_memory_limits(int index, memory_limits wanted) {
+    sanitizer::quiet quiet;
+    guard lock{the_machine().mutex};
+    must_exist(index).limits = wanted;
 }
 
 void set_jitter(std::uint64_t seed, std::chrono::microseconds max) {

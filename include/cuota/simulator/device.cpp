@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "state.hpp"
 
+#include <algorithm>
 #include <cstring>
 #include <utility>
 
@@ -19,6 +20,16 @@ device::device(int number)
         pools.push_back(p);
     }
 }
+
+std::size_t device::free() const noexcept {
+    auto const& m = the_machine();
+    auto const less = [](std::size_t from, std::size_t bytes) { return from - std::min(from, bytes); };
+    std::size_t left = less(capacity - used, others);
+    if (m.is_integrated) left = less(left, m.live.pinned_bytes);
+    return std::min(left, less(less(limits.hard, limits.used_by_others), used));
+}
+
+std::size_t device::reported_free() const noexcept { return free() - std::min(free(), page_cache); }
 
 device* find_device(int index) {
     auto& m = the_machine();
@@ -78,6 +89,7 @@ cudaDeviceProp properties_of(device const& d) {
     p.texturePitchAlignment = 32;
     p.multiProcessorCount = 8;
     p.maxThreadsPerMultiProcessor = 2048;
+    p.integrated = the_machine().is_integrated;
     p.maxBlocksPerMultiProcessor = 32;
     p.canMapHostMemory = 1;
     p.concurrentKernels = 1;
@@ -135,6 +147,7 @@ int attribute_of(device const& d, cudaDeviceAttr which) {
         case cudaDevAttrCanUseHostPointerForRegisteredMem:
         case cudaDevAttrHostRegisterSupported:
         case cudaDevAttrMemoryPoolsSupported: return 1;
+        case cudaDevAttrIntegrated: return p.integrated;
         case cudaDevAttrMultiProcessorCount: return p.multiProcessorCount;
         case cudaDevAttrPciBusId: return p.pciBusID;
         case cudaDevAttrGlobalMemoryBusWidth: return p.memoryBusWidth;

@@ -203,6 +203,23 @@ extern "C" [[gnu::visibility("default")]] void cuota_simulator_name_block(void c
     name_block(first, bytes, tag, site);
 }
 
+extern "C" [[gnu::visibility("default")]] std::size_t cuota_simulator_host_memory(int device) {
+    guard lock{the_machine().mutex};
+    auto const* const d = find_device(device);
+    return d ? d->free() : 0;
+}
+
+extern "C" [[gnu::visibility("default")]] void cuota_simulator_memory_limits(int device, std::size_t* soft,
+                                                                             std::size_t* hard,
+                                                                             std::size_t* used) {
+    guard lock{the_machine().mutex};
+    auto const* const d = find_device(device);
+    memory_limits const limits = d ? d->limits : memory_limits{};
+    *soft = limits.soft;
+    *hard = limits.hard;
+    *used = d ? limits.used_by_others + d->used : 0;
+}
+
 extern "C" [[gnu::visibility("default")]] cudaError_t cuota_simulator_launch(
     cudaStream_t handle, char const* name, void (*run)(void*), void (*drop)(void*), void* body) {
     return api(function::cuota_simulator_launch,

@@ -403,8 +403,8 @@ cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
     return api(function::cudaMemGetInfo, [&](guard&) {
         if (!free || !total) return cudaErrorInvalidValue;
         auto const& d = current_device();
-        *free = d.free();
-        *total = d.capacity;
+        *free = d.reported_free();
+        *total = std::min(d.capacity, d.limits.hard);
         return cudaSuccess;
     });
 }

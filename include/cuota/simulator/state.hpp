@@ -45,6 +45,8 @@ struct device {
     std::size_t used = 0;  ///< bytes of plain allocations and of pools' reservations
     std::size_t peak = 0;
     std::size_t others = 0;
+    std::size_t page_cache = 0;  ///< of an integrated device: the kernel drops it on demand
+    memory_limits limits{};
     bool has_context = false;
     std::uint64_t contexts_made = 0;
     std::uint32_t reaches = 0;  ///< bit mask of peers that it may access
@@ -65,10 +67,10 @@ struct device {
     cudaMemPool_t current_managed_pool_handle = nullptr;
     std::vector<std::weak_ptr<pool>> pools;
 
-    [[nodiscard]] std::size_t free() const noexcept {
-        auto const taken = others > capacity - used ? capacity - used : others;
-        return capacity - used - taken;
-    }
+    /// Bytes that can be allocated.
+    [[nodiscard]] std::size_t free() const noexcept;
+    /// Bytes that the driver reports as free.
+    [[nodiscard]] std::size_t reported_free() const noexcept;
 };
 
 // ---- calls and faults ----
@@ -105,6 +107,7 @@ struct machine {
     std::vector<int> host_nodes;
     bool has_peer_access = true;
     bool maps_for_rdma = true;
+    bool is_integrated = false;
     std::vector<std::unique_ptr<device>> all_devices;  ///< only grows: references stay valid
 
     registry<stream> streams{0x53};

@@ -245,3 +245,85 @@ TEST_CASE("threads whose allocations fit are not refused while other allocations
     REQUIRE(refused == 0);
     REQUIRE(b.held() == 0);
 }
+
+TEST_CASE("a budget of a device with the host's memory counts page cache as available",
+          "[guard][device_limit]") {
+    support::machine const machine{{.capacity = 640_MiB, .is_integrated = true}};
+    sim::set_page_cache(0, 384_MiB);  // 60 %
+    budget const b = always_looking(0.8);
+    REQUIRE(here.memory().driver_free == 256_MiB);
+    REQUIRE(b.limit() == 512_MiB);
+    cuota::budgeted<cuota::device_memory> memory{b};
+    void* const p = memory.allocate_sync(400_MiB);  // refused by what the driver reports as free
+    REQUIRE_THROWS_AS(memory.allocate_sync(113_MiB), cuota::budget_exceeded);
+    memory.deallocate_sync(p, 400_MiB);
+}
+
+TEST_CASE("a budget of a device with the host's memory leaves a sixteenth of it", "[guard][device_limit]") {
+    support::machine const machine{{.capacity = 640_MiB, .is_integrated = true}};
+    budget b = always_looking();
+    REQUIRE(b.limit() == 600_MiB);
+    REQUIRE(always_looking(1.0, 100_MiB).limit() == 540_MiB);
+    sim::set_other_programs(0, 140_MiB);
+    REQUIRE(b.try_charge(460_MiB));
+    REQUIRE(!b.try_charge(1));
+    b.refund(460_MiB);
+}
+
+TEST_CASE("a device's budget stays within the soft limit unless it is told otherwise",
+          "[guard][device_limit]") {
+    support::machine const machine{{1, 64_MiB}};
+    sim::set_memory_limits(0, {32_MiB, 48_MiB, 8_MiB});
+    budget const soft = always_looking();
+    budget const hard = budget::for_device(here, 1.0, 0, 0ns, cuota::stay_within::hard_limit);
+    CHECK(soft.limit() == 24_MiB);
+    CHECK(hard.limit() == 40_MiB);
+    cuota::budgeted<cuota::device_memory> memory{soft};
+    void* const first = memory.allocate_sync(20_MiB);
+    CHECK(soft.limit() == 24_MiB);  // its own bytes are not counted twice
+    try {
+        (void)memory.allocate_sync(5_MiB, 256, {"weights", {"train.cpp", 17}});
+        FAIL("4 MiB are left below the soft limit");
+    } catch (cuota::budget_exceeded const& refused) {
+        cuota::refusal const& facts = refused.info();
+        REQUIRE(facts.device);
+        CHECK(facts.device->soft_limit == 32_MiB);
+        CHECK(facts.device->soft_limit_used == 28_MiB);
+        CHECK(facts.max_fit == 4_MiB);
+        CHECK(support::has(refused.what(), "soft limit"));
+        CHECK(support::has(refused.what(), "above it the driver may terminate this process"));
+    }
+    sim::set_memory_limits(0, {32_MiB, 48_MiB, 0});  // another process of the group has ended
+    void* const second = memory.allocate_sync(12_MiB);
+    CHECK_THROWS_AS(memory.allocate_sync(1), cuota::budget_exceeded);
+    memory.deallocate_sync(second, 12_MiB);
+    memory.deallocate_sync(first, 20_MiB);
+}
+
+TEST_CASE("the limit of a device's budget can be changed, up to what the device has",
+          "[guard][device_limit]") {
+    support::machine const machine{{1, 64_MiB}};
+    budget b = always_looking(0.5);
+    REQUIRE(b.limit() == 32_MiB);
+    b.set_limit(48_MiB);
+    REQUIRE(b.limit() == 48_MiB);
+    REQUIRE(b.try_charge(40_MiB));
+    REQUIRE_THROWS_AS(b.set_limit(39_MiB), cuota::budget_exceeded);
+    b.set_limit(16_MiB, cuota::when_held::keep);
+    REQUIRE(b.limit() == 16_MiB);
+    REQUIRE(!b.try_charge(1));
+    b.refund(40_MiB);
+    REQUIRE(b.try_charge(16_MiB));
+    REQUIRE(!b.try_charge(1));
+    b.refund(16_MiB);
+    b.set_limit(cuota::unlimited);
+    REQUIRE(b.limit() == 64_MiB);
+    sim::set_other_programs(0, 60_MiB);
+    REQUIRE(!b.try_charge(5_MiB));
+    REQUIRE(b.limit() == 4_MiB);
+    b.set_limit(2_MiB);
+    REQUIRE(b.limit() == 2_MiB);
+    sim::set_other_programs(0, 0);
+    b.set_limit(64_MiB);
+    REQUIRE(b.limit() == 64_MiB);
+}

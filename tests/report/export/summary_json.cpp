@@ -44,7 +44,7 @@ TEST_CASE("a snapshot as JSON has all figures under stable keys", "[report][summ
         R"({"tag":"staging","location":{"file":"loader.cpp","line":7},"bytes":768,"cached":false},)"
         R"({"tag":"spare slots","location":null,"bytes":256,"cached":true}]}],)"
         R"("devices":[{"ordinal":0,"name":"simulated","total":1073741824,"free":1073721344,"own":16384,)"
-        R"("external":4096,"baseline":1024,"pooled":0}]})");
+        R"("external":4096,"baseline":1024,"pooled":0,"soft_limit":null,"soft_limit_used":0}]})");
 }
 
 TEST_CASE("an empty snapshot is valid JSON", "[report][summary_json]") {

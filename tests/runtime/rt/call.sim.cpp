@@ -90,3 +90,21 @@ TEST_CASE("give_back reports nothing when CUDA is unloading", "[runtime][call]")
     REQUIRE(calls == 1);
     REQUIRE(sim.errors.count() == 0);
 }
+
+TEST_CASE("the end of a client by the MPS server has a type of its own", "[runtime][call]") {
+    support::machine sim;
+    cuota::simulator::fail_call("cudaMalloc", 1, cudaErrorMpsClientTerminated);
+    void* p = nullptr;
+    cudaError_t const code = cudaMalloc(&p, 16);
+    auto const error = support::thrown<cuota::mps_terminated_error>([&] {
+        cuota::rt::check(code, "cudaMalloc", {"train.cpp", 17});
+    });
+    REQUIRE(error.code() == cudaErrorMpsClientTerminated);
+    REQUIRE(error.call() == "cudaMalloc");
+    REQUIRE(error.where().line == 17);
+
+    int calls = 0;
+    REQUIRE(!cuota::rt::give_back("cudaFree", [&] { return ++calls, cudaErrorMpsClientTerminated; }));
+    REQUIRE(calls == 1);  // repeating is useless
+    REQUIRE(sim.errors.take().size() == 1);
+}

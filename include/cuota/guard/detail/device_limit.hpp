@@ -8,48 +8,31 @@
 #include <cstddef>
 
 #include <cuota/core/config.hpp>
-#include <cuota/core/detail/std_minimal.hpp>
-#include <cuota/guard/detail/ledger_node.hpp>
+#include <cuota/guard/detail/queried_limit.hpp>
 #include <cuota/resource/resource.hpp>
 #include <cuota/runtime/rt/memory.hpp>
 
 namespace cuota::inline v0::detail {
 
-/// limit = min(most, driver's free memory + memory of this budget - keep_free).
-///
-/// A race with other threads makes the limit too high, never too low: no request is refused falsely.
-class CUOTA_PROCESS_TYPE device_limit final : public outer_limit {
+/// Follows what the driver reports as free, and what an administrator's soft limit leaves.
+class CUOTA_PROCESS_TYPE device_limit final : public queried_limit {
 public:
-    device_limit(device where, std::size_t most, std::size_t keep_free,
-                 std::chrono::nanoseconds max_age) noexcept;
-
-    CUOTA_INLINE_IN_PLACE bool look(ledger_node& root) noexcept override;
-    [[nodiscard]] CUOTA_INLINE_IN_PLACE bool is_stale() const noexcept override;
-    /// Less than any driver allocates at a time: charges from a stock need no memory that another program may have allocated.
-    [[nodiscard]] std::size_t most_in_stock() const noexcept override { return 65'536; }
-
-    /// Throws: cuda_error.
-    [[nodiscard]] std::size_t limit_now(ledger_node const& root) const;
+    /// `total` bytes of the device.
+    device_limit(device where, std::size_t total, std::size_t keep_free, std::chrono::nanoseconds max_age,
+                 bool is_within_soft_limit);
 
     std::size_t record_baseline();
     [[nodiscard]] std::size_t baseline() const noexcept { return baseline_.load(std::memory_order_relaxed); }
     [[nodiscard]] device where() const noexcept { return device_; }
 
-private:
-    struct reach {
-        std::size_t bytes = 0;
-        bool is_exact = false;
-    };
-    // Adds the driver's free memory and this budget's; if this process freed memory meanwhile (not is_exact), all of its memory.
-    [[nodiscard]] reach reach_now(ledger_node const& root) const;
+    [[nodiscard]] CUOTA_INLINE_IN_PLACE std::optional<device_info> facts() const noexcept override;
 
-    [[nodiscard]] static std::chrono::nanoseconds::rep now() noexcept;
+private:
+    [[nodiscard]] CUOTA_INLINE_IN_PLACE std::size_t free_now() const override;
+    [[nodiscard]] CUOTA_INLINE_IN_PLACE counters own() const noexcept override;
 
     device const device_;
-    std::size_t const most_;
-    std::size_t const keep_free_;
-    std::chrono::nanoseconds::rep const max_age_;
-    std::atomic<std::chrono::nanoseconds::rep> due_ = 0;
+    bool const is_within_soft_limit_;
     std::atomic<std::size_t> baseline_ = 0;
 };
 
@@ -59,26 +42,11 @@ private:
 
 namespace cuota::inline v0::detail {
 
-CUOTA_INLINE device_limit::device_limit(device where, std::size_t most, std::size_t keep_free,
-                                        std::chrono::nanoseconds max_age) noexcept
-    : device_{where}, most_{most}, keep_free_{keep_free}, max_age_{max_age.count()} {}
-
-CUOTA_INLINE_IN_PLACE bool device_limit::look(ledger_node& root) noexcept {
-    std::size_t limit = 0;
-    if (!report_failure_of([&] { limit = limit_now(root); })) return false;
-    due_.store(now() + max_age_, std::memory_order_relaxed);
-    return root.set_limit(limit);
-}
-
-CUOTA_INLINE_IN_PLACE bool device_limit::is_stale() const noexcept {
-    return now() >= due_.load(std::memory_order_relaxed);
-}
-
-CUOTA_INLINE std::size_t device_limit::limit_now(ledger_node const& root) const {
-    reach found = reach_now(root);
-    for (int looks = 1; !found.is_exact && looks != 16; ++looks) found = reach_now(root);
-    return std::min(most_, found.bytes - std::min(found.bytes, keep_free_));
-}
+CUOTA_INLINE device_limit::device_limit(device where, std::size_t total, std::size_t keep_free,
+                                        std::chrono::nanoseconds max_age, bool is_within_soft_limit)
+    : queried_limit{where.uses_host_memory() ? std::max(keep_free, host_margin(total)) : keep_free, max_age},
+      device_{where},
+      is_within_soft_limit_{is_within_soft_limit} {}
 
 CUOTA_INLINE std::size_t device_limit::record_baseline() {
     device::memory_info const memory = device_.memory();
@@ -93,20 +61,24 @@ CUOTA_INLINE std::size_t device_limit::record_baseline() {
     return facts.external();
 }
 
-CUOTA_INLINE auto device_limit::reach_now(ledger_node const& root) const -> reach {
-    std::size_t const given_back = given_back_on(device_).load();
+CUOTA_INLINE_IN_PLACE std::optional<device_info> device_limit::facts() const noexcept {
+    std::optional<device_info> found = facts_of(device_);
+    if (found) found->baseline = baseline();
+    return found;
+}
+
+CUOTA_INLINE_IN_PLACE std::size_t device_limit::free_now() const {
     // Memory of the driver's default pool that no resource of ours uses is available.
     std::size_t const pooled = rt::in_default_pool(device_).reserved;
     std::size_t const idle = pooled - std::min(pooled, taken_from_pool_of(device_).load());
-    std::size_t const free = saturating_add(device_.memory().free, idle);
-    std::size_t const held = root.info().held;
-    std::size_t const ours = taken_on(device_).load();
-    std::size_t const went = given_back_on(device_).load() - given_back;
-    return {saturating_add(free, went == 0 ? std::min(ours, held) : ours + went), went == 0};
+    std::size_t free = device_.memory().free;
+    if (is_within_soft_limit_)
+        if (auto const limits = device_.limits()) free = std::min(free, limits->left());
+    return saturating_add(free, idle);
 }
 
-CUOTA_INLINE std::chrono::nanoseconds::rep device_limit::now() noexcept {
-    return std::chrono::nanoseconds{std::chrono::steady_clock::now().time_since_epoch()}.count();
+CUOTA_INLINE_IN_PLACE auto device_limit::own() const noexcept -> counters {
+    return {taken_on(device_), given_back_on(device_)};
 }
 
 }  // namespace cuota::inline v0::detail

@@ -47,8 +47,11 @@ public:
     void refresh_if_stale() noexcept;
     /// Queries it before a refusal by the root. Returns true if the limit has risen.
     [[nodiscard]] bool refresh_after(outcome const& met) noexcept;
-    /// Sets the limit, for an outer limit; returns whether it has risen.
+    /// Sets the limit, for an outer limit and up to its `most`; returns whether it has risen.
     bool set_limit(std::size_t bytes) noexcept;
+    /// Sets the limit, or `most` of an outer limit. Returns 0; or without a change the excess, if the new limit is lower, that many bytes are
+    /// held above it, and not `keeps_excess`.
+    [[nodiscard]] std::size_t change_limit(std::size_t bytes, bool keeps_excess) noexcept;
     void set_outer_limit(light_unique_ptr<outer_limit> outer) noexcept { tree_->outer = std::move(outer); }
     [[nodiscard]] outer_limit* outer() const noexcept { return tree_->outer.get(); }
 
@@ -56,12 +59,17 @@ public:
     [[nodiscard]] outcome fund(std::size_t bytes, label const* who = nullptr) noexcept;
     /// Returns false, and changes nothing, if fewer bytes of a prepaid node are unused.
     [[nodiscard]] bool try_unfund(std::size_t bytes) noexcept;
+    /// Moves unused bytes of this prepaid node to another one of the same parent. Returns false, and changes nothing, if fewer are unused.
+    [[nodiscard]] bool try_move_to(ledger_node& other, std::size_t bytes) noexcept;
+    /// Moves all unused bytes.
+    void move_unused_to(ledger_node& other) noexcept;
     /// Ends a prepaid node: returns its unused bytes now, and later each refund.
     void settle() noexcept;
 
     [[nodiscard]] std::string const& name() const noexcept { return name_; }
     [[nodiscard]] ledger_node* above() const noexcept { return above_; }  ///< null for a root
     [[nodiscard]] std::size_t limit() const noexcept { return limit_; }
+    [[nodiscard]] bool is_prepaid() const noexcept { return prepaid_; }
     [[nodiscard]] std::size_t charged_here() const noexcept;
     /// Exact while no other thread charges.
     [[nodiscard]] budget_info info() const;
@@ -168,7 +176,8 @@ private:
     }
     [[nodiscard]] ledger_node& root() noexcept { return above_ ? above_->root() : *this; }
     [[nodiscard]] ledger_node& top() noexcept;
-    // Not under a usage_observer, which must see every charge, nor under an ended reservation, which returns each refund.
+    // Not under a usage_observer, which must see every charge, nor under an ended reservation, which returns each refund, nor where more is
+    // held than a lowered limit: a refund to a stock could be charged again.
     [[nodiscard]] bool may_lend() const noexcept;
 
     // Returns the first node without room even with all stocks but `mine` revoked.
@@ -179,6 +188,8 @@ private:
     void raise_peaks(stock const* mine, label const* who) noexcept;
     void drop(std::size_t bytes) noexcept;
     void shrink(std::size_t bytes) noexcept;
+    void raise(std::size_t bytes) noexcept;
+    bool apply_limit(std::size_t bytes) noexcept;
 
     void tell(label const* who = nullptr) noexcept;
     void tell(usage_observer& o, label const* who) noexcept;
@@ -261,6 +272,25 @@ CUOTA_INLINE bool ledger_node::refresh_after(outcome const& met) noexcept {
 
 CUOTA_INLINE bool ledger_node::set_limit(std::size_t bytes) noexcept {
     ledger_change const change{*tree_};
+    if (tree_->outer) bytes = std::min(bytes, tree_->outer->most);
+    return apply_limit(bytes);
+}
+
+CUOTA_INLINE std::size_t ledger_node::change_limit(std::size_t bytes, bool keeps_excess) noexcept {
+    outer_limit* const outer = above_ ? nullptr : tree_->outer.get();
+    {
+        ledger_change const change{*tree_};
+        if (taken_ > bytes) collect_under(*this, nullptr);
+        bool const is_lower = bytes < (outer ? outer->most : std::size_t{limit_});
+        if (taken_ > bytes && is_lower && !keeps_excess) return taken_ - bytes;
+        if (outer) outer->most = bytes;
+        apply_limit(outer ? std::min<std::size_t>(bytes, limit_) : bytes);
+    }
+    if (outer) outer->look(*this);  // may raise it
+    return 0;
+}
+
+CUOTA_INLINE bool ledger_node::apply_limit(std::size_t bytes) noexcept {
     bool const is_higher = bytes > limit_;
     if (is_higher) released_total_ += bytes - limit_;
     limit_ = bytes;
@@ -273,9 +303,7 @@ CUOTA_INLINE auto ledger_node::fund(std::size_t bytes, label const* who) noexcep
     ledger_change const change{*tree_};
     if (ledger_node* const refuser = above_->refuser_of(bytes, nullptr))
         return {refuser, bytes - refuser->available_here()};
-    limit_ += bytes;
-    released_total_ += bytes;
-    tell();
+    raise(bytes);
     above_->take(bytes, nullptr, who);
     return {};
 }
@@ -286,6 +314,25 @@ CUOTA_INLINE bool ledger_node::try_unfund(std::size_t bytes) noexcept {
     if (bytes > available_here()) return false;
     shrink(bytes);
     return true;
+}
+
+CUOTA_INLINE bool ledger_node::try_move_to(ledger_node& other, std::size_t bytes) noexcept {
+    ledger_change const change{*tree_};
+    collect_under(*this, nullptr);
+    if (bytes > available_here()) return false;
+    limit_ -= bytes;
+    tell();
+    other.raise(bytes);
+    return true;
+}
+
+CUOTA_INLINE void ledger_node::move_unused_to(ledger_node& other) noexcept {
+    ledger_change const change{*tree_};
+    collect_under(*this, nullptr);
+    std::size_t const unused = available_here();
+    limit_ -= unused;
+    tell();
+    other.raise(unused);
 }
 
 CUOTA_INLINE void ledger_node::settle() noexcept {
@@ -451,7 +498,7 @@ CUOTA_INLINE ledger_node& ledger_node::top() noexcept {
 
 CUOTA_INLINE bool ledger_node::may_lend() const noexcept {
     ledger_node const* node = this;
-    for (; !node->usage_observers_; node = node->next())
+    for (; !node->usage_observers_ && node->taken_ <= node->limit_; node = node->next())
         if (!node->next()) return !node->settled_;
     return false;
 }
@@ -493,6 +540,12 @@ CUOTA_INLINE void ledger_node::shrink(std::size_t bytes) noexcept {
     limit_ -= bytes;
     tell();
     above_->drop(bytes);
+}
+
+CUOTA_INLINE void ledger_node::raise(std::size_t bytes) noexcept {
+    limit_ += bytes;
+    released_total_ += bytes;
+    tell();
 }
 
 CUOTA_INLINE void ledger_node::tell(label const* who) noexcept {

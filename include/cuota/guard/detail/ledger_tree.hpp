@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <utility>
 
+#include <cuota/core/bytes.hpp>
 #include <cuota/core/config.hpp>
 #include <cuota/core/detail/dynamic_array.hpp>
 #include <cuota/core/detail/process.hpp>
@@ -44,6 +45,8 @@ public:
     [[nodiscard]] virtual bool is_stale() const noexcept = 0;
     /// Bytes that a stock may hold without a query.
     [[nodiscard]] virtual std::size_t most_in_stock() const noexcept = 0;
+
+    std::size_t most = unlimited;  ///< maximum of the root's limit; protected by the tree's lock
 };
 
 struct ledger_tree final : ref_counted {

@@ -96,9 +96,10 @@ public:
     [[nodiscard]] virtual bool could_serve_if(std::span<allocation_group const> released) const = 0;
 };
 
-/// Returns the facts about a refusal of `bytes`; shortfall() is 0 if they fit now.
+/// Returns the facts about a refusal of `bytes`, or of `new_limit` for the node; shortfall() is 0 if they fit now.
 [[nodiscard]] refusal facts_of(ledger_node& node, std::size_t bytes, charge_request const& request,
-                               reclaim_record const& record = {}, asked_pool const* pool = nullptr);
+                               reclaim_record const& record = {}, asked_pool const* pool = nullptr,
+                               std::optional<std::size_t> new_limit = std::nullopt);
 
 /// Reclaims `missing` bytes and notifies observers. Returns false if nothing was released.
 [[nodiscard]] bool ask(reclaim_round& round, std::size_t missing, ledger_node const& node,
@@ -145,6 +146,9 @@ void charge_by(Attempt attempt, ledger_node& node, std::size_t bytes, charge_req
         throw refused;
     }
 }
+
+/// Changes the limit of `node`, as budget::set_limit describes. Throws: budget_exceeded.
+void change_limit(ledger_node& node, std::size_t bytes, bool keeps_excess, source_location where);
 
 /// Charges for memory not allocated yet.
 template <class Add>
@@ -247,7 +251,8 @@ CUOTA_INLINE std::size_t sum_of(std::vector<reclaimer_info> const& givers) noexc
 }
 
 CUOTA_INLINE std::size_t most_of(budget_info const& b, std::size_t reclaimable) noexcept {
-    return std::min(b.limit, saturating_add(b.free(), reclaimable));
+    std::size_t const excess = b.held - std::min(b.held, b.limit);
+    return std::min(b.limit, saturating_add(b.free(), reclaimable - std::min(reclaimable, excess)));
 }
 
 CUOTA_INLINE std::size_t most_at(ledger_node& node, reclaim_record const& record) {
@@ -286,11 +291,11 @@ CUOTA_INLINE_IN_PLACE std::size_t reclaimable_holder::reclaimable_if(
     for (allocation_group const& h : released)
         if (is_untagged_charge(h)) untagged = h.bytes;
     for (std::size_t i = 0; i != way.size(); ++i) {
-        std::size_t available = saturating_add(r.budgets[i].free(), i >= r.refused_by ? untagged : 0);
+        std::size_t given = i >= r.refused_by ? untagged : 0;
         for (auto const& [at, who] :
              way[i]->reclaimable_holders([&](ledger_node const& of) { return of.refunds_in(*way[i]); }))
-            if (record.counts_on(*who)) available = saturating_add(available, who->reclaimable_if(released));
-        if (r.budgets[i].shortfall_for(r.charged) != 0 && available < r.charged) return false;
+            if (record.counts_on(*who)) given = saturating_add(given, who->reclaimable_if(released));
+        if (given < (r.new_limit ? r.shortfall() : r.budgets[i].shortfall_for(r.charged))) return false;
     }
     if (!r.device) return true;
     std::size_t on_device = saturating_add(r.device->free, r.device->pooled);
@@ -324,18 +329,21 @@ CUOTA_INLINE void find_release(refusal& r, std::span<ledger_node const* const> w
 }
 
 CUOTA_INLINE refusal facts_of(ledger_node& node, std::size_t bytes, charge_request const& request,
-                              reclaim_record const& record, asked_pool const* pool) {
+                              reclaim_record const& record, asked_pool const* pool,
+                              std::optional<std::size_t> new_limit) {
     refusal r;
     r.requested = request.requested;
     r.charged = bytes;
     r.granularity = request.granularity;
     r.request = request.who;
+    r.new_limit = new_limit;
     dynamic_array<ledger_node const*> way;
     ledger_node const* const refuser = node.look_up(bytes, [&](ledger_node const& at, budget_info facts) {
+        if (new_limit && !way.empty()) return;  // its ancestors do not matter
         way.push_back(&at);
         r.budgets.push_back(std::move(facts));
     });
-    while (refuser && way[r.refused_by] != refuser) ++r.refused_by;
+    while (refuser && !new_limit && way[r.refused_by] != refuser) ++r.refused_by;
 
     ledger_node const& holds = *way[r.refused_by];
     std::vector<std::size_t> reclaimable(way.size());
@@ -363,10 +371,15 @@ CUOTA_INLINE refusal facts_of(ledger_node& node, std::size_t bytes, charge_reque
     std::size_t const held = r.budgets[r.refused_by].held;
     if (held > named) r.holders.push_back({untagged_charge, {}, held - named});
     sum_up(r.holders);
+    auto* const queried = dynamic_cast<queried_limit const*>(node.outer());
     auto* const driver = dynamic_cast<device_limit const*>(node.outer());
-    if (request.on || driver) r.device = facts_of(request.on ? *request.on : driver->where());
-    if (r.device && driver && r.device->ordinal == driver->where().ordinal())
-        r.device->baseline = driver->baseline();
+    if (new_limit) {
+        // The device's memory does not matter.
+    } else if (request.on && !(driver && driver->where() == *request.on)) {
+        r.device = facts_of(*request.on);
+    } else if (queried) {
+        r.device = queried->facts();
+    }
     if (request.on && r.device) {
         std::size_t const free =
             round_down(saturating_add(r.device->free, r.reclaimable), request.granularity);
@@ -383,6 +396,33 @@ CUOTA_INLINE bool ask(reclaim_round& round, std::size_t missing, ledger_node con
     for (std::size_t i = before; i != record.told.size(); ++i)
         node.tell_observers([&](budget_observer& o) { o.reclaimed(node, record.told[i]); });
     return given != 0;
+}
+
+CUOTA_INLINE void change_limit(ledger_node& node, std::size_t bytes, bool keeps_excess,
+                               source_location where) {
+    node.refuse_other_state(where);
+    if (node.is_of_parent()) throw_forked();
+    reclaim_record record;
+    for (;;) {
+        std::size_t const excess = node.change_limit(bytes, false);
+        if (excess == 0) return;
+        // With `keeps_excess`, all that they have suffices.
+        std::size_t const wanted =
+            keeps_excess ? std::min(excess, sum_of(who_could_give(node, record))) : excess;
+        bool has_given = false;
+        if (wanted != 0 && !reclaiming::is_on()) {
+            reclaim_round round{node, record};
+            has_given = ask(round, wanted, node, record);
+        }
+        if (keeps_excess) return (void)node.change_limit(bytes, true);
+        if (has_given) continue;
+        refusal r = facts_of(node, 0, {0, 1, label{{}, where}, std::nullopt}, record, nullptr, bytes);
+        if (r.shortfall() == 0) continue;  // memory was released meanwhile
+        note_given(r, record.told);
+        budget_exceeded refused{std::move(r)};
+        node.remember(refused);
+        throw refused;
+    }
 }
 
 CUOTA_INLINE void join(ledger& node, reclaimable_holder& s) { node.join(s); }

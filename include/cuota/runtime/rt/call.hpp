@@ -19,6 +19,9 @@ namespace cuota::inline v0::rt {
 /// Returns the exception for a failed call and clears CUDA's last error. Throws: std::bad_alloc.
 [[nodiscard]] cuda_error error_of(cudaError_t code, char const* call, source_location where);
 
+/// Throws error_of a failed call, as mps_terminated_error for that code.
+[[noreturn, gnu::cold]] void throw_error_of(cudaError_t code, char const* call, source_location where);
+
 /// Throws cuda_error if the call failed, and usage_error in a child of a process that had used CUDA.
 void check(cudaError_t code, char const* call, source_location where = {});
 
@@ -70,6 +73,12 @@ CUOTA_INLINE cuda_error error_of(cudaError_t code, char const* call, source_loca
     return {static_cast<int>(code), call, why, where};
 }
 
+CUOTA_INLINE void throw_error_of(cudaError_t code, char const* call, source_location where) {
+    cuda_error const failed = error_of(code, call, where);
+    if (code == cudaErrorMpsClientTerminated) throw mps_terminated_error{failed};
+    throw failed;
+}
+
 CUOTA_INLINE bool is_for_good(cudaError_t code) noexcept {
     switch (code) {
         case cudaErrorDevicesUnavailable:
@@ -97,7 +106,7 @@ CUOTA_INLINE bool is_for_good(cudaError_t code) noexcept {
 CUOTA_INLINE bool detail::is_worth_repeating(cudaError_t code, char const* call) noexcept {
     if (code == cudaErrorCudartUnloading)
         return false;  // the process is exiting, and the driver frees everything
-    report_failure_of([&] { throw error_of(code, call, {}); });
+    report_failure_of([&] { throw_error_of(code, call, {}); });
     return !is_for_good(code);
 }
 
@@ -105,7 +114,7 @@ CUOTA_INLINE void check(cudaError_t code, char const* call, source_location wher
     cuota::detail::process_number::note_cuda();
     if (cuota::detail::process_number::is_cuda_of_parent()) [[unlikely]]
         cuota::detail::throw_forked();
-    if (code != cudaSuccess) throw error_of(code, call, where);
+    if (code != cudaSuccess) throw_error_of(code, call, where);
 }
 
 }  // namespace cuota::inline v0::rt
