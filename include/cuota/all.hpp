@@ -28,6 +28,7 @@
 
 #include <cuota/resource/async_memory.hpp>
 #include <cuota/resource/managed_memory.hpp>
+#include <cuota/resource/pageable_memory.hpp>
 #include <cuota/resource/registered_memory.hpp>
 
 #include <cuota/guard/alert_event.hpp>
@@ -35,6 +36,7 @@
 #include <cuota/guard/budget_alert.hpp>
 #include <cuota/guard/budgeted.hpp>
 #include <cuota/guard/dry_run.hpp>
+#include <cuota/guard/fallback.hpp>
 #include <cuota/guard/footprint.hpp>
 #include <cuota/guard/guard_options.hpp>
 #include <cuota/guard/guard_violation.hpp>

@@ -48,6 +48,13 @@ TEST_CASE("budgets: a limit is lowered", "[docs]") {
     });
 }
 
+TEST_CASE("budgets: a second resource serves refused requests", "[docs]") {
+    cuota::stream const stream;
+    page::check_prints("budgets/fallback", [&] {
+#include "budgets/fallback.inc"
+    });
+}
+
 TEST_CASE("budgets: of the host", "[docs]") {
 #include "budgets/for_host.inc"
     CHECK(host.held() == staging.bytes());

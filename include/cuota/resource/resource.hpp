@@ -154,11 +154,11 @@ void count_given_back(device where, std::size_t bytes) noexcept;
 /// The part of taken_on from the device's default pool.
 CUOTA_PROCESS_STATE std::atomic<std::size_t>& taken_from_pool_of(device where) noexcept;
 
-/// Bytes of page-locked host memory that this process holds through cuota, and the total that it has freed.
+/// Bytes of host memory that this process holds through cuota, and the total that it has freed.
 CUOTA_PROCESS_STATE std::atomic<std::size_t>& taken_on_host() noexcept;
 CUOTA_PROCESS_STATE std::atomic<std::size_t>& given_back_on_host() noexcept;
 void count_given_back_on_host(std::size_t bytes) noexcept;
-/// Calls call(), which returns page-locked memory or null, and counts its bytes from before the call on.
+/// Calls call(), which returns host memory or null, and counts its bytes from before the call on.
 template <class Call>
 [[nodiscard]] void* take_on_host(std::size_t bytes, Call call) {
     taken_on_host() += bytes;
