@@ -4,6 +4,7 @@
 #include <cuota/runtime/host_memory.hpp>
 
 #include <filesystem>
+#include <optional>
 #include <string>
 
 #include "support/catch.hpp"
@@ -240,17 +241,22 @@ TEST_CASE("a mount point with a space is unescaped", "[runtime][host_memory]") {
 }
 
 TEST_CASE("numbers of files", "[runtime][host_memory]") {
-    using cuota::detail::number_in;
-    CHECK(number_in("17\n") == 17u);
-    CHECK(number_in("  17 kB") == 17u);
-    CHECK(number_in("0") == 0u);
-    CHECK(number_in("max\n") == unlimited);
-    CHECK(number_in("9223372036854771712") == unlimited);
-    CHECK(number_in("99999999999999999999999999") == unlimited);
-    CHECK(!number_in(""));
-    CHECK(!number_in("\n"));
-    CHECK(!number_in("-1"));
-    CHECK(!number_in("12x"));
-    CHECK(cuota::detail::number_after("a 1\nbb 2\nb 3", "b ") == 3u);
-    CHECK(!cuota::detail::number_after("ab 3", "b "));
+    auto const number = [](char const* text, char const* key = "") -> std::optional<std::size_t> {
+        std::size_t found = 0;
+        if (!cuota::detail::number_after(text, key, found)) return std::nullopt;
+        return found;
+    };
+    CHECK(number("17\n") == 17u);
+    CHECK(number("  17 kB") == 17u);
+    CHECK(number("0") == 0u);
+    CHECK(number("max\n") == unlimited);
+    CHECK(number("9223372036854771712") == unlimited);
+    CHECK(number("99999999999999999999999999") == unlimited);
+    CHECK(!number(""));
+    CHECK(!number("\n"));
+    CHECK(!number("-1"));
+    CHECK(!number("12x"));
+    CHECK(!number("maximal"));
+    CHECK(number("a 1\nbb 2\nb 3", "b ") == 3u);
+    CHECK(!number("ab 3", "b "));
 }

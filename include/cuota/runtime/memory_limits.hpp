@@ -168,11 +168,11 @@ CUOTA_INLINE std::optional<memory_limits> limits_of(int device) {
     }
     static auto const& nvml = *new cuota::detail::nvml_limits;  // never destroyed
     if (!nvml.is_available()) return std::nullopt;
-    auto const group = cuota::detail::cgroup_of_process({}, true);
-    if (!group) return std::nullopt;
+    cuota::detail::cgroup_place const group = cuota::detail::cgroup_of_process({}, true);
+    if (group.mount.empty()) return std::nullopt;
     cudaDeviceProp properties{};
     check(cudaGetDeviceProperties(&properties, device), "cudaGetDeviceProperties");
-    return nvml.of(pci_text(properties), group->mount + group->process, group->mount);
+    return nvml.of(pci_text(properties), group.mount + group.process, group.mount);
 }
 
 CUOTA_INLINE std::size_t host_memory_of(int device) {
