@@ -368,6 +368,13 @@ TEST_CASE("the text of any refusal fits on one screen", "[core][refusal_text]") 
         if (up_to(1) == 0)
             r.device = cuota::device_info{
                 up_to(1) == 0 ? 0 : -2147483647, name(), bytes(), bytes(), bytes(), bytes()};
+        if (r.device && up_to(2) == 0) r.device->ordinal = cuota::device_info::host;
+        if (r.device && up_to(2) == 0) r.device->pooled = bytes();
+        if (r.device && up_to(2) == 0) {
+            r.device->soft_limit = bytes();
+            r.device->soft_limit_used = bytes();
+        }
+        if (up_to(4) == 0) r.new_limit = bytes();
         for (std::size_t i = 0, count = up_to(9) == 0 ? 1000 : up_to(6); i != count; ++i)
             r.holders.push_back({tags[up_to(199)], where(), bytes(), up_to(3) == 0});
         r.reclaimed = up_to(1) == 0 ? 0 : bytes();

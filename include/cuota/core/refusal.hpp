@@ -53,8 +53,8 @@ struct device_info {
     static constexpr int host = -1;  ///< ordinal of the host
 
     int ordinal = 0;  ///< CUDA's ordinal, or `host`
-    std::string
-        name;  ///< device::name; for the host, the directory of the control group that bounds it, or ""
+    /// device::name; for the host, the directory of the control group that bounds it, or "".
+    std::string name;
     std::size_t total = 0;     ///< capacity
     std::size_t free = 0;      ///< for every program
     std::size_t own = 0;       ///< held through cuota in this process
@@ -63,8 +63,8 @@ struct device_info {
     std::size_t pooled = 0;
     /// An administrator's limit, above which the driver may terminate this process in favor of another; `unlimited`: none.
     std::size_t soft_limit = unlimited;
-    std::size_t soft_limit_used =
-        0;  ///< bytes that count for the soft limit: of all processes of the control group
+    /// Bytes that count for the soft limit: of all processes of the control group.
+    std::size_t soft_limit_used = 0;
 
     /// Returns total - free - own - pooled: other programs, the CUDA context and libraries.
     [[nodiscard]] std::size_t external() const noexcept;

@@ -202,9 +202,10 @@ CUOTA_INLINE void append_pooled(std::string& text, device_info const& d, std::si
 }
 
 CUOTA_INLINE void append_soft_limit(std::string& text, device_info const& d, std::size_t width) {
+    constexpr std::size_t most = 26;  // columns that the figures leave
     append_message(text, "{}limit {}used {}above it the driver may terminate this process",
-                   {message_value{"soft limit"}.padded_to(width), as_bytes(d.soft_limit).padded_to(12),
-                    as_bytes(d.soft_limit_used).padded_to(12)});
+                   {message_value{"soft limit"}.padded_to(std::min(width, most)),
+                    as_bytes(d.soft_limit).padded_to(12), as_bytes(d.soft_limit_used).padded_to(12)});
 }
 
 CUOTA_INLINE std::vector<std::size_t> levels_shown(refusal const& r) {
@@ -244,6 +245,9 @@ CUOTA_INLINE void append_budgets(std::string& text, refusal const& r) {
     if (!r.device) return;
     text += "\n  ";
     append_device(text, *r.device, width);
+    std::size_t lines_used = 1;
+    for (char const c : text) lines_used += c == '\n';
+    if (lines_used >= 7) return;  // holders, reclaimed bytes and three suggestions follow
     if (r.device->soft_limit != unlimited) {
         text += "\n  ";
         append_soft_limit(text, *r.device, width);

@@ -114,7 +114,7 @@ public:
     /// Sets the limit. If it is lower and more is held, pools, caches and loaders release idle memory; the rest is treated as `excess` says. Of
     /// the budget of a device or the host, `bytes` replaces the share of the total.
     ///
-    /// A charge that another thread makes meanwhile obeys the old limit or the new one, and never both limits are exceeded.
+    /// A charge that another thread makes meanwhile obeys the old limit or the new one.
     /// Throws: budget_exceeded with refusal::new_limit, and usage_error for the budget of a reservation; the limit is as it was.
     void set_limit(std::size_t bytes, when_held excess = when_held::refuse,
                    source_location where = source_location::current());
