@@ -240,6 +240,20 @@ CUOTA_SIMULATOR_API void clear_faults();
 /// Sets the memory of a device that other programs use; it may exceed the free memory.
 CUOTA_SIMULATOR_API void set_other_programs(int device, std::size_t bytes);
 
+/// Makes other programs allocate and free: before each later call of the runtime or the driver, with this probability, their memory becomes
+/// a random number of bytes up to `most`. A probability of 0 ends this. Equal seeds draw equal numbers.
+CUOTA_SIMULATOR_API void set_restless_programs(int device, std::size_t most, double probability,
+                                               std::uint64_t seed = 1);
+
+/// The memory of a device that other programs use.
+struct other_programs_info {
+    std::size_t bytes;      ///< now
+    std::uint64_t changes;  ///< by restless programs, since the last reset
+};
+
+/// Returns the present figures.
+[[nodiscard]] CUOTA_SIMULATOR_API other_programs_info other_programs(int device);
+
 /// Sets the page cache in the memory of an integrated device. The driver does not report it as free, but allocations can have it.
 CUOTA_SIMULATOR_API void set_page_cache(int device, std::size_t bytes);
 

@@ -54,6 +54,8 @@ void make_new(device& d, options const& wanted) {
     d.host_numa_node = index < nodes.size() ? nodes[index] : -1;
     d.capacity = wanted.capacity;
     d.others = 0;
+    d.others_probability = 0;
+    d.others_changes = 0;
     d.page_cache = 0;
     d.limits = {};
     d.reaches = 0;
@@ -164,6 +166,7 @@ void reset(options wanted) {
     m.has_peer_access = wanted.has_peer_access;
     m.maps_for_rdma = wanted.maps_for_rdma;
     m.is_integrated = wanted.is_integrated;
+    m.has_restless_programs = false;
     for (auto const& d : m.all_devices) make_new(*d, wanted);
     forget_faults();
     m.injected = 0;
@@ -286,6 +289,25 @@ void set_other_programs(int index, std::size_t bytes) {
     sanitizer::quiet quiet;
     guard lock{the_machine().mutex};
     must_exist(index).others = bytes;
+}
+
+void set_restless_programs(int index, std::size_t most, double probability, std::uint64_t seed) {
+    sanitizer::quiet quiet;
+    if (!(probability >= 0 && probability <= 1)) throw std::invalid_argument{"a probability is from 0 to 1"};
+    auto& m = the_machine();
+    guard lock{m.mutex};
+    auto& d = must_exist(index);
+    d.most_others = most;
+    d.others_probability = probability;
+    m.restless.seed(seed);
+    m.has_restless_programs = true;
+}
+
+other_programs_info other_programs(int index) {
+    sanitizer::quiet quiet;
+    guard lock{the_machine().mutex};
+    auto const& d = must_exist(index);
+    return {d.others, d.others_changes};
 }
 
 void set_page_cache(int index, std::size_t bytes) {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <random>
 #include <utility>
 
 namespace cuota::inline v0::simulator {
@@ -45,6 +46,18 @@ void make_context_for(function f) {
     if (kind == trait::free_of || kind == trait::about) return;
     if (f == function::cudaEventQuery || f == function::cudaEventSynchronize) return;
     if (the_machine().devices != 0) make_context(current_device());
+}
+
+void let_others_allocate() {
+    auto& m = the_machine();
+    if (!m.has_restless_programs) return;
+    for (auto const& d : m.all_devices) {
+        if (d->others_probability == 0) continue;
+        if (std::uniform_real_distribution<>{}(m.restless) >= d->others_probability) continue;
+        std::size_t const wanted = std::uniform_int_distribution<std::size_t>{0, d->most_others}(m.restless);
+        d->others = std::min(wanted, d->capacity - d->used);
+        ++d->others_changes;
+    }
 }
 
 device& current_device() {

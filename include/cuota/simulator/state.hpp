@@ -45,6 +45,9 @@ struct device {
     std::size_t used = 0;  ///< bytes of plain allocations and of pools' reservations
     std::size_t peak = 0;
     std::size_t others = 0;
+    std::size_t most_others = 0;    ///< of restless programs
+    double others_probability = 0;  ///< that they change before a call
+    std::uint64_t others_changes = 0;
     std::size_t page_cache = 0;  ///< of an integrated device: the kernel drops it on demand
     memory_limits limits{};
     bool has_context = false;
@@ -108,6 +111,8 @@ struct machine {
     bool has_peer_access = true;
     bool maps_for_rdma = true;
     bool is_integrated = false;
+    bool has_restless_programs = false;
+    std::mt19937_64 restless;
     std::vector<std::unique_ptr<device>> all_devices;  ///< only grows: references stay valid
 
     registry<stream> streams{0x53};
@@ -310,6 +315,8 @@ void add_to_capture(stream& s, operation_ref work);
 void make_context(device& d);
 /// Makes the current device's context, if the function needs one.
 void make_context_for(function f);
+/// Changes the memory of restless programs.
+void let_others_allocate();
 
 template <class F>
 cudaError_t api(function f, F&& body) noexcept {
@@ -320,6 +327,7 @@ cudaError_t api(function f, F&& body) noexcept {
     if (admitted.run) {
         try {
             guard lock{the_machine().mutex};
+            let_others_allocate();
             make_context_for(f);
             auto const refused = refused_by_captures(f);
             auto const result = refused == cudaSuccess ? body(lock) : refused;
