@@ -101,7 +101,8 @@ sanitize: ## the same tests under AddressSanitizer and UndefinedBehaviorSanitize
 # Operations of each of four threads, on each of two trees of budgets, and in all on pools; under ThreadSanitizer a tenth
 # of that, and a hundredth. Requests of PyTorch's threads: a tenth of it, and a hundredth. Programs of buffers: a hundredth
 # of it; snapshots of pools: a thousandth; loaders that end, and forks, of which there are 1000 at most: a ten-thousandth.
-# Of tests/programs, whole programs of all layers, a tenth, and under ThreadSanitizer a thousandth.
+# Of tests/programs, whole programs of all layers, a tenth, and under ThreadSanitizer a thousandth; of programs beside an adversary, a
+# thousandth for each kind of device.
 STRESS ?= 10000000
 
 .PHONY: stress
@@ -116,6 +117,7 @@ stress: ## many threads on one tree of budgets, random walks through pools, rand
 	CUOTA_PROGRAMS=$$(($(STRESS) / 100)) CUOTA_SIM_CHECKS=strict build/dev/tests/test-buffer '[programs]'
 	CUOTA_STRESS=$$(($(STRESS) / 10)) build/dev/tests/test-programs '[stress]'
 	CUOTA_STRESS=$$(($(STRESS) / 10)) CUOTA_SIM_CHECKS=strict build/dev/tests/test-programs '[owners]'
+	CUOTA_ADVERSARY=$$(($(STRESS) / 1000)) build/dev/tests/test-programs '[adversary]'
 	@$(call left_out,ThreadSanitizer)
 	@$(if $(SHORT),,$(stress_under_tsan))
 

@@ -95,7 +95,7 @@ without("a read that brings nothing is an error",
 without("a read that brings less goes on",
         [(FILE, "while (!out.empty()) {", "if (!out.empty()) {"), (FILE, "while (left != 0) {", "if (left != 0) {")], "H16")
 without("what fails at an end is reported",
-        (CALL, "    report_failure_of([&] { throw error_of(code, call, {}); });\n", "    (void)call;\n"), "H18")
+        (CALL, "    report_failure_of([&] { throw_error_of(code, call, {}); });\n", "    (void)call;\n"), "H18")
 without("what fails at an end is asked for again", (CALL, "    code = call();\n    if (code != cudaSuccess) (void)", "    if (code != cudaSuccess) (void)"),
         "H18")
 without("a failure at a batch's end is caught", (SLOT, "        if (!report_failure_of([&] {\n                stream_ref{s}.check_reachable();\n                remember(s);\n            }))", "        if (remember(s); false)"), "H18")

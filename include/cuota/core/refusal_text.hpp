@@ -145,9 +145,10 @@ CUOTA_INLINE std::string headline_of_cause(char const* type, refusal const& r) {
 }
 
 CUOTA_INLINE std::string headline_of_limit(char const* type, refusal const& r) {
+    constexpr std::size_t ways[] = {60, 28, 16, 6};
+    budget_info const& b = *r.refusing_budget();
     std::string text;
-    for (std::size_t const most : {60, 28, 16, 6}) {
-        budget_info const& b = *r.refusing_budget();
+    for (std::size_t const most : ways) {
         text = message("cuota::{}: cannot lower the limit of {} to {}",
                        {type, as_name(b.name, most), as_bytes(*r.new_limit)});
         append_request(text, r.request, most, most);
