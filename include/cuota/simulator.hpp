@@ -241,7 +241,7 @@ CUOTA_SIMULATOR_API void clear_faults();
 CUOTA_SIMULATOR_API void set_other_programs(int device, std::size_t bytes);
 
 /// Makes other programs allocate and free: before each later call of the runtime or the driver, with this probability, their memory becomes
-/// a random number of bytes up to `most`. A probability of 0 ends this. Equal seeds draw equal numbers.
+/// a random number of bytes up to `most`, at most what is free. A probability of 0 ends this. Equal seeds draw equal numbers.
 CUOTA_SIMULATOR_API void set_restless_programs(int device, std::size_t most, double probability,
                                                std::uint64_t seed = 1);
 

@@ -32,8 +32,9 @@ namespace {
 
 cudaError_t planned(function f) {
     auto& m = the_machine();
-    if (!m.has_faults.load(std::memory_order_acquire)) return cudaSuccess;
+    if (!m.has_plans.load(std::memory_order_acquire)) return cudaSuccess;
     guard lock{m.mutex};
+    let_others_allocate();
     cudaError_t hit = cudaSuccess;
     for (auto& fault : m.faults) {
         if (fault.only ? *fault.only != f : false) continue;
@@ -43,7 +44,7 @@ cudaError_t planned(function f) {
             hit = fault.code == cudaSuccess ? default_code(f) : fault.code;
     }
     std::erase_if(m.faults, [](auto const& x) { return x.calls_left == 0 && x.kind == fault_kind::once; });
-    m.has_faults = !m.faults.empty() || !m.random_faults.empty();
+    m.has_plans = !m.faults.empty() || !m.random_faults.empty() || m.has_restless_programs;
     if (auto const chance = drawn(f); hit == cudaSuccess) hit = chance;
     if (hit != cudaSuccess) ++m.injected;
     return hit;

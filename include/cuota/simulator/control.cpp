@@ -84,7 +84,7 @@ void forget_faults() {
     auto& m = the_machine();
     m.faults.clear();
     m.random_faults.clear();
-    m.has_faults = false;
+    m.has_plans = m.has_restless_programs;
     m.largest_allocation = SIZE_MAX;
 }
 
@@ -274,7 +274,7 @@ void fail_call(char const* name, std::uint64_t nth, cudaError_t code, fault_kind
     auto& m = the_machine();
     guard lock{m.mutex};
     m.faults.push_back({only, nth, code, kind});
-    m.has_faults = true;
+    m.has_plans = true;
 }
 
 void clear_faults() {
@@ -300,7 +300,7 @@ void set_restless_programs(int index, std::size_t most, double probability, std:
     d.most_others = most;
     d.others_probability = probability;
     m.restless.seed(seed);
-    m.has_restless_programs = true;
+    m.has_restless_programs = m.has_plans = true;
 }
 
 other_programs_info other_programs(int index) {

@@ -41,13 +41,6 @@ void make_context(device& d) {
     if (!std::exchange(d.has_context, true)) ++d.contexts_made;
 }
 
-void make_context_for(function f) {
-    auto const kind = trait_of(f);
-    if (kind == trait::free_of || kind == trait::about) return;
-    if (f == function::cudaEventQuery || f == function::cudaEventSynchronize) return;
-    if (the_machine().devices != 0) make_context(current_device());
-}
-
 void let_others_allocate() {
     auto& m = the_machine();
     if (!m.has_restless_programs) return;
@@ -58,6 +51,13 @@ void let_others_allocate() {
         d->others = std::min(wanted, d->capacity - d->used);
         ++d->others_changes;
     }
+}
+
+void make_context_for(function f) {
+    auto const kind = trait_of(f);
+    if (kind == trait::free_of || kind == trait::about) return;
+    if (f == function::cudaEventQuery || f == function::cudaEventSynchronize) return;
+    if (the_machine().devices != 0) make_context(current_device());
 }
 
 device& current_device() {

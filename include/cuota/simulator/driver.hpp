@@ -27,7 +27,6 @@ CUresult driver_api(function f, F&& body) noexcept {
     if (!admitted.run) return error;
     try {
         guard lock{the_machine().mutex};
-        let_others_allocate();
         make_context_for(f);
         auto const refused = to_driver(refused_by_captures(f));
         CUresult const result = refused == CUDA_SUCCESS ? body(lock) : refused;

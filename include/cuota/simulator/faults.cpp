@@ -39,7 +39,7 @@ void fail_randomly(char const* name, double probability, std::uint64_t seed, cud
     auto& m = the_machine();
     guard lock{m.mutex};
     m.random_faults.push_back({only, probability, code, std::mt19937_64{seed}});
-    m.has_faults = true;
+    m.has_plans = true;
 }
 
 void fail_larger_than(std::size_t bytes) {

@@ -135,7 +135,7 @@ struct machine {
     std::vector<planned_fault> faults;
     std::vector<random_fault> random_faults;
     std::size_t largest_allocation = SIZE_MAX;
-    std::atomic<bool> has_faults{false};
+    std::atomic<bool> has_plans{false};  ///< of faults, or of restless programs
     std::atomic<std::uint64_t> injected{0};
     misuse_counters misuse{};
     std::mutex misuse_mutex;                ///< guards the next two
@@ -315,7 +315,7 @@ void add_to_capture(stream& s, operation_ref work);
 void make_context(device& d);
 /// Makes the current device's context, if the function needs one.
 void make_context_for(function f);
-/// Changes the memory of restless programs.
+/// Changes the memory of restless programs. Under the lock.
 void let_others_allocate();
 
 template <class F>
@@ -327,7 +327,6 @@ cudaError_t api(function f, F&& body) noexcept {
     if (admitted.run) {
         try {
             guard lock{the_machine().mutex};
-            let_others_allocate();
             make_context_for(f);
             auto const refused = refused_by_captures(f);
             auto const result = refused == cudaSuccess ? body(lock) : refused;
