@@ -117,7 +117,7 @@ cudaDeviceProp properties_of(device const& d) {
     p.canUseHostPointerForRegisteredMem = 1;
     p.hostRegisterSupported = 1;
     p.memoryPoolsSupported = 1;
-#if CUDART_VERSION >= 12080
+#if CUDART_VERSION >= 13000
     p.hostNumaId = d.host_numa_node;
 #endif
     return p;
