@@ -13,12 +13,11 @@
 #include <utility>
 #include <vector>
 
-#include <cuota/core/suggestions.hpp>
-#include <cuota/guard/detail/reclaimable_holder.hpp>
-
 #include "support/catch.hpp"
+#include "support/idle_cache.hpp"
 #include "support/sink.hpp"
 #include "support/thrown.hpp"
+#include <cuota/core/suggestions.hpp>
 
 using cuota::budget;
 using cuota::unlimited;
@@ -26,37 +25,7 @@ using cuota::when_held;
 
 namespace {
 
-// Holds idle bytes and releases those that are wanted.
-class cache final : public cuota::detail::reclaimable_holder {
-public:
-    cache(budget b, std::size_t bytes) : budget_{std::move(b)}, cached_{bytes} {
-        budget_.charge(bytes);
-        cuota::detail::budget_access::node(budget_).join(*this);
-    }
-    ~cache() {
-        cuota::detail::budget_access::node(budget_).leave(*this);
-        budget_.refund(cached_);
-    }
-    std::size_t reclaim(std::size_t wanted) noexcept override {
-        requested.push_back(wanted);
-        std::size_t const given = reclaimable(wanted);
-        cached_ -= given;
-        budget_.refund(given);
-        return given;
-    }
-    std::size_t reclaimable(std::size_t wanted) const noexcept override { return std::min(wanted, cached_); }
-    std::string title() const override { return "a cache"; }
-    void allocation_groups(std::vector<cuota::allocation_group>& into) const override {
-        into.push_back({"cached", {}, cached_, true});
-    }
-
-    std::vector<std::size_t> requested;
-
-private:
-    budget budget_;
-    std::size_t cached_;
-};
-using cache_owner = cuota::detail::intrusive_ptr<cache>;
+using cache_owner = cuota::detail::intrusive_ptr<support::idle_cache>;
 using requested = std::vector<std::size_t>;
 
 }  // namespace

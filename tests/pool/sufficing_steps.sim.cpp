@@ -78,8 +78,7 @@ public:
                 break;
             case cuota::suggestion_kind::raise_limit:
                 for (cuota::raised_limit const& l : step.limits)
-                    (void)cuota::detail::budget_access::node(l.budget == "outer" ? outer_ : inner_)
-                        .set_limit(l.limit);
+                    (l.budget == "outer" ? outer_ : inner_).set_limit(l.limit);
                 break;
             case cuota::suggestion_kind::free_device_memory:
                 // More than other programs hold: it cannot be followed.

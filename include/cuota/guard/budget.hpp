@@ -184,8 +184,8 @@ public:
     /// Returns `less` unspent bytes. Throws: usage_error if fewer are unspent.
     void shrink(std::size_t less, source_location where = source_location::current());
 
-    /// Moves unspent bytes to a new reservation of the same budget, which never has them available meanwhile. Throws: usage_error if fewer
-    /// are unspent; nothing is changed.
+    /// Moves unspent bytes to a new reservation of the same budget; no other charge can take them meanwhile. Throws: usage_error if fewer are
+    /// unspent; nothing is changed.
     [[nodiscard]] reservation split(std::size_t bytes, tag name = {},
                                     source_location where = source_location::current());
 
@@ -268,8 +268,7 @@ CUOTA_INLINE budget budget::for_host(double share, std::size_t keep_free, std::c
     if (!(share >= 0.0 && share <= 1.0))
         detail::throw_usage_error("budget::for_host: share = {} is out of range [0, 1]", {share});
     host_memory_info const host = host_memory(root);
-    if (!host.ignored.empty())
-        report_failure_of([&] { throw std::runtime_error{"cuota: budget::for_host: " + host.ignored}; });
+    detail::report_ignored(host);
     std::size_t const most =
         std::min(host.total, static_cast<std::size_t>(share * static_cast<double>(host.total)));
     budget made{"host", most};

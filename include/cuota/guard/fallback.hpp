@@ -19,35 +19,29 @@
 
 namespace cuota::inline v0 {
 
-/// Blocks of a fallback's resources.
+/// Requests to a fallback since its construction, and the second resource's blocks. Example: tests/guard/fallback.sim.cpp
 struct fallback_stats {
-    /// Blocks of one resource.
-    struct share {
-        std::size_t live_blocks = 0;  ///< not freed
-        std::size_t live_bytes = 0;   ///< as requested
-        std::uint64_t served = 0;     ///< requests since construction
-    };
-    share primary;              ///< of the first resource
-    share secondary;            ///< of the second, after the first had refused
-    std::uint64_t refused = 0;  ///< requests that both refused
+    std::uint64_t by_primary = 0;    ///< requests that the first resource served
+    std::uint64_t by_secondary = 0;  ///< requests that the second served, after the first had refused
+    std::uint64_t refused = 0;       ///< requests that both refused
+    std::size_t live_blocks = 0;     ///< of the second resource
+    std::size_t live_bytes = 0;      ///< in these blocks, as requested
 };
 
 namespace detail {
 
-/// Records which resource a block is from. Threads: any.
+/// Records the blocks of the second resource. Threads: any.
 class fallback_accounting {
 public:
     fallback_accounting();
     ~fallback_accounting();
 
+    void count_primary() noexcept { by_primary_.fetch_add(1, std::memory_order_relaxed); }
     /// Records a block of the second resource. Throws: std::bad_alloc; nothing changes.
-    void enter(void* p);
+    void enter(void* p, std::size_t bytes);
     /// Removes the record of p; returns whether there was one.
     [[nodiscard]] bool forget(void* p) noexcept;
-
-    void count_served(bool by_secondary, std::size_t bytes) noexcept;
-    void count_freed(bool by_secondary, std::size_t bytes) noexcept;
-    [[nodiscard]] fallback_stats stats() const noexcept;
+    [[nodiscard]] fallback_stats stats() const;
 
     /// Returns the label of a request to the second resource: its name ends with " (fallback)". Throws: std::bad_alloc.
     [[nodiscard]] static label label_of(label const& who);
@@ -55,16 +49,11 @@ public:
     [[noreturn]] void refuse(label const& who, out_of_memory const& first, out_of_memory const& second);
 
 private:
-    struct counters {
-        std::atomic<std::size_t> live_blocks = 0, live_bytes = 0;
-        std::atomic<std::uint64_t> served = 0;
-        [[nodiscard]] fallback_stats::share now() const noexcept;
-    };
     struct table;
 
-    light_unique_ptr<table> secondary_blocks_;
-    counters primary_, secondary_;
-    std::atomic<std::uint64_t> refused_ = 0;
+    light_unique_ptr<table> secondary_;
+    std::atomic<std::size_t> live_blocks_ = 0;  // changed under the table's lock
+    std::atomic<std::uint64_t> by_primary_ = 0, by_secondary_ = 0, refused_ = 0;
 };
 
 /// The kind of memory that is from one of two kinds: their common accessibility.
@@ -86,7 +75,7 @@ public:
         if (bytes == 0) return nullptr;
         try {
             void* const p = order.take(upstream_, bytes, alignment, who);
-            accounts_.count_served(false, bytes);
+            accounts_.count_primary();
             return p;
         } catch (out_of_memory const& first) {
             return allocate_secondary(order, bytes, alignment, who, first);
@@ -94,13 +83,11 @@ public:
     }
     void deallocate(call_order const& order, void* p, std::size_t bytes, std::size_t alignment) noexcept {
         if (!p) return;
-        bool const is_secondary = accounts_.forget(p);
-        accounts_.count_freed(is_secondary, bytes);
-        if (is_secondary) order.give(secondary_, p, bytes, alignment);
+        if (accounts_.forget(p)) order.give(secondary_, p, bytes, alignment);
         else order.give(upstream_, p, bytes, alignment);
     }
 
-    [[nodiscard]] fallback_stats stats() const noexcept { return accounts_.stats(); }
+    [[nodiscard]] fallback_stats stats() const { return accounts_.stats(); }
     [[nodiscard]] Primary const& upstream() const noexcept { return upstream_; }
     [[nodiscard]] Secondary const& secondary() const noexcept { return secondary_; }
 
@@ -110,12 +97,11 @@ private:
         void* p = nullptr;
         try {
             p = order.take(secondary_, bytes, alignment, fallback_accounting::label_of(who));
-            accounts_.enter(p);
+            accounts_.enter(p, bytes);
         } catch (out_of_memory const& second) { accounts_.refuse(who, first, second); } catch (...) {
             if (p) order.give(secondary_, p, bytes, alignment);
             throw;
         }
-        accounts_.count_served(true, bytes);
         return p;
     }
 
@@ -139,7 +125,7 @@ private:
 /// Threads: any, if both allow it.
 /// Throws:  what Secondary throws, and errors of Primary other than out_of_memory; nothing is allocated. usage_error on construction if one
 ///          has device memory and the other pinned memory.
-/// Cost:    a few atomic additions a call; for Secondary's blocks, and for frees while it has any, a lock and a table entry.
+/// Cost:    an atomic addition for each of Primary's blocks; for Secondary's blocks, and for frees while it has any, a lock and a table entry.
 /// Example: tests/guard/fallback.sim.cpp
 template <resource Primary, resource Secondary>
 class fallback : public detail::resource_adaptor_base<Primary, detail::fallback_state<Primary, Secondary>> {
@@ -155,7 +141,7 @@ public:
     }
 
     /// Returns the figures of this moment.
-    [[nodiscard]] fallback_stats stats() const noexcept { return this->state().stats(); }
+    [[nodiscard]] fallback_stats stats() const { return this->state().stats(); }
 
     /// Returns the larger granularity of the two.
     [[nodiscard]] std::size_t granularity() const noexcept {
@@ -184,7 +170,7 @@ public:
 #include <mutex>
 #include <string>
 #include <string_view>
-#include <unordered_set>
+#include <unordered_map>
 
 #include <cuota/core/detail/threads/locked_region.hpp>
 #include <cuota/core/error_sink.hpp>
@@ -193,48 +179,39 @@ namespace cuota::inline v0::detail {
 
 struct fallback_accounting::table {
     object_lock guard{};
-    std::unordered_set<void*> blocks{};
-    std::atomic<std::size_t> count = 0;
+    std::unordered_map<void*, std::size_t> blocks{};
+    std::size_t bytes = 0;
 };
 
-CUOTA_INLINE fallback_accounting::fallback_accounting()
-    : secondary_blocks_{light_unique_ptr<table>::make()} {}
+CUOTA_INLINE fallback_accounting::fallback_accounting() : secondary_{light_unique_ptr<table>::make()} {}
 
 CUOTA_INLINE fallback_accounting::~fallback_accounting() = default;
 
-CUOTA_INLINE void fallback_accounting::enter(void* p) {
-    region_lock const lock{secondary_blocks_->guard};
-    secondary_blocks_->blocks.insert(p);
-    secondary_blocks_->count.store(secondary_blocks_->blocks.size(), std::memory_order_release);
+CUOTA_INLINE void fallback_accounting::enter(void* p, std::size_t bytes) {
+    {
+        region_lock const lock{secondary_->guard};
+        secondary_->blocks.emplace(p, bytes);
+        secondary_->bytes += bytes;
+        live_blocks_.store(secondary_->blocks.size(), std::memory_order_release);
+    }
+    by_secondary_.fetch_add(1, std::memory_order_relaxed);
 }
 
 CUOTA_INLINE bool fallback_accounting::forget(void* p) noexcept {
-    if (secondary_blocks_->count.load(std::memory_order_acquire) == 0) return false;
-    region_lock const lock{secondary_blocks_->guard};
-    bool const is_known = secondary_blocks_->blocks.erase(p) != 0;
-    secondary_blocks_->count.store(secondary_blocks_->blocks.size(), std::memory_order_release);
-    return is_known;
+    if (live_blocks_.load(std::memory_order_acquire) == 0) return false;
+    region_lock const lock{secondary_->guard};
+    auto const found = secondary_->blocks.find(p);
+    if (found == secondary_->blocks.end()) return false;
+    secondary_->bytes -= found->second;
+    secondary_->blocks.erase(found);
+    live_blocks_.store(secondary_->blocks.size(), std::memory_order_release);
+    return true;
 }
 
-CUOTA_INLINE void fallback_accounting::count_served(bool by_secondary, std::size_t bytes) noexcept {
-    counters& of = by_secondary ? secondary_ : primary_;
-    of.live_blocks += 1;
-    of.live_bytes += bytes;
-    of.served += 1;
-}
-
-CUOTA_INLINE void fallback_accounting::count_freed(bool by_secondary, std::size_t bytes) noexcept {
-    counters& of = by_secondary ? secondary_ : primary_;
-    of.live_blocks -= 1;
-    of.live_bytes -= bytes;
-}
-
-CUOTA_INLINE fallback_stats::share fallback_accounting::counters::now() const noexcept {
-    return {live_blocks.load(), live_bytes.load(), served.load()};
-}
-
-CUOTA_INLINE fallback_stats fallback_accounting::stats() const noexcept {
-    return {primary_.now(), secondary_.now(), refused_.load()};
+CUOTA_INLINE fallback_stats fallback_accounting::stats() const {
+    region_lock const lock{secondary_->guard};
+    return {by_primary_.load(), by_secondary_.load(), refused_.load(), secondary_->blocks.size(),
+            secondary_->bytes};
 }
 
 CUOTA_INLINE label fallback_accounting::label_of(label const& who) {
@@ -246,7 +223,7 @@ CUOTA_INLINE label fallback_accounting::label_of(label const& who) {
 
 CUOTA_INLINE void fallback_accounting::refuse(label const& who, out_of_memory const& first,
                                               out_of_memory const& second) {
-    refused_ += 1;
+    refused_.fetch_add(1, std::memory_order_relaxed);
     refusal facts = second.info();
     facts.request = who;
     std::string_view text = first.what();

@@ -202,8 +202,8 @@ CUOTA_PROCESS_STATE inline void bind_this_thread(numa_node to,
 ///          kernel refuses to place or query pages, as sandboxes do.
 /// Cost:    that of registered_memory, plus up to half for the query of every page.
 /// Example: tests/resource/numa_memory.cpp
-class numa_memory : public detail::registered_pages<numa_memory> {
-    friend detail::registered_pages<numa_memory>;
+class numa_memory : public detail::mapped_pages<numa_memory> {
+    friend detail::mapped_pages<numa_memory>;
 
 public:
     explicit numa_memory(numa_node where) noexcept : node_{where} {}  ///< allocates nothing yet
@@ -213,6 +213,7 @@ public:
     friend bool operator==(numa_memory const& a, numa_memory const& b) noexcept { return a.node_ == b.node_; }
 
 private:
+    static constexpr bool locks_pages = true;
     [[nodiscard]] bool settle(std::byte* at, std::size_t bytes) const {
         if (bytes > node_.memory().total) return false;  // refused before any page cache is dropped
         constexpr std::size_t a_part = std::size_t{256} << 20;

@@ -19,12 +19,13 @@ namespace cuota::inline v0 {
 
 namespace detail {
 
-/// Base of resources that lock mapped pages. Self provides:
+/// Base of resources on mapped pages. Self provides:
 ///
+///     Self::locks_pages       whether the pages are page-locked
 ///     self.settle(at, bytes)  makes new pages resident where Self requires them; returns false if memory is short
 ///     self.told(refusal)      returns the refusal with facts added by Self
 template <class Self>
-class registered_pages {
+class mapped_pages {
 public:
     [[nodiscard]] void* allocate(stream_ref, std::size_t bytes, std::size_t alignment = default_alignment,
                                  label const& who = {}) {
@@ -55,7 +56,7 @@ public:
     /// A failure to unlock is reported, and the memory is leaked.
     void deallocate_sync(void* p, std::size_t bytes, std::size_t = default_alignment) noexcept {
         std::size_t const all = round_up(bytes, granularity());
-        if (!p || !rt::unlock_pages(p, all)) return;
+        if (!p || (Self::locks_pages && !rt::unlock_pages(p, all))) return;
         unmap_pages(p, all);
         count_given_back_on_host(all);
     }
@@ -85,6 +86,7 @@ private:
     /// Returns null on success, else the reason.
     [[nodiscard]] char const* lock_new(std::byte* at, std::size_t bytes, label const& who) const {
         if (!self().settle(at, bytes)) return "not enough free memory on the NUMA node";
+        if (!Self::locks_pages) return nullptr;
         rt::set_call_site(who.where, who.name);
         return rt::lock_pages(at, bytes) ? nullptr : "cudaHostRegister could not page-lock that much memory";
     }
@@ -100,14 +102,15 @@ private:
 /// Throws:  out_of_memory; usage_error for an alignment above a page; cuda_error.
 /// Cost:    about 0.1 s per GiB on typical hosts (RMM issue 2496, cuDF pull request 23457): allocate once, reuse.
 /// Example: tests/resource/registered_memory.cpp
-class registered_memory : public detail::registered_pages<registered_memory> {
-    friend detail::registered_pages<registered_memory>;
+class registered_memory : public detail::mapped_pages<registered_memory> {
+    friend detail::mapped_pages<registered_memory>;
 
 public:
     /// Always true.
     friend bool operator==(registered_memory const&, registered_memory const&) noexcept { return true; }
 
 private:
+    static constexpr bool locks_pages = true;
     static bool settle(std::byte* at, std::size_t bytes) noexcept;
     static refusal told(refusal r) noexcept;
 };

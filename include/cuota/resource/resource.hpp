@@ -158,19 +158,24 @@ CUOTA_PROCESS_STATE std::atomic<std::size_t>& taken_from_pool_of(device where) n
 CUOTA_PROCESS_STATE std::atomic<std::size_t>& taken_on_host() noexcept;
 CUOTA_PROCESS_STATE std::atomic<std::size_t>& given_back_on_host() noexcept;
 void count_given_back_on_host(std::size_t bytes) noexcept;
-/// Calls call(), which returns host memory or null, and counts its bytes from before the call on.
-template <class Call>
-[[nodiscard]] void* take_on_host(std::size_t bytes, Call call) {
-    taken_on_host() += bytes;
+/// Calls call(), which returns memory or null, between count() and, unless it returned memory, uncount().
+template <class Count, class Uncount, class Call>
+[[nodiscard]] void* take_counted(Count count, Uncount uncount, Call call) {
+    count();
     void* taken = nullptr;
     try {
         taken = call();
     } catch (...) {
-        count_given_back_on_host(bytes);
+        uncount();
         throw;
     }
-    if (!taken) count_given_back_on_host(bytes);
+    if (!taken) uncount();
     return taken;
+}
+/// Calls call(), which returns host memory or null, and counts its bytes from before the call on.
+template <class Call>
+[[nodiscard]] void* take_on_host(std::size_t bytes, Call call) {
+    return take_counted([&] { taken_on_host() += bytes; }, [&] { count_given_back_on_host(bytes); }, call);
 }
 
 /// Returns the driver's figures; empty, and reported, if the query fails.

@@ -50,6 +50,9 @@ struct cgroup_place {
 /// Finds them in /proc/self/cgroup and /proc/self/mountinfo.
 [[nodiscard, gnu::cold]] cgroup_place cgroup_of_process(std::string const& root, bool is_v2);
 
+/// Reports a file that was left out to the error sink.
+[[gnu::cold]] void report_ignored(host_memory_info const& info) noexcept;
+
 /// Bounds `info` by one control group.
 [[gnu::cold]] void bound_by_cgroup(host_memory_info& info, std::string const& root,
                                    std::string const& directory, bool is_v2);
@@ -63,7 +66,10 @@ struct cgroup_place {
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <stdexcept>
+
 #include <cuota/core/detail/std_minimal.hpp>
+#include <cuota/core/error_sink.hpp>
 
 namespace cuota::inline v0::detail {
 
@@ -193,6 +199,11 @@ CUOTA_INLINE void bound_by_cgroup(host_memory_info& info, std::string const& roo
     if (left >= info.available) return;
     info.available = left;
     info.bounded_by = directory;
+}
+
+CUOTA_INLINE void report_ignored(host_memory_info const& info) noexcept {
+    if (info.ignored.empty()) return;
+    report_failure_of([&] { throw std::runtime_error{"cuota::host_memory: left out: " + info.ignored}; });
 }
 
 // The machine's figures.

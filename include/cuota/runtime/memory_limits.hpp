@@ -86,10 +86,10 @@ namespace rt {
 [[nodiscard]] std::string pci_text(cudaDeviceProp const& p);
 
 /// Returns the limits of a device for the control group of this process.
-[[nodiscard]] std::optional<memory_limits> limits_of(int device);
+CUOTA_PROCESS_STATE [[nodiscard]] std::optional<memory_limits> limits_of(int device);
 
-/// Returns the bytes available on the host for a device that uses its memory.
-[[nodiscard]] std::size_t host_memory_of(int device);
+/// Returns the bytes available on the host for a device that uses its memory. The first file that cannot be used is reported.
+CUOTA_PROCESS_STATE [[nodiscard]] std::size_t host_memory_of(int device);
 
 }  // namespace rt
 
@@ -97,6 +97,7 @@ namespace rt {
 
 #if CUOTA_DEFINE_MEMORY
 
+#include <atomic>
 #include <cstdio>
 
 #include <dlfcn.h>
@@ -176,7 +177,11 @@ CUOTA_INLINE std::optional<memory_limits> limits_of(int device) {
 }
 
 CUOTA_INLINE std::size_t host_memory_of(int device) {
-    return is_simulated() ? cuota_simulator_host_memory(device) : host_memory().available;
+    if (is_simulated()) return cuota_simulator_host_memory(device);
+    static std::atomic<bool> is_reported = false;
+    host_memory_info const host = host_memory();
+    if (!host.ignored.empty() && !is_reported.exchange(true)) cuota::detail::report_ignored(host);
+    return host.available;
 }
 
 }  // namespace cuota::inline v0::rt

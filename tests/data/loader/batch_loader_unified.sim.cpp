@@ -41,7 +41,7 @@ std::size_t samples_read(std::string const& file, cuota::budget const& budget) {
 
 }  // namespace
 
-TEST_CASE("a loader reads a file twice the memory on a device whose memory is page cache for the most part",
+TEST_CASE("a loader on a device that is full of page cache reads a file of twice its memory",
           "[data][batch_loader]") {
     support::machine const machine{{.capacity = memory, .is_integrated = true}};
     support::temp_folder const folder;

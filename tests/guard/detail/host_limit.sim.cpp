@@ -134,7 +134,7 @@ TEST_CASE("a host budget reports a file that it cannot use", "[guard][host_limit
     CHECK(support::has(reported[0], "/sys/fs/cgroup/memory.max has no number"));
 }
 
-TEST_CASE("a host budget refuses a share that is none", "[guard][host_limit]") {
+TEST_CASE("a host budget refuses a share that is out of range", "[guard][host_limit]") {
     CHECK_THROWS_AS(budget::for_host(1.5), cuota::usage_error);
     CHECK_THROWS_AS(budget::for_host(-0.1), cuota::usage_error);
     CHECK_THROWS_AS(budget::for_host(0.5).record_baseline(), cuota::usage_error);

@@ -285,6 +285,7 @@ CUOTA_INLINE std::size_t ledger_node::change_limit(std::size_t bytes, bool keeps
         if (taken_ > bytes && is_lower && !keeps_excess) return taken_ - bytes;
         if (outer) outer->most = bytes;
         apply_limit(outer ? std::min<std::size_t>(bytes, limit_) : bytes);
+        if (is_lower) return 0;
     }
     if (outer) outer->look(*this);  // may raise it
     return 0;

@@ -406,7 +406,7 @@ CUOTA_INLINE void change_limit(ledger_node& node, std::size_t bytes, bool keeps_
     for (;;) {
         std::size_t const excess = node.change_limit(bytes, false);
         if (excess == 0) return;
-        // With `keeps_excess`, all that they have suffices.
+        // Without enough for all of it no holder is called: `keeps_excess` asks for no more than they have.
         std::size_t const wanted =
             keeps_excess ? std::min(excess, sum_of(who_could_give(node, record))) : excess;
         bool has_given = false;

@@ -84,11 +84,10 @@ public:
         device_scope const here{where_};
         return pool_.trim(keep);
     }
-    /// Below the held bytes, releases unused memory. On cuda_error, the limit is set anyway.
+    /// Below the held bytes, releases unused memory.
     void set_limit(std::size_t bytes) {
         if (process_number::is_cuda_of_parent()) throw_forked();
-        (void)budget_access::node(account_).set_limit(bytes);
-        if (account_.held() > bytes) (void)trim(bytes);
+        account_.set_limit(bytes, when_held::keep);
     }
 
     [[nodiscard]] device where() const noexcept { return where_; }

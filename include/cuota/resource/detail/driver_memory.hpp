@@ -42,16 +42,7 @@ protected:
         std::size_t const taken = round_up(bytes, granularity());
         driver_relief relief{where_};
         void* const p = call_with_relief(relief, taken, [&] {
-            count(taken);
-            void* taken_now = nullptr;
-            try {
-                taken_now = call();
-            } catch (...) {
-                uncount(taken);
-                throw;
-            }
-            if (!taken_now) uncount(taken);
-            return taken_now;
+            return take_counted([&] { count(taken); }, [&] { uncount(taken); }, call);
         });
         if (p) return p;
         refuse_on(where_, bytes, granularity(), who, name, relief.told());
