@@ -22,13 +22,8 @@
 using cuota::budget;
 using cuota::unlimited;
 using cuota::when_held;
-
-namespace {
-
-using cache_owner = cuota::detail::intrusive_ptr<support::idle_cache>;
-using requested = std::vector<std::size_t>;
-
-}  // namespace
+using support::cache_owner;
+using support::requested;
 
 TEST_CASE("a limit can be raised and lowered", "[guard][budget]") {
     budget b{"b", 100};

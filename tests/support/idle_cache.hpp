@@ -4,6 +4,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <functional>
 #include <optional>
@@ -15,6 +16,8 @@
 #include <cuota/guard/budget.hpp>
 #include <cuota/guard/detail/ledger.hpp>
 #include <cuota/guard/detail/reclaimable_holder.hpp>
+
+#include "support/thrown.hpp"
 
 namespace support {
 
@@ -67,6 +70,42 @@ public:
 private:
     cuota::budget budget_;
     std::size_t cached_;
+};
+
+using cache_owner = cuota::detail::intrusive_ptr<idle_cache>;
+using requested = std::vector<std::size_t>;
+
+template <class... Bytes>
+std::array<cache_owner, sizeof...(Bytes)> caches_in(cuota::budget const& b, Bytes... bytes) {
+    return {cache_owner::make(b, std::size_t{bytes})...};
+}
+template <class... Owners>
+std::vector<requested> asks_of(Owners const&... caches) {
+    return {caches->requested...};
+}
+
+/// A charge that is refunded by the destructor.
+class charged {
+public:
+    charged(cuota::budget b, std::size_t bytes) : budget_{std::move(b)}, bytes_{bytes} {
+        budget_.charge(bytes);
+    }
+    charged(charged const&) = delete;
+    charged& operator=(charged const&) = delete;
+    ~charged() { budget_.refund(bytes_); }
+
+private:
+    cuota::budget budget_;
+    std::size_t bytes_;
+};
+
+inline cuota::budget_exceeded refusal_of(cuota::budget b, std::size_t bytes) {
+    return thrown<cuota::budget_exceeded>([&] { b.charge(bytes); });
+}
+
+struct one_cache {
+    cuota::budget b{"b", 100};
+    cache_owner idle = cache_owner::make(b, 60u);
 };
 
 }  // namespace support

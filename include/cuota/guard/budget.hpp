@@ -25,7 +25,7 @@ enum class when_held {
     keep,    ///< sets the limit at once; charges are refused until the excess has been refunded
 };
 
-/// The administrator's limit that a device's budget obeys. Example: tests/guard/detail/device_limit.sim.cpp
+/// The administrator's limit that a device's budget obeys. Example: tests/guard/detail/limits/device_limit.sim.cpp
 enum class stay_within {
     soft_limit,  ///< the driver never terminates the process for its memory
     hard_limit   ///< allocations succeed up to it
@@ -207,39 +207,11 @@ private:
 
 #if CUOTA_DEFINE_MEMORY
 
-#include <vector>
-
-#include <cuota/guard/detail/device_limit.hpp>
-#include <cuota/guard/detail/host_limit.hpp>
+#include <cuota/guard/detail/limits/device_limit.hpp>
+#include <cuota/guard/detail/limits/host_limit.hpp>
+#include <cuota/guard/detail/prepayment.hpp>
 #include <cuota/guard/detail/reclaim.hpp>
 #include <cuota/runtime/host_memory.hpp>
-
-namespace cuota::inline v0::detail {
-
-/// State of a reservation.
-class prepayment final : public reclaimable_holder {
-public:
-    prepayment(intrusive_ptr<ledger> from, label const& who);
-    ~prepayment() override { end(); }
-
-    /// Refunds the unspent bytes at once, even while another thread refers to this object.
-    void end() noexcept;
-
-    void fund(std::size_t bytes, source_location where);
-    [[nodiscard]] intrusive_ptr<ledger> const& node() const noexcept { return node_; }
-
-    std::size_t reclaim(std::size_t) noexcept override { return 0; }
-    [[nodiscard]] std::size_t reclaimable(std::size_t) const noexcept override { return 0; }
-    [[nodiscard]] std::string title() const override { return "reservation " + node_->name(); }
-    CUOTA_INLINE_IN_PLACE void allocation_groups(std::vector<allocation_group>& into) const override;
-
-private:
-    intrusive_ptr<ledger> node_;
-    label who_;
-    bool ended_ = false;
-};
-
-}  // namespace cuota::inline v0::detail
 
 namespace cuota::inline v0 {
 
@@ -335,37 +307,6 @@ CUOTA_INLINE std::optional<budget> budget::parent() const {
     if (!node_->parent()) return std::nullopt;
     return budget{node_->parent()};
 }
-
-}  // namespace cuota::inline v0
-
-namespace cuota::inline v0::detail {
-
-CUOTA_INLINE prepayment::prepayment(intrusive_ptr<ledger> from, label const& who)
-    : node_{ledger::prepaid(who.name.is_empty() ? "unnamed" : who.name.text(), std::move(from))}, who_{who} {
-    node_->parent()->join(*this);
-}
-
-CUOTA_INLINE void prepayment::end() noexcept {
-    if (std::exchange(ended_, true)) return;
-    node_->parent()->leave(*this);
-    node_->settle();
-}
-
-CUOTA_INLINE void prepayment::fund(std::size_t bytes, source_location where) {
-    charge_request const request{bytes, 1, label{who_.name, where}, std::nullopt};
-    reclaim_record record;
-    charge_by([&] { return node_->fund(bytes, &request.who); }, *node_->parent(), bytes, request, record);
-}
-
-CUOTA_INLINE_IN_PLACE void prepayment::allocation_groups(std::vector<allocation_group>& into) const {
-    budget_info const now = node_->info();
-    tag const name = who_.name.is_empty() ? tag{"reserved"} : tag::named("reserved for " + now.name);
-    if (now.free() != 0) into.push_back({name, who_.where, now.free()});
-}
-
-}  // namespace cuota::inline v0::detail
-
-namespace cuota::inline v0 {
 
 #if CUOTA_SEPARATE_COMPILATION
 template class detail::intrusive_ptr<detail::ledger>;

@@ -13,6 +13,7 @@
 
 #include <cuota/core/config.hpp>
 #include <cuota/guard/budget.hpp>
+#include <cuota/guard/detail/limits/device_limit.hpp>
 #include <cuota/guard/detail/reclaim.hpp>
 #include <cuota/pool/detail/pool_state.hpp>
 #include <cuota/pool/scoped_pool.hpp>

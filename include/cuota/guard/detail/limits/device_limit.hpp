@@ -8,7 +8,7 @@
 #include <cstddef>
 
 #include <cuota/core/config.hpp>
-#include <cuota/guard/detail/queried_limit.hpp>
+#include <cuota/guard/detail/limits/queried_limit.hpp>
 #include <cuota/resource/resource.hpp>
 #include <cuota/runtime/rt/memory.hpp>
 

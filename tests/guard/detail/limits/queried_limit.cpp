@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-#include <cuota/guard/detail/queried_limit.hpp>
+#include <cuota/guard/detail/limits/queried_limit.hpp>
 
 #include <atomic>
 #include <functional>

@@ -9,7 +9,7 @@
 #include <string>
 
 #include <cuota/core/config.hpp>
-#include <cuota/guard/detail/queried_limit.hpp>
+#include <cuota/guard/detail/limits/queried_limit.hpp>
 
 namespace cuota::inline v0::detail {
 
