@@ -195,9 +195,10 @@ cuda_short = cmake --preset gpu -B build/nvcc -DCMAKE_CUDA_ARCHITECTURES=90-real
 	cmake --build build/nvcc --parallel $(JOBS) --target test-sources --target first --target test-runtime && \
 	$(call nvcc_reads,nvcc) --sources --headers=apart && tests/launched_kernels.py build/nvcc && tests/gpu/machine_code.py && $(not_run)
 
-# The preset's architectures, or those of ARCH: make gpu ARCH=90-real
+# The preset's architectures, or those of ARCH: make gpu ARCH=90-real. RMM, a folder as for make bench, adds rows beside RMM.
 ARCH ?=
-configure_gpu = $(if $(ARCH),-DCMAKE_CUDA_ARCHITECTURES='$(ARCH)')
+configure_gpu = $(if $(ARCH),-DCMAKE_CUDA_ARCHITECTURES='$(ARCH)') \
+	-DCUOTA_BENCH_RMM=$(if $(RMM),ON -DCUOTA_RMM_ROOT=$(RMM),OFF)
 
 .PHONY: gpu
 gpu: ## tests, examples and benchmarks by nvcc in one folder, for a machine that has a GPU and a driver and nothing else

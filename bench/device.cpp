@@ -6,8 +6,10 @@
 /// smaller sizes, as a test; its times mean nothing there.
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <span>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <benchmark/benchmark.h>
@@ -91,6 +93,28 @@ void loader_of_memory(benchmark::State& state) {
     one_epoch_an_iteration(state, from, samples * sample_bytes);
 }
 
+// What those workers do, without a loader and a device: four threads, each with pinned memory of a quarter of a slot, copy samples in a
+// shuffled order. A loader of memory cannot be faster.
+void copy_into_pinned_memory(benchmark::State& state) {
+    constexpr std::size_t threads = 4;
+    std::size_t const samples = on_a_gpu(512_MiB, 64_MiB) / sample_bytes;
+    std::size_t const in_a_share = (static_cast<std::size_t>(state.range(0)) << 20) / sample_bytes / threads;
+    std::vector<std::uint8_t> const from(samples * sample_bytes, 7);
+    cuota::pinned_buffer<std::uint8_t> to{2 * threads * in_a_share * sample_bytes, cuota::pinned_memory{}};
+    auto const work = [&](std::size_t k) {
+        std::uint8_t* const own = to.write().data() + 2 * k * in_a_share * sample_bytes;
+        for (std::size_t i = 0; i != samples / threads; ++i)
+            std::memcpy(own + i % (2 * in_a_share) * sample_bytes,
+                        from.data() + (k + threads * i) * 12'289 % samples * sample_bytes, sample_bytes);
+        benchmark::ClobberMemory();
+    };
+    for (auto _ : state) {
+        std::vector<std::jthread> all;
+        for (std::size_t k = 0; k != threads; ++k) all.emplace_back(work, k);
+    }
+    set_bytes(state, samples * sample_bytes);
+}
+
 // The same slots, copied one after the other and never refilled.
 void raw_pinned_copy(benchmark::State& state) {
     std::size_t const bytes = static_cast<std::size_t>(state.range(0)) << 20;
@@ -112,6 +136,7 @@ void raw_pinned_copy(benchmark::State& state) {
     ->ArgName("MiB")->Arg(1)->Arg(4)->Arg(8)->Arg(32)->UseRealTime()->Unit(benchmark::kMillisecond)
 BENCHMARK(loader) CUOTA_SLOTS;
 BENCHMARK(loader_of_memory) CUOTA_SLOTS;
+BENCHMARK(copy_into_pinned_memory) CUOTA_SLOTS;
 BENCHMARK(raw_pinned_copy) CUOTA_SLOTS;
 
 // ---- A thousand kernels in sequence on two buffers. Items are kernels.
@@ -333,58 +358,61 @@ void copy_on_the_device(benchmark::State& state) {
 }
 BENCHMARK(copy_on_the_device)->UseRealTime()->Unit(benchmark::kMillisecond);
 
-// ---- Other kernels limited by memory bandwidth. Bytes are those read and written.
+// ---- Other kernels limited by memory bandwidth. Each moves as many bytes as copy_on_the_device, read and written together, so that the
+// launch and the wait are the same share of each.
 
 struct numbers_on_device {
-    cuota::stream stream;
+    std::size_t bytes_each;  // read and written for a number
+    std::size_t count = 2 * sizeof(float) * numbers() / bytes_each;
+    cuota::stream stream{};
     cuota::scoped_pool pool{cuota::budget{"bench", cuota::unlimited}};
 
     template <class T>
     [[nodiscard]] cuota::device_buffer<T> of(T value) {
-        return {numbers(), value, stream, pool};
+        return {count, value, stream, pool};
     }
 };
 
 template <class Work>
-void work_on_numbers(benchmark::State& state, numbers_on_device& on, std::size_t bytes_a_number, Work work) {
+void work_on_numbers(benchmark::State& state, numbers_on_device& on, Work work) {
     for (auto _ : state) {
         work();
         on.stream.synchronize();
     }
-    set_bytes(state, numbers() * bytes_a_number);
+    set_bytes(state, on.count * on.bytes_each);
 }
 
 template <class T>
 void look_for_non_finite(benchmark::State& state) {
-    numbers_on_device on;
+    numbers_on_device on{sizeof(T)};
     auto const some = on.of(T{1.0F});
     cuota::non_finite_check check{on.stream, on.pool};
-    work_on_numbers(state, on, sizeof(T), [&] { check.check(on.stream, some.read(on.stream)); });
+    work_on_numbers(state, on, [&] { check.check(on.stream, some.read(on.stream)); });
 }
 BENCHMARK(look_for_non_finite<float>)->UseRealTime()->Unit(benchmark::kMillisecond);
 BENCHMARK(look_for_non_finite<cuota::half>)->UseRealTime()->Unit(benchmark::kMillisecond);
 
 template <class T>
 void unscale_gradients(benchmark::State& state) {
-    numbers_on_device on;
+    numbers_on_device on{2 * sizeof(T)};
     auto some = on.of(T{1.0F});
     cuota::non_finite_check check{on.stream, on.pool};
-    work_on_numbers(state, on, 2 * sizeof(T), [&] { check.unscale(on.stream, some.write(on.stream), 1.0); });
+    work_on_numbers(state, on, [&] { check.unscale(on.stream, some.write(on.stream), 1.0); });
 }
 BENCHMARK(unscale_gradients<float>)->UseRealTime()->Unit(benchmark::kMillisecond);
 BENCHMARK(unscale_gradients<cuota::half>)->UseRealTime()->Unit(benchmark::kMillisecond);
 
 template <class To>
 void convert_bytes(benchmark::State& state) {
-    numbers_on_device on;
+    numbers_on_device on{sizeof(To) + 1};
     auto const from = on.of(std::uint8_t{7});
     auto to = on.of(To{1.0F});
     auto const source = from.read(on.stream);
     auto const target = to.write(on.stream);
     cuota::conversion const by{"images", cuota::element_of<To>(), 1 / 255.0, 0.5};
-    work_on_numbers(state, on, sizeof(To) + 1, [&] {
+    work_on_numbers(state, on, [&] {
         cuota::detail::convert_on_device(
-            on.stream, numbers(), reinterpret_cast<std::byte const*>(source.span().data()),
+            on.stream, on.count, reinterpret_cast<std::byte const*>(source.span().data()),
             cuota::element_type::u8, reinterpret_cast<std::byte*>(target.span().data()), by);
     });
 }
@@ -394,11 +422,11 @@ BENCHMARK(convert_bytes<cuota::half>)->UseRealTime()->Unit(benchmark::kMilliseco
 // Values of 2 and 4 bytes are filled by the driver, values of 8 bytes by a kernel of the library.
 template <class T>
 void fill_buffer(benchmark::State& state, T value) {
-    numbers_on_device on;
+    numbers_on_device on{sizeof(T)};
     auto some = on.of(value);
     auto const all = some.write(on.stream);
-    work_on_numbers(state, on, sizeof(T), [&] {
-        cuota::detail::fill<T>(all.span().data(), numbers(), value, on.stream,
+    work_on_numbers(state, on, [&] {
+        cuota::detail::fill<T>(all.span().data(), on.count, value, on.stream,
                                cuota::source_location::current());
     });
 }
@@ -407,10 +435,10 @@ BENCHMARK_CAPTURE(fill_buffer, bytes_4, 0.1F)->UseRealTime()->Unit(benchmark::kM
 BENCHMARK_CAPTURE(fill_buffer, bytes_8, 0.1)->UseRealTime()->Unit(benchmark::kMillisecond);
 
 void memset_of_bytes(benchmark::State& state) {
-    numbers_on_device on;
+    numbers_on_device on{sizeof(float)};
     auto some = on.of(0.1F);
     auto const all = some.write(on.stream);
-    work_on_numbers(state, on, sizeof(float), [&] {
+    work_on_numbers(state, on, [&] {
         must(cudaMemsetAsync(all.span().data(), 0, some.bytes(), on.stream.get()), state);
     });
 }
@@ -418,26 +446,26 @@ BENCHMARK(memset_of_bytes)->UseRealTime()->Unit(benchmark::kMillisecond);
 
 // Stores one byte per number, and 4 bytes per 256 numbers.
 void quantized_store(benchmark::State& state) {
-    numbers_on_device on;
+    numbers_on_device on{5};
     auto const some = on.of(0.1F);
-    cuota::quantized<float> kept{numbers(), on.stream, on.pool};
-    work_on_numbers(state, on, 5, [&] { kept.store(on.stream, some.read(on.stream)); });
+    cuota::quantized<float> kept{on.count, on.stream, on.pool};
+    work_on_numbers(state, on, [&] { kept.store(on.stream, some.read(on.stream)); });
 }
 BENCHMARK(quantized_store)->UseRealTime()->Unit(benchmark::kMillisecond);
 
 void quantized_load(benchmark::State& state) {
-    numbers_on_device on;
+    numbers_on_device on{5};
     auto some = on.of(0.1F);
-    cuota::quantized<float> kept{numbers(), on.stream, on.pool};
+    cuota::quantized<float> kept{on.count, on.stream, on.pool};
     kept.store(on.stream, some.read(on.stream));
-    work_on_numbers(state, on, 5, [&] { kept.load(on.stream, some.write(on.stream)); });
+    work_on_numbers(state, on, [&] { kept.load(on.stream, some.write(on.stream)); });
 }
 BENCHMARK(quantized_load)->UseRealTime()->Unit(benchmark::kMillisecond);
 
 void pruned_pack(benchmark::State& state) {
-    numbers_on_device on;
+    numbers_on_device on{sizeof(float)};
     auto const some = on.of(0.1F);
-    work_on_numbers(state, on, sizeof(float), [&] {
+    work_on_numbers(state, on, [&] {
         benchmark::DoNotOptimize(cuota::pruned<float>::pack(on.stream, some.read(on.stream), 1.0F, on.pool));
     });
 }
@@ -447,7 +475,7 @@ BENCHMARK(pruned_pack)->UseRealTime()->Unit(benchmark::kMillisecond);
 // (4).
 void adamw_in_8_bits(benchmark::State& state) {
     std::size_t const count = on_a_gpu(100'000'000, 1 << 20);
-    numbers_on_device on;
+    numbers_on_device on{16};
     cuota::device_buffer<float> parameters{count, 1.0F, on.stream, on.pool};
     cuota::device_buffer<float> const gradients{count, 0.1F, on.stream, on.pool};
     cuota::quantized_moments<> adam{count, on.stream, on.pool};

@@ -9,6 +9,7 @@
 #   run_gpu               runs all of it
 #   pytorch_allocator.py  PyTorch on that library, where there is a PyTorch
 #   pytorch_peers.py      what PyTorch itself does, in the same run
+#   library_memory.py     what NVIDIA's libraries allocate, where there is a PyTorch that brings them
 #   table.py              what run_gpu measured, as one table, where there is a Python
 #   sources/              the examples, which say what they print
 #   left_out              the tests that are not in it, a line each
@@ -84,9 +85,12 @@ foreach(target IN LISTS programs ITEMS cuota_pytorch)
   target_link_options(${target} PRIVATE LINKER:--gc-sections)
 endforeach()
 # The C++ library is inside, too, but for benchmarks, whose framework Debian has as a shared library only. Theirs is the machine's,
-# which suits older glibcs, or that in lib/cxx. The library for PyTorch throws into PyTorch and has to share PyTorch's.
+# which suits older glibcs, or that in lib/cxx. The library for PyTorch throws into PyTorch and has to share PyTorch's; so has the test
+# of RMM, with librmm.so.
 foreach(program IN LISTS tests examples ITEMS train-ndebug cuda_questions)
-  target_link_options(${program} PRIVATE -static-libstdc++ -static-libgcc)
+  if(NOT program STREQUAL test-rmm)
+    target_link_options(${program} PRIVATE -static-libstdc++ -static-libgcc)
+  endif()
 endforeach()
 foreach(name libstdc++.so.6 libgcc_s.so.1)
   execute_process(COMMAND ${CMAKE_CXX_COMPILER} -print-file-name=${name} OUTPUT_VARIABLE path OUTPUT_STRIP_TRAILING_WHITESPACE)
@@ -99,12 +103,17 @@ install(TARGETS ${programs} RUNTIME_DEPENDENCY_SET cuota-gpu DESTINATION bin COM
 install(TARGETS cuota_pytorch LIBRARY DESTINATION lib COMPONENT gpu EXCLUDE_FROM_ALL)
 # Of glibc nothing: it belongs to the machine's own loader. Of the driver nothing either, nor cuBLAS, which is half a gigabyte and
 # comes with a toolkit or with PyTorch.
+set(beside_rmm "")
+if(CUOTA_BENCH_RMM)  # librmm.so does not say where its logger is
+  set(beside_rmm DIRECTORIES ${CUOTA_RMM_ROOT}/librmm/lib64 ${CUOTA_RMM_ROOT}/rapids_logger/lib64)
+endif()
 install(RUNTIME_DEPENDENCY_SET cuota-gpu
+  ${beside_rmm}
   PRE_EXCLUDE_REGEXES "^ld-linux" "^lib(c|m|dl|rt|pthread|resolv|stdc\\+\\+|gcc_s)\\.so" "^libcuda\\.so" "^libnvidia-"
     "^libcublas"
   LIBRARY DESTINATION lib COMPONENT gpu EXCLUDE_FROM_ALL
   RUNTIME DESTINATION lib COMPONENT gpu EXCLUDE_FROM_ALL)
-install(PROGRAMS packaging/gpu/run_gpu packaging/gpu/pytorch_peers.py examples/pytorch_allocator.py bench/table.py DESTINATION .
+install(PROGRAMS packaging/gpu/run_gpu packaging/gpu/pytorch_peers.py packaging/gpu/library_memory.py examples/pytorch_allocator.py bench/table.py DESTINATION .
   COMPONENT gpu EXCLUDE_FROM_ALL)
 install(FILES ${PROJECT_BINARY_DIR}/tests/left_out DESTINATION . COMPONENT gpu EXCLUDE_FROM_ALL)
 install(DIRECTORY examples/ DESTINATION sources COMPONENT gpu EXCLUDE_FROM_ALL

@@ -625,12 +625,326 @@ void bandwidth() {
     CHECKED(cudaStreamDestroy(s));
 }
 
+// ---- graph_memory: what graphs hold on the device, and when they take and return it.
+
+/// What the driver has free, and what it reports about the memory of allocation nodes.
+struct graph_memory {
+    std::size_t free = 0, total = 0;
+    std::uint64_t used = 0, most_used = 0, reserved = 0, most_reserved = 0;
+
+    [[nodiscard]] static graph_memory now() {
+        graph_memory m;
+        CHECKED(cudaMemGetInfo(&m.free, &m.total));
+        CHECKED(cudaDeviceGetGraphMemAttribute(0, cudaGraphMemAttrUsedMemCurrent, &m.used));
+        CHECKED(cudaDeviceGetGraphMemAttribute(0, cudaGraphMemAttrUsedMemHigh, &m.most_used));
+        CHECKED(cudaDeviceGetGraphMemAttribute(0, cudaGraphMemAttrReservedMemCurrent, &m.reserved));
+        CHECKED(cudaDeviceGetGraphMemAttribute(0, cudaGraphMemAttrReservedMemHigh, &m.most_reserved));
+        return m;
+    }
+};
+
+[[nodiscard]] double in_mib(double bytes) { return bytes / static_cast<double>(MiB); }
+
+/// Prints what changed in the driver's free memory since the object was made, and the attributes.
+class since_then {
+public:
+    void print(char const* what) const {
+        CHECKED(cudaDeviceSynchronize());
+        graph_memory const m = graph_memory::now();
+        std::printf("gmem  %-50s taken %8.2f MiB, used %.0f (most %.0f), reserved %.0f (most %.0f)\n", what,
+                    in_mib(static_cast<double>(then_.free) - static_cast<double>(m.free)),
+                    in_mib(static_cast<double>(m.used)), in_mib(static_cast<double>(m.most_used)),
+                    in_mib(static_cast<double>(m.reserved)), in_mib(static_cast<double>(m.most_reserved)));
+    }
+
+private:
+    graph_memory then_ = graph_memory::now();
+};
+
+__global__ void touch(unsigned* block, std::size_t words) {
+    for (std::size_t i = threadIdx.x; i < words; i += 1024 * blockDim.x) block[i] = 1;
+}
+
+/// A graph of cudaMallocAsync, a kernel and, if `is_freed`, cudaFreeAsync; its allocation stays otherwise. `code` is that of the first
+/// call that failed.
+struct allocating_graph {
+    cudaGraph_t graph = nullptr;
+    cudaGraphExec_t executable = nullptr;
+    void* block = nullptr;
+    int captured = 0, ended = 0, instantiated = 0;
+
+    allocating_graph(cudaStream_t s, std::size_t bytes, bool is_freed, unsigned long long flags = 0) {
+        CHECKED(cudaStreamBeginCapture(s, cudaStreamCaptureModeRelaxed));
+        captured = static_cast<int>(cudaMallocAsync(&block, bytes, s));
+        if (captured == 0) {
+            touch<<<1, 32, 0, s>>>(static_cast<unsigned*>(block), bytes / 4);
+            if (is_freed) CHECKED(cudaFreeAsync(block, s));
+        }
+        ended = static_cast<int>(cudaStreamEndCapture(s, &graph));
+        if (ended == 0)
+            instantiated = static_cast<int>(cudaGraphInstantiateWithFlags(&executable, graph, flags));
+        (void)cudaGetLastError();
+    }
+    allocating_graph(allocating_graph const&) = delete;
+    allocating_graph& operator=(allocating_graph const&) = delete;
+    ~allocating_graph() { end(); }
+    void end() {
+        end_executable();
+        if (graph) CHECKED(cudaGraphDestroy(graph));
+        graph = nullptr;
+    }
+    void end_executable() {
+        if (executable) CHECKED(cudaGraphExecDestroy(executable));
+        executable = nullptr;
+    }
+    int launch(cudaStream_t s) const {
+        int code = static_cast<int>(cudaGraphLaunch(executable, s));
+        if (int const waited = static_cast<int>(cudaStreamSynchronize(s)); code == 0) code = waited;
+        (void)cudaGetLastError();
+        return code;
+    }
+};
+
+void memory_of_allocation_nodes(cudaStream_t s, cudaStream_t other) {
+    since_then const then;
+    allocating_graph first{s, 64 * MiB, true};
+    then.print("64 MiB in a graph, instantiated");
+    CHECKED(cudaGraphUpload(first.executable, s));
+    then.print("uploaded");
+    CHECKED(cudaGraphLaunch(first.executable, s));
+    then.print("launched");
+    CHECKED(cudaGraphLaunch(first.executable, s));
+    then.print("launched again");
+    allocating_graph second{s, 96 * MiB, true};
+    then.print("a second graph of 96 MiB, instantiated");
+    CHECKED(cudaGraphLaunch(second.executable, s));
+    then.print("launched on the same stream");
+    CHECKED(cudaGraphLaunch(first.executable, s));
+    CHECKED(cudaGraphLaunch(second.executable, other));
+    then.print("both launched, on two streams");
+    CHECKED(cudaDeviceGraphMemTrim(0));
+    then.print("trimmed");
+    CHECKED(cudaGraphLaunch(first.executable, s));
+    then.print("the first launched after that");
+    first.end_executable();
+    then.print("its executable destroyed");
+    first.end();
+    second.end();
+    then.print("all destroyed");
+    CHECKED(cudaDeviceGraphMemTrim(0));
+    then.print("trimmed");
+}
+
+void memory_that_stays(cudaStream_t s) {
+    since_then const then;
+    {
+        allocating_graph kept{s, 64 * MiB, false};
+        then.print("64 MiB that the graph does not free, instantiated");
+        std::printf("gmem  launch: %d; ", kept.launch(s));
+        std::printf("again, not freed: %d; ", kept.launch(s));
+        std::printf("cudaFreeAsync outside: %d; ", cudaFreeAsync(kept.block, s));
+        std::printf("launch: %d; ", kept.launch(s));
+        then.print("launched");
+        std::printf("gmem  cudaFree: %d; ", cudaFree(kept.block));
+        std::printf("launch: %d; ", kept.launch(s));
+        std::printf("executable destroyed before its block: %d; ", (kept.end(), 0));
+        std::printf("then cudaFree: %d\n", cudaFree(kept.block));
+        (void)cudaGetLastError();
+        then.print("freed");
+    }
+    {
+        allocating_graph freed{s, 64 * MiB, false, cudaGraphInstantiateFlagAutoFreeOnLaunch};
+        std::printf("gmem  with AutoFreeOnLaunch: launch %d, ", freed.launch(s));
+        std::printf("again %d; ", freed.launch(s));
+        freed.end();
+        then.print("destroyed, its block is not freed");
+        std::printf("gmem  cudaFree: %d\n", cudaFree(freed.block));
+        (void)cudaGetLastError();
+    }
+    CHECKED(cudaDeviceGraphMemTrim(0));
+    then.print("trimmed");
+}
+
+void codes_of_allocation_nodes(cudaStream_t s, cudaStream_t other) {
+    allocating_graph one{s, MiB, true};
+    cudaGraphExec_t second = nullptr;
+    cudaGraph_t clone = nullptr, parent = nullptr, graph = nullptr;
+    cudaGraphNode_t node = nullptr;
+    CHECKED(cudaGraphCreate(&parent, 0));
+    std::printf("gmem  of a graph with an allocation: a second cudaGraphInstantiate %d, ",
+                cudaGraphInstantiate(&second, one.graph, 0));
+    std::printf("cudaGraphClone %d, ", cudaGraphClone(&clone, one.graph));
+    std::printf("cudaGraphAddChildGraphNode %d, ",
+                cudaGraphAddChildGraphNode(&node, parent, nullptr, 0, one.graph));
+    cudaGraphExecUpdateResultInfo updated{};
+    std::printf("cudaGraphExecUpdate %d\n", cudaGraphExecUpdate(one.executable, one.graph, &updated));
+    (void)cudaGetLastError();
+    if (second) CHECKED(cudaGraphExecDestroy(second));
+    if (clone) CHECKED(cudaGraphDestroy(clone));
+    CHECKED(cudaGraphDestroy(parent));
+
+    for (std::size_t const bytes : {std::size_t{0}, std::size_t{1} << 38, std::size_t{1} << 42, SIZE_MAX}) {
+        allocating_graph large{s, bytes, true};
+        std::printf(
+            "gmem  %zu bytes: cudaMallocAsync in a capture %d, its end %d, instantiated %d, launched %d\n",
+            bytes, large.captured, large.ended, large.instantiated, large.executable ? large.launch(s) : -1);
+    }
+
+    void *plain = nullptr, *pooled = nullptr, *inner = nullptr, *chosen = nullptr;
+    CHECKED(cudaMalloc(&plain, MiB));
+    CHECKED(cudaMallocAsync(&pooled, MiB, s));
+    CHECKED(cudaStreamSynchronize(s));
+    cudaMemPool_t pool = nullptr;
+    cudaMemPoolProps properties{};
+    properties.allocType = cudaMemAllocationTypePinned;
+    properties.location.type = cudaMemLocationTypeDevice;
+    CHECKED(cudaMemPoolCreate(&pool, &properties));
+    auto const in_a_capture = [&](char const* what, auto call) {
+        CHECKED(cudaStreamBeginCapture(s, cudaStreamCaptureModeRelaxed));
+        CHECKED(cudaMallocAsync(&inner, MiB, s));
+        int const called = static_cast<int>(call());
+        cudaStreamCaptureStatus status{};
+        CHECKED(cudaStreamIsCapturing(s, &status));
+        int const ended = static_cast<int>(cudaStreamEndCapture(s, &graph));
+        std::size_t nodes = 0;
+        cudaGraphExec_t executable = nullptr;
+        int instantiated = -1;
+        if (graph) {
+            CHECKED(cudaGraphGetNodes(graph, nullptr, &nodes));
+            instantiated = static_cast<int>(cudaGraphInstantiate(&executable, graph, 0));
+            if (executable) CHECKED(cudaGraphExecDestroy(executable));
+            CHECKED(cudaGraphDestroy(graph));
+        }
+        graph = nullptr;
+        (void)cudaGetLastError();
+        std::printf("gmem  in a capture, %-44s %d, status %d, end %d, %zu nodes, instantiated %d\n", what,
+                    called, static_cast<int>(status), ended, nodes, instantiated);
+    };
+    in_a_capture("cudaMallocAsync:", [] { return 0; });
+    in_a_capture("its block freed twice:", [&] {
+        CHECKED(cudaFreeAsync(inner, s));
+        return cudaFreeAsync(inner, s);
+    });
+    in_a_capture("cudaFree of its block:", [&] { return cudaFree(inner); });
+    in_a_capture("cudaFreeAsync of its block + 256:",
+                 [&] { return cudaFreeAsync(static_cast<char*>(inner) + 256, s); });
+    in_a_capture("cudaFreeAsync of it on a stream outside:", [&] { return cudaFreeAsync(inner, other); });
+    in_a_capture("cudaFreeAsync of cudaMalloc's memory:", [&] { return cudaFreeAsync(plain, s); });
+    in_a_capture("cudaFreeAsync of a pool's block, from outside:", [&] { return cudaFreeAsync(pooled, s); });
+    in_a_capture("cudaFreeAsync of null:", [&] { return cudaFreeAsync(nullptr, s); });
+    in_a_capture("cudaMallocFromPoolAsync:", [&] { return cudaMallocFromPoolAsync(&chosen, MiB, pool, s); });
+    in_a_capture("cudaMemPoolTrimTo:", [&] { return cudaMemPoolTrimTo(pool, 0); });
+    in_a_capture("cudaDeviceGraphMemTrim:", [&] { return cudaDeviceGraphMemTrim(0); });
+    in_a_capture("cudaDeviceGetGraphMemAttribute:", [&] {
+        std::uint64_t value = 0;
+        return cudaDeviceGetGraphMemAttribute(0, cudaGraphMemAttrUsedMemCurrent, &value);
+    });
+    in_a_capture("cudaPointerGetAttributes of its block:", [&] {
+        cudaPointerAttributes of{};
+        cudaError_t const code = cudaPointerGetAttributes(&of, inner);
+        std::printf("      type %d, device %d\n", static_cast<int>(of.type), of.device);
+        return code;
+    });
+    CHECKED(cudaMemPoolDestroy(pool));
+    CHECKED(cudaFree(plain));
+    (void)cudaFreeAsync(pooled, s);
+    CHECKED(cudaStreamSynchronize(s));
+    (void)cudaGetLastError();
+    CHECKED(cudaDeviceGraphMemTrim(0));
+}
+
+/// What executables hold that have no allocation.
+void memory_of_executables(cudaStream_t s, unsigned* word) {
+    constexpr int count = 200;
+    for (int const kernels : {1, 100, 1000}) {
+        since_then const then;
+        std::vector<cudaGraphExec_t> all(count);
+        for (auto& executable : all) {
+            cudaGraph_t graph = nullptr;
+            CHECKED(cudaStreamBeginCapture(s, cudaStreamCaptureModeRelaxed));
+            for (int i = 0; i != kernels; ++i) increment<<<1, 1, 0, s>>>(word);
+            CHECKED(cudaStreamEndCapture(s, &graph));
+            CHECKED(cudaGraphInstantiate(&executable, graph, 0));
+            CHECKED(cudaGraphDestroy(graph));
+        }
+        std::string const name = std::to_string(count) + " executables of " + std::to_string(kernels);
+        then.print((name + " kernels, instantiated").c_str());
+        for (auto const executable : all) CHECKED(cudaGraphLaunch(executable, s));
+        then.print((name + " kernels, launched").c_str());
+        for (auto const executable : all) CHECKED(cudaGraphExecDestroy(executable));
+        then.print((name + " kernels, destroyed").c_str());
+        CHECKED(cudaDeviceGraphMemTrim(0));
+        then.print((name + " kernels, trimmed").c_str());
+    }
+}
+
+/// Which call fails when the device has no room, and what cudaMalloc does with memory that graphs keep.
+void graphs_without_room(cudaStream_t s) {
+    since_then const then;
+    allocating_graph large{s, GiB, true};
+    std::vector<void*> held;
+    auto const fill = [&](std::size_t keep_free) {
+        for (std::size_t piece = 4 * GiB; piece >= 2 * MiB;) {
+            void* p = nullptr;
+            std::size_t free = 0, total = 0;
+            CHECKED(cudaMemGetInfo(&free, &total));
+            if (free < piece + keep_free || cudaMalloc(&p, piece) != cudaSuccess) {
+                piece /= 2;
+                (void)cudaGetLastError();
+            } else held.push_back(p);
+        }
+    };
+    auto const empty = [&] {
+        for (void* const p : held) CHECKED(cudaFree(p));
+        held.clear();
+    };
+    fill(512 * MiB);
+    then.print("a graph of 1 GiB, instantiated; half of that is free");
+    std::printf("gmem  its launch: %d; ", large.launch(s));
+    allocating_graph next{s, GiB, true};
+    std::printf("another of 1 GiB: captured %d, ended %d, instantiated %d, ", next.captured, next.ended,
+                next.instantiated);
+    std::printf("launched %d; ", next.executable ? next.launch(s) : -1);
+    empty();
+    std::printf("with room again: %d\n", large.launch(s));
+    then.print("launched, finished");
+    fill(0);
+    then.print("cudaMalloc until it failed, beside what the graph keeps");
+    std::printf("gmem  the graph's launch: %d\n", large.launch(s));
+    void* p = nullptr;
+    std::printf("gmem  cudaMalloc of 512 MiB: %d, ", cudaMalloc(&p, 512 * MiB));
+    (void)cudaGetLastError();
+    CHECKED(cudaDeviceGraphMemTrim(0));
+    if (!p) std::printf("after cudaDeviceGraphMemTrim: %d\n", cudaMalloc(&p, 512 * MiB));
+    (void)cudaGetLastError();
+    if (p) CHECKED(cudaFree(p));
+    empty();
+    then.print("all freed");
+}
+
+void graphs() {
+    cudaStream_t const s = new_stream(), other = new_stream();
+    unsigned* word = nullptr;
+    CHECKED(cudaMalloc(&word, 256));
+    increment<<<1, 1, 0, s>>>(word);
+    touch<<<1, 32, 0, s>>>(word, 1);
+    CHECKED(cudaDeviceSynchronize());
+    memory_of_allocation_nodes(s, other);
+    memory_that_stays(s);
+    codes_of_allocation_nodes(s, other);
+    memory_of_executables(s, word);
+    graphs_without_room(s);
+    CHECKED(cudaFree(word));
+    CHECKED(cudaStreamDestroy(s));
+    CHECKED(cudaStreamDestroy(other));
+}
+
 constexpr struct {
     char const* name;
     void (*ask)();
-} parts[] = {{"facts", facts},       {"codes", codes},        {"host_functions", host_functions},
-             {"captures", captures}, {"waits", waits},        {"pages", pages},
-             {"pairs", pairs},       {"bandwidth", bandwidth}};
+} parts[] = {{"facts", facts},       {"codes", codes}, {"host_functions", host_functions},
+             {"captures", captures}, {"waits", waits}, {"graphs", graphs},
+             {"pages", pages},       {"pairs", pairs}, {"bandwidth", bandwidth}};
 
 /// Ends the program with status 77 and the reason where no kernel of this program can run.
 void need_a_device() {

@@ -116,6 +116,18 @@ enum class dlpack_host {
 
 }  // namespace cuota::inline v0::inline CUOTA_DLPACK
 
+// Not inside the next namespace: nvcc writes detail::CUOTA_VIEWS::name for names of detail, which would then be ambiguous.
+namespace cuota::inline v0::detail::inline CUOTA_VIEWS {
+
+/// A lease on device elements and their owner; the lease is destroyed first.
+template <class T, class Owner>
+struct kept_on_device {
+    std::optional<Owner> owner;
+    std::optional<lease<T>> use;
+};
+
+}  // namespace cuota::inline v0::detail::inline CUOTA_VIEWS
+
 namespace cuota::inline v0::detail::inline CUOTA_DLPACK {
 
 /// Everything that a tensor needs until its deleter is called.
@@ -165,15 +177,6 @@ template <class T, class Kept>
     tensor.device = {static_cast<decltype(tensor.device.device_type)>(where), ordinal};
     return dlpack_tensor{&made.release()->managed};
 }
-
-inline namespace CUOTA_VIEWS {
-/// A lease on device elements and their owner; the lease is destroyed first.
-template <class T, class Owner>
-struct kept_on_device {
-    std::optional<Owner> owner;
-    std::optional<lease<T>> use;
-};
-}  // namespace CUOTA_VIEWS
 
 template <class T>
 [[nodiscard]] dlpack::device_type device_type_of(device_buffer<T> const& of) noexcept {
