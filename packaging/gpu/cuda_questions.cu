@@ -922,29 +922,59 @@ void graphs_without_room(cudaStream_t s) {
     then.print("all freed");
 }
 
-void graphs() {
-    cudaStream_t const s = new_stream(), other = new_stream();
+/// Streams for the questions about graphs; their kernels are loaded.
+struct streams_of_graphs {
+    cudaStream_t first = new_stream(), second = new_stream();
     unsigned* word = nullptr;
-    CHECKED(cudaMalloc(&word, 256));
-    increment<<<1, 1, 0, s>>>(word);
-    touch<<<1, 32, 0, s>>>(word, 1);
-    CHECKED(cudaDeviceSynchronize());
-    memory_of_allocation_nodes(s, other);
-    memory_that_stays(s);
-    codes_of_allocation_nodes(s, other);
-    memory_of_executables(s, word);
-    graphs_without_room(s);
-    CHECKED(cudaFree(word));
-    CHECKED(cudaStreamDestroy(s));
-    CHECKED(cudaStreamDestroy(other));
+
+    streams_of_graphs() {
+        CHECKED(cudaMalloc(&word, 256));
+        increment<<<1, 1, 0, first>>>(word);
+        touch<<<1, 32, 0, first>>>(word, 1);
+        CHECKED(cudaDeviceSynchronize());
+    }
+    streams_of_graphs(streams_of_graphs const&) = delete;
+    streams_of_graphs& operator=(streams_of_graphs const&) = delete;
+    ~streams_of_graphs() {
+        (void)cudaFree(word);
+        (void)cudaStreamDestroy(first);
+        (void)cudaStreamDestroy(second);
+    }
+};
+
+void graph_memory_of_nodes() {
+    streams_of_graphs const on;
+    memory_of_allocation_nodes(on.first, on.second);
+    memory_that_stays(on.first);
+}
+void graph_codes() {
+    streams_of_graphs const on;
+    codes_of_allocation_nodes(on.first, on.second);
+}
+void graph_executables() {
+    streams_of_graphs const on;
+    memory_of_executables(on.first, on.word);
+}
+void graph_room() {
+    streams_of_graphs const on;
+    graphs_without_room(on.first);
 }
 
 constexpr struct {
     char const* name;
     void (*ask)();
-} parts[] = {{"facts", facts},       {"codes", codes}, {"host_functions", host_functions},
-             {"captures", captures}, {"waits", waits}, {"graphs", graphs},
-             {"pages", pages},       {"pairs", pairs}, {"bandwidth", bandwidth}};
+} parts[] = {{"facts", facts},
+             {"codes", codes},
+             {"host_functions", host_functions},
+             {"captures", captures},
+             {"waits", waits},
+             {"graph_nodes", graph_memory_of_nodes},
+             {"graph_codes", graph_codes},
+             {"graph_executables", graph_executables},
+             {"graph_room", graph_room},
+             {"pages", pages},
+             {"pairs", pairs},
+             {"bandwidth", bandwidth}};
 
 /// Ends the program with status 77 and the reason where no kernel of this program can run.
 void need_a_device() {
