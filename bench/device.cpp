@@ -93,8 +93,8 @@ void loader_of_memory(benchmark::State& state) {
     one_epoch_an_iteration(state, from, samples * sample_bytes);
 }
 
-// What those workers do, without a loader and a device: four threads, each with pinned memory of a quarter of a slot, copy samples in a
-// shuffled order. A loader of memory cannot be faster.
+// The copies of those workers, without a loader and a device: four threads, each with pinned memory of a quarter of a slot, copy samples in
+// a shuffled order. A loader of memory cannot be faster.
 void copy_into_pinned_memory(benchmark::State& state) {
     constexpr std::size_t threads = 4;
     std::size_t const samples = on_a_gpu(512_MiB, 64_MiB) / sample_bytes;
@@ -358,8 +358,8 @@ void copy_on_the_device(benchmark::State& state) {
 }
 BENCHMARK(copy_on_the_device)->UseRealTime()->Unit(benchmark::kMillisecond);
 
-// ---- Other kernels limited by memory bandwidth. Each moves as many bytes as copy_on_the_device, read and written together, so that the
-// launch and the wait are the same share of each.
+// ---- Other kernels limited by memory bandwidth. Each reads and writes the bytes of copy_on_the_device, so its launch and its wait take the
+// same share of the time.
 
 struct numbers_on_device {
     std::size_t bytes_each;  // read and written for a number

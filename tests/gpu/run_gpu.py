@@ -101,7 +101,7 @@ class Folder:
         (self.gpu / "sources/quiet.cpp").write_text("// a licence\n\n/// Says nothing.\n#include <cstdio>\n")
         (self.gpu / "lib").mkdir()
         (self.gpu / "lib/libcuota_pytorch.so").write_text("")
-        for name in ("pytorch_allocator.py", "pytorch_peers.py"):
+        for name in ("pytorch_allocator.py", "pytorch_peers.py", "library_memory.py"):
             (self.gpu / name).write_text(PYTORCH)
         self.program("cuda_questions", QUESTIONS)
         self.program("gpu_truth", TRUTH)
@@ -204,7 +204,7 @@ def what_a_machine_lacks():
          says=("passed   test-pool", "skipped  the tests of [python]", "skipped  PyTorch on cuota (no python3", "passed   bench-pool",
                "skipped  the table of the benchmarks", "skipped  PyTorch's figures (no python3", "passed   train naive:100 (ndebug-naive-100)"))
     case("no PyTorch", lambda folder: [(folder.gpu / name).write_text("print('SKIPPED: PyTorch is not installed'); raise SystemExit(77)")
-                                       for name in ("pytorch_allocator.py", "pytorch_peers.py")], "examples", "benchmarks", status=0,
+                                       for name in ("pytorch_allocator.py", "pytorch_peers.py", "library_memory.py")], "examples", "benchmarks", status=0,
          says=("skipped  PyTorch on cuota (SKIPPED: PyTorch is not installed)", "skipped  PyTorch, step (SKIPPED: PyTorch is not installed)"))
     case("no sanitizer", lambda folder: (folder.tools / "compute-sanitizer").unlink(), "sanitizers", status=0, says=(
         "skipped  compute-sanitizer memcheck", "skipped  compute-sanitizer initcheck", "0 passed, 0 failed, 2 skipped"))
@@ -238,7 +238,7 @@ def a_program_fails():
     case("a part of the truth fails", replaced("gpu_truth", TRUTH + "; [ $1 != loader ] || { echo 'FAILED loader: 3 != 4'; exit 1; }"), "truth",
          says=("FAILED   gpu_truth loader (status 1)", "| FAILED loader: 3 != 4", "skipped  gpu_truth limits", "0 passed, 1 failed, 1 skipped"))
     case("a question fails", replaced("cuda_questions", "[ $1 != waits ] || { echo '!! line 3: cudaFree'; exit 3; }; echo fact"), "semantics",
-         says=("FAILED   semantics: waits (status 3)", "| !! line 3: cudaFree", "4 passed, 1 failed, 0 skipped"))
+         says=("FAILED   semantics: waits (status 3)", "| !! line 3: cudaFree", "8 passed, 1 failed, 0 skipped"))
     case("a sanitizer finds something",
          lambda folder: script(folder.tools / "compute-sanitizer",
                                "case \"$*\" in *memcheck*facts) ;; *memcheck*) echo '========= ERROR SUMMARY: 2 errors'; exit 86;; esac"), "sanitizers",
