@@ -756,3 +756,40 @@ without("an update that does not fit changes nothing",
             return cudaErrorGraphExecUpdateFailure;
         }"""),
         "an executable graph can be updated with a graph of the same shape")
+
+# ---- Memory of graphs
+
+without("a trim returns the memory of graphs",
+        ("graph_memory.cpp", "    give_to_device(d, d.graphs.used - kept);\n    d.graphs.used = kept;\n", ""),
+        "a graph takes memory for its allocations when it is first launched, and keeps it until a trim",
+        "an upload takes the memory, and a launch after a trim takes it again")
+without("an upload takes memory",
+        ("graph_launch.cpp",
+         "if (auto const error = take_graph_memory(e, *s); error != cudaSuccess) return error;\n                         auto work",
+         "auto work"),
+        "an upload takes the memory, and a launch after a trim takes it again")
+without("executables of one stream share memory",
+        ("graph_memory.cpp", "on_stream = std::max(on_stream, bytes);", "on_stream += bytes;"),
+        "executables that run on one stream share memory, and those of two streams do not")
+without("a launch allocates", ("graph_memory.cpp", "    a.now = allocation::phase::live;\n", ""),
+        "an allocation of a graph can be used between its node and the free node",
+        "a block that a graph does not free must be freed before its next launch")
+without("a block that stays is freed before the next launch",
+        ("graph_memory.cpp", "is_taken = is_taken || a.in_graph->is_taken;", "(void)a;"),
+        "a block that a graph does not free must be freed before its next launch")
+without("a launch frees the block of the last one, with the flag",
+        ("graph_memory.cpp", "!(e.flags & cudaGraphInstantiateFlagAutoFreeOnLaunch)", "true"),
+        "with AutoFreeOnLaunch a launch frees the block of the last one")
+without("a graph with an allocation has one executable",
+        ("graph_launch.cpp", "    if (g->executables != 0 && has_memory_nodes(*g)) return cudaErrorNotSupported;\n", ""),
+        "a graph with an allocation has one executable and no clone")
+without("a free node is given the first byte of a block",
+        ("graph_memory.cpp", "|| a->address() != address || !a->in_graph) return", "|| !a->in_graph) return"),
+        "a capture frees allocations of graphs only, and each of them once")
+without("an allocation that fails leaves the capture valid",
+        ("graph_memory.cpp", "if (too_large(bytes) || bytes > s->owner.capacity) return cudaErrorMemoryAllocation;",
+         """if (too_large(bytes) || bytes > s->owner.capacity)
+        return invalidate(*s->capturing.in, cudaErrorMemoryAllocation);"""),
+        "an allocation in a capture that no device could serve fails, and the capture stays valid")
+without("allocation nodes tell their size", ("graph_memory.cpp", "    out->bytesize = n->memory->bytes;\n", ""),
+        "memory nodes tell their block and its size")

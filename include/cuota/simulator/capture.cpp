@@ -28,6 +28,9 @@ cudaGraphNodeType type_of(function f) {
         case function::cuMemsetD32Async:
         case function::cudaMemset2DAsync: return cudaGraphNodeTypeMemset;
         case function::cudaLaunchHostFunc: return cudaGraphNodeTypeHost;
+        case function::cudaMallocAsync:
+        case function::cudaMallocFromPoolAsync: return cudaGraphNodeTypeMemAlloc;
+        case function::cudaFreeAsync: return cudaGraphNodeTypeMemFree;
         default: return cudaGraphNodeTypeKernel;
     }
 }
@@ -44,6 +47,9 @@ bool can_be_captured(function f) {
         case function::cuMemsetD16Async:
         case function::cuMemsetD32Async:
         case function::cudaLaunchHostFunc:
+        case function::cudaMallocAsync:
+        case function::cudaMallocFromPoolAsync:
+        case function::cudaFreeAsync:
         case function::cudaLaunchKernel:
         case function::cuota_simulator_launch:
         case function::cudaEventRecord:

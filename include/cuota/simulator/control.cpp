@@ -65,6 +65,8 @@ void make_new(device& d, options const& wanted) {
     d.failure_text.clear();
     make_new(*d.default_pool);
     make_new(*d.managed_pool);
+    give_to_device(d, d.graphs.reserved());
+    d.graphs = {};
     d.current_pool_handle = d.default_pool_handle;
     d.current_managed_pool_handle = d.managed_pool_handle;
     d.peak = d.used;
@@ -152,6 +154,7 @@ void reset(options wanted) {
         throw std::invalid_argument{"the simulator supports 0 to " + std::to_string(most_devices) +
                                     " devices"};
     check_host_nodes(wanted);
+    end_leaving();
     if (m.holds != 0) throw std::logic_error{"the simulator cannot be reset while a hold stops all work"};
     bool const changes = wanted.devices != m.devices || wanted.capacity != m.capacity ||
                          wanted.host_nodes != m.host_nodes || wanted.has_peer_access != m.has_peer_access ||
@@ -183,6 +186,7 @@ void reset(options wanted) {
     timing::reset();
     choose(m.initial_unkindness);
     end_rests();
+    end_leaving();
     late::choose(lock, m.initial_schedule, m.initial_seed);
     ++m.epoch;
 }
@@ -204,12 +208,14 @@ options shape() {
 live_counts live() {
     sanitizer::quiet quiet;
     guard lock{the_machine().mutex};
+    end_leaving();
     return the_machine().live;
 }
 
 std::vector<std::string> leaks() {
     sanitizer::quiet quiet;
     guard lock{the_machine().mutex};
+    end_leaving();
     auto all = describe_physical_memory();
     for (auto const& [key, a] : the_machine().memory)
         if (a->kind != memory_kind::registered && !a->mapped) all.emplace_back(a->number, describe(*a));

@@ -39,14 +39,19 @@ void drop_execs(guard& lock, device const& d, leftovers& left) {
     auto& m = the_machine();
     left.execs = take_all(m.graph_execs, [&d](graph_exec const& e) { return e.owner == &d; });
     m.live.graph_execs -= left.execs.size();
-    for (auto const& e : left.execs) drop_lanes(lock, *e);
+    for (auto const& e : left.execs) {
+        drop_lanes(lock, *e);
+        --e->of->executables;
+        let_go_of_memory(*e->of);
+        leave_graph_memory(*e);
+    }
 }
 
 /// Frees all but pooled, mapped and registered memory, as CUDA does.
 void drop_memory(guard& lock, device const& d) {
     std::vector<allocation_ref> all;
     for (auto const& [key, a] : the_machine().memory)
-        if (a->device == d.index && !a->from && !a->mapped && a->kind != memory_kind::registered)
+        if (a->device == d.index && !a->from && !a->in_graph && !a->mapped && a->kind != memory_kind::registered)
             all.push_back(a);
     for (auto const& a : all) release(lock, a);
 }
@@ -65,6 +70,7 @@ cudaError_t cudaDeviceReset() {
         drop_events(d);
         wait_for_device(lock, d);
         drop_memory(lock, d);
+        reset_graph_memory(d);
         d.reaches = 0;
         d.has_context = false;
         trim_at_synchronisation(d);

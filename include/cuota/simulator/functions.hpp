@@ -151,6 +151,11 @@
     X(cudaGraphUpload, plain)                                                                                \
     X(cudaGraphLaunch, plain)                                                                                \
     X(cudaGraphExecDestroy, releases)                                                                        \
+    X(cudaDeviceGraphMemTrim, releases)                                                                      \
+    X(cudaDeviceGetGraphMemAttribute, plain)                                                                 \
+    X(cudaDeviceSetGraphMemAttribute, plain)                                                                 \
+    X(cudaGraphMemAllocNodeGetParams, plain)                                                                 \
+    X(cudaGraphMemFreeNodeGetParams, plain)                                                                  \
     X(cudaDeviceReset, releases)                                                                             \
     X(cudaMemGetMemPool, plain)                                                                              \
     X(cudaMemSetMemPool, plain)                                                                              \

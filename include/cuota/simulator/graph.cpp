@@ -88,6 +88,8 @@ char const* name_of(cudaGraphNodeType type) {
         case cudaGraphNodeTypeHost: return "host";
         case cudaGraphNodeTypeWaitEvent: return "event wait";
         case cudaGraphNodeTypeEventRecord: return "event record";
+        case cudaGraphNodeTypeMemAlloc: return "memory allocation";
+        case cudaGraphNodeTypeMemFree: return "memory free";
         default: return "empty";
     }
 }
@@ -126,6 +128,7 @@ std::shared_ptr<graph> forget_graph(cudaGraph_t handle) {
     for (auto const& n : g->nodes)
         if (auto const known = std::exchange(n->handle, 0); known != 0)
             m.graph_nodes.remove(reinterpret_cast<void*>(known));
+    let_go_of_memory(*g);
     return g;
 }
 
@@ -173,6 +176,7 @@ cudaError_t cudaGraphDestroy(cudaGraph_t handle) {
 cudaError_t cudaGraphClone(cudaGraph_t* out, cudaGraph_t handle) {
     return with_graph(function::cudaGraphClone, handle, [&](graph& g) {
         if (!out || g.capturing) return cudaErrorInvalidValue;
+        if (has_memory_nodes(g)) return cudaErrorNotSupported;
         *out = reinterpret_cast<cudaGraph_t>(the_machine().graphs.add(copy_of(g), present_call()));
         ++the_machine().live.graphs;
         return cudaSuccess;

@@ -13,6 +13,7 @@ struct graph_node {
     std::vector<std::size_t> after;     ///< the nodes that it depends on
     std::vector<operation_ref> work{};  ///< several for the rows of a copy
     std::shared_ptr<event> about{};     ///< recorded or waited for at each launch
+    allocation_ref memory{};            ///< of memory nodes
     std::vector<std::pair<char const*, ordering::declaration>> touches{};
     std::uint64_t call = 0;     ///< number of the call that made it
     bool excused = false;       ///< removed from the stream's dependencies by the program
@@ -23,6 +24,7 @@ struct graph_node {
 struct graph {
     std::vector<std::shared_ptr<graph_node>> nodes;
     bool capturing = false;
+    std::size_t executables = 0;
 };
 
 struct capture {
@@ -54,6 +56,9 @@ struct graph_exec {
     std::vector<device*> lane_owners{};
     std::vector<stream_handle> lanes{};  ///< created on first use; the launching stream is one of them
     operation_ref last{};
+    std::size_t memory_needed = 0;         ///< bytes, by allocation nodes
+    device* memory_on = nullptr;           ///< null: it has none
+    unsigned long long memory_stream = 0;  ///< id of the stream of its last launch
 };
 
 /// A value that is destroyed after the call has released the lock, because it contains the program's kernels.
@@ -90,6 +95,32 @@ void drop_lanes(guard& lock, graph_exec& e);
 std::shared_ptr<graph> forget_graph(cudaGraph_t handle);
 
 std::vector<std::string> describe_graphs();
+
+// ---- graph_memory.cpp ----
+
+bool has_memory_nodes(graph const& g);
+/// Returns bytes.
+std::size_t needed_by(graph const& g);
+/// Called for each graph and executable that has the nodes, when it is made.
+void hold_memory(graph const& g);
+/// Same, when it is destroyed.
+void let_go_of_memory(graph const& g);
+void end_leaving();
+cudaError_t allocate_in_graph(guard& lock, void** out, std::size_t bytes, stream_handle const& s,
+                              function by);
+cudaError_t free_in_graph(guard& lock, void* address, stream_handle const& s);
+cudaError_t free_outside(guard& lock, allocation_ref const& a, stream_handle const& s);
+cudaError_t free_outside(guard& lock, allocation_ref const& a);
+/// Returns an error if memory of an earlier launch has not been freed.
+cudaError_t refusal_of_launch(graph_exec const& e);
+cudaError_t take_graph_memory(graph_exec& e, stream const& s);
+void begin_graph_memory(graph_exec const& e);
+/// Called for an executable that is destroyed.
+void leave_graph_memory(graph_exec const& e);
+/// Frees what launches have left, without work that runs.
+void reset_graph_memory(device& d);
+/// Returns the memory of executables that do not run.
+void trim_graph_memory(device& d);
 
 // ---- stream.cpp ----
 

@@ -43,6 +43,16 @@ void plan(graph_exec& e) {
     for (auto const& n : e.of->nodes) e.steps.push_back({n, n->owner, n->after});
     choose_lanes(e);
     e.lanes.resize(e.lane_owners.size());
+    e.memory_needed = has_memory_nodes(*e.of) ? needed_by(*e.of) : 0;
+}
+
+void begin_use(graph& g) {
+    ++g.executables;
+    hold_memory(g);
+}
+void end_use(graph& g) {
+    --g.executables;
+    let_go_of_memory(g);
 }
 
 /// Returns the first differing node, or null if the numbers of nodes differ.
@@ -53,7 +63,8 @@ std::pair<cudaGraphExecUpdateResult, std::shared_ptr<graph_node>> difference(gra
         auto const &was = *had.nodes[i], &is = *g.nodes[i];
         if (was.type != is.type) return {cudaGraphExecUpdateErrorNodeTypeChanged, g.nodes[i]};
         if (was.after != is.after) return {cudaGraphExecUpdateErrorTopologyChanged, g.nodes[i]};
-        if (was.owner != is.owner) return {cudaGraphExecUpdateErrorParametersChanged, g.nodes[i]};
+        if (was.owner != is.owner || was.memory != is.memory)
+            return {cudaGraphExecUpdateErrorParametersChanged, g.nodes[i]};
     }
     return {cudaGraphExecUpdateSuccess, nullptr};
 }
@@ -67,10 +78,12 @@ cudaError_t instantiate(cudaGraphExec_t* out, cudaGraph_t handle, unsigned long 
     if (!g) return bad_exec();
     if (!out || g->capturing || (flags & ~known) != 0) return cudaErrorInvalidValue;
     if (flags & cudaGraphInstantiateFlagDeviceLaunch) return cudaErrorNotSupported;
+    if (g->executables != 0 && has_memory_nodes(*g)) return cudaErrorNotSupported;
     auto e = std::make_shared<graph_exec>(
         graph_exec{.of = g, .owner = &current_device(), .flags = flags, .steps = {}});
     plan(*e);
     *out = reinterpret_cast<cudaGraphExec_t>(m.graph_execs.add(std::move(e), present_call()));
+    begin_use(*g);
     ++m.live.graph_execs;
     return cudaSuccess;
 }
@@ -151,8 +164,7 @@ cudaError_t with_exec(function f, cudaGraphExec_t exec, cudaStream_t handle, Use
         auto const s = find_stream(handle);
         if (!s) return bad_handle();
         if (auto const failure = failure_of(s->owner); failure != cudaSuccess) return failure;
-        use(lock, *e, s);
-        return cudaSuccess;
+        return use(lock, *e, s);
     });
 }
 
@@ -201,6 +213,8 @@ cudaError_t cudaGraphExecUpdate(cudaGraphExec_t exec, cudaGraph_t handle,
         if (what != cudaGraphExecUpdateSuccess) return cudaErrorGraphExecUpdateFailure;
         before.value = {std::exchange(e->of, g), std::move(e->steps)};
         plan(*e);
+        begin_use(*g);
+        end_use(*before.value.first);
         return cudaSuccess;
     });
 }
@@ -218,16 +232,23 @@ cudaError_t cudaGraphExecGetFlags(cudaGraphExec_t exec, unsigned long long* flag
 cudaError_t cudaGraphUpload(cudaGraphExec_t exec, cudaStream_t handle) {
     return with_exec(function::cudaGraphUpload, exec, handle,
                      [](guard& lock, graph_exec& e, stream_handle const& s) {
+                         if (auto const error = take_graph_memory(e, *s); error != cudaSuccess) return error;
                          auto work = make_task([] {});
                          if (e.last) come_after(*s, *work, e.last);
                          enqueue(lock, s, std::move(work));
+                         return cudaSuccess;
                      });
 }
 
 cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t handle) {
     return with_exec(function::cudaGraphLaunch, exec, handle,
                      [](guard& lock, graph_exec& e, stream_handle const& s) {
+                         auto error = refusal_of_launch(e);
+                         if (error == cudaSuccess) error = take_graph_memory(e, *s);
+                         if (error != cudaSuccess) return error;
                          launch{lock, e, s}();
+                         begin_graph_memory(e);
+                         return cudaSuccess;
                      });
 }
 
@@ -237,6 +258,8 @@ cudaError_t cudaGraphExecDestroy(cudaGraphExec_t handle) {
         gone.value = the_machine().graph_execs.remove(handle, here());
         if (!gone.value) return bad_exec();
         drop_lanes(lock, *gone.value);
+        end_use(*gone.value->of);
+        leave_graph_memory(*gone.value);
         --the_machine().live.graph_execs;
         return cudaSuccess;
     });

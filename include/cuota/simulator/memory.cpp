@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 #include "closed_memory.hpp"
+#include "graph.hpp"
 
 #include <algorithm>
 #include <sstream>
@@ -36,8 +37,11 @@ cudaError_t allocate_device(void** out, std::size_t bytes) {
     *out = nullptr;
     if (bytes == 0) return cudaSuccess;
     auto& d = current_device();
-    if (too_large(bytes) || bytes > d.capacity || !take_from_device(d, in_units(bytes)))
-        return cudaErrorMemoryAllocation;
+    if (too_large(bytes) || bytes > d.capacity) return cudaErrorMemoryAllocation;
+    if (!take_from_device(d, in_units(bytes))) {
+        trim_graph_memory(d);
+        if (!take_from_device(d, in_units(bytes))) return cudaErrorMemoryAllocation;
+    }
     auto const uncharge = [bytes](device* from) { give_to_device(*from, in_units(bytes)); };
     std::unique_ptr<device, decltype(uncharge)> charged{&d, uncharge};
     backing block;
@@ -89,7 +93,17 @@ void wait_for_users(guard& lock, allocation const& a) {
     }
 }
 
-/// Returns the work of all devices, because peers may use the memory.
+/// Heap memory is kept until all unfinished work has finished: a late write could hit a new allocation.
+void give_freed(allocation const& a) {
+    auto until = a.block.shift == 0 ? under_way() : std::vector<operation_ref>{};
+    if (until.empty()) return give_memory(a.address(), a.block, a.bytes);
+    the_machine().resting.push_back({a.address(), a.block, a.bytes, std::move(until)});
+    poison_freed(a.address(), a.block, a.bytes);
+    sanitizer::forbid(a.address(), a.bytes);
+}
+
+}  // namespace
+
 std::vector<operation_ref> under_way() {
     std::vector<operation_ref> all;
     auto const add = [&all](stream const& s) {
@@ -101,17 +115,6 @@ std::vector<operation_ref> under_way() {
     }
     return all;
 }
-
-/// Heap memory is kept until all unfinished work has finished: a late write could hit a new allocation.
-void give_freed(allocation const& a) {
-    auto until = a.block.shift == 0 ? under_way() : std::vector<operation_ref>{};
-    if (until.empty()) return give_memory(a.address(), a.block, a.bytes);
-    the_machine().resting.push_back({a.address(), a.block, a.bytes, std::move(until)});
-    poison_freed(a.address(), a.block, a.bytes);
-    sanitizer::forbid(a.address(), a.bytes);
-}
-
-}  // namespace
 
 void end_rests() {
     std::erase_if(the_machine().resting, [](resting_memory const& r) {
@@ -318,6 +321,7 @@ cudaError_t cudaFree(void* address) {
         bool const ours =
             a && !a->mapped && (a->kind == memory_kind::device || a->kind == memory_kind::managed);
         if (!ours) return refuse_free(address);
+        if (a->in_graph) return free_outside(lock, a);
         auto const& d = *the_machine().all_devices[static_cast<std::size_t>(a->device)];
         release(lock, a);
         return failure_of(d);
@@ -383,7 +387,7 @@ cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* out, void const* add
         if (!out) return cudaErrorInvalidValue;
         *out = {};
         auto const a = find_memory(address);
-        if (!a) {
+        if (!a || (a->in_graph && a->now == allocation::phase::pending)) {
             out->type = cudaMemoryTypeUnregistered;
             out->device = cudaInvalidDeviceId;
             return cudaSuccess;

@@ -27,8 +27,18 @@ using guard = std::unique_lock<std::mutex>;
 enum class memory_kind { device, managed, pinned, registered };
 
 struct advice;
+struct graph;
 struct mapping;
 struct pool;
+
+/// The block of an allocation node.
+struct graph_block {
+    graph const* of = nullptr;  ///< only compared
+    std::size_t holders = 0;    ///< graphs and executables that have the node
+    bool is_freed = false;      ///< by a node of the same graph
+    std::size_t freed_by = 0;   ///< that node's index
+    bool is_taken = false;      ///< by a launch, and not freed; only without a free node
+};
 
 /// A block that a pool of the program made within an allocation.
 struct named_block {
@@ -56,10 +66,11 @@ struct allocation {
     call_sites::site freed_at{};  ///< set by the call that frees it
     function freed_by{};
     backing block;
-    int open = 0;                     ///< running kernels that use it, in strict mode
-    std::shared_ptr<pool> from;       ///< null for plain allocations
-    std::shared_ptr<advice> advised;  ///< null before the first advice on managed memory
-    std::shared_ptr<mapping> mapped;  ///< null except for mappings of cuMemMap
+    int open = 0;                           ///< running kernels that use it, in strict mode
+    std::shared_ptr<pool> from;             ///< null for plain allocations
+    std::shared_ptr<graph_block> in_graph;  ///< null except for allocation nodes
+    std::shared_ptr<advice> advised;        ///< null before the first advice on managed memory
+    std::shared_ptr<mapping> mapped;        ///< null except for mappings of cuMemMap
     std::atomic<phase> now{phase::live};
     ordering::shadow order_shadow;
     std::map<std::size_t, named_block> blocks;  ///< by their first byte
@@ -78,6 +89,12 @@ struct resting_memory {
     void* address;
     backing block;
     std::size_t bytes;
+    std::vector<operation_ref> until;
+};
+
+/// A block of a graph that no longer exists, until the work that may use it has finished.
+struct leaving_memory {
+    allocation_ref memory;
     std::vector<operation_ref> until;
 };
 
@@ -125,6 +142,8 @@ void check_guards(allocation const& a);
 /// Waits for work that may use the memory, unless unkindness::free_at_once is set.
 void release(guard& lock, allocation_ref const& a);
 void end_rests();
+/// Returns the unfinished work of all devices, because peers may use memory.
+std::vector<operation_ref> under_way();
 cudaError_t refuse_free(void const* address);
 /// Returns an empty text if unknown.
 std::string freed_memory_at(void const* address);

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
-#include "state.hpp"
+#include "graph.hpp"
 
 #include <algorithm>
 #include <cstdlib>
@@ -200,6 +200,7 @@ cudaError_t allocate_from(function f, void** out, std::size_t bytes, cudaStream_
         if (auto const failure = failure_of(s->owner); failure != cudaSuccess) return failure;
         auto const p = from ? the_machine().pools.find(*from) : current_pool(s->owner);
         if (!p) return bad_pool();
+        if (out && bytes != 0 && s->capturing.in) return allocate_in_graph(lock, out, bytes, s, f);
         return allocate(lock, out, bytes, p, s, f);
     });
 }
@@ -240,7 +241,9 @@ cudaError_t cudaFreeAsync(void* address, cudaStream_t handle) {
     return api(function::cudaFreeAsync, [&](guard& lock) {
         auto const s = find_stream(handle);
         if (!s) return bad_handle();
+        if (s->capturing.in) return address ? free_in_graph(lock, address, s) : cudaSuccess;
         auto const a = find_memory(address);
+        if (a && a->address() == address && a->in_graph) return free_outside(lock, a, s);
         if (!a || a->address() != address || !a->from) return refuse_free(address);
         free_in_stream(lock, a, s);
         return failure_of(s->owner);

@@ -36,6 +36,25 @@ struct graph;
 struct graph_exec;
 struct graph_node;
 
+/// Device memory of allocation nodes, in bytes.
+struct graph_bytes {
+    std::size_t used = 0;  ///< by executables, running or not, until a trim
+    std::size_t lost = 0;  ///< of launches for which the rest was missing
+    std::size_t most_used = 0, most_reserved = 0;
+    struct last_launch {
+        operation_ref work;
+        unsigned long long stream;
+        std::size_t bytes;
+    };
+    std::vector<last_launch> of_destroyed{};  ///< executables that may still run
+
+    [[nodiscard]] std::size_t reserved() const noexcept { return used + lost; }
+    void note_peaks() noexcept {
+        if (used > most_used) most_used = used;
+        if (reserved() > most_reserved) most_reserved = reserved();
+    }
+};
+
 struct device {
     explicit device(int number);
 
@@ -69,6 +88,7 @@ struct device {
     cudaMemPool_t current_pool_handle = nullptr;
     cudaMemPool_t current_managed_pool_handle = nullptr;
     std::vector<std::weak_ptr<pool>> pools;
+    graph_bytes graphs{};
 
     /// Bytes that can be allocated.
     [[nodiscard]] std::size_t free() const noexcept;
@@ -165,6 +185,7 @@ struct machine {
     unkindness initial_unkindness;
     std::mutex host_function_turn;        ///< acquired without the machine's lock
     std::vector<resting_memory> resting;  ///< freed while work may still access it
+    std::vector<leaving_memory> leaving;
 
     schedule initial_schedule = schedule::workers;
     std::uint64_t initial_seed = 0;
