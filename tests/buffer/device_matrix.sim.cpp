@@ -35,7 +35,7 @@ TEST_CASE("access outside a device_matrix stops the kernel, and the next CUDA ca
             error.what(),
             "element (2, 4) is outside a device_matrix of 3 x 4 ints: numbers, leased at train.cpp:41"));
     }
-    cuota::simulator::reset();
+    machine.reset();
     (void)machine.errors.take();  // every call on a failed device reports an error
 }
 #endif

@@ -32,7 +32,7 @@ std::string why_it_stops(char const* kernel, std::size_t indices, Body body) {
             stream, indices, [to, body](std::size_t i) { body(to, i); }, kernel);
         why = thrown<cuota::cuda_error>([&] { stream.synchronize(); }).what();
     }
-    cuota::simulator::reset();
+    machine.reset();
     (void)machine.errors.take();  // every call on a failed device reports an error
     return why;
 }

@@ -177,5 +177,5 @@ TEST_CASE("destructors of memory owners report errors after the device is lost, 
         simulator::lose_device(0);
     }
     CHECK_FALSE(machine.errors.take().empty());  // each owner has reported an error
-    simulator::reset();
+    machine.reset();
 }

@@ -177,7 +177,7 @@ TEST_CASE("access to an element out of range is reported with its index, in kern
     auto const error = thrown<cuota::cuda_error>([&] { stream.synchronize(); });
     CHECK(has(error.what(), "index 1000 is outside a device_span of 1000 elements"));
     CHECK(has(error.what(), "beyond"));
-    simulator::reset();
+    machine.reset();
     (void)machine.errors.take();
 #endif
 }

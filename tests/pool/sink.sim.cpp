@@ -155,7 +155,7 @@ TEST_CASE("an error sink may use the pool when a block is freed on a lost device
         (void)cudaGetLastError();
     }
     (void)sim.errors.take();
-    simulator::reset();
+    sim.reset();
     (void)cudaGetLastError();
 }
 

@@ -5,7 +5,7 @@
 
 #include <string>
 
-// Memory of graphs: what follows driver 580 where CUDA's documents leave it open, the simulator's accounts, and its reports.
+// Memory of graphs: rules of driver 580 that CUDA's documents leave open, the simulator's accounts, and its reports.
 
 using namespace control;
 

@@ -294,8 +294,9 @@ without("allocating nothing succeeds",
         ("memory.cpp", "if (bytes == 0) return cudaSuccess;", "if (bytes == 0) return cudaErrorInvalidValue;"),
         "allocating zero bytes returns null, and freeing null succeeds")
 without("a device has an end",
-        [("memory.cpp", "bytes > d.capacity || !take_from_device(d, in_units(bytes))",
-         "(take_from_device(d, in_units(bytes)), false)")],
+        [("memory.cpp", "if (too_large(bytes) || bytes > d.capacity) return", "if (too_large(bytes)) return"),
+         ("memory.cpp", "        if (!take_from_device(d, in_units(bytes))) return cudaErrorMemoryAllocation;\n",
+          "        d.used += in_units(bytes);\n")],
         "an allocation that does not fit fails with out of memory")
 without("freeing waits for the device",
         ("memory.cpp", "if (concerned) wait_for_device(", "if (false) wait_for_device("),
@@ -736,7 +737,7 @@ without("an upload is over with the call",
          "*flags = e->flags;"),
         "a graph can be instantiated in three ways and uploaded")
 without("an update changes what is launched",
-        ("graph_launch.cpp", "    plan(*e);\n        return cudaSuccess;", "    return cudaSuccess;"),
+        ("graph_launch.cpp", "    plan(*e);\n        begin_use(*g);", "    begin_use(*g);"),
         "an executable graph can be updated with a graph of the same shape")
 without("an update wants as many nodes",
         ("graph_launch.cpp", "if (had.nodes.size() != g.nodes.size()) return",

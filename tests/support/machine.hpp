@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <string>
+#include <utility>
 
 #include <cuda_runtime_api.h>
 
@@ -27,8 +28,8 @@ namespace support {
 /// read.
 class machine {
 public:
-    explicit machine(cuota::simulator::options shape = usual_machine()) {
-        cuota::simulator::reset(shape);
+    explicit machine(cuota::simulator::options shape = usual_machine()) : shape_{std::move(shape)} {
+        reset();
         alive_before_ = cuota::simulator::live().total();  // left by a test that failed
     }
     machine(machine const&) = delete;
@@ -44,6 +45,9 @@ public:
         CHECK(left.empty());
         CHECK(cuota::simulator::live().total() == alive_before_);
     }
+
+    /// Resets the simulator in the same shape, for example after a device has failed.
+    void reset() const { cuota::simulator::reset(shape_); }
 
     captured_errors errors;
 
@@ -61,6 +65,7 @@ private:
         (void)cudaGetLastError();
     }
 
+    cuota::simulator::options const shape_;
     std::size_t alive_before_;
 };
 

@@ -51,7 +51,8 @@ void drop_execs(guard& lock, device const& d, leftovers& left) {
 void drop_memory(guard& lock, device const& d) {
     std::vector<allocation_ref> all;
     for (auto const& [key, a] : the_machine().memory)
-        if (a->device == d.index && !a->from && !a->in_graph && !a->mapped && a->kind != memory_kind::registered)
+        if (a->device == d.index && !a->from && !a->in_graph && !a->mapped &&
+            a->kind != memory_kind::registered)
             all.push_back(a);
     for (auto const& a : all) release(lock, a);
 }

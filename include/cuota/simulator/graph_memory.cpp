@@ -5,8 +5,8 @@
 
 #include <algorithm>
 
-// Memory nodes: the addresses belong to the graph, the device's memory to the executables that run. What CUDA's documents leave open follows
-// driver 580 (bench/results/2026-11-28-h100.txt).
+// Memory nodes: the addresses belong to the graph, the device's memory to the executables that run. Where CUDA's documents leave a rule
+// open, it is that of driver 580 (bench/results/2026-11-28-h100.txt).
 namespace cuota::inline v0::simulator {
 namespace {
 
@@ -16,14 +16,14 @@ std::size_t in_pieces(std::size_t bytes) { return (bytes + piece - 1) / piece * 
 
 bool is_allocation(graph_node const& n) { return n.type == cudaGraphNodeTypeMemAlloc; }
 
-/// Of blocks that one launch does not free.
+/// Calls use for each block that a launch does not free.
 template <class Use>
 void each_kept(graph const& g, Use use) {
     for (auto const& n : g.nodes)
         if (is_allocation(*n) && !n->memory->in_graph->is_freed) use(*n->memory);
 }
 
-/// Of blocks of other graphs that a launch frees.
+/// Calls use for each block of another graph that a launch frees.
 template <class Use>
 void each_freed_of_others(graph const& g, Use use) {
     for (auto const& n : g.nodes)
