@@ -699,7 +699,10 @@ struct allocating_graph {
     }
     int launch(cudaStream_t s) const {
         int code = static_cast<int>(cudaGraphLaunch(executable, s));
-        if (int const waited = static_cast<int>(cudaStreamSynchronize(s)); code == 0) code = waited;
+        if (int const waited = static_cast<int>(cudaStreamSynchronize(s)); code == 0 && waited != 0) {
+            std::printf("(by the wait) ");
+            code = waited;
+        }
         (void)cudaGetLastError();
         return code;
     }
@@ -853,6 +856,29 @@ void codes_of_allocation_nodes(cudaStream_t s, cudaStream_t other) {
     CHECKED(cudaDeviceGraphMemTrim(0));
 }
 
+/// In which pieces the driver takes memory for allocations.
+void pieces_of_graph_memory(cudaStream_t s) {
+    for (std::size_t const bytes : {std::size_t{512}, MiB, 2 * MiB, 3 * MiB, 33 * MiB, 65 * MiB}) {
+        since_then const then;
+        allocating_graph const one{s, bytes, true};
+        CHECKED(cudaGraphLaunch(one.executable, s));
+        then.print(("one allocation of " + std::to_string(bytes) + " bytes, launched").c_str());
+        CHECKED(cudaDeviceSynchronize());
+        CHECKED(cudaDeviceGraphMemTrim(0));
+    }
+    since_then const then;
+    allocating_graph running{s, 64 * MiB, true};
+    spin<<<1, 1, 0, s>>>(20'000'000);
+    CHECKED(cudaGraphLaunch(running.executable, s));
+    graph_memory const at_once = graph_memory::now();
+    std::printf("gmem  64 MiB, right after the launch behind a kernel that runs: reserved %.0f MiB\n",
+                in_mib(static_cast<double>(at_once.reserved)));
+    std::printf("gmem  trimmed meanwhile: %d, ", cudaDeviceGraphMemTrim(0));
+    std::printf("reserved %.0f MiB\n", in_mib(static_cast<double>(graph_memory::now().reserved)));
+    then.print("finished");
+    CHECKED(cudaDeviceGraphMemTrim(0));
+}
+
 /// What executables hold that have no allocation.
 void memory_of_executables(cudaStream_t s, unsigned* word) {
     constexpr int count = 200;
@@ -875,6 +901,22 @@ void memory_of_executables(cudaStream_t s, unsigned* word) {
         then.print((name + " kernels, destroyed").c_str());
         CHECKED(cudaDeviceGraphMemTrim(0));
         then.print((name + " kernels, trimmed").c_str());
+    }
+    since_then const then;
+    for (int turn = 0; turn != 2000;
+         ++turn) {  // as a server that captures a new shape each time and keeps none
+        cudaGraph_t graph = nullptr;
+        cudaGraphExec_t executable = nullptr;
+        CHECKED(cudaStreamBeginCapture(s, cudaStreamCaptureModeRelaxed));
+        for (int i = 0; i != 100 + turn % 400; ++i) increment<<<1, 1, 0, s>>>(word);
+        CHECKED(cudaStreamEndCapture(s, &graph));
+        CHECKED(cudaGraphInstantiate(&executable, graph, 0));
+        CHECKED(cudaGraphLaunch(executable, s));
+        CHECKED(cudaStreamSynchronize(s));
+        CHECKED(cudaGraphExecDestroy(executable));
+        CHECKED(cudaGraphDestroy(graph));
+        if (turn == 0 || turn == 499 || turn == 1999)
+            then.print((std::to_string(turn + 1) + " executables, one after the other").c_str());
     }
 }
 
@@ -910,8 +952,19 @@ void graphs_without_room(cudaStream_t s) {
     then.print("launched, finished");
     fill(0);
     then.print("cudaMalloc until it failed, beside what the graph keeps");
-    std::printf("gmem  the graph's launch: %d\n", large.launch(s));
     void* p = nullptr;
+    std::printf("gmem  cudaMallocAsync of 256 MiB: %d, ", cudaMallocAsync(&p, 256 * MiB, s));
+    (void)cudaGetLastError();
+    if (p) CHECKED(cudaFreeAsync(p, s));
+    CHECKED(cudaDeviceSynchronize());
+    p = nullptr;
+    virtual_memory const calls;
+    CUmemGenericAllocationHandle handle{};
+    int const created = static_cast<int>(calls.create(&handle, 256 * MiB, &calls.properties, 0));
+    std::printf("cuMemCreate of 256 MiB: %d\n", created);
+    if (created == 0) CHECKED(calls.release(handle));
+    then.print("after these");
+    std::printf("gmem  the graph's launch: %d\n", large.launch(s));
     std::printf("gmem  cudaMalloc of 512 MiB: %d, ", cudaMalloc(&p, 512 * MiB));
     (void)cudaGetLastError();
     CHECKED(cudaDeviceGraphMemTrim(0));
@@ -946,6 +999,7 @@ void graph_memory_of_nodes() {
     streams_of_graphs const on;
     memory_of_allocation_nodes(on.first, on.second);
     memory_that_stays(on.first);
+    pieces_of_graph_memory(on.first);
 }
 void graph_codes() {
     streams_of_graphs const on;

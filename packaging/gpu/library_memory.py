@@ -7,6 +7,8 @@ A change counts the code that the call loads (CUDA loads kernels at their first 
 Status 77: PyTorch is not installed, or sees no GPU.
 """
 import ctypes
+import os
+import subprocess
 import sys
 
 try:
@@ -147,6 +149,14 @@ def communicator():
         step("ncclCommDestroy", lambda: nccl.ncclCommDestroy(handle))
 
 
+def cublas_by_configuration():
+    """CUBLAS_WORKSPACE_CONFIG is read when the library is loaded: a process for each value."""
+    for value in (":0:0", ":16:8", ":4096:8"):
+        done = subprocess.run([sys.executable, __file__, "--cublas"], env={**os.environ, "CUBLAS_WORKSPACE_CONFIG": value}, capture_output=True, text=True)
+        print(f"with CUBLAS_WORKSPACE_CONFIG={value}:")
+        print(*(line for line in done.stdout.splitlines() if line.startswith(("cublasCreate ", "cublasSgemm, the default", "cublasGemmEx of"))), sep="\n")
+
+
 if __name__ == "__main__":
     print(f"PyTorch {torch.__version__}, CUDA {torch.version.cuda}, {torch.cuda.get_device_name()}")
     torch.zeros(1, device="cuda")
@@ -154,6 +164,9 @@ if __name__ == "__main__":
     torch.zeros(4 << 30, dtype=torch.uint8, device="cuda")  # stays in PyTorch's cache, so that tensors change nothing
     step("nothing")
     cublas()
+    if sys.argv[1:] == ["--cublas"]:
+        sys.exit()
+    cublas_by_configuration()
     cufft()
     handles()
     communicator()
