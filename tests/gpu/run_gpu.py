@@ -313,6 +313,9 @@ def the_folder():
     pairs = [{"run_name": f"pair<{peer}>/holes:10/bytes:512", "run_type": "iteration", "cpu_time": spent, "real_time": spent, "time_unit": "ns"}
              for peer, spent in (("our_pool", 20), ("runtime_async", 400))]
     printed, _, _ = case("the table", replaced("bench-pool", BENCHMARK % ", ".join(map(json.dumps, pairs))), "benchmarks", status=0, says=("not run: ",))
+    replaced_by = BENCHMARK % ""
+    case("RMM was named", lambda folder: folder.program("bench-rmm", replaced_by), "benchmarks", status=0,
+         says=("passed   bench-rmm", "beside RMM: pair, 512 B, 10 holes"))
     row = next((line.split("  ") for line in printed.splitlines() if line.startswith("pool: pair, 512 B, 10 holes")), [])
     check("the table has the figures", [word.strip() for word in row if word][1:] ==
           ["20 ns", "cudaMallocAsync", "400 ns", "0.05", "<= 25 ns", "met"], row, printed)

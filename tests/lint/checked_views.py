@@ -35,8 +35,8 @@ for name in _lint.headers(root):
             inside.append(opened[1])
             names = [word for word in re.split(r"::|\s+", re.sub(r"\[\[.*?\]\]", "", " ".join(inside))) if word not in ("", "inline")]
             if names[-1] == "CUOTA_VIEWS" and names[:-1] not in (["cuota", "v0"], ["cuota", "v0", "detail"]):
-                findings.append(f"include/cuota/{name}:{number}: CUOTA_VIEWS is opened in {'::'.join(names[:-1])}; nvcc writes names of cuota and "
-                                "detail with it, so that another one inside of these is ambiguous")
+                findings.append(f"include/cuota/{name}:{number}: CUOTA_VIEWS is opened in {'::'.join(names[:-1])}: nvcc qualifies names of cuota "
+                                "and of detail with CUOTA_VIEWS, which a second one in an inline namespace makes ambiguous")
         elif CLOSED.match(line):
             inside.pop()
         if "CUOTA_VIEWS" not in " ".join(inside) and MEMBER.match(line):

@@ -21,6 +21,8 @@
 /// runtime.
 namespace conformance {
 
+inline constexpr std::size_t MiB = std::size_t{1} << 20;
+
 inline void* device_memory(std::size_t bytes) {
     void* p = nullptr;
     REQUIRE(cudaMalloc(&p, bytes) == cudaSuccess);

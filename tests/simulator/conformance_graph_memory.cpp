@@ -9,17 +9,10 @@ using namespace conformance;
 
 namespace {
 
-constexpr std::size_t MiB = std::size_t{1} << 20;
-
-std::uint64_t attribute(cudaGraphMemAttributeType which) {
-    std::uint64_t value = 0;
-    REQUIRE(cudaDeviceGetGraphMemAttribute(0, which, &value) == cudaSuccess);
-    return value;
-}
 /// Bytes that the device holds for graphs when its work has finished.
 std::size_t reserved() {
     REQUIRE(cudaDeviceSynchronize() == cudaSuccess);
-    return attribute(cudaGraphMemAttrReservedMemCurrent);
+    return graph_memory_attribute(cudaGraphMemAttrReservedMemCurrent);
 }
 
 void* captured_block(cudaStream_t s, std::size_t bytes) {
@@ -80,15 +73,15 @@ TEST_CASE("a graph takes memory for its allocations when it is first launched, a
     CHECK(reserved() == 64 * MiB);
     g.launch(t.a);
     CHECK(reserved() == 64 * MiB);
-    CHECK(attribute(cudaGraphMemAttrUsedMemCurrent) == 64 * MiB);
+    CHECK(graph_memory_attribute(cudaGraphMemAttrUsedMemCurrent) == 64 * MiB);
     g.end();
     CHECK(reserved() == 64 * MiB);
     REQUIRE(cudaDeviceGraphMemTrim(0) == cudaSuccess);
     CHECK(reserved() == 0);
-    CHECK(attribute(cudaGraphMemAttrReservedMemHigh) >= 64 * MiB);
+    CHECK(graph_memory_attribute(cudaGraphMemAttrReservedMemHigh) >= 64 * MiB);
     std::uint64_t zero = 0;
     REQUIRE(cudaDeviceSetGraphMemAttribute(0, cudaGraphMemAttrReservedMemHigh, &zero) == cudaSuccess);
-    CHECK(attribute(cudaGraphMemAttrReservedMemHigh) == 0);
+    CHECK(graph_memory_attribute(cudaGraphMemAttrReservedMemHigh) == 0);
 }
 
 TEST_CASE("an upload takes the memory, and a launch after a trim takes it again",

@@ -8,8 +8,6 @@ using namespace conformance;
 
 namespace {
 
-constexpr std::size_t MiB = std::size_t{1} << 20;
-
 std::uint64_t ask(cudaMemPool_t pool, cudaMemPoolAttr what) {
     std::uint64_t value = 0;
     REQUIRE(cudaMemPoolGetAttribute(pool, what, &value) == cudaSuccess);

@@ -11,14 +11,7 @@ using namespace control;
 
 namespace {
 
-constexpr std::size_t MiB = std::size_t{1} << 20;
-
-std::uint64_t attribute(cudaGraphMemAttributeType which) {
-    std::uint64_t value = 0;
-    REQUIRE(cudaDeviceGetGraphMemAttribute(0, which, &value) == cudaSuccess);
-    return value;
-}
-std::uint64_t reserved() { return attribute(cudaGraphMemAttrReservedMemCurrent); }
+std::uint64_t reserved() { return graph_memory_attribute(cudaGraphMemAttrReservedMemCurrent); }
 
 /// A machine with a stream, and graphs of one allocation on it.
 struct bench {
@@ -65,7 +58,7 @@ TEST_CASE("a graph's memory counts as used on the device until it is trimmed", "
     some = 0;
     CHECK(cudaDeviceSetGraphMemAttribute(0, cudaGraphMemAttrUsedMemCurrent, &some) == cudaErrorInvalidValue);
     CHECK(cudaDeviceSetGraphMemAttribute(0, cudaGraphMemAttrUsedMemHigh, &some) == cudaSuccess);
-    CHECK(attribute(cudaGraphMemAttrUsedMemHigh) == 0);
+    CHECK(graph_memory_attribute(cudaGraphMemAttrUsedMemHigh) == 0);
 }
 
 TEST_CASE("memory that one allocation frees serves the next allocation of the graph that comes after it",
@@ -110,7 +103,7 @@ TEST_CASE("a launch without room fails, keeps the part that it got, and succeeds
     e.launch(w.s);
     REQUIRE(cudaStreamSynchronize(w.s) == cudaSuccess);
     REQUIRE(cudaDeviceGraphMemTrim(0) == cudaSuccess);
-    CHECK(attribute(cudaGraphMemAttrUsedMemCurrent) == 0);
+    CHECK(graph_memory_attribute(cudaGraphMemAttrUsedMemCurrent) == 0);
     CHECK(reserved() == before / (2 * MiB) * (2 * MiB));  // the lost part
 }
 
@@ -134,12 +127,9 @@ TEST_CASE("memory of executables that run is not trimmed, also after their destr
     bool const is_destroyed = GENERATE(true, false);
     {
         auto const stopped = std::make_unique<sim::hold>();
-        auto const e = std::make_unique<executable>(w.capture(4 * MiB));
+        auto e = std::make_unique<executable>(w.capture(4 * MiB));
         e->launch(w.s);
-        if (is_destroyed) {
-            auto const moved = new_stream(cudaStreamNonBlocking);
-            CHECK(cudaStreamDestroy(moved) == cudaSuccess);
-        }
+        if (is_destroyed) e.reset();
         REQUIRE(cudaDeviceGraphMemTrim(0) == cudaSuccess);
         CHECK(reserved() == 4 * MiB);
     }

@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
+
 #include "simulator/conformance.hpp"
 
 /// Shared by the tests of captures and graphs. Uses CUDA alone.
@@ -26,6 +28,13 @@ inline cudaError_t end_broken_capture(cudaStream_t s) {
     CHECK(g == nullptr);
     (void)cudaGetLastError();
     return error;
+}
+
+/// Returns a figure of the first device's memory of graphs, in bytes.
+inline std::uint64_t graph_memory_attribute(cudaGraphMemAttributeType which) {
+    std::uint64_t value = 0;
+    REQUIRE(cudaDeviceGetGraphMemAttribute(0, which, &value) == cudaSuccess);
+    return value;
 }
 
 inline cudaStreamCaptureStatus status_of(cudaStream_t s) {

@@ -9,8 +9,6 @@
 /// The driver's virtual memory management for tests: its functions as returned by the runtime, and RAII owners.
 namespace conformance {
 
-inline constexpr std::size_t MiB = std::size_t{1} << 20;
-
 inline CUmemAllocationProp on_device(int index) {
     CUmemAllocationProp wanted{};
     wanted.type = CU_MEM_ALLOCATION_TYPE_PINNED;

@@ -65,8 +65,7 @@ void make_new(device& d, options const& wanted) {
     d.failure_text.clear();
     make_new(*d.default_pool);
     make_new(*d.managed_pool);
-    give_to_device(d, d.graphs.reserved());
-    d.graphs = {};
+    forget_graph_memory(d);
     d.current_pool_handle = d.default_pool_handle;
     d.current_managed_pool_handle = d.managed_pool_handle;
     d.peak = d.used;

@@ -39,12 +39,7 @@ void drop_execs(guard& lock, device const& d, leftovers& left) {
     auto& m = the_machine();
     left.execs = take_all(m.graph_execs, [&d](graph_exec const& e) { return e.owner == &d; });
     m.live.graph_execs -= left.execs.size();
-    for (auto const& e : left.execs) {
-        drop_lanes(lock, *e);
-        --e->of->executables;
-        let_go_of_memory(*e->of);
-        leave_graph_memory(*e);
-    }
+    for (auto const& e : left.execs) end_executable(lock, *e);
 }
 
 /// Frees all but pooled, mapped and registered memory, as CUDA does.

@@ -90,7 +90,8 @@ cudaError_t invalidate(capture& c, cudaError_t error);
 // ---- graph.cpp ----
 
 cudaGraphNode_t handle_of(std::shared_ptr<graph_node> const& n);
-void drop_lanes(guard& lock, graph_exec& e);
+/// Called for an executable that is destroyed; its work may still run.
+void end_executable(guard& lock, graph_exec& e);
 /// Removes the nodes' handles, too.
 std::shared_ptr<graph> forget_graph(cudaGraph_t handle);
 
@@ -117,7 +118,9 @@ cudaError_t take_graph_memory(graph_exec& e, stream const& s);
 void begin_graph_memory(graph_exec const& e);
 /// Called for an executable that is destroyed.
 void leave_graph_memory(graph_exec const& e);
-/// Frees what launches have left, without work that runs.
+/// Returns the device's memory, also that of executables.
+void forget_graph_memory(device& d);
+/// Same, and frees the blocks that launches have left. No work may run.
 void reset_graph_memory(device& d);
 /// Returns the memory of executables that do not run.
 void trim_graph_memory(device& d);

@@ -170,9 +170,11 @@ cudaError_t with_exec(function f, cudaGraphExec_t exec, cudaStream_t handle, Use
 
 }  // namespace
 
-void drop_lanes(guard& lock, graph_exec& e) {
+void end_executable(guard& lock, graph_exec& e) {
     for (auto const& lane : e.lanes)
         if (lane) let_go(lock, lane);
+    end_use(*e.of);
+    leave_graph_memory(e);
 }
 
 }  // namespace cuota::inline v0::simulator
@@ -257,9 +259,7 @@ cudaError_t cudaGraphExecDestroy(cudaGraphExec_t handle) {
     return api(function::cudaGraphExecDestroy, [&](guard& lock) {
         gone.value = the_machine().graph_execs.remove(handle, here());
         if (!gone.value) return bad_exec();
-        drop_lanes(lock, *gone.value);
-        end_use(*gone.value->of);
-        leave_graph_memory(*gone.value);
+        end_executable(lock, *gone.value);
         --the_machine().live.graph_execs;
         return cudaSuccess;
     });

@@ -23,11 +23,13 @@ void each_kept(graph const& g, Use use) {
         if (is_allocation(*n) && !n->memory->in_graph->is_freed) use(*n->memory);
 }
 
+bool is_of(allocation const& a, graph const& g) { return a.in_graph->of.lock().get() == &g; }
+
 /// Calls use for each block of another graph that a launch frees.
 template <class Use>
 void each_freed_of_others(graph const& g, Use use) {
     for (auto const& n : g.nodes)
-        if (n->type == cudaGraphNodeTypeMemFree && n->memory->in_graph->of != &g) use(n->memory);
+        if (n->type == cudaGraphNodeTypeMemFree && !is_of(*n->memory, g)) use(n->memory);
 }
 
 bool is_running(graph_exec const& e) { return e.last && !e.last->done; }
@@ -141,7 +143,7 @@ cudaError_t allocate_in_graph(guard& lock, void** out, std::size_t bytes, stream
     auto const give = [&](void* unused) { give_memory(unused, block, bytes); };
     std::unique_ptr<void, decltype(give)> owned{address, give};
     auto in_graph = std::make_shared<graph_block>();
-    in_graph->of = s->capturing.in->into.get();
+    in_graph->of = s->capturing.in->into;
     in_graph->holders = 1;
     auto const a = note_memory(address, block, bytes, memory_kind::device, s->owner.index, by);
     a->in_graph = std::move(in_graph);
@@ -175,7 +177,7 @@ cudaError_t free_in_graph(guard& lock, void* address, stream_handle const& s) {
     operation_ref const work = make_task([a, d = &s->owner] { end_life(*a, *d, "a graph's free node"); });
     enqueue(lock, s, work);
     work->node->memory = a;
-    if (a->in_graph->of == &g) {  // else a launch frees the block of another graph
+    if (is_of(*a, g)) {  // else a launch frees the block of another graph
         a->in_graph->is_freed = true;
         a->in_graph->freed_by = g.nodes.size() - 1;
     }
@@ -250,6 +252,11 @@ void begin_graph_memory(graph_exec const& e) {
     });
 }
 
+void forget_graph_memory(device& d) {
+    give_to_device(d, d.graphs.reserved());
+    d.graphs = {};
+}
+
 void reset_graph_memory(device& d) {
     std::vector<allocation_ref> kept;
     for (auto const& [key, a] : the_machine().memory)
@@ -259,8 +266,7 @@ void reset_graph_memory(device& d) {
         a->now = allocation::phase::released;
         leave(a);
     }
-    give_to_device(d, d.graphs.reserved());
-    d.graphs = {};
+    forget_graph_memory(d);
 }
 
 void trim_graph_memory(device& d) {

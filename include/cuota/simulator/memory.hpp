@@ -33,7 +33,7 @@ struct pool;
 
 /// The block of an allocation node.
 struct graph_block {
-    graph const* of = nullptr;  ///< only compared
+    std::weak_ptr<graph> of{};  ///< only compared
     std::size_t holders = 0;    ///< graphs and executables that have the node
     bool is_freed = false;      ///< by a node of the same graph
     std::size_t freed_by = 0;   ///< that node's index
