@@ -37,6 +37,7 @@
 #include <cuota/simulator.hpp>
 
 #include "support/catch.hpp"
+#include "support/child.hpp"
 #include "support/machine.hpp"
 #include "support/numbered_source.hpp"
 #include "support/sanitizer.hpp"
@@ -189,9 +190,7 @@ TEST_CASE("H13: in a child, a loader refuses all requests, and its destruction d
     auto epoch = loader.epoch(3);
     std::optional<cuota::batch> first = epoch.next();
 
-    pid_t const child = ::fork();
-    if (child == 0) {
-        (void)::alarm(20);  // limits a hang: the simulator's threads do not exist here
+    int const status = support::status_of_child([&] {  // the simulator's threads do not exist in it
         int refused = 0;
         auto const expect_refusal = [&](auto action) {
             try {
@@ -208,13 +207,9 @@ TEST_CASE("H13: in a child, a loader refuses all requests, and its destruction d
         first.reset();
         { auto const gone = std::move(epoch); }
         { auto const gone = std::move(loader); }
-        std::_Exit(refused == 6 && sim::calls() == calls ? 0 : 1);
-    }
-    REQUIRE(child > 0);
-    int status = -1;
-    REQUIRE(::waitpid(child, &status, 0) == child);
-    CHECK(WIFEXITED(status));
-    CHECK(WEXITSTATUS(status) == 0);
+        ::_exit(refused == 6 && sim::calls() == calls ? 0 : 1);
+    });
+    CHECK(status == 0);
     CHECK(epoch.next());  // the parent continues
     CHECK(first->size() == 4);
 }

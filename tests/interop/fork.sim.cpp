@@ -3,12 +3,8 @@
 
 // A child whose parent has static owners of memory that it shares with other libraries.
 
-#include <array>
-#include <atomic>
+#include <cstddef>
 #include <cstdlib>
-#include <optional>
-#include <thread>
-#include <utility>
 
 #include <cuota/buffer/device_buffer.hpp>
 #include <cuota/core/bytes.hpp>
@@ -21,6 +17,7 @@
 #include "support/catch.hpp"
 #include "support/child.hpp"
 #include "support/sanitizer.hpp"
+#include "support/traffic.hpp"
 
 using namespace cuota::literals;
 
@@ -47,19 +44,13 @@ TEST_CASE("a child that has static owners of shared memory exits normally", "[in
     if (support::under_thread_sanitizer) CUOTA_SKIP("it does not take a fork of a program with threads");
     if (!support::is_alone("a child that has static owners of shared memory exits normally")) return;
     static owners all;
-    std::atomic<bool> stop = false;
-    std::array<std::thread, 2> beside{std::thread{[&] {
-                                          while (!stop)
-                                              all.memory.record_stream(all.block, all.used_on.get());
-                                      }},
-                                      std::thread{[&] {
-                                          while (!stop)
-                                              (void)all.memory.try_allocate(1_GiB, 0, all.home.get());
-                                      }}};
     int wrong = 0;
-    for (int i = 0; i != 20; ++i) wrong += support::status_of_child([] { std::exit(0); }) != 0;
-    stop = true;
-    for (std::thread& t : beside) t.join();
+    {
+        support::traffic const beside{
+            2, [](std::size_t) { all.memory.record_stream(all.block, all.used_on.get()); },
+            [](std::size_t) { (void)all.memory.try_allocate(1_GiB, 0, all.home.get()); }};
+        for (int i = 0; i != 20; ++i) wrong += support::status_of_child([] { std::exit(0); }) != 0;
+    }
     all.memory.deallocate(all.block, 1_MiB, 0, all.home.get());
     std::exit(wrong == 0 ? 0 : 1);
 }

@@ -3,12 +3,10 @@
 
 #include <cuota/interop/pytorch.hpp>
 
-#include <atomic>
 #include <cstddef>
 #include <optional>
 #include <string>
 #include <thread>
-#include <vector>
 
 #include <unistd.h>
 
@@ -22,6 +20,7 @@
 #include "support/gate.hpp"
 #include "support/machine.hpp"
 #include "support/sanitizer.hpp"
+#include "support/traffic.hpp"
 
 using namespace cuota::literals;
 using support::has;
@@ -231,35 +230,30 @@ TEST_CASE("in a child, memory for PyTorch refuses requests, also while threads o
     cuota::stream const s;
     cuota::stream const other;
     std::optional<taken> part{std::in_place, *memory, 1_MiB, s.get()};
-    std::atomic<bool> stop = false;
-    std::vector<std::thread> threads;
-    for (int i = 0; i != 3; ++i)
-        threads.emplace_back([&, i] {
-            while (!stop) {
-                if (i == 0) memory->record_stream(part->get(), other.get());
-                else if (i == 1) (void)memory->try_allocate(1_GiB, 0, s.get());
-                else (void)memory->last_failure();
-            }
-        });
     int ends = 0;
     int requests = 0;
-    for (int i = 0; i != 20; ++i) {
-        ends += support::status_of_ends_in_child([&] { memory.reset(); }) != 0;
-        requests += support::status_of_requests_in_child([&](support::requests_in_child& ask) {
-                        auto const is_told = [&] { return has(memory->last_failure(), "after fork()"); };
-                        ask.refuses("allocate", [&] { (void)memory->allocate(1_MiB, 0, s.get()); });
-                        ask.reports("try_allocate", [&] { (void)memory->try_allocate(1_MiB, 0, s.get()); });
-                        ask.expect("try_allocate is remembered", is_told());
-                        ask.reports("record_stream", [&] { memory->record_stream(part->get(), s.get()); });
-                        ask.refuses("record", [&] { memory->record(); });
-                        ask.refuses("set_limit", [&] { memory->set_limit(0, 1_MiB); });
-                        ask.refuses("summary_text", [&] { (void)memory->summary_text(); });
-                        ask.reports("stats", [&] { (void)memory->stats(0); });
-                        memory->configure("1MiB");
-                    }) != 0;
+    {
+        support::traffic const beside{3,
+                                      [&](std::size_t) { memory->record_stream(part->get(), other.get()); },
+                                      [&](std::size_t) { (void)memory->try_allocate(1_GiB, 0, s.get()); },
+                                      [&](std::size_t) { (void)memory->last_failure(); }};
+        for (int i = 0; i != 20; ++i) {
+            ends += support::status_of_ends_in_child([&] { memory.reset(); }) != 0;
+            requests +=
+                support::status_of_requests_in_child([&](support::requests_in_child& ask) {
+                    auto const is_told = [&] { return has(memory->last_failure(), "after fork()"); };
+                    ask.refuses("allocate", [&] { (void)memory->allocate(1_MiB, 0, s.get()); });
+                    ask.reports("try_allocate", [&] { (void)memory->try_allocate(1_MiB, 0, s.get()); });
+                    ask.expect("try_allocate is remembered", is_told());
+                    ask.reports("record_stream", [&] { memory->record_stream(part->get(), s.get()); });
+                    ask.refuses("record", [&] { memory->record(); });
+                    ask.refuses("set_limit", [&] { memory->set_limit(0, 1_MiB); });
+                    ask.refuses("summary_text", [&] { (void)memory->summary_text(); });
+                    ask.reports("stats", [&] { (void)memory->stats(0); });
+                    memory->configure("1MiB");
+                }) != 0;
+        }
     }
-    stop = true;
-    for (std::thread& t : threads) t.join();
     CHECK(ends == 0);
     CHECK(requests == 0);
     part.reset();
@@ -270,18 +264,15 @@ TEST_CASE("a child can use a pytorch_allocator that was only configured", "[inte
     if (!support::is_alone("a child can use a pytorch_allocator that was only configured")) return;
     cuota::pytorch_allocator memory;
     memory.configure("2MiB");
-    std::atomic<bool> stop = false;
-    std::thread beside{[&] {
-        while (!stop) memory.configure("2MiB");
-    }};
     int wrong = 0;
-    for (int i = 0; i != 20; ++i)
-        wrong += support::status_of_child([&] {
-                     void* const p = memory.allocate(1_MiB, 0, cudaStreamLegacy);
-                     memory.deallocate(p, 1_MiB, 0, cudaStreamLegacy);
-                     ::_exit(p != nullptr && memory.account(0).limit() == 2_MiB ? 0 : 1);
-                 }) != 0;
-    stop = true;
-    beside.join();
+    {
+        support::traffic const beside{1, [&](std::size_t) { memory.configure("2MiB"); }};
+        for (int i = 0; i != 20; ++i)
+            wrong += support::status_of_child([&] {
+                         void* const p = memory.allocate(1_MiB, 0, cudaStreamLegacy);
+                         memory.deallocate(p, 1_MiB, 0, cudaStreamLegacy);
+                         ::_exit(p != nullptr && memory.account(0).limit() == 2_MiB ? 0 : 1);
+                     }) != 0;
+    }
     ::_exit(wrong);
 }

@@ -4,7 +4,6 @@
 
 #include <cstdio>
 #include <cstdlib>
-#include <filesystem>
 #include <map>
 #include <string>
 
@@ -12,6 +11,7 @@
 
 #include "simulator/control.hpp"
 #include "support/sanitizer.hpp"
+#include "support/this_program.hpp"
 
 /// Runs this test program again on one of its tests, for tests that inspect a whole program from outside.
 namespace control {
@@ -26,10 +26,8 @@ struct outcome {
 };
 
 inline outcome run_again(std::string const& variables, std::string const& test) {
-    auto const self = std::filesystem::read_symlink("/proc/self/exe").string();
-    std::string name;
-    for (char const c : test) name += c == ',' ? std::string{"\\,"} : std::string{c};
-    auto const command = variables + " '" + self + "' '" + name + "' 2>&1";
+    auto const command =
+        variables + ' ' + support::this_program() + ' ' + support::word_of_test(test) + " 2>&1";
     outcome result;
     auto* const pipe = popen(command.c_str(), "r");
     REQUIRE(pipe != nullptr);

@@ -14,4 +14,15 @@ namespace support {
     return CUOTA_EMULATOR " '" + std::filesystem::read_symlink("/proc/self/exe").string() + "'";
 }
 
+/// Returns the shell word that selects one test: Catch2 separates several by commas.
+[[nodiscard]] inline std::string word_of_test(std::string const& name) {
+    std::string text;
+    for (char const c : name) {
+        if (c == ',') text += "\\,";
+        else if (c == '\'') text += R"('\'')";
+        else text += c;
+    }
+    return "'" + text + "'";
+}
+
 }  // namespace support

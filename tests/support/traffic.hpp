@@ -9,16 +9,18 @@
 #include <thread>
 #include <vector>
 
+#include "support/fork_turn.hpp"
+
 namespace support {
 
-/// Each function runs in a thread of its own as run(i), i = 0, 1, ..., until the object is destroyed. The constructor returns when they
-/// have run `rounds` times in all.
+/// Each function runs in a thread of its own as run(i), i = 0, 1, ..., until the object is destroyed. The constructor returns when each has
+/// started, and they have run `rounds` times in all.
 class traffic {
 public:
     template <class... F>
     explicit traffic(int rounds, F... run) {
         (start(run), ...);
-        while (rounds_ < rounds) std::this_thread::yield();
+        while (started_ != sizeof...(F) || rounds_ < rounds) std::this_thread::yield();
     }
     traffic(traffic const&) = delete;
     traffic& operator=(traffic const&) = delete;
@@ -31,11 +33,16 @@ private:
     template <class F>
     void start(F run) {
         threads_.emplace_back([this, run]() mutable {
-            for (std::size_t i = 0; !stop_; ++i, ++rounds_) run(i);
+            ++started_;
+            for (std::size_t i = 0; !stop_; ++i, ++rounds_) {
+                fork_turn const now;
+                run(i);
+            }
         });
     }
 
     std::atomic<bool> stop_ = false;
+    std::atomic<std::size_t> started_ = 0;
     std::atomic<int> rounds_ = 0;
     std::vector<std::thread> threads_;
 };

@@ -37,6 +37,7 @@
 
 #include "support/catch.hpp"
 #include "support/child_ends.hpp"
+#include "support/fork_turn.hpp"
 #include "support/gradient_set.hpp"
 #include "support/machine.hpp"
 #include "support/number_chain.hpp"
@@ -116,6 +117,7 @@ public:
               while (there_ == 0) std::this_thread::yield();
               ++there_;
               while (!stop_) try {
+                      support::fork_turn const now;
                       (void)of.group.join(1);
                   } catch (cuota::usage_error const&) {}
           }} {

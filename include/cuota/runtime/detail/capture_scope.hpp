@@ -212,12 +212,13 @@ CUOTA_INLINE capture_scope*& capture_scope::current() noexcept {
 }
 
 CUOTA_INLINE captured_streams& captured_streams::all() noexcept {
-    struct hooked {
+    struct hooked : child_hook {
+        hooked() noexcept
+            : child_hook{[](child_hook& hook) noexcept {
+                  ::new (&static_cast<hooked&>(hook).streams) captured_streams;  // they belong to the parent
+                  count_.store(0, std::memory_order_relaxed);
+              }} {}
         captured_streams streams;
-        child_hook hook{[](child_hook&) noexcept {
-            ::new (&all()) captured_streams;  // they belong to the parent
-            count_.store(0, std::memory_order_relaxed);
-        }};
     };
     static never_destroyed<hooked> one;  // streams outlive statics
     return one.value.streams;

@@ -32,7 +32,7 @@ struct thread_registry {
 
     [[nodiscard]] thread_slot* enter() noexcept;
     void leave(thread_slot* record) noexcept;
-    static void begin_child() noexcept;
+    void begin_child() noexcept;
 };
 
 /// While one exists, the calling thread has no record and uses its objects only with the lock. One at a time per thread.
@@ -91,19 +91,20 @@ void wait_for_owner_section(thread_slot const& other) noexcept;
 namespace cuota::inline v0::detail {
 
 CUOTA_INLINE thread_registry& thread_registry::instance() noexcept {
-    // Records of the parent's threads are not reused: new threads would own their objects.
-    struct hooked {
+    struct hooked : child_hook {
+        // Not by instance(): a fork may come while another thread constructs it.
+        hooked() noexcept
+            : child_hook{[](child_hook& hook) noexcept { static_cast<hooked&>(hook).all.begin_child(); }} {}
         thread_registry all;
-        child_hook hook{[](child_hook&) noexcept { begin_child(); }};
     };
     static never_destroyed<hooked> one;  // threads outlive statics
     return one.value.all;
 }
 
+// Records of the parent's threads are not reused: new threads would own their objects.
 CUOTA_INLINE void thread_registry::begin_child() noexcept {
-    thread_registry& all = instance();
-    ::new (&all.guard) mutex;
-    all.free = nullptr;
+    ::new (&guard) mutex;
+    free = nullptr;
     this_thread_slot() = nullptr;
 }
 
