@@ -269,7 +269,7 @@ void run(options const& how, Images const& images, Labels const& labels) {
     print_plan(how, p);
     check(j, p);
     cuota::budget const on_device{"device", how.device_budget};
-    cuota::budget const in_host{"pinned", how.pinned_budget};
+    cuota::budget const in_host{"pinned", how.pinned_budget, cuota::budget::for_host()};
     cuota::recorder recorder{on_device};
     recorder.watch(in_host);
     show_refusal(on_device, all.size(), p.shape.inputs);

@@ -227,7 +227,7 @@ private:
     options const& how_;
     cuota::mpi_group group_;
     cuota::budget device_{"device", how_.device_budget};
-    cuota::budget pinned_{"pinned", how_.pinned_budget};
+    cuota::budget pinned_{"pinned", how_.pinned_budget, cuota::budget::for_host()};
     cuota::stream stream_;
     std::optional<cuota::batch_loader> loader_;
     std::optional<cuota::scoped_pool> pool_;

@@ -43,6 +43,24 @@ TEST_CASE("an alert reports when other programs take device memory from a budget
     memory.deallocate_sync(p, 32_MiB);
 }
 
+TEST_CASE("an alert fires at an administrator's soft limit, also when another process reaches it",
+          "[guard][budget_alert]") {
+    support::machine const sim{{1, 64_MiB}};
+    cuota::simulator::set_memory_limits(0, {32_MiB, 48_MiB, 4_MiB});
+    cuota::budget const b = cuota::budget::for_device(cuota::device{0}, 1.0, 0, 0ns);
+    cuota::budgeted<> memory{b};
+    std::vector<cuota::alert_event> seen;
+    cuota::budget_alert const w{b, {0.9}, 0.1, [&](cuota::alert_event const& e) { seen.push_back(e); }};
+    void* const p = memory.allocate_sync(20_MiB);
+    REQUIRE(seen.empty());  // of 28 MiB
+    cuota::simulator::set_memory_limits(0, {32_MiB, 48_MiB, 10_MiB});
+    void* const small = memory.allocate_sync(1_MiB);
+    REQUIRE(seen.size() == 1);
+    REQUIRE(seen[0].limit == 22_MiB);
+    memory.deallocate_sync(small, 1_MiB);
+    memory.deallocate_sync(p, 20_MiB);
+}
+
 TEST_CASE("an alert's event has the tag and the call site of the allocation", "[guard][budget_alert]") {
     support::machine const sim{{1, 64_MiB}};
     cuota::budget const b{"b", 64_MiB};

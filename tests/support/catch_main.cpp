@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Compiles Catch2 2.13 with the language mode and sanitizers of the tests: a prebuilt main is C++14 and lacks functions that the tests
-// need. As with Catch2 3, which has its own main and does not compile this file, a filter that matches no test is an error.
+// need. A filter that matches no test is an error, as in Catch2 3, which has its own main and does not compile this file.
 #define CATCH_CONFIG_RUNNER
 #include "support/catch.hpp"
 

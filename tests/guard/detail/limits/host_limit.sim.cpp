@@ -4,17 +4,26 @@
 #include <cuota/guard/detail/limits/host_limit.hpp>
 
 #include <chrono>
+#include <cstdlib>
 #include <filesystem>
 #include <string>
+#include <vector>
+
+#include <sys/wait.h>
 
 #include <cuota/guard/budget.hpp>
 #include <cuota/guard/budgeted.hpp>
+#include <cuota/resource/pageable_memory.hpp>
 #include <cuota/resource/pinned_memory.hpp>
 #include <cuota/resource/registered_memory.hpp>
+#include <cuota/runtime/host_memory.hpp>
 
 #include "support/catch.hpp"
+#include "support/control_group.hpp"
 #include "support/machine.hpp"
+#include "support/sanitizer.hpp"
 #include "support/temp_folder.hpp"
+#include "support/this_program.hpp"
 #include "support/thrown.hpp"
 
 using namespace cuota::literals;
@@ -138,4 +147,57 @@ TEST_CASE("a host budget refuses a share that is out of range", "[guard][host_li
     CHECK_THROWS_AS(budget::for_host(1.5), cuota::usage_error);
     CHECK_THROWS_AS(budget::for_host(-0.1), cuota::usage_error);
     CHECK_THROWS_AS(budget::for_host(0.5).record_baseline(), cuota::usage_error);
+}
+
+namespace {
+
+constexpr std::size_t of_group = 256_MiB;
+
+// Allocates 8 MiB of the host at a time, up to twice the group's limit. Returns the bytes allocated when it was refused.
+template <class Memory>
+std::size_t fill_host(Memory memory) {
+    std::size_t bytes = 0;
+    std::vector<void*> all;
+    try {
+        for (; bytes != 2 * of_group; bytes += 8_MiB) all.push_back(memory.allocate_sync(8_MiB));
+    } catch (cuota::out_of_memory const&) {}
+    for (void* const p : all) memory.deallocate_sync(p, 8_MiB);
+    return bytes;
+}
+
+}  // namespace
+
+TEST_CASE("fills a control group as its budget allows", "[.][fills_group_by_budget]") {
+    std::string const group = std::getenv("CUOTA_GROUP");
+    cuota::host_memory_info const host = cuota::host_memory();
+    CHECK(host.total == of_group);
+    CHECK(host.bounded_by == group);
+    CHECK(host.available < of_group);
+    budget const b = budget::for_host();
+    std::size_t const allocated = fill_host(cuota::budgeted<cuota::pageable_memory>{b});
+    CHECK(allocated > of_group / 2);  // the program itself and the margin of a sixteenth take less
+    CHECK(allocated < of_group);
+    CHECK(b.held() == 0);
+    CHECK(fill_host(cuota::budgeted<cuota::pageable_memory>{b}) > of_group / 2);
+}
+
+TEST_CASE("fills a control group without a budget", "[.][fills_group]") {
+    (void)fill_host(cuota::pageable_memory{});
+}
+
+TEST_CASE("in a real control group, a host budget refuses where the kernel would kill",
+          "[guard][host_limit]") {
+    if (support::under_thread_sanitizer) CUOTA_SKIP("its records take more memory than the group has");
+    if (*CUOTA_EMULATOR) CUOTA_SKIP("an emulator takes memory of its own");
+    support::control_group const group{of_group};
+    if (!group.is_made()) CUOTA_SKIP("this process cannot make a control group that limits memory");
+    auto const run = [&](char const* tag) {
+        return group.status_of("CUOTA_GROUP='" + group.path() + "' exec " + support::this_program() + ' ' +
+                               tag);
+    };
+    int const with_budget = run("'[fills_group_by_budget]'");
+    CHECK(WIFEXITED(with_budget));
+    CHECK(WEXITSTATUS(with_budget) == 0);
+    int const without = run("'[fills_group]' > /dev/null");
+    CHECK(WIFSIGNALED(without));  // or else the kernel did not enforce the limit, and the test shows nothing
 }
