@@ -21,6 +21,7 @@
 #include <cuota/runtime/nvml.hpp>
 #include <cuota/runtime/rt/drain.hpp>
 #include <cuota/runtime/rt/driver_call.hpp>
+#include <cuota/runtime/rt/graph_memory.hpp>
 #include <cuota/runtime/rt/older_toolkits.hpp>
 #include <cuota/runtime/rt/peer_access.hpp>
 #include <cuota/runtime/rt/primary_context.hpp>
@@ -45,6 +46,7 @@
 #include <cuota/guard/tracked.hpp>
 #include <cuota/guard/tracked_report.hpp>
 
+#include <cuota/pool/graph_memory.hpp>
 #include <cuota/pool/planning/lifetimes.hpp>
 #include <cuota/pool/planning/offset_plan.hpp>
 #include <cuota/pool/planning/plan_file.hpp>

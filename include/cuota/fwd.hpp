@@ -104,6 +104,7 @@ class pool_step;
 class frame;
 class frame_resource;
 class scoped_pool;
+class graph_memory;
 struct planned_request;
 struct planned_step;
 struct step_plan_stats;

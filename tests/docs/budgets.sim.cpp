@@ -2,8 +2,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // The snippets of docs/budgets.md.
+#include <algorithm>
+#include <chrono>
 #include <cstddef>
 #include <cstdio>
+#include <optional>
+#include <vector>
 
 #include "docs/page.hpp"
 
@@ -52,6 +56,36 @@ TEST_CASE("budgets: a second resource serves refused requests", "[docs]") {
     cuota::stream const stream;
     page::check_prints("budgets/fallback", [&] {
 #include "budgets/fallback.inc"
+    });
+}
+
+TEST_CASE("budgets: an alert at the soft limit", "[docs]") {
+    using namespace std::chrono_literals;
+    cuota::simulator::reset({.devices = 1, .capacity = 64_MiB});
+    cuota::simulator::set_memory_limits(0, {32_MiB, 48_MiB, 8_MiB});
+    page::check_prints("budgets/soft_limit", [&] {
+#include "budgets/soft_limit.inc"
+        REQUIRE(alert);
+        CHECK(gpu.limit() == 40_MiB);
+        gpu.charge(23_MiB);
+        CHECK(gpu.held() < limits->left());
+        gpu.charge(1_MiB);
+        gpu.refund(24_MiB);
+    });
+    cuota::simulator::reset({});
+}
+
+TEST_CASE("budgets: memory of graphs", "[docs]") {
+    cuota::stream const stream;
+    cuota::budget const gpu{"gpu", 64_MiB};
+    auto const library_call = [](cuota::stream const& s, std::size_t bytes) {
+        void* scratch = nullptr;
+        REQUIRE(cudaMallocAsync(&scratch, bytes, s.get()) == cudaSuccess);
+        REQUIRE(cudaFreeAsync(scratch, s.get()) == cudaSuccess);
+    };
+    page::check_prints("budgets/graphs", [&] {
+#include "budgets/graphs.inc"
+        stream.synchronize();
     });
 }
 

@@ -64,19 +64,25 @@ public:
     /// Enqueues the graph on s, which need not be a stream of the capture.
     /// Order:  after earlier work on s, earlier uses of the graph's resources and earlier launches; later ones wait for it.
     /// Throws: usage_error if moved from, if a buffer was destroyed or has a conflicting lease on another stream, or if s is captured;
-    ///         cuda_error, std::bad_alloc. Nothing is launched.
+    ///         out_of_memory if the device has no room for memory(); cuda_error, std::bad_alloc. Nothing is launched.
     /// Cost:   one or two CUDA calls, and a lease for each buffer.
     void launch(stream_ref s, source_location where = source_location::current());
+
+    /// Returns the most bytes that a launch allocates for the graph itself, for calls of cudaMallocAsync in the capture: `graph_memory` charges
+    /// them. 0 for graphs of memory that cuota allocated.
+    [[nodiscard]] std::size_t memory() const noexcept { return memory_; }
 
     /// Returns the native graph; null if moved from. Leases do not wait for a launch made through it.
     [[nodiscard]] cudaGraphExec_t get() const noexcept { return exec_.get(); }
 
 private:
     friend class detail::capture_session;
-    graph_exec(cudaGraphExec_t native,
+    graph_exec(cudaGraphExec_t native, std::size_t memory,
                detail::dynamic_array<detail::intrusive_ptr<detail::graph_use>> uses) noexcept;
+    [[noreturn]] void refuse_launch(source_location where) const;
 
     detail::dynamic_array<detail::intrusive_ptr<detail::graph_use>> uses_;
+    std::size_t memory_;
     unique_handle<detail::graph_exec_traits> exec_;
 };
 
@@ -144,6 +150,7 @@ template <std::invocable F>
 #include <cuota/core/error_sink.hpp>
 #include <cuota/runtime/detail/capture_scope.hpp>
 #include <cuota/runtime/event.hpp>
+#include <cuota/runtime/rt/graph_memory.hpp>
 #include <cuota/runtime/rt/relaxed_capture_mode.hpp>
 
 namespace cuota::inline v0::detail {
@@ -169,8 +176,9 @@ template class detail::intrusive_ptr<detail::graph_use>;
 CUOTA_INLINE graph_exec::graph_exec(graph_exec&& other) noexcept = default;
 
 CUOTA_INLINE graph_exec::graph_exec(
-    cudaGraphExec_t native, detail::dynamic_array<detail::intrusive_ptr<detail::graph_use>> uses) noexcept
-    : uses_{std::move(uses)}, exec_{native} {}
+    cudaGraphExec_t native, std::size_t memory,
+    detail::dynamic_array<detail::intrusive_ptr<detail::graph_use>> uses) noexcept
+    : uses_{std::move(uses)}, memory_{memory}, exec_{native} {}
 
 CUOTA_INLINE graph_exec::~graph_exec() { exec_.reset(); }  // before the resources that it uses
 
@@ -178,6 +186,7 @@ CUOTA_INLINE graph_exec& graph_exec::operator=(graph_exec&& other) noexcept {
     if (this == &other) return *this;
     graph_exec const before{std::move(*this)};
     exec_ = std::move(other.exec_);
+    memory_ = other.memory_;
     uses_ = std::move(other.uses_);
     return *this;
 }
@@ -200,8 +209,22 @@ CUOTA_INLINE void graph_exec::launch(stream_ref s, source_location where) {
     for (; launch.begun != uses_.size(); ++launch.begun) uses_[launch.begun]->begin_launch(s, where);
     detail::on_device_of const here{s, where};
     rt::set_call_site(where);
-    rt::check(cudaGraphLaunch(exec_.get(), s.get()), "cudaGraphLaunch", where);
+    cudaError_t code = cudaGraphLaunch(exec_.get(), s.get());
+    while (code == cudaErrorMemoryAllocation &&
+           uses_.find_if([&](auto const& use) { return use->relieve(memory_); }) != uses_.end())
+        code = cudaGraphLaunch(exec_.get(), s.get());
+    if (code == cudaErrorMemoryAllocation) refuse_launch(where);
+    rt::check(code, "cudaGraphLaunch", where);
     launch.is_enqueued = true;
+}
+
+CUOTA_INLINE void graph_exec::refuse_launch(source_location where) const {
+    (void)cudaGetLastError();
+    refusal r;
+    r.requested = r.charged = memory_;
+    r.request = {"graph", where};
+    r.cause = "cudaGraphLaunch: not enough free memory on the device";
+    throw out_of_memory{std::move(r)};
 }
 
 }  // namespace cuota::inline v0
@@ -284,7 +307,10 @@ CUOTA_INLINE graph_exec capture_session::end() {
     rt::set_call_site(where_);
     rt::check(cudaGraphInstantiateWithFlags(&exec, captured.get(), 0), "cudaGraphInstantiateWithFlags",
               where_);
-    return {exec, std::move(scope_.uses())};
+    unique_handle<graph_exec_traits> made{exec};
+    std::size_t const memory = rt::memory_needed_by(captured.get());
+    for (auto const& use : scope_.uses()) use->captured(memory);
+    return {made.release(), memory, std::move(scope_.uses())};
 }
 
 CUOTA_INLINE std::vector<shared_stream> capture_session::shares_of(std::span<stream_ref const> streams) {

@@ -36,10 +36,14 @@ public:
     virtual ~graph_use() = default;
     /// Called before the capture ends. Throws: usage_error if a use is open that must not be.
     virtual void about_to_end() = 0;
+    /// Called with the bytes that the graph allocates for itself, before it can be launched. Throws: std::bad_alloc.
+    virtual void captured(std::size_t) {}
     /// Called after the capture has ended, also without a graph.
     virtual void ended() noexcept = 0;
     /// Enqueues the waits of a launch on s. Throws: usage_error, cuda_error, std::bad_alloc.
     virtual void begin_launch(stream_ref s, source_location where) = 0;
+    /// Called when the driver has no room for `bytes` of a launch. Returns whether it released memory.
+    [[nodiscard]] virtual bool relieve(std::size_t) noexcept { return false; }
     /// Called after each begin_launch that did not throw, also if the launch failed.
     virtual void end_launch(stream_ref s, bool is_enqueued) noexcept = 0;
 };
