@@ -43,6 +43,7 @@ constexpr part parts[] = {
     {"leases_on_streams", truth::leases_on_streams},
     {"exact_training", truth::exact_training},
     {"limits_of_the_machine", truth::limits_of_the_machine},
+    {"memory_of_graphs", truth::memory_of_graphs},
     {"refusal_beside_process", truth::refusal_beside_process},
     {"kernel_that_traps", truth::kernel_that_traps},
     {"mixed_memory", truth::mixed_memory},

@@ -65,6 +65,7 @@ std::string pool_grows_and_trims();
 std::string leases_on_streams();
 std::string exact_training();
 std::string limits_of_the_machine();
+std::string memory_of_graphs();
 std::string refusal_beside_process();
 std::string kernel_that_traps();
 std::string mixed_memory();

@@ -158,7 +158,7 @@ CUOTA_INLINE std::size_t memory_needed_by(cudaGraph_t graph) {
         return 0;
     detail::sorted_nodes const sorted{graph, std::move(nodes)};
     std::vector<detail::graph_block> blocks;  // in the order of their allocations
-    std::vector<void*> freed;
+    std::size_t all_frees = 0;
     for (std::size_t const i : sorted.order()) {
         cudaGraphNode_t const node = sorted.node(i);
         cudaGraphNodeType const type = detail::type_of(node);
@@ -170,15 +170,14 @@ CUOTA_INLINE std::size_t memory_needed_by(cudaGraph_t graph) {
             void* address = nullptr;
             check(cudaGraphMemFreeNodeGetParams(node, &address), "cudaGraphMemFreeNodeGetParams", {});
             // Blocks of one address follow each other; the last one is meant.
-            for (auto b = blocks.rbegin(); b != blocks.rend(); ++b)
-                if (b->address == address) {
-                    b->freed_by = freed.size();
-                    break;
-                }
-            freed.push_back(address);
+            auto const last = std::find_if(blocks.rbegin(), blocks.rend(), [&](detail::graph_block const& b) {
+                return b.address == address;
+            });
+            if (last != blocks.rend()) last->freed_by = all_frees;
+            ++all_frees;
         }
     }
-    detail::frees_before before{sorted.order().size(), freed.size()};
+    detail::frees_before before{sorted.order().size(), all_frees};
     std::size_t allocations = 0, frees = 0, most = 0;
     for (std::size_t const i : sorted.order()) {
         cudaGraphNodeType const type = detail::type_of(sorted.node(i));
