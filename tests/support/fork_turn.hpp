@@ -20,9 +20,11 @@ namespace support {
 class [[nodiscard]] fork_turn {
 public:
     fork_turn() {
-        if constexpr (!under_address_sanitizer) return;
-        while (forks_waiting != 0) std::this_thread::yield();  // a mutex alone would let a fork wait for long
-        guard.lock();
+        if constexpr (under_address_sanitizer) {
+            while (forks_waiting != 0)
+                std::this_thread::yield();  // a mutex alone would let a fork wait for long
+            guard.lock();
+        }
     }
     fork_turn(fork_turn const&) = delete;
     fork_turn& operator=(fork_turn const&) = delete;
@@ -38,12 +40,15 @@ private:
 
 /// Calls fork; under AddressSanitizer, while no fork_turn exists.
 [[nodiscard]] inline pid_t fork_in_turn() {
-    if constexpr (!under_address_sanitizer) return ::fork();
-    ++fork_turn::forks_waiting;
-    fork_turn::guard.lock();
+    if constexpr (under_address_sanitizer) {
+        ++fork_turn::forks_waiting;
+        fork_turn::guard.lock();
+    }
     pid_t const child = ::fork();
-    fork_turn::guard.unlock();
-    --fork_turn::forks_waiting;
+    if constexpr (under_address_sanitizer) {
+        fork_turn::guard.unlock();
+        --fork_turn::forks_waiting;
+    }
     return child;
 }
 
