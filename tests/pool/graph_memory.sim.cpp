@@ -265,7 +265,7 @@ TEST_CASE("a server of a thousand shapes keeps the graphs that fit", "[pool][gra
     graph_memory memory{b};
     stream const s;
     std::list<graph_exec> recent;
-    for (std::size_t shape = 0; shape != 1'000; ++shape) {
+    for (std::size_t shape = 0; shape != static_cast<std::size_t>(support::rounds(1'000)); ++shape) {
         recent.push_back(graph_of(memory, s, (1 + shape * 7 % 31) * 1_MiB));
         if (recent.size() > 8) recent.pop_front();
         recent.back().launch(s);

@@ -135,6 +135,7 @@ public:
 
     void enter(memory_of_graph& graph);
     void leave(memory_of_graph& graph) noexcept;
+    void set_needed(memory_of_graph& graph, std::size_t bytes);
 
     /// Charges what the driver will allocate for a launch on s, and returns it. Throws: budget_exceeded; nothing is charged.
     [[nodiscard]] std::size_t charge_launch(memory_of_graph& graph, stream_ref s, source_location where);
@@ -174,17 +175,20 @@ public:
     ~memory_of_graph() override { account_->leave(*this); }
 
     void about_to_end() override {}
-    void captured(std::size_t memory) override { needed = memory; }
+    void captured(std::size_t memory) override { account_->set_needed(*this, memory); }
     void ended() noexcept override {}
     void begin_launch(stream_ref s, source_location where) override {
         trims_ = account_->trims();
-        is_settling_ = needed != 0 && !(stream == s.id() && launched_at == trims_);
-        if (is_settling_) pending_ = account_->charge_launch(*this, s, where);
+        is_settling_ = needed != 0 && !(steady_on_ == s.id() && steady_since_ == trims_);
+        if (!is_settling_) return;
+        pending_ = account_->charge_launch(*this, s, where);
+        steady_on_ = s.id();
+        steady_since_ = trims_;
     }
-    void end_launch(stream_ref s, bool is_enqueued) noexcept override {
+    void end_launch(stream_ref, bool is_enqueued) noexcept override {
         relief_.reset();
         if (needed == 0) return;
-        if (is_enqueued) last.emplace(s);
+        if (!is_enqueued) steady_on_ = 0;
         // A trim beside the launch may have taken the memory that was charged.
         if (is_settling_ || account_->trims() != trims_)
             account_->settle(*this, std::exchange(pending_, 0), is_enqueued);
@@ -194,16 +198,17 @@ public:
         return relief_->relieve(bytes);
     }
 
+    // Written under the account's lock:
     std::size_t needed = 0;
-    // Under the account's lock:
     std::uint64_t stream = 0;  // of the last launch since a trim; 0: none
     std::uint64_t stream_before = 0;
-    std::uint64_t launched_at = 0;  // trims()
     std::optional<shared_stream> last{};
 
 private:
     intrusive_ptr<graph_memory_state> const account_;
-    std::uint64_t trims_ = 0;
+    std::uint64_t trims_ = 0;  // at the last launch
+    // A launch on this stream while trims() is this number needs no more memory.
+    std::uint64_t steady_on_ = 0, steady_since_ = 0;
     bool is_settling_ = false;
     std::size_t pending_ = 0;
     std::optional<driver_relief> relief_{};
@@ -248,6 +253,11 @@ CUOTA_INLINE void graph_memory_state::leave(memory_of_graph& graph) noexcept {
     std::erase(graphs_, &graph);
 }
 
+CUOTA_INLINE void graph_memory_state::set_needed(memory_of_graph& graph, std::size_t bytes) {
+    region_lock const lock{guard_};
+    graph.needed = bytes;
+}
+
 CUOTA_INLINE std::size_t graph_memory_state::needed_with(memory_of_graph const& launched,
                                                          std::uint64_t on) const {
     std::vector<std::pair<std::uint64_t, std::size_t>> most;
@@ -275,7 +285,7 @@ CUOTA_INLINE std::size_t graph_memory_state::charge_launch(memory_of_graph& grap
             missing = all > known ? all - known : 0;
             if (missing <= charged) {
                 graph.stream_before = std::exchange(graph.stream, on);
-                graph.launched_at = trims();
+                graph.last.emplace(s);
                 pending_ += missing;
             }
         }
