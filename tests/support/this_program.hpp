@@ -6,6 +6,7 @@
 
 #include <filesystem>
 #include <string>
+#include <string_view>
 
 namespace support {
 
@@ -14,13 +15,12 @@ namespace support {
     return CUOTA_EMULATOR " '" + std::filesystem::read_symlink("/proc/self/exe").string() + "'";
 }
 
-/// Returns the shell word that selects one test: Catch2 separates several by commas.
+/// Returns the shell word that selects one test: these characters have a meaning in Catch2's patterns.
 [[nodiscard]] inline std::string word_of_test(std::string const& name) {
     std::string text;
     for (char const c : name) {
-        if (c == ',') text += "\\,";
-        else if (c == '\'') text += R"('\'')";
-        else text += c;
+        if (std::string_view{"[],\"*~\\"}.find(c) != std::string_view::npos) text += '\\';
+        text += c == '\'' ? std::string{R"('\'')"} : std::string{c};
     }
     return "'" + text + "'";
 }
