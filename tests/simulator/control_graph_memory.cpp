@@ -3,6 +3,8 @@
 #include "simulator/control.hpp"
 #include "simulator/graphs.hpp"
 
+#include <chrono>
+#include <memory>
 #include <string>
 
 // Memory of graphs: rules of driver 580 that CUDA's documents leave open, the simulator's accounts, and its reports.
@@ -86,6 +88,23 @@ TEST_CASE("memory that one allocation frees serves the next allocation of the gr
     }
     for (auto const e : {forked, joined}) CHECK(cudaEventDestroy(e) == cudaSuccess);
     CHECK(cudaStreamDestroy(other) == cudaSuccess);
+}
+
+TEST_CASE("memory of a destroyed graph is not live after the program's work, although destroyed streams may "
+          "still retire",
+          "[simulator][graph_memory]") {
+    bench w;
+    auto e = std::make_unique<executable>(w.capture(4 * MiB));
+    auto const other = new_stream(cudaStreamNonBlocking);
+    REQUIRE(launch(other, "other", [] {}) == cudaSuccess);
+    e->launch(w.s);
+    REQUIRE(cudaDeviceSynchronize() == cudaSuccess);
+    sim::set_jitter(
+        1, std::chrono::milliseconds{500});  // ThreadSanitizer's streams retire by an operation of their own
+    CHECK(cudaStreamDestroy(other) == cudaSuccess);
+    e.reset();
+    CHECK(sim::live().device_allocations == 0);
+    sim::set_jitter(0, std::chrono::microseconds{0});
 }
 
 TEST_CASE("a launch without room fails, keeps the part that it got, and succeeds with room",

@@ -288,6 +288,7 @@ void let_go(guard& lock, stream_handle const& s) {
     s->destroyed = true;
     if (sanitizer::watches_threads() && s->last) {
         // Only the stream's own thread can publish this.
+        s->last_of_program = s->last;
         enqueue(lock, s, make_task([s] {
                     sanitizer::publish(&s->owner.retired);
                     if (s->blocking()) sanitizer::publish(&s->owner.retired_blocking);
