@@ -301,5 +301,7 @@ class mpi_group;
 class mpi_all_reduce;
 class nccl_error;
 class nccl_all_reduce;
+class library_error;
+class cufft_plan;
 
 }  // namespace cuota::inline v0

@@ -36,7 +36,9 @@ if(CUOTA_SANITIZE)
 endif()
 
 target_link_libraries(cuota-compiled PRIVATE cuota-dev)  # a program's own code: under its sanitizers
-target_link_libraries(cuota-simulator PRIVATE cuota-warnings)  # its own sources are held to the same, uninstrumented
+foreach(ours cuota-simulator cuota-simulated-libraries)  # held to the same, uninstrumented
+  target_link_libraries(${ours} PRIVATE cuota-warnings)
+endforeach()
 find_package(ZLIB)
 find_package(nlohmann_json QUIET)
 

@@ -18,6 +18,8 @@
 #   cuota::headers         the headers alone: each file compiles all of cuota that it uses. A program may have targets of both
 #                          kinds
 #   cuota::simulator       a shared library, compiled from the sources beside simulator.hpp when something links it
+#   cuota::simulated_libraries   a static library: handles, workspaces and a few operations of cuBLAS, cuDNN, cuSOLVER and cuFFT for
+#                          the simulated runtime, as far as their headers are there. Never linked by cuota_link
 #
 # Call cuota_link in the directory that made the target. A program that wants the shared runtime links cuota::cuota instead
 # and sets its own CUDA_RUNTIME_LIBRARY.
@@ -97,6 +99,20 @@ function(cuota_add_simulator folder)
   target_compile_options(cuota-simulator PRIVATE $<$<NOT:$<CONFIG:Debug>>:-O2> -fno-sanitize=all
     -fno-omit-frame-pointer)  # call_site.cpp walks its own frames
   target_link_libraries(cuota-simulator PRIVATE cuota::headers Threads::Threads ${CMAKE_DL_LIBS})
+endfunction()
+
+# Defines cuota::simulated_libraries from the sources in <folder>, each of which is empty without the library's header.
+function(cuota_add_simulated_libraries folder)
+  if(TARGET cuota-simulated-libraries)
+    return()
+  endif()
+  file(GLOB sources CONFIGURE_DEPENDS ${folder}/*.cpp)
+  add_library(cuota-simulated-libraries STATIC EXCLUDE_FROM_ALL ${sources})
+  add_library(cuota::simulated_libraries ALIAS cuota-simulated-libraries)
+  set_target_properties(cuota-simulated-libraries PROPERTIES
+    CUDA_RUNTIME_LIBRARY None POSITION_INDEPENDENT_CODE ON CXX_SCAN_FOR_MODULES OFF)
+  target_compile_options(cuota-simulated-libraries PRIVATE -fno-sanitize=all)
+  target_link_libraries(cuota-simulated-libraries PUBLIC cuota::headers cuota::simulator)
 endfunction()
 
 # Defines cuota::cuota from the sources in <folder>, which compile in parallel. The library works with NVIDIA's runtimes and with the

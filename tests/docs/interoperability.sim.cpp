@@ -1,7 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-// The snippets of docs/interoperability.md. Those that need Thrust and CCCL are in interoperability_cccl.sim.cpp.
+// The snippets of docs/interoperability.md. Those that need Thrust and CCCL are in interoperability_cccl.sim.cpp, those
+// that need cuBLAS and others in interoperability_libraries.sim.cpp.
 #include <chrono>
 #include <cstddef>
 #include <vector>

@@ -26,6 +26,7 @@ TEST_CASE("a device has a name, and its total memory is at least its free memory
     REQUIRE(&here.name() == &here.name());
     auto const memory = here.memory();
     REQUIRE(memory.total > 0);
+    REQUIRE(here.compute_capability_major() >= 5);
     REQUIRE(memory.free <= memory.total);
     REQUIRE_NOTHROW(here.synchronize());
 }
@@ -44,5 +45,6 @@ TEST_CASE("a device that does not exist is refused, and the current device is un
     REQUIRE_THROWS_AS(cuota::device_scope{nowhere}, cuota::cuda_error);
     REQUIRE_THROWS_AS(nowhere.memory(), cuota::cuda_error);
     REQUIRE_THROWS_AS(nowhere.name(), cuota::cuda_error);
+    REQUIRE_THROWS_AS(nowhere.compute_capability_major(), cuota::cuda_error);
     REQUIRE(cuota::device::current() == before);
 }

@@ -47,6 +47,9 @@ public:
     /// Returns whether the device uses the host's memory (cudaDevAttrIntegrated), as Jetson and GB10 do.
     [[nodiscard]] bool uses_host_memory() const;
 
+    /// Returns the major number of the compute capability, such as 9 for Hopper.
+    [[nodiscard]] int compute_capability_major() const;
+
     /// Returns the limits that an administrator has set for the control group of this process (NVML's memory limits, CUDA 13.4 and later), or
     /// nullopt. Cost: a few calls of NVML, if the driver has the function.
     [[nodiscard]] std::optional<memory_limits> limits() const;
@@ -170,6 +173,13 @@ CUOTA_INLINE bool device::uses_host_memory() const {
     rt::check(cudaDeviceGetAttribute(&is_integrated, cudaDevAttrIntegrated, ordinal_),
               "cudaDeviceGetAttribute");
     return is_integrated != 0;
+}
+
+CUOTA_INLINE int device::compute_capability_major() const {
+    int major = 0;
+    rt::check(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, ordinal_),
+              "cudaDeviceGetAttribute");
+    return major;
 }
 
 CUOTA_INLINE std::optional<memory_limits> device::limits() const { return rt::limits_of(ordinal_); }

@@ -16,6 +16,9 @@
 /// Thin wrappers of CUDA for the library: each function makes one call or a few and checks the results.
 namespace cuota::inline v0::rt {
 
+/// Clears this thread's last error, which a library may have left.
+inline void clear_last_error() noexcept { (void)cudaGetLastError(); }
+
 /// Returns the exception for a failed call and clears CUDA's last error. Throws: std::bad_alloc.
 [[nodiscard]] cuda_error error_of(cudaError_t code, char const* call, source_location where);
 
