@@ -187,6 +187,9 @@ std::optional<device_info> facts_of(device where) noexcept;
 /// Adds the released bytes, with their holders.
 void note_given(refusal& r, std::vector<reclaimer_info> const& told);
 
+/// Adds the device's figures, and the released bytes.
+void describe_device(refusal& r, device where, std::vector<reclaimer_info> const& told);
+
 [[noreturn]] void refuse_on(device where, std::size_t bytes, std::size_t granularity, label const& who,
                             char const* call, std::vector<reclaimer_info> const& told = {});
 
@@ -293,13 +296,17 @@ CUOTA_INLINE void note_given(refusal& r, std::vector<reclaimer_info> const& told
     r.reclaimers->insert(r.reclaimers->begin(), told.begin(), told.end());
 }
 
+CUOTA_INLINE void describe_device(refusal& r, device where, std::vector<reclaimer_info> const& told) {
+    r.device = facts_of(where);
+    note_given(r, told);
+    if (r.device) r.max_fit = round_down(r.device->free, r.granularity);
+}
+
 CUOTA_INLINE void refuse_on(device where, std::size_t bytes, std::size_t granularity, label const& who,
                             char const* call, std::vector<reclaimer_info> const& told) {
     refusal r =
         driver_refusal(bytes, granularity, who, std::string{call} + ": not enough free memory on the device");
-    r.device = facts_of(where);
-    note_given(r, told);
-    if (r.device) r.max_fit = round_down(r.device->free, granularity);
+    describe_device(r, where, told);
     throw out_of_memory{std::move(r)};
 }
 

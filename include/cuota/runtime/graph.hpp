@@ -64,7 +64,8 @@ public:
     /// Enqueues the graph on s, which need not be a stream of the capture.
     /// Order:  after earlier work on s, earlier uses of the graph's resources and earlier launches; later ones wait for it.
     /// Throws: usage_error if moved from, if a buffer was destroyed or has a conflicting lease on another stream, or if s is captured;
-    ///         out_of_memory if the device has no room for memory(); cuda_error, std::bad_alloc. Nothing is launched.
+    ///         out_of_memory if the device has no room for memory(), also once pools and caches have released idle memory; cuda_error,
+    ///         std::bad_alloc. Nothing is launched.
     /// Cost:   one or two CUDA calls, and a lease for each buffer.
     void launch(stream_ref s, source_location where = source_location::current());
 
@@ -79,7 +80,6 @@ private:
     friend class detail::capture_session;
     graph_exec(cudaGraphExec_t native, std::size_t memory,
                detail::dynamic_array<detail::intrusive_ptr<detail::graph_use>> uses) noexcept;
-    [[noreturn]] void refuse_launch(source_location where) const;
 
     detail::dynamic_array<detail::intrusive_ptr<detail::graph_use>> uses_;
     std::size_t memory_;
@@ -115,7 +115,7 @@ graph_exec captured(stream_ref const* streams, std::size_t count, F&& f, source_
 /// Other threads cannot invalidate the capture (cudaStreamCaptureModeThreadLocal). CUDA calls in f that graphs do not support, such as
 /// cudaMalloc, fail. For captures begun by CUDA's own calls see docs/streams_and_leases.md.
 ///
-/// Throws: exceptions of f; usage_error; cuda_error, which names the call that invalidated the capture if known. No graph is made, and the
+/// Throws: exceptions of f; usage_error; out_of_memory if the driver has no memory for the graph; cuda_error, which names the call that invalidated the capture if known. No graph is made, and the
 /// streams are as before.
 /// Threads: only the calling thread may use the streams meanwhile.
 /// Example: examples/replay_graph.cpp
@@ -149,6 +149,7 @@ template <std::invocable F>
 #include <cuota/core/detail/threads/locked_region.hpp>
 #include <cuota/core/error_sink.hpp>
 #include <cuota/runtime/detail/capture_scope.hpp>
+#include <cuota/runtime/detail/relief.hpp>
 #include <cuota/runtime/event.hpp>
 #include <cuota/runtime/rt/graph_memory.hpp>
 #include <cuota/runtime/rt/relaxed_capture_mode.hpp>
@@ -209,22 +210,9 @@ CUOTA_INLINE void graph_exec::launch(stream_ref s, source_location where) {
     for (; launch.begun != uses_.size(); ++launch.begun) uses_[launch.begun]->begin_launch(s, where);
     detail::on_device_of const here{s, where};
     rt::set_call_site(where);
-    cudaError_t code = cudaGraphLaunch(exec_.get(), s.get());
-    while (code == cudaErrorMemoryAllocation &&
-           uses_.find_if([&](auto const& use) { return use->relieve(memory_); }) != uses_.end())
-        code = cudaGraphLaunch(exec_.get(), s.get());
-    if (code == cudaErrorMemoryAllocation) refuse_launch(where);
-    rt::check(code, "cudaGraphLaunch", where);
+    detail::check_with_relief(memory_, {"graph", where}, "cudaGraphLaunch",
+                              [&] { return cudaGraphLaunch(exec_.get(), s.get()); });
     launch.is_enqueued = true;
-}
-
-CUOTA_INLINE void graph_exec::refuse_launch(source_location where) const {
-    (void)cudaGetLastError();
-    refusal r;
-    r.requested = r.charged = memory_;
-    r.request = {"graph", where};
-    r.cause = "cudaGraphLaunch: not enough free memory on the device";
-    throw out_of_memory{std::move(r)};
 }
 
 }  // namespace cuota::inline v0
@@ -302,11 +290,14 @@ CUOTA_INLINE graph_exec capture_session::end() {
     if (scope_.failure()) std::rethrow_exception(scope_.failure());
     join();
     unique_handle<graph_traits> const captured{end_capture()};
+    scope_.close();
     cudaGraphExec_t exec = nullptr;
     rt::relaxed_capture_mode const beside;  // for captures of other threads
     rt::set_call_site(where_);
-    rt::check(cudaGraphInstantiateWithFlags(&exec, captured.get(), 0), "cudaGraphInstantiateWithFlags",
-              where_);
+    on_device_of const here{origin(), where_};
+    // An executable of 1,000 kernels takes 2 MiB.
+    check_with_relief(std::size_t{2} << 20, {"graph", where_}, "cudaGraphInstantiateWithFlags",
+                      [&] { return cudaGraphInstantiateWithFlags(&exec, captured.get(), 0); });
     unique_handle<graph_exec_traits> made{exec};
     std::size_t const memory = rt::memory_needed_by(captured.get());
     for (auto const& use : scope_.uses()) use->captured(memory);

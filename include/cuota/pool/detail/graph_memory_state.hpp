@@ -114,14 +114,9 @@ public:
     }
     void end_launch(stream_ref, bool is_enqueued) noexcept override {
         if (needed == 0) return;
-        relief_.reset();
         if (!is_steady_) account_->settle(*this, pending_, is_enqueued);
         if (!is_enqueued) steady_on_ = 0;
         account_->end();
-    }
-    [[nodiscard]] bool relieve(std::size_t bytes) noexcept override {
-        if (!relief_) relief_.emplace(account_->on());
-        return relief_->relieve(bytes);
     }
 
     // Written under the account's lock:
@@ -135,7 +130,6 @@ private:
     std::uint64_t steady_on_ = 0, steady_since_ = 0;
     bool is_steady_ = false;
     std::size_t pending_ = 0;
-    std::optional<driver_relief> relief_{};
 };
 
 }  // namespace cuota::inline v0::detail

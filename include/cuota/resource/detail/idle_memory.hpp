@@ -15,6 +15,7 @@
 #include <cuota/core/detail/smart_pointers.hpp>
 #include <cuota/core/detail/threads/locked_region.hpp>
 #include <cuota/core/refusal.hpp>
+#include <cuota/runtime/detail/relief.hpp>
 #include <cuota/runtime/device.hpp>
 
 namespace cuota::inline v0::detail {
@@ -157,6 +158,9 @@ template <class Call>
     return p;
 }
 
+/// The relief_function of programs that have this layer.
+CUOTA_PROCESS_STATE cudaError_t repeat_with_driver_relief(short_call const& what, refusal& told);
+
 }  // namespace cuota::inline v0::detail
 
 #if CUOTA_DEFINE_MEMORY
@@ -292,6 +296,21 @@ CUOTA_INLINE bool driver_relief::ask(dynamic_array<intrusive_ptr<idle_holder>> w
     if (got != 0) (void)trim();  // the upstream of a pool may be the driver's pool
     return got != 0;
 }
+
+CUOTA_INLINE cudaError_t repeat_with_driver_relief(short_call const& what, refusal& told) {
+    expect_no_region(what.name);
+    device const where = device::current();
+    driver_relief by{where};
+    cudaError_t code = cudaErrorMemoryAllocation;
+    while (code == cudaErrorMemoryAllocation && by.relieve(what.bytes)) code = what.again(what.of);
+    if (code == cudaErrorMemoryAllocation) describe_device(told, where, by.told());
+    return code;
+}
+
+[[maybe_unused]] inline bool const is_relief_known = [] {
+    relief::function.store(&repeat_with_driver_relief, std::memory_order_release);
+    return true;
+}();
 
 }  // namespace cuota::inline v0::detail
 

@@ -42,8 +42,6 @@ public:
     virtual void ended() noexcept = 0;
     /// Enqueues the waits of a launch on s. Throws: usage_error, cuda_error, std::bad_alloc.
     virtual void begin_launch(stream_ref s, source_location where) = 0;
-    /// Called when the driver has no room for `bytes` of a launch. Returns whether it released memory.
-    [[nodiscard]] virtual bool relieve(std::size_t) noexcept { return false; }
     /// Called after each begin_launch that did not throw, also if the launch failed.
     virtual void end_launch(stream_ref s, bool is_enqueued) noexcept = 0;
 };
@@ -63,9 +61,11 @@ public:
     explicit capture_scope(dynamic_array<captured_stream> streams);
     capture_scope(capture_scope const&) = delete;
     capture_scope& operator=(capture_scope const&) = delete;
-    ~capture_scope() { current() = nullptr; }
+    ~capture_scope() { close(); }
 
     [[nodiscard]] static capture_scope* here() noexcept { return current(); }
+    /// Ends the capture for this thread: later calls are not captured.
+    void close() noexcept { current() = nullptr; }
     /// Unique in the process, from 1.
     [[nodiscard]] std::uint64_t number() const noexcept { return number_; }
     [[nodiscard]] bool has(std::uint64_t stream) const noexcept;
