@@ -3,10 +3,12 @@
 
 #include <cuota/interop/libraries/library_handle.hpp>
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
-#include <vector>
+
+#include <unistd.h>
 
 #include <cuota/core/bytes.hpp>
 #include <cuota/guard/budget.hpp>
@@ -20,6 +22,7 @@
 #include "interop/libraries/what_of.hpp"
 #include "support/catch.hpp"
 #include "support/child_ends.hpp"
+#include "support/every_failure.hpp"
 #include "support/gate.hpp"
 #include "support/machine.hpp"
 #include "support/sanitizer.hpp"
@@ -321,4 +324,36 @@ TEST_CASE("in a child, a handle of the parent makes no call", "[interop][library
         ask.expect("the parent's handle is not destroyed", fake_library::alive == before);
     });
     CHECK(status == 0);
+}
+
+TEST_CASE("in a child, an open scope of the parent ends without a call", "[interop][library_handle][fork]") {
+    if (support::under_thread_sanitizer) CUOTA_SKIP("it does not take a fork of a program with threads");
+    bench b;
+    struct open_scope {
+        explicit open_scope(bench& of) : h{of.memory}, on(h.on(of.s)) {}
+        handle h;
+        handle::scope on;
+    };
+    auto open = std::make_unique<open_scope>(b);
+    void* const set = fake_library::memory;
+    CHECK(support::status_of_ends_in_child([&] {
+              open.reset();
+              if (fake_library::memory != set || fake_library::alive != 1) ::_exit(4);
+          }) == 0);
+    open.reset();
+    CHECK(fake_library::memory == nullptr);
+}
+
+TEST_CASE("a scope leaks nothing when any CUDA call fails", "[interop][library_handle]") {
+    fake_library::reset();
+    support::machine machine;
+    auto const operation = [] {
+        cuota::stream const s;
+        cuota::scoped_pool pool{cuota::budget{"pool", 64_MiB}};
+        handle h{pool.resource()};
+        auto on = h.on(s);
+        (void)on.workspace(3_MiB);
+    };
+    CHECK(support::survives_every_failure(machine, operation).thrown > 0);
+    CHECK(fake_library::alive == 0);
 }

@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <deque>
 #include <memory>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -112,10 +113,9 @@ public:
     library_state& operator=(library_state const&) = delete;
     ~library_state() {
         if (process_number::is_cuda_of_parent()) return;
-        report_failure_of([this] {
-            device_scope const here{home};
-            check_library<L>(L::destroy(native), call("Destroy"), {});
-        });
+        std::optional<device_scope> here;
+        report_failure_of([&] { here.emplace(home); });
+        report_failure_of([this] { check_library<L>(L::destroy(native), call("Destroy"), {}); });
     }
 
     [[nodiscard]] static std::string call(char const* suffix) { return L::prefix() + suffix; }
