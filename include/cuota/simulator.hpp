@@ -257,6 +257,9 @@ struct other_programs_info {
 /// Sets the page cache in the memory of an integrated device. The driver does not report it as free, but allocations can have it.
 CUOTA_SIMULATOR_API void set_page_cache(int device, std::size_t bytes);
 
+/// Sets memory of a device that the driver reports as free but does not allocate, as when the free memory is in parts of pages.
+CUOTA_SIMULATOR_API void set_unusable_memory(int device, std::size_t bytes);
+
 /// Limits of a device's memory for the control group of the process, as by nvmlDeviceSetMemoryLimits_v1. Bytes.
 struct memory_limits {
     std::size_t soft = 0;  ///< 0: none

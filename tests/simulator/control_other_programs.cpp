@@ -43,6 +43,25 @@ TEST_CASE("restless programs allocate and free before calls, by a seed", "[simul
     CHECK_THROWS_AS(sim::other_programs(-1), std::invalid_argument);
 }
 
+TEST_CASE("unusable memory is free by the driver's figure, but cannot be allocated",
+          "[simulator][other_programs]") {
+    machine m{{1, 64 * mib}};
+    sim::set_unusable_memory(0, 16 * mib);
+    CHECK(free_bytes() == 64 * mib);
+    auto* const large = device_memory(40 * mib);
+    CHECK(free_bytes() == 24 * mib);
+    void* more = nullptr;
+    CHECK(cudaMalloc(&more, 9 * mib) == cudaErrorMemoryAllocation);
+    CHECK(cudaFree(large) == cudaSuccess);
+    auto* const all = device_memory(48 * mib);
+    CHECK(free_bytes() == 16 * mib);
+    CHECK(cudaFree(all) == cudaSuccess);
+    (void)cudaGetLastError();
+    CHECK_THROWS_AS(sim::set_unusable_memory(7, 1), std::invalid_argument);
+    sim::reset({1, 64 * mib});
+    CHECK(cudaFree(device_memory(64 * mib)) == cudaSuccess);
+}
+
 TEST_CASE("the page cache of an integrated device is not free, but can be allocated",
           "[simulator][other_programs]") {
     machine m{{.capacity = 64 * mib, .is_integrated = true}};

@@ -57,6 +57,7 @@ void make_new(device& d, options const& wanted) {
     d.others_probability = 0;
     d.others_changes = 0;
     d.page_cache = 0;
+    d.unusable = 0;
     d.limits = {};
     d.reaches = 0;
     d.has_context = false;
@@ -319,6 +320,12 @@ void set_page_cache(int index, std::size_t bytes) {
     sanitizer::quiet quiet;
     guard lock{the_machine().mutex};
     must_exist(index).page_cache = bytes;
+}
+
+void set_unusable_memory(int index, std::size_t bytes) {
+    sanitizer::quiet quiet;
+    guard lock{the_machine().mutex};
+    must_exist(index).unusable = bytes;
 }
 
 void set_memory_limits(int index, memory_limits wanted) {

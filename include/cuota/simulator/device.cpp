@@ -22,7 +22,7 @@ device::device(int number)
     }
 }
 
-std::size_t device::free() const noexcept {
+std::size_t device::unused() const noexcept {
     auto const& m = the_machine();
     auto const less = [](std::size_t from, std::size_t bytes) { return from - std::min(from, bytes); };
     std::size_t left = less(capacity - used, others);
@@ -30,7 +30,9 @@ std::size_t device::free() const noexcept {
     return std::min(left, less(less(limits.hard, limits.used_by_others), used));
 }
 
-std::size_t device::reported_free() const noexcept { return free() - std::min(free(), page_cache); }
+std::size_t device::free() const noexcept { return unused() - std::min(unused(), unusable); }
+
+std::size_t device::reported_free() const noexcept { return unused() - std::min(unused(), page_cache); }
 
 device* find_device(int index) {
     auto& m = the_machine();

@@ -68,6 +68,7 @@ struct device {
     double others_probability = 0;  ///< that they change before a call
     std::uint64_t others_changes = 0;
     std::size_t page_cache = 0;  ///< of an integrated device: the kernel drops it on demand
+    std::size_t unusable = 0;    ///< reported as free, but not allocated
     memory_limits limits{};
     bool has_context = false;
     std::uint64_t contexts_made = 0;
@@ -90,6 +91,8 @@ struct device {
     std::vector<std::weak_ptr<pool>> pools;
     graph_bytes graphs{};
 
+    /// Bytes that no program uses, within the hard limit.
+    [[nodiscard]] std::size_t unused() const noexcept;
     /// Bytes that can be allocated.
     [[nodiscard]] std::size_t free() const noexcept;
     /// Bytes that the driver reports as free.
