@@ -96,6 +96,16 @@ TEST_CASE("idle memory of the driver's pool is released for requests that do not
     SECTION("of cudaMallocAsync") { takes_what_lies_idle<cuota::async_memory>(70_MiB); }
 }
 
+TEST_CASE("where the driver refuses what it reports as free, all idle memory is released",
+          "[resource][idle_memory]") {
+    support::machine const sim{{1, 64_MiB}};
+    auto const one = cuota::detail::intrusive_ptr<device_keeper>::make(cuota::device{0}, 20_MiB, "one");
+    cuota::simulator::set_unusable_memory(0, 8_MiB);
+    REQUIRE(cuota::device{0}.memory().free == 44_MiB);
+    takes_what_lies_idle<cuota::device_memory>(40_MiB);
+    CHECK(one->requested == std::vector<std::size_t>{20_MiB});
+}
+
 TEST_CASE("a request that does not fit waits for frees that have not finished", "[resource][idle_memory]") {
     support::machine const sim{{1, 80_MiB}};
     cuota::stream const s;

@@ -116,6 +116,7 @@ private:
 ///     1  waits for pending frees in the device's default pool (cudaMallocAsync) and trims it
 ///     2  pools and loaders of the same origin, of every budget, release the shortfall
 ///     3  the program's caches, which are of unknown origin, release it, and then pools again
+///     4  if the driver reports enough memory as free, which it does not allocate: all of them release all that is idle
 ///
 /// Waits for frees by `async_memory` on streams that are not capturing, but not for those of other code: a wait for the whole device would
 /// invalidate captures.
@@ -131,7 +132,7 @@ public:
     [[nodiscard]] std::vector<reclaimer_info> const& told() const noexcept { return told_; }
 
 private:
-    enum class measure { trim, ask_holders, ask_program, none };
+    enum class measure { trim, ask_holders, ask_program, ask_for_all, none };
 
     // Each returns whether it released memory.
     [[nodiscard]] bool take(measure next, std::size_t bytes);
@@ -139,6 +140,7 @@ private:
     // Calls no holder if these, together with the `others` bytes of later ones, cannot cover the shortfall.
     [[nodiscard]] bool ask(dynamic_array<intrusive_ptr<idle_holder>> whom, std::size_t bytes,
                            std::size_t others = 0);
+    [[nodiscard]] bool ask_for_all(std::size_t bytes);
     // Returns by how much `bytes` exceed the free memory of the device; `unlimited` if they exceed its total memory. On the host, where
     // free memory is unknown, returns `bytes`.
     [[nodiscard]] std::size_t lacking(std::size_t bytes) const;
@@ -252,6 +254,7 @@ CUOTA_INLINE bool driver_relief::take(measure next, std::size_t bytes) {
     reclaiming const here;
     if (next == measure::trim) return trim();
     if (next == measure::ask_holders) return ask(idle_registry::of(from_), bytes);
+    if (next == measure::ask_for_all) return ask_for_all(bytes);
     auto holders = idle_registry::of(from_);
     std::size_t idle = 0;
     for (auto const& one : holders) idle = saturating_add(idle, one->reclaimable(unlimited));
@@ -294,6 +297,23 @@ CUOTA_INLINE bool driver_relief::ask(dynamic_array<intrusive_ptr<idle_holder>> w
         got = saturating_add(got, given);
     }
     if (got != 0) (void)trim();  // the upstream of a pool may be the driver's pool
+    return got != 0;
+}
+
+CUOTA_INLINE bool driver_relief::ask_for_all(std::size_t bytes) {
+    if (from_.is_host()) return false;
+    auto const caches = idle_registry::of(memory_origin::unknown()), pools = idle_registry::of(from_);
+    if ((caches.empty() && pools.empty()) || from_.where().memory().free < bytes) return false;
+    std::size_t got = 0;
+    for (auto const* all : {&caches, &pools})  // in this order, because caches may free blocks into pools
+        for (auto const& who : *all) {
+            std::size_t const wanted = who->reclaimable(unlimited);
+            std::size_t const given = wanted == 0 ? 0 : who->reclaim(wanted);
+            if (given == 0) continue;
+            told_.push_back({who->title(), wanted, given, 0});
+            got = saturating_add(got, given);
+        }
+    if (got != 0) (void)trim();
     return got != 0;
 }
 
