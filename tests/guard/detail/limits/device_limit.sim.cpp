@@ -270,6 +270,20 @@ TEST_CASE("a budget of a device with the host's memory leaves a sixteenth of it"
     b.refund(460_MiB);
 }
 
+TEST_CASE("idle memory of the driver's pool is released before it lets a charge above the soft limit",
+          "[guard][device_limit]") {
+    support::machine const machine{{1, 64_MiB}};
+    sim::set_memory_limits(0, {32_MiB, cuota::unlimited, 0});
+    budget const b = always_looking();
+    cuota::stream const s;
+    cuota::budgeted<cuota::async_memory> ordered{b};
+    ordered.deallocate(s, ordered.allocate(s, 20_MiB), 20_MiB);
+    cuota::budgeted<cuota::device_memory> plain{b};
+    void* const p = plain.allocate_sync(30_MiB);
+    CHECK(here.limits()->used == 30_MiB);
+    plain.deallocate_sync(p, 30_MiB);
+}
+
 TEST_CASE("a device's budget stays within the soft limit unless it is told otherwise",
           "[guard][device_limit]") {
     support::machine const machine{{1, 64_MiB}};

@@ -71,10 +71,17 @@ CUOTA_INLINE_IN_PLACE std::size_t device_limit::free_now() const {
     // Memory of the driver's default pool that no resource of ours uses is available.
     std::size_t const pooled = rt::in_default_pool(device_).reserved;
     std::size_t const idle = pooled - std::min(pooled, taken_from_pool_of(device_).load());
-    std::size_t free = device_.memory().free;
-    if (is_within_soft_limit_)
-        if (auto const limits = device_.limits()) free = std::min(free, limits->left());
-    return saturating_add(free, idle);
+    std::size_t const free = saturating_add(device_.memory().free, idle);
+    if (!is_within_soft_limit_) return free;
+    auto limits = device_.limits();
+    if (!limits || limits->left() >= free) return free;
+    // It counts for the soft limit as well, until it is released.
+    if (idle != 0) {
+        (void)wait_for_async_frees(device_);
+        rt::trim_default_pool(device_);
+        limits = device_.limits();
+    }
+    return limits ? std::min(free, limits->left()) : free;
 }
 
 CUOTA_INLINE_IN_PLACE auto device_limit::own() const noexcept -> counters {
