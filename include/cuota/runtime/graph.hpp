@@ -210,8 +210,14 @@ CUOTA_INLINE void graph_exec::launch(stream_ref s, source_location where) {
     for (; launch.begun != uses_.size(); ++launch.begun) uses_[launch.begun]->begin_launch(s, where);
     detail::on_device_of const here{s, where};
     rt::set_call_site(where);
-    detail::check_with_relief(memory_, {"graph", where}, "cudaGraphLaunch",
-                              [&] { return cudaGraphLaunch(exec_.get(), s.get()); });
+    auto const launch_once = [&] {
+        cudaError_t code = cudaGraphLaunch(exec_.get(), s.get());
+        while (code == cudaErrorMemoryAllocation &&
+               uses_.find_if([&](auto const& use) { return use->relieve(memory_); }) != uses_.end())
+            code = cudaGraphLaunch(exec_.get(), s.get());
+        return code;
+    };
+    detail::check_with_relief(memory_, {"graph", where}, "cudaGraphLaunch", launch_once);
     launch.is_enqueued = true;
 }
 

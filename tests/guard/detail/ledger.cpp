@@ -71,6 +71,21 @@ TEST_CASE("a thread that has refunded charges again without a lock", "[guard][le
     REQUIRE(n->try_refund(60));
 }
 
+TEST_CASE("memory that was allocated without a charge is charged above the limits", "[guard][ledger]") {
+    node const root = root_of(100);
+    node const n = child_of(root, 50);
+    REQUIRE(n->try_charge(40));
+    n->charge_allocated(70);
+    CHECK(n->info().held == 110);
+    CHECK(root->info().held == 110);
+    CHECK(!root->try_charge(1));
+    CHECK(n->try_refund(60));
+    CHECK(!n->try_charge(1));
+    CHECK(root->try_charge(50));
+    CHECK(root->try_refund(50));
+    CHECK(n->try_refund(50));
+}
+
 TEST_CASE("bytes in one thread's stock can be charged by another thread", "[guard][ledger]") {
     node const n = root_of(100);
     worker first;

@@ -36,6 +36,25 @@ TEST_CASE("drain waits, and reports errors instead of throwing", "[runtime][drai
     CHECK(cuota::simulator::calls("cudaStreamSynchronize") == 2);
 }
 
+TEST_CASE("is_known_idle asks about a stream, but not while it is captured", "[runtime][drain]") {
+    support::machine sim;
+    cuota::stream const s, other;
+    CHECK(rt::is_known_idle(s));
+    {
+        cuota::simulator::hold const running;
+        cuota::for_each_index(
+            s, 1, [](std::size_t) {}, "work");
+        CHECK(!rt::is_known_idle(s));
+    }
+    s.synchronize();
+    auto const graph = cuota::capture(s, [&] {
+        auto const queries = cuota::simulator::calls("cudaStreamQuery");
+        CHECK(!rt::is_known_idle(s));
+        CHECK(cuota::simulator::calls("cudaStreamQuery") == queries);
+        CHECK(rt::is_known_idle(other));
+    });
+}
+
 TEST_CASE("synchronize_or_drain waits again after a failure and throws the error", "[runtime][drain]") {
     support::machine sim;
     cuota::stream const s;

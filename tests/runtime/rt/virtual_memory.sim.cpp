@@ -34,6 +34,20 @@ TEST_CASE("a device reports whether it supports virtual memory, and its page siz
     CHECK_THROWS_AS(rt::page_size(cuota::device{7}), cuota::cuda_error);
 }
 
+TEST_CASE(
+    "has_room tells whether the driver would allocate, also where its figure of free memory is too high",
+    "[runtime][virtual_memory]") {
+    support::machine const machine{{1, 64_MiB}};
+    cuota::device const here{0};
+    CHECK(rt::has_room(here, 64_MiB));
+    CHECK(!rt::has_room(here, 66_MiB));
+    simulator::set_unusable_memory(0, 4_MiB);
+    CHECK(here.memory().free == 64_MiB);
+    CHECK(!rt::has_room(here, 62_MiB));
+    CHECK(rt::has_room(here, 60_MiB));
+    CHECK(here.memory().free == 64_MiB);
+}
+
 TEST_CASE("adjacent mapped pages can be used as one block, and unmapped", "[runtime][virtual_memory]") {
     support::machine const machine;
     cuota::device const here{0};

@@ -46,6 +46,9 @@ public:
     void arrived(std::size_t bytes) noexcept;
     void did_not_come(std::size_t bytes) noexcept;
 
+    /// Charges memory that was allocated without a charge, also above the limits: nothing else fits until enough is refunded.
+    void charge_allocated(std::size_t bytes) noexcept;
+
     /// Like try_charge_coming, from this thread's stock only, without a lock. `end_coming_alone` must follow in this thread.
     [[nodiscard]] bool try_charge_coming_alone(std::size_t bytes) noexcept;
     void end_coming_alone(std::size_t bytes, bool has_arrived) noexcept;
@@ -213,6 +216,16 @@ CUOTA_INLINE void ledger::did_not_come(std::size_t bytes) noexcept {
     drop(left);
     // coming_ had included bytes of other charges, which count for peaks.
     if (left != bytes) raise_peaks(nullptr, nullptr);
+}
+
+CUOTA_INLINE void ledger::charge_allocated(std::size_t bytes) noexcept {
+    if (is_of_parent()) [[unlikely]]
+        return report_forked();
+    ledger_change const change{*tree_};
+    own_ += bytes;
+    take(bytes, nullptr);
+    for (ledger_node* node = this; node; node = node->next())
+        if (node->taken_ > node->limit_) collect_under(*node, nullptr);
 }
 
 CUOTA_INLINE bool ledger::try_charge_coming_alone(std::size_t bytes) noexcept {

@@ -19,7 +19,9 @@
 #include <cuota/guard/budget.hpp>
 #include <cuota/guard/detail/reclaimable_holder.hpp>
 #include <cuota/resource/detail/idle_memory.hpp>
+#include <cuota/resource/resource.hpp>
 #include <cuota/runtime/detail/capture_scope.hpp>
+#include <cuota/runtime/rt/virtual_memory.hpp>
 #include <cuota/runtime/stream.hpp>
 
 namespace cuota::inline v0::detail {
@@ -30,6 +32,7 @@ class memory_of_graph;
 ///
 ///     settled_  bytes that the driver reported after the last launch or trim; charged
 ///     pending_  bytes charged for launches whose result is not settled
+///     lost_     the part of settled_ that the driver keeps of launches that it refused; no launch gets it
 ///
 /// Threads: any. A trim and a launch exclude each other: by Dekker's argument, either the launch sees the trim's number or the trim sees the
 /// launch.
@@ -50,15 +53,22 @@ public:
     /// Begins a launch on s, charges what the driver will allocate for it, and returns the bytes. Throws: budget_exceeded; nothing is charged
     /// or begun.
     [[nodiscard]] std::size_t begin_charged(memory_of_graph& graph, stream_ref s, source_location where);
-    /// Replaces the charge of a launch by what the driver reports.
-    void settle(memory_of_graph& graph, std::size_t pending, bool is_enqueued) noexcept;
+    /// Replaces the charge of a launch by what the driver reports; the graph's memory belongs to `stream`, or it has none.
+    void settle(memory_of_graph& graph, std::size_t pending, std::uint64_t stream) noexcept;
+    /// Returns the bytes that the driver will allocate for a launch in progress on the stream `on`, for which `pending` bytes are charged.
+    [[nodiscard]] std::size_t missing_for(memory_of_graph const& graph, std::uint64_t on,
+                                          std::size_t pending);
+    /// Trims, and charges the part that the driver keeps of a launch on the stream `on` that it has refused. Throws: cuda_error.
+    void note_refusal(memory_of_graph& graph, std::uint64_t on);
     /// Ends a launch.
     void end() noexcept { launching_.fetch_sub(1, std::memory_order_seq_cst); }
 
-    /// Throws: cuda_error.
-    std::size_t trim();
+    /// Trims during launches of other threads never, during a launch of this thread only if it is the one of `launching`, which keeps its
+    /// stream. Throws: cuda_error.
+    std::size_t trim(memory_of_graph const* launching = nullptr);
     [[nodiscard]] std::size_t held() const;
     [[nodiscard]] device on() const noexcept { return on_; }
+    [[nodiscard]] tag name() const noexcept { return who_.name; }
 
     std::size_t reclaim(std::size_t) noexcept override {
         std::size_t released = 0;
@@ -76,8 +86,17 @@ private:
     // memory, those of different streams do not. Under the lock.
     template <class StreamOf>
     [[nodiscard]] std::size_t needed_by(StreamOf stream_of) const;
+    // Returns the bytes that the driver lacks for all graphs that have memory and for one on the stream `on`. Under the lock.
+    [[nodiscard]] std::size_t missing_with(memory_of_graph const& graph, std::uint64_t on,
+                                           std::size_t pending) const;
+    // The driver takes memory of idle graphs for other allocations: if it has, refunds that, and every launch charges again. Under the lock.
+    // Returns the bytes to refund.
+    [[nodiscard]] std::size_t find_taken_back();
+    // Records which graphs have no memory since the driver released all but `kept` bytes. Under the lock.
+    void forget_released(std::size_t kept);
     // Bytes of running graphs. Under the lock.
     [[nodiscard]] std::size_t in_use() const;
+    void charge_allocated(std::size_t bytes) noexcept;
     void refund(std::size_t bytes) noexcept;
 
     intrusive_ptr<ledger> node_;
@@ -88,6 +107,7 @@ private:
     std::vector<memory_of_graph*> graphs_{};
     std::size_t settled_ = 0;
     std::size_t pending_ = 0;
+    std::size_t lost_ = 0;
     std::atomic<std::uint64_t> trims_ = 0;
     std::atomic<int> launching_ = 0;
 };
@@ -107,29 +127,84 @@ public:
         if (needed == 0) return;
         is_steady_ = steady_on_ == s.id() && account_->try_begin(steady_since_);
         if (is_steady_) return;
-        std::uint64_t const trims = account_->trims();
+        steady_on_ = 0;
+        steady_since_ = account_->trims();  // a trim since then makes the next launch charge again
         pending_ = account_->begin_charged(*this, s, where);
         steady_on_ = s.id();
-        steady_since_ = trims;  // a trim since then makes the next launch charge again
+        std::size_t missing = 0;
+        try {
+            missing = make_room();
+        } catch (...) {
+            end_launch(s, false);
+            throw;
+        }
+        if (missing == 0) return;
+        auto const told = relief_->told();
+        end_launch(s, false);
+        refuse_on(account_->on(), missing, 1, {account_->name(), where}, "cudaGraphLaunch", told);
     }
     void end_launch(stream_ref, bool is_enqueued) noexcept override {
         if (needed == 0) return;
-        if (!is_steady_) account_->settle(*this, pending_, is_enqueued);
+        relief_.reset();
+        refusals_ = 0;
+        // The driver had released memory of graphs before this launch, as another one has found.
+        if (is_steady_ && account_->trims() != steady_since_) end_steadiness();
+        bool const has_before = account_->trims() == steady_since_;
+        if (!is_steady_)
+            account_->settle(*this, pending_, is_enqueued ? steady_on_ : has_before ? stream_before : 0);
         if (!is_enqueued) steady_on_ = 0;
         account_->end();
+    }
+    [[nodiscard]] bool relieve(std::size_t bytes) noexcept override {
+        if (is_steady_) end_steadiness();
+        bool is_relieved = false;
+        (void)report_failure_of([&] {
+            // Another program may take each room that was made.
+            if (++refusals_ > 2) return void(is_relieved = release(bytes));
+            account_->note_refusal(*this, steady_on_);
+            is_relieved = make_room() == 0;
+        });
+        return is_relieved;
     }
 
     // Written under the account's lock:
     std::size_t needed = 0;
-    std::uint64_t stream = 0;  // that its memory belongs to; 0: it has none since a trim
-    std::uint64_t stream_before = 0;
+    std::uint64_t stream = 0;         // that its memory belongs to; 0: it has none since a trim
+    std::uint64_t stream_before = 0;  // the present launch
+    bool is_launching = false;
     std::optional<shared_stream> last{};  // of the last launch
 
 private:
+    // The driver keeps the part that it got of a launch that it refuses, so it is asked for the memory first. Returns the bytes that it lacks.
+    // Throws: cuda_error.
+    [[nodiscard]] std::size_t make_room() {
+        for (;;) {
+            std::size_t const missing = account_->missing_for(*this, steady_on_, pending_);
+            if (missing == 0 || rt::has_room(account_->on(), missing)) return 0;
+            if (!release(missing)) return missing;
+        }
+    }
+    // Releases first memory of graphs that do not run, which the account as a holder of idle memory cannot while this launch is in progress.
+    [[nodiscard]] bool release(std::size_t bytes) {
+        if (!relief_) {
+            relief_.emplace(account_->on());
+            if (account_->trim(this) != 0) return true;
+        }
+        return relief_->relieve(bytes);
+    }
+    // From now on the launch is settled at its end.
+    void end_steadiness() noexcept {
+        is_steady_ = false;
+        pending_ = 0;
+        stream_before = 0;
+    }
+
     intrusive_ptr<graph_memory_state> const account_;
     std::uint64_t steady_on_ = 0, steady_since_ = 0;
     bool is_steady_ = false;
     std::size_t pending_ = 0;
+    std::optional<driver_relief> relief_{};
+    int refusals_ = 0;  // of this launch, by the driver
 };
 
 }  // namespace cuota::inline v0::detail
@@ -144,7 +219,7 @@ private:
 #include <cuota/core/detail/threads/locked_region.hpp>
 #include <cuota/core/error_sink.hpp>
 #include <cuota/guard/detail/ledger.hpp>
-#include <cuota/resource/resource.hpp>
+#include <cuota/runtime/rt/drain.hpp>
 #include <cuota/runtime/rt/graph_memory.hpp>
 
 namespace cuota::inline v0::detail {
@@ -218,18 +293,80 @@ std::size_t graph_memory_state::needed_by(StreamOf stream_of) const {
     return sum;
 }
 
-// Also true on a stream that cannot be queried now: it is captured, or another thread's default stream.
-[[nodiscard]] CUOTA_INLINE bool may_run(memory_of_graph const& graph) noexcept {
-    if (!graph.last) return false;
+CUOTA_INLINE std::size_t graph_memory_state::missing_with(memory_of_graph const& graph, std::uint64_t on,
+                                                          std::size_t pending) const {
+    std::size_t const all = needed_by([&](memory_of_graph const& g) { return &g == &graph ? on : g.stream; });
+    std::size_t const there = settled_ - std::min(settled_, lost_) + pending;
+    return all > there ? all - there : 0;
+}
+
+CUOTA_INLINE std::size_t graph_memory_state::missing_for(memory_of_graph const& graph, std::uint64_t on,
+                                                         std::size_t pending) {
+    std::size_t taken_back = 0;
+    std::size_t missing = 0;
     try {
-        return !stream_ref{*graph.last}.is_idle();
-    } catch (...) { return true; }
+        region_lock const lock{guard_};
+        taken_back = find_taken_back();
+        missing = missing_with(graph, on, pending_ - pending);
+    } catch (...) {
+        refund(taken_back);
+        throw;
+    }
+    refund(taken_back);
+    return missing;
+}
+
+CUOTA_INLINE void graph_memory_state::note_refusal(memory_of_graph& graph, std::uint64_t on) {
+    std::size_t freed = 0;
+    std::size_t kept_more = 0;
+    {
+        region_lock const lock{guard_};
+        graph.stream = on;
+        graph.is_launching = true;
+        // With several launches in progress, the account does not know which one took memory: it is charged when they end.
+        if (launching_.load(std::memory_order_seq_cst) != 1) return;
+        trims_.fetch_add(1, std::memory_order_seq_cst);
+        rt::trim_memory_of_graphs(on_);
+        std::size_t const kept = rt::memory_of_graphs(on_);
+        forget_released(kept);
+        std::size_t const used =
+            needed_by([](memory_of_graph const& g) { return g.is_launching ? std::uint64_t{0} : g.stream; });
+        lost_ = kept - std::min(kept, used);
+        kept_more = kept - std::min(kept, settled_);
+        freed = settled_ - std::min(settled_, kept);
+        settled_ = kept;
+    }
+    refund(freed);
+    charge_allocated(kept_more);
+}
+
+// Also true on a stream that cannot be queried now.
+[[nodiscard]] CUOTA_INLINE bool may_run(memory_of_graph const& graph) noexcept {
+    return graph.last && !rt::is_known_idle(*graph.last);
 }
 
 CUOTA_INLINE std::size_t graph_memory_state::in_use() const {
     std::size_t const running =
         needed_by([](memory_of_graph const& g) { return may_run(g) ? g.stream : std::uint64_t{0}; });
     return std::min(running, settled_);
+}
+
+CUOTA_INLINE void graph_memory_state::forget_released(std::size_t kept) {
+    lost_ = std::min(lost_, kept);
+    std::size_t const of_graphs = needed_by(
+        [](memory_of_graph const& g) { return g.is_launching || !may_run(g) ? std::uint64_t{0} : g.stream; });
+    // A stream may be busy with other work than its graphs.
+    bool const none_runs = kept - lost_ < of_graphs;
+    for (memory_of_graph* const g : graphs_)
+        if (!g->is_launching && (none_runs || !may_run(*g))) g->stream = 0;
+}
+
+CUOTA_INLINE std::size_t graph_memory_state::find_taken_back() {
+    std::size_t const reported = rt::memory_of_graphs(on_);
+    if (reported >= settled_) return 0;
+    trims_.fetch_add(1, std::memory_order_seq_cst);
+    forget_released(reported);
+    return std::exchange(settled_, reported) - reported;
 }
 
 CUOTA_INLINE bool graph_memory_state::try_begin(std::uint64_t since) noexcept {
@@ -244,40 +381,53 @@ CUOTA_INLINE std::size_t graph_memory_state::begin_charged(memory_of_graph& grap
                                                            source_location where) {
     std::uint64_t const on = s.id();
     std::size_t charged = 0;  // by this call so far
+    bool is_trimmed = false;
     for (;;) {
         std::size_t missing = 0;
-        {
+        std::size_t taken_back = 0;
+        try {
             region_lock const lock{guard_};
-            std::size_t const all =
-                needed_by([&](memory_of_graph const& g) { return &g == &graph ? on : g.stream; });
-            std::size_t const known = settled_ + pending_;
-            missing = all > known ? all - known : 0;
+            taken_back = find_taken_back();
+            missing = missing_with(graph, on, pending_);
             if (missing <= charged) {
                 graph.stream_before = std::exchange(graph.stream, on);
+                graph.is_launching = true;
                 graph.last.emplace(s);
                 pending_ += missing;
                 launching_.fetch_add(1, std::memory_order_seq_cst);
             }
+        } catch (...) {
+            refund(charged + taken_back);
+            throw;
         }
+        refund(taken_back);
         if (missing <= charged) {
             refund(charged - missing);
             return missing;
         }
         // A charge that does not fit may trim, and then more is missing.
         refund(std::exchange(charged, 0));
-        account_.charge(missing, who_.name, where);
+        if (!account_.try_charge(missing)) {
+            // Idle graphs may have less than is known, since the driver takes their memory for other allocations.
+            if (!std::exchange(is_trimmed, true)) {
+                (void)trim();
+                continue;
+            }
+            account_.charge(missing, who_.name, where);
+        }
         count_taken(on_, missing);
         charged = missing;
     }
 }
 
 CUOTA_INLINE void graph_memory_state::settle(memory_of_graph& graph, std::size_t pending,
-                                             bool is_enqueued) noexcept {
+                                             std::uint64_t stream) noexcept {
     std::size_t surplus = 0;
     std::size_t missing = 0;
     {
         region_lock const lock{guard_};
-        if (!is_enqueued) graph.stream = graph.stream_before;
+        graph.stream = stream;
+        graph.is_launching = false;
         std::size_t const with_others = settled_ + pending_;
         pending_ -= pending;
         settled_ += pending;
@@ -285,36 +435,28 @@ CUOTA_INLINE void graph_memory_state::settle(memory_of_graph& graph, std::size_t
         (void)report_failure_of([&] { reported = rt::memory_of_graphs(on_); });
         if (reported < settled_) surplus = settled_ - reported;
         else if (reported > with_others) missing = reported - with_others;
+        settled_ += missing;
         settled_ -= surplus;
+        // The driver has released memory of other graphs by itself: their next launches charge it again.
+        if (surplus != 0) trims_.fetch_add(1, std::memory_order_seq_cst);
     }
     refund(surplus);
-    if (missing == 0) return;
-    if (account_.try_charge(missing)) {
-        count_taken(on_, missing);
-        region_lock const lock{guard_};
-        settled_ += missing;
-        return;
-    }
-    (void)report_failure_of([&] {
-        throw_usage_error(who_.where,
-                          "graph_memory: graphs hold {} that budget {} has no room for, and that are not "
-                          "charged; capture all graphs of the device with its graph_memory",
-                          {as_bytes(missing), account_.name()});
-    });
+    charge_allocated(missing);  // of graphs that were captured elsewhere, or of refused launches
 }
 
-CUOTA_INLINE std::size_t graph_memory_state::trim() {
-    for (int looks = 0; launching_.load(std::memory_order_relaxed) != 0 && looks != 1'000; ++looks)
+CUOTA_INLINE std::size_t graph_memory_state::trim(memory_of_graph const* launching) {
+    int const own = launching ? 1 : 0;
+    for (int looks = 0; launching_.load(std::memory_order_relaxed) != own && looks != 1'000; ++looks)
         ::sched_yield();  // a launch takes microseconds; this thread may be in one
     std::size_t freed = 0;
     {
         region_lock const lock{guard_};
         trims_.fetch_add(1, std::memory_order_seq_cst);
-        if (launching_.load(std::memory_order_seq_cst) != 0) return 0;
-        for (memory_of_graph* const g : graphs_)
-            if (!may_run(*g)) g->stream = 0;
+        if (launching_.load(std::memory_order_seq_cst) != own) return 0;
         rt::trim_memory_of_graphs(on_);
-        freed = settled_ - std::min(settled_, rt::memory_of_graphs(on_));
+        std::size_t const kept = rt::memory_of_graphs(on_);
+        forget_released(kept);
+        freed = settled_ - std::min(settled_, kept);
         settled_ -= freed;
     }
     refund(freed);
@@ -340,6 +482,12 @@ CUOTA_INLINE_IN_PLACE void graph_memory_state::allocation_groups(std::vector<all
     std::size_t const used = in_use();
     if (used + pending_ != 0) into.push_back({who_.name, who_.where, used + pending_, false});
     if (settled_ != used) into.push_back({who_.name, who_.where, settled_ - used, true});
+}
+
+CUOTA_INLINE void graph_memory_state::charge_allocated(std::size_t bytes) noexcept {
+    if (bytes == 0) return;
+    node_->charge_allocated(bytes);
+    count_taken(on_, bytes);
 }
 
 CUOTA_INLINE void graph_memory_state::refund(std::size_t bytes) noexcept {

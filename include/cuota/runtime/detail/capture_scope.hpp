@@ -42,6 +42,8 @@ public:
     virtual void ended() noexcept = 0;
     /// Enqueues the waits of a launch on s. Throws: usage_error, cuda_error, std::bad_alloc.
     virtual void begin_launch(stream_ref s, source_location where) = 0;
+    /// Called when the driver has no room for `bytes` of a launch. Returns whether it released memory.
+    [[nodiscard]] virtual bool relieve(std::size_t) noexcept { return false; }
     /// Called after each begin_launch that did not throw, also if the launch failed.
     virtual void end_launch(stream_ref s, bool is_enqueued) noexcept = 0;
 };
@@ -125,6 +127,16 @@ class CUOTA_PROCESS_STATE captured_streams {
 public:
     [[nodiscard]] static captured_streams& all() noexcept;
 
+    /// Calls use(), unless the stream is captured; returns whether it did. No capture begins meanwhile, so use() may query the stream, but must
+    /// not wait. Throws: exceptions of use().
+    template <class Use>
+    [[nodiscard]] bool try_outside(std::uint64_t stream, Use use) {
+        region_lock const lock{guard_};
+        for (captured_stream const& s : streams_)
+            if (s.id == stream) return false;
+        use();
+        return true;
+    }
     /// Adds the streams, unless begin(), which begins their capture, returns false or throws. Queries block meanwhile, so begin() must not
     /// wait for work.
     /// Throws: exceptions of begin(), std::bad_alloc; nothing changes.

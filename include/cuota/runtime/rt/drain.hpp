@@ -28,6 +28,10 @@ bool drain(stream_ref s) noexcept;
 /// Returns false if is_kept_for_foreign_graph; otherwise waits like drain.
 [[nodiscard]] bool drain_to_free(stream_ref s) noexcept;
 
+/// Returns whether all work on s has finished; false if that is unknown, as of a stream that is captured, or another thread's default stream.
+/// No capture is ended, also of another thread. Threads: any.
+[[nodiscard]] bool is_known_idle(stream_ref s) noexcept;
+
 /// Waits on the host for the work on s; after an error, again before rethrowing, so that no copy uses the caller's host memory.
 /// Throws: cuda_error, also of the work.
 void synchronize_or_drain(stream_ref s, source_location where);
@@ -61,6 +65,20 @@ CUOTA_INLINE void check_not_capturing(stream_ref s, char const* what, char const
                                       source_location where) {
     refuse_own_capture(s, what, instead, where);
     refuse_foreign_capture(s, what, instead, where);
+}
+
+CUOTA_INLINE bool is_known_idle(stream_ref s) noexcept {
+    bool is_idle = false;
+    try {
+        (void)cuota::detail::captured_streams::all().try_outside(s.id(), [&] {
+            if (!s.is_reachable() || s.is_capturing()) return;
+            cuota::detail::on_device_of const here{s};
+            relaxed_capture_mode const beside;
+            is_idle = cudaStreamQuery(s.get()) == cudaSuccess;
+            if (!is_idle) (void)cudaGetLastError();
+        });
+    } catch (...) {}  // unknown
+    return is_idle;
 }
 
 namespace detail {

@@ -59,6 +59,10 @@ struct physical_memory {
 /// if memory is insufficient. On failure, nothing is mapped. Cost: three driver calls, for any size.
 [[nodiscard]] bool map_memory(physical_memory const& of, void* at, std::size_t bytes);
 
+/// Returns whether the driver has `bytes` (whole pages) for the device now: allocates and frees them without a mapping. Without virtual
+/// memory, by its figure of free memory. Cost: three driver calls.
+[[nodiscard]] bool has_room(device where, std::size_t bytes);
+
 /// Unmaps adjacent mappings, each as a whole, and frees their memory, which no work may still use. Returns false if that failed, which is
 /// reported; everything is still mapped. Cost: one driver call.
 bool unmap_memory(void* at, std::size_t bytes) noexcept;
@@ -227,6 +231,19 @@ CUOTA_INLINE bool map_memory(physical_memory const& of, void* at, std::size_t by
     code = native.map(reinterpret_cast<CUdeviceptr>(at), bytes, 0, made, 0);
     if (code == CUDA_ERROR_OUT_OF_MEMORY) return false;
     driver::check(code, "cuMemMap");
+    return true;
+}
+
+CUOTA_INLINE bool has_room(device where, std::size_t bytes) {
+    if (where.memory().free < bytes) return false;
+    if (!supports_virtual_memory(where)) return true;
+    relaxed_capture_mode const beside;
+    CUmemAllocationProp const wanted = driver::properties_of({where});
+    CUmemGenericAllocationHandle made = 0;
+    CUresult const code = driver::calls().create(&made, bytes, &wanted, 0);
+    if (code == CUDA_ERROR_OUT_OF_MEMORY) return false;
+    driver::check(code, "cuMemCreate");
+    driver::physical_traits::close(made);
     return true;
 }
 
