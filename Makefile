@@ -101,8 +101,8 @@ sanitize: ## the same tests under AddressSanitizer and UndefinedBehaviorSanitize
 # Operations of each of four threads, on each of two trees of budgets, and in all on pools; under ThreadSanitizer a tenth
 # of that, and a hundredth. Requests of PyTorch's threads: a tenth of it, and a hundredth. Programs of buffers: a hundredth
 # of it; snapshots of pools: a thousandth; loaders that end, and forks, of which there are 1000 at most: a ten-thousandth.
-# Of tests/programs, whole programs of all layers, a tenth, and under ThreadSanitizer a thousandth; of programs beside an adversary, a
-# thousandth for each kind of device.
+# Of tests/programs, whole programs of all layers, a tenth, and under ThreadSanitizer a thousandth; of programs beside an adversary, of
+# one thread and of several, a thousandth of each for each kind of device.
 STRESS ?= 10000000
 
 .PHONY: stress
@@ -150,12 +150,13 @@ model: ## every order of the threads' steps in larger configurations: minutes
 RULE ?=
 
 .PHONY: mutate
-mutate: ## take the simulator's rules, the ledger's steps, the loader's guards and training's rules out one by one; the tests that state them must fail
+mutate: ## take the simulator's rules, the ledger's steps, the loader's guards, training's rules and the measures against a lack of memory out one by one; the tests that state them must fail
 	@$(SETUP)
-	@$(call build,dev,--target test-simulator --target test-model --target test-data --target test-training)
+	@$(call build,dev,--target test-simulator --target test-model --target test-data --target test-training --target test-programs)
 	@$(call build,tsan,--target cuota-simulator)
 	@tests/data/mutation.py --commands=build/dev/compile_commands.json --tsan=build/tsan/compile_commands.json --jobs=$(JOBS) $(if $(RULE),'$(RULE)')
 	@tests/training/mutation.py --commands=build/dev/compile_commands.json --jobs=$(JOBS) $(if $(RULE),'$(RULE)')
+	@tests/programs/mutation.py --commands=build/dev/compile_commands.json --jobs=$(JOBS) $(if $(RULE),'$(RULE)')
 	@tests/model/mutation.py --commands=build/dev/compile_commands.json $(if $(RULE),'$(RULE)')
 	@tests/simulator/mutation.py --commands=build/dev/compile_commands.json --program=build/dev/tests/test-simulator --jobs=$(JOBS) $(if $(RULE),'$(RULE)')
 
