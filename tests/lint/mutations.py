@@ -37,9 +37,10 @@ for mutation in rules("data"):
         findings.append(f"tests/README.md does not say that {mutation.rule!r} is taken out")
     for name, text, _ in mutation.edits:
         check(mutation.rule, "data", name, text)
-for mutation in rules("training"):
-    for name, text, _ in mutation.edits:
-        check(mutation.rule, "training", name, text)
+for folder in ("training", "programs"):
+    for mutation in rules(folder):
+        for name, text, _ in mutation.edits:
+            check(mutation.rule, folder, name, text)
 for rule, name, text, _ in rules("model"):
     check(rule, "model", name, text)
 _lint.finish(findings)
