@@ -152,6 +152,10 @@ private:
 
 }  // namespace detail
 
+}  // namespace cuota::inline v0
+
+namespace cuota::inline v0::inline CUOTA_VIEWS {
+
 /// A library's handle on one device. The library allocates its workspace from a resource, such as a pool under a budget, for the time of a
 /// scope.
 ///
@@ -314,4 +318,4 @@ private:
     std::deque<block> blocks_{};
 };
 
-}  // namespace cuota::inline v0
+}  // namespace cuota::inline v0::inline CUOTA_VIEWS

@@ -27,10 +27,10 @@ struct short_call {
 };
 
 /// Releases idle memory step by step and repeats the call while it returns cudaErrorMemoryAllocation; returns its last result. Adds to the
-/// refusal the released bytes, and the device's figures. The resource layer sets it.
+/// refusal the released bytes, and the device's figures. The resource layer sets it when the first holder of idle memory registers.
 using relief_function = cudaError_t (*)(short_call const& what, refusal& told);
 
-/// Holds the relief_function; null if the program has no resource layer.
+/// Holds the relief_function; null before the first holder registers.
 struct CUOTA_PROCESS_STATE relief {
     static inline constinit std::atomic<relief_function> function = nullptr;
 };
