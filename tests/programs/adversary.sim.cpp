@@ -41,4 +41,6 @@ TEST_CASE("no refusal is wrong and no byte is lost beside programs that allocate
     if (std::getenv("CUOTA_ADVERSARY")) WARN("kind " << static_cast<int>(kind) << ": " << seen.text());
     CHECK(2 * seen.judged > programs);
     CHECK(seen.requests > 15 * programs);
+    // Launches that the driver refuses lose memory. They are rare, because room is made first; without that they are three times more frequent.
+    CHECK(40 * seen.lost <= programs + 120);
 }

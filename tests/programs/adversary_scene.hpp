@@ -75,6 +75,7 @@ struct counts {
     std::size_t contradicted = 0;  // refusals of requests that fit once idle memory was released
     std::size_t over_soft = 0;     // requests that were granted above the soft limit
     std::size_t unequal = 0;       // the budget's bytes were not those of the simulator
+    std::size_t lost = 0;          // programs in which the driver kept a part of a launch that it refused
     std::size_t frames = 0, steps = 0, smaller_steps = 0, launches = 0, batches = 0;
     std::string first{};
 
@@ -85,7 +86,7 @@ struct counts {
     void add(counts const& other) {
         for (auto const of :
              {&counts::requests, &counts::refusals, &counts::driver_refusals, &counts::judged,
-              &counts::disturbed, &counts::contradicted, &counts::over_soft, &counts::unequal,
+              &counts::disturbed, &counts::contradicted, &counts::over_soft, &counts::unequal, &counts::lost,
               &counts::frames, &counts::steps, &counts::smaller_steps, &counts::launches, &counts::batches})
             this->*of += other.*of;
         if (first.empty()) first = other.first;
@@ -93,10 +94,10 @@ struct counts {
     [[nodiscard]] std::string text() const {
         return std::to_string(requests) + " requests, " + std::to_string(refusals) + " refusals, " +
                std::to_string(driver_refusals) + " by the driver, " + std::to_string(disturbed) +
-               " disturbed, " + std::to_string(judged) + " judged; " + std::to_string(frames) + " frames, " +
-               std::to_string(steps) + " steps, " + std::to_string(smaller_steps) +
-               " of them in smaller parts, " + std::to_string(launches) + " launches, " +
-               std::to_string(batches) + " batches";
+               " disturbed, " + std::to_string(judged) + " judged, " + std::to_string(lost) +
+               " with lost bytes; " + std::to_string(frames) + " frames, " + std::to_string(steps) +
+               " steps, " + std::to_string(smaller_steps) + " of them in smaller parts, " +
+               std::to_string(launches) + " launches, " + std::to_string(batches) + " batches";
     }
 };
 
@@ -338,9 +339,10 @@ public:
         idle.reset();
         release_holders();
         compare(seen);
-        // The driver keeps parts of launches that failed.
-        if (std::size_t const held = root.held(); held != cuota::rt::memory_of_graphs(cuota::device{0}))
-            seen.note(seen.unequal, std::to_string(held) + " bytes are left");
+        // The driver keeps a part of each launch that it refuses.
+        std::size_t const held = root.held(), lost = cuota::rt::memory_of_graphs(cuota::device{0});
+        if (held != lost) seen.note(seen.unequal, std::to_string(held) + " bytes are left");
+        if (!is_restless && lost != 0) ++seen.lost;
     }
 
     [[nodiscard]] static std::size_t total() { return cuota::device{0}.memory().total; }

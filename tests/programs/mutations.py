@@ -16,8 +16,8 @@ MUTATIONS = []
 ONE = "adversary.sim.cpp"
 
 
-def without(rule, header, text, instead=""):
-    MUTATIONS.append(Mutation(rule, [(header, text, instead)], [ONE]))
+def without(rule, header, text, instead="", **more):
+    MUTATIONS.append(Mutation(rule, [(header, text, instead)], [ONE], **more))
 
 
 # ---- The driver refuses
@@ -31,6 +31,8 @@ without("caches release memory that the driver lacks", RELIEF,
         "if (!ask(idle_registry::of(memory_origin::unknown()), bytes, idle)) return false;", "return false;")
 without("where the driver refuses what it reports as free, all idle memory is released", RELIEF,
         "if (next == measure::ask_for_all) return ask_for_all(bytes);", "if (next == measure::ask_for_all) return false;")
+without("holders are called again if the driver got less than they reported", RELIEF,
+        "if (was_of_use && now != measure::trim && ++repetitions_ <= most_repetitions) next_ = now;", "(void)most_repetitions;", programs=2000)
 without("a charge is refunded if the driver refuses", "guard/budgeted.hpp", "            settle(cost, by_stock, false);\n", "")
 without("a pool's charge for a segment is refunded if the driver refuses", "pool/detail/growth/pool_memory.hpp",
         "} catch (out_of_memory const& refused) {\n        did_not_come(bytes);", "} catch (out_of_memory const& refused) {")
@@ -74,6 +76,7 @@ without("a launch is charged", GRAPHS, "if (!account_.try_charge(missing)) {", "
 without("memory of idle graphs is released for a charge", GRAPHS,
         "(void)report_failure_of([&] { released = trim(); });", "")
 without("a launch has memory of other graphs released", GRAPHS, "if (account_->trim(this) != 0) return true;", "")
+without("a launch asks for its memory first", GRAPHS, "missing = make_room();", "")
 without("parts of refused launches are charged", GRAPHS, "    charge_allocated(missing);  //", "    //")
 # Each of these suffices in most programs.
 MUTATIONS.append(Mutation("the memory that graphs are known to have is the driver's", [

@@ -66,6 +66,20 @@ private:
 using device_keeper = keeper<cuota::device_memory>;
 using pinned_keeper = keeper<cuota::pinned_memory>;
 
+// Reports memory that the driver has taken already, as memory of graphs may be.
+class overrated final : public idle_holder {
+public:
+    overrated() { idle_registry::join(cuota::device{0}, *this); }
+    ~overrated() override { idle_registry::leave(*this); }
+    std::size_t reclaim(std::size_t) noexcept override { return std::exchange(reported_, 0); }
+    std::size_t reclaimable(std::size_t) const noexcept override { return reported_; }
+    int priority() const noexcept override { return 1; }  // first
+    std::string title() const override { return "overrated"; }
+
+private:
+    std::size_t reported_ = 40_MiB;
+};
+
 void keep_freed_memory() {
     cudaMemPool_t pool = nullptr;
     REQUIRE(cudaDeviceGetDefaultMemPool(&pool, 0) == cudaSuccess);
@@ -94,6 +108,17 @@ TEST_CASE("idle memory of the driver's pool is released for requests that do not
     SECTION("of cudaMalloc") { takes_what_lies_idle<cuota::device_memory>(70_MiB); }
     SECTION("of managed memory") { takes_what_lies_idle<cuota::managed_memory>(70_MiB); }
     SECTION("of cudaMallocAsync") { takes_what_lies_idle<cuota::async_memory>(70_MiB); }
+}
+
+TEST_CASE("a holder that reports more than the driver gets does not keep others from being called",
+          "[resource][idle_memory]") {
+    support::machine const sim{{1, 64_MiB}};
+    auto const first = cuota::detail::intrusive_ptr<overrated>::make();
+    auto const second = cuota::detail::intrusive_ptr<device_keeper>::make(cuota::device{0}, 40_MiB, "second");
+    takes_what_lies_idle<cuota::device_memory>(32_MiB);
+    CHECK(second->requested.size() == 1);
+    cuota::simulator::set_other_programs(0, 40_MiB);
+    CHECK_THROWS_AS(takes_what_lies_idle<cuota::device_memory>(32_MiB), cuota::out_of_memory);
 }
 
 TEST_CASE("where the driver refuses what it reports as free, all idle memory is released",
