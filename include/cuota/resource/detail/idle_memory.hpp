@@ -111,7 +111,8 @@ private:
     CUOTA_PROCESS_STATE [[nodiscard]] static shelf& all() noexcept;
 };
 
-/// Measures against a refusal by the driver, taken in turn for one request, which is retried after each that released memory.
+/// Measures against a refusal by the driver, taken in turn for one request, which is retried after each that released memory. All but the first
+/// are repeated while they release any.
 ///
 ///     1  waits for pending frees in the device's default pool (cudaMallocAsync) and trims it
 ///     2  pools and loaders of the same origin, of every budget, release the shortfall
