@@ -115,8 +115,8 @@ graph_exec captured(stream_ref const* streams, std::size_t count, F&& f, source_
 /// Other threads cannot invalidate the capture (cudaStreamCaptureModeThreadLocal). CUDA calls in f that graphs do not support, such as
 /// cudaMalloc, fail. For captures begun by CUDA's own calls see docs/streams_and_leases.md.
 ///
-/// Throws: exceptions of f; usage_error; out_of_memory if the driver has no memory for the graph; cuda_error, which names the call that invalidated the capture if known. No graph is made, and the
-/// streams are as before.
+/// Throws: exceptions of f; usage_error; out_of_memory if the driver has no memory for the graph; cuda_error, which names the call that
+/// invalidated the capture if known. No graph is made, and the streams are as before.
 /// Threads: only the calling thread may use the streams meanwhile.
 /// Example: examples/replay_graph.cpp
 template <std::invocable F>
