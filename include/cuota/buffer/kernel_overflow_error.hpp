@@ -31,7 +31,6 @@ public:
     [[nodiscard]] source_location where() const noexcept { return where_; }  ///< call that found the overflow
 
 private:
-    static std::string suffix(source_location where);
     std::size_t capacity_, needed_;
     source_location where_;
 };
@@ -75,15 +74,10 @@ namespace cuota::inline v0 {
 
 CUOTA_INLINE kernel_overflow_error::kernel_overflow_error(std::string const& what, std::size_t capacity,
                                                           std::size_t needed, source_location where)
-    : std::runtime_error{"cuota::kernel_overflow_error: " + what + suffix(where)},
+    : std::runtime_error{"cuota::kernel_overflow_error: " + what + detail::location_suffix(where)},
       capacity_{capacity},
       needed_{needed},
       where_{where} {}
-
-CUOTA_INLINE std::string kernel_overflow_error::suffix(source_location where) {
-    std::string const text = source_location_text(where);
-    return text.empty() ? "" : " (" + text + ')';
-}
 
 }  // namespace cuota::inline v0
 

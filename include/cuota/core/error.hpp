@@ -33,7 +33,6 @@ public:
     [[nodiscard]] source_location where() const noexcept { return where_; }  ///< line 0 if unknown
 
 private:
-    static std::string suffix(source_location where);
     int code_;
     detail::light_shared_ptr<std::string const> call_;
     source_location where_;
@@ -105,7 +104,6 @@ public:
     [[nodiscard]] source_location where() const noexcept { return where_; }  ///< line 0 if unknown
 
 private:
-    static std::string at(source_location where);
     source_location where_;
 };
 
@@ -169,15 +167,11 @@ namespace cuota::inline v0 {
 
 CUOTA_INLINE cuda_error::cuda_error(int code, std::string const& call, std::string const& why,
                                     source_location where)
-    : std::runtime_error{"cuota::cuda_error: " + call + " failed with " + why + suffix(where)},
+    : std::runtime_error{"cuota::cuda_error: " + call + " failed with " + why +
+                         detail::location_suffix(where)},
       code_{code},
       call_{detail::light_shared_ptr<std::string const>::make(call)},
       where_{where} {}
-
-CUOTA_INLINE std::string cuda_error::suffix(source_location where) {
-    std::string const location = source_location_text(where);
-    return location.empty() ? "" : " (" + location + ')';
-}
 
 }  // namespace cuota::inline v0
 
@@ -240,12 +234,7 @@ CUOTA_INLINE budget_exceeded::budget_exceeded(refusal facts)
                     std::move(facts)} {}
 
 CUOTA_INLINE usage_error::usage_error(std::string const& what, source_location where)
-    : std::logic_error{"cuota::usage_error: " + what + at(where)}, where_{where} {}
-
-CUOTA_INLINE std::string usage_error::at(source_location where) {
-    std::string const location = source_location_text(where);
-    return location.empty() ? "" : " (" + location + ')';
-}
+    : std::logic_error{"cuota::usage_error: " + what + detail::location_suffix(where)}, where_{where} {}
 
 CUOTA_INLINE data_error::data_error(std::string file, std::uint64_t offset, std::string why)
     : std::runtime_error{"cuota::data_error: " + file + ": at byte " + std::to_string(offset) + ": " + why},

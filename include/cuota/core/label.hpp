@@ -109,6 +109,9 @@ template <class T>
 
 namespace detail {
 
+/// Returns the call site for the end of a message, such as " (train.cpp:17)"; "" if unknown. Throws: std::bad_alloc.
+[[nodiscard]] std::string location_suffix(source_location where);
+
 /// Compares by the text of the tag, then by file, then by line.
 [[nodiscard]] int compare_uses(tag a_name, source_location a_where, tag b_name,
                                source_location b_where) noexcept;
@@ -149,6 +152,11 @@ CUOTA_INLINE std::string source_location_text(source_location where) {
     text += ':';
     detail::append_number(text, where.line);
     return text;
+}
+
+CUOTA_INLINE std::string detail::location_suffix(source_location where) {
+    std::string const location = source_location_text(where);
+    return location.empty() ? "" : " (" + location + ')';
 }
 
 CUOTA_INLINE int detail::compare_uses(tag a_name, source_location a_where, tag b_name,

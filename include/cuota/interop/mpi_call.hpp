@@ -33,7 +33,8 @@ class CUOTA_PROCESS_TYPE mpi_error : public std::runtime_error {
 public:
     /// `call` is the MPI function, `why` MPI's text for the code.
     mpi_error(int code, std::string const& call, std::string const& why, source_location where = {})
-        : std::runtime_error{"cuota::mpi_error: " + call + " failed: " + why + suffix(where)},
+        : std::runtime_error{"cuota::mpi_error: " + call + " failed: " + why +
+                             detail::location_suffix(where)},
           code_{code},
           call_{std::make_shared<std::string const>(call)} {}
 
@@ -41,10 +42,6 @@ public:
     [[nodiscard]] std::string const& call() const noexcept { return *call_; }  ///< name of the function
 
 private:
-    static std::string suffix(source_location where) {
-        std::string const location = source_location_text(where);
-        return location.empty() ? "" : " (" + location + ')';
-    }
     int code_;
     std::shared_ptr<std::string const> call_;
 };

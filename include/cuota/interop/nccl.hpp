@@ -36,7 +36,8 @@ class CUOTA_PROCESS_TYPE nccl_error : public std::runtime_error {
 public:
     /// `call` is the NCCL function, `why` NCCL's text for the code.
     nccl_error(ncclResult_t code, std::string const& call, std::string const& why, source_location where = {})
-        : std::runtime_error{"cuota::nccl_error: " + call + " failed: " + why + suffix(where)},
+        : std::runtime_error{"cuota::nccl_error: " + call + " failed: " + why +
+                             detail::location_suffix(where)},
           code_{code},
           call_{std::make_shared<std::string const>(call)} {}
 
@@ -45,10 +46,6 @@ public:
     [[nodiscard]] std::string const& call() const noexcept { return *call_; }  ///< name of the function
 
 private:
-    static std::string suffix(source_location where) {
-        std::string const location = source_location_text(where);
-        return location.empty() ? "" : " (" + location + ')';
-    }
     ncclResult_t code_;
     std::shared_ptr<std::string const> call_;
 };
