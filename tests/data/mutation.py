@@ -15,7 +15,6 @@ mutation: a test that cannot fail states nothing.
 import os
 import pathlib
 import re
-import shutil
 import sys
 import tempfile
 
@@ -23,13 +22,11 @@ from mutations import MUTATIONS
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "support"))
-from mutating import Build, Verdict, apply, option, outcome, take_out, words  # noqa: E402
+from mutating import NOTICED, Build, Verdict, mutated, option, outcome, take_out, words  # noqa: E402
 
-INCLUDE = HERE.parents[1] / "include" / "cuota"
 FILES = sorted(HERE.glob("hazards_*.cpp"))
 FILE_OF = {hazard: path for path in FILES for hazard in re.findall(r'TEST_CASE\(\s*"(H\d+):', path.read_text())}
 MODES = [{}, {"CUOTA_SIM_CHECKS": "strict"}, {"CUOTA_SIM_SCHEDULE": "late:1"}]
-NOTICED = ("failed", "crashed", "hung")
 
 
 def compiles_by_mistake(build, folder, test):
@@ -40,10 +37,7 @@ def compiles_by_mistake(build, folder, test):
 def try_out(build, m):
     with tempfile.TemporaryDirectory(prefix="mutation-") as where:
         folder = pathlib.Path(where)
-        for name in {name for name, _, _ in m.edits}:
-            (folder / "cuota" / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(INCLUDE / name, folder / "cuota" / name)
-        if wrong := apply(m.edits, folder / "cuota"):
+        if wrong := mutated(m.edits, folder):
             return Verdict(m.rule, False, wrong)
         ends = {}
         for test in m.tests:

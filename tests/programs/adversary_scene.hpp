@@ -10,7 +10,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
-#include <iterator>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -31,75 +30,11 @@
 #include <cuota/runtime/rt/memory.hpp>
 #include <cuota/simulator.hpp>
 
+#include "programs/adversary_counts.hpp"
 #include "support/catch.hpp"
-#include "support/sanitizer.hpp"
 
 /// Random programs beside other programs that allocate and free at any time: the state that the threads of a program share, and the oracle.
 namespace adversary {
-
-using namespace cuota::literals;
-namespace sim = cuota::simulator;
-
-enum class device_kind {
-    discrete,
-    unified,
-    soft_limit,
-    hard_limit,
-    small_slice,
-    held_by_driver,
-    refuses_below_free
-};
-inline constexpr device_kind all_kinds[] = {device_kind::discrete,          device_kind::unified,
-                                            device_kind::soft_limit,        device_kind::hard_limit,
-                                            device_kind::small_slice,       device_kind::held_by_driver,
-                                            device_kind::refuses_below_free};
-inline constexpr int kinds = static_cast<int>(std::size(all_kinds));
-
-[[nodiscard]] inline sim::options shape_of(device_kind kind) {
-    return {.capacity = kind == device_kind::small_slice ? 24_MiB : 96_MiB,
-            .is_integrated = kind == device_kind::unified};
-}
-
-/// Returns the number of programs on each kind of device: CUOTA_ADVERSARY, or `usual`, or a tenth of that where programs are slow.
-[[nodiscard]] inline std::size_t programs_of_each_kind(std::size_t usual) {
-    if (char const* const wanted = std::getenv("CUOTA_ADVERSARY")) return std::strtoull(wanted, nullptr, 10);
-    bool const is_slow = support::under_thread_sanitizer || support::under_address_sanitizer ||
-                         std::getenv("CUOTA_SIM_CHECKS") || std::getenv("CUOTA_SIM_SCHEDULE");
-    return is_slow ? usual / 10 : usual;
-}
-
-struct counts {
-    std::size_t requests = 0, refusals = 0, driver_refusals = 0, judged = 0;
-    std::size_t disturbed =
-        0;  // refusals after which the same request was granted, as others had changed their memory meanwhile
-    std::size_t contradicted = 0;  // refusals of requests that fit once idle memory was released
-    std::size_t over_soft = 0;     // requests that were granted above the soft limit
-    std::size_t unequal = 0;       // the budget's bytes were not those of the simulator
-    std::size_t lost = 0;          // programs in which the driver kept a part of a launch that it refused
-    std::size_t frames = 0, steps = 0, smaller_steps = 0, launches = 0, batches = 0;
-    std::string first{};
-
-    void note(std::size_t& kind, std::string const& text) {
-        ++kind;
-        if (first.empty()) first = text;
-    }
-    void add(counts const& other) {
-        for (auto const of :
-             {&counts::requests, &counts::refusals, &counts::driver_refusals, &counts::judged,
-              &counts::disturbed, &counts::contradicted, &counts::over_soft, &counts::unequal, &counts::lost,
-              &counts::frames, &counts::steps, &counts::smaller_steps, &counts::launches, &counts::batches})
-            this->*of += other.*of;
-        if (first.empty()) first = other.first;
-    }
-    [[nodiscard]] std::string text() const {
-        return std::to_string(requests) + " requests, " + std::to_string(refusals) + " refusals, " +
-               std::to_string(driver_refusals) + " by the driver, " + std::to_string(disturbed) +
-               " disturbed, " + std::to_string(judged) + " judged, " + std::to_string(lost) +
-               " with lost bytes; " + std::to_string(frames) + " frames, " + std::to_string(steps) +
-               " steps, " + std::to_string(smaller_steps) + " of them in smaller parts, " +
-               std::to_string(launches) + " launches, " + std::to_string(batches) + " batches";
-    }
-};
 
 /// Threads that stop for each other: between their steps, or while they are refused.
 class meeting {

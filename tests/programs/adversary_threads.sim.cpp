@@ -6,15 +6,14 @@
 // further refusal. For as long as one likes: CUOTA_ADVERSARY=<programs of each kind>.
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <deque>
 #include <thread>
 #include <vector>
 
+#include "programs/adversary_counts.hpp"
 #include "programs/adversary_program.hpp"
 #include "programs/adversary_scene.hpp"
 #include "support/catch.hpp"
-#include "support/machine.hpp"
 
 namespace {
 
@@ -46,17 +45,9 @@ TEST_CASE("no refusal is wrong and no byte is lost by threads beside programs th
           "[programs][adversary][threads]") {
     device_kind const kind = all_kinds[GENERATE(range(0, kinds))];
     std::size_t const programs = programs_of_each_kind(60);
-    counts seen;
-    for (std::uint64_t seed = 1; seed <= programs; ++seed) {
-        support::machine const machine{shape_of(kind)};
-        run(kind, seed, seen);
-        INFO("kind " << static_cast<int>(kind) << ", seed " << seed << ": " << seen.first);
-        REQUIRE(seen.contradicted == 0);
-        REQUIRE(seen.unequal == 0);
-        REQUIRE(seen.over_soft == 0);
-    }
+    counts const seen =
+        require_right(kind, programs, [&](std::uint64_t seed, counts& all) { run(kind, seed, all); });
     INFO("kind " << static_cast<int>(kind) << ": " << seen.text());
-    if (std::getenv("CUOTA_ADVERSARY")) WARN("kind " << static_cast<int>(kind) << ": " << seen.text());
     CHECK(seen.judged > programs);
     CHECK(2 * seen.judged > seen.refusals);
     CHECK(seen.requests > 40 * programs);

@@ -71,17 +71,17 @@ without("a reservation returns its unspent bytes", "guard/detail/ledger_node.hpp
 
 # ---- Memory of graphs
 
-GRAPHS = "pool/detail/graph_memory_state.hpp"
+GRAPHS, USE = "pool/detail/graph_memory_state.hpp", "pool/detail/memory_of_graph.hpp"
 without("a launch is charged", GRAPHS, "if (!account_.try_charge(missing)) {", "if (false) {")
 without("memory of idle graphs is released for a charge", GRAPHS,
         "(void)report_failure_of([&] { released = trim(); });", "")
-without("a launch has memory of other graphs released", GRAPHS, "if (account_->trim(this) != 0) return true;", "")
-without("a launch asks for its memory first", GRAPHS, "missing = make_room();", "")
+without("a launch has memory of other graphs released", USE, "if (account_->trim(&record_) != 0) return true;", "")
+without("a launch asks for its memory first", USE, "missing = make_room();", "")
 without("parts of refused launches are charged", GRAPHS, "    charge_allocated(missing);  //", "    //")
 # Each of these suffices in most programs.
 MUTATIONS.append(Mutation("the memory that graphs are known to have is the driver's", [
     (GRAPHS, "    if (reported >= settled_) return 0;", "    if (reported >= 0) return 0;"),
     (GRAPHS, "                (void)trim();\n                continue;", "                (void)0;"),
-    (GRAPHS, "is_enqueued ? steady_on_ : has_before ? stream_before : 0", "is_enqueued ? steady_on_ : stream_before"),
+    (USE, "account_->trims() == steady_since_ ? record_.stream_before : 0", "record_.stream_before"),
     (GRAPHS, "(none_runs || !may_run(*g))", "!may_run(*g)"),
-    (GRAPHS, "missing = make_room();", "")], [ONE], 2000))
+    (USE, "missing = make_room();", "")], [ONE], 2000))

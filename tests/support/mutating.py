@@ -8,12 +8,15 @@ import os
 import pathlib
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 import tempfile
 
 HERE = pathlib.Path(__file__).resolve().parent
+INCLUDE = HERE.parents[1] / "include" / "cuota"
 HANGS_AFTER_S = 20
+NOTICED = ("failed", "crashed", "hung")
 TEST_CASE = re.compile(r'\bTEST_CASE\(\s*"([^"]*)"')
 
 
@@ -57,6 +60,14 @@ def apply(edits, folder):
             return f"{name} has this text {len(found)} times, not once: {old!r}"
         path.write_text(text[:found[0].start()] + new + text[found[0].end():])
     return None
+
+
+def mutated(edits, folder):
+    """None, or what is wrong: puts copies of the headers with the edits applied into the folder."""
+    for name in {name for name, _, _ in edits}:
+        (folder / "cuota" / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(INCLUDE / name, folder / "cuota" / name)
+    return apply(edits, folder / "cuota")
 
 
 def outcome(program, test, environment):
@@ -120,6 +131,39 @@ class Build:
         done = subprocess.run([self.line[0], "-o", folder / "tests", *objects, *self.link], cwd=self.directory,
                               capture_output=True, text=True)
         return folder / "tests", done.stderr if done.returncode else ""
+
+
+def chosen_of(mutations):
+    """Those whose rule or header has one of the words of the command line; without words, all."""
+    return [m for m in mutations
+            if not words() or any(w in text for w in words() for text in [m.rule, *(name for name, _, _ in m.edits)])]
+
+
+def notices(build, m, path_of, ends):
+    """Compiles the test files of a mutation against it, one after another, until ends(program) says that one has noticed it."""
+    with tempfile.TemporaryDirectory(prefix="mutation-") as where:
+        folder = pathlib.Path(where)
+        if wrong := mutated(m.edits, folder):
+            return Verdict(m.rule, False, wrong)
+        said = []
+        for test in m.tests:
+            program, wrong = build.program(folder, [path_of(test)], folder)
+            if wrong:
+                return Verdict(m.rule, False, "does not compile: " + wrong[-2000:])
+            said.append(f"{test} {ends(program)}")
+            if said[-1].split()[1] in NOTICED:
+                return Verdict(m.rule, True, said[-1])
+        return Verdict(m.rule, False, "; ".join(said))
+
+
+def without_mutation(build, mutations, path_of, ends):
+    """Findings: the test files must pass, built the same way without a mutation."""
+    findings = []
+    for test in sorted({test for m in mutations for test in m.tests}):
+        program, wrong = build.program(pathlib.Path(build.kept.name), [path_of(test)])
+        end = wrong or ends(program)
+        findings += [] if end == "passed" else [f"{test} {end} with nothing taken out"]
+    return findings
 
 
 def take_out(chosen, jobs, try_out, findings):
