@@ -40,7 +40,8 @@ extern template class detail::intrusive_ptr<detail::graph_memory_state>;
 /// Units:   bytes, in pieces of 2 MiB.
 /// Order:   none: charges take effect at once.
 /// Threads: any; several threads may launch graphs of one object.
-/// Cost:    a launch that needs no memory: a few atomic operations. One that does: a lock, and a CUDA call.
+/// Cost:    a launch that needs no memory: a few atomic operations. One that does: locks, queries of the driver, and an allocation of
+///          those bytes by the driver, which is freed at once: a launch that the driver refuses loses memory.
 /// Example: examples/serve_shapes.cpp
 class graph_memory {
 public:
@@ -103,7 +104,7 @@ private:
 #if CUOTA_DEFINE_MEMORY
 
 #include <cuota/core/error_sink.hpp>
-#include <cuota/pool/detail/graph_memory_state.hpp>
+#include <cuota/pool/detail/memory_of_graph.hpp>
 #include <cuota/runtime/detail/capture_scope.hpp>
 
 namespace cuota::inline v0 {

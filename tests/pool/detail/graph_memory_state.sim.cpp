@@ -8,8 +8,8 @@
 #include <vector>
 
 #include <cuota/core/bytes.hpp>
+#include <cuota/pool/detail/memory_of_graph.hpp>
 #include <cuota/pool/graph_memory.hpp>
-#include <cuota/pool/scoped_pool.hpp>
 #include <cuota/runtime/graph.hpp>
 #include <cuota/runtime/rt/graph_memory.hpp>
 #include <cuota/runtime/stream.hpp>
@@ -89,22 +89,4 @@ TEST_CASE("memory of graphs that were captured elsewhere is charged at the next 
         CHECK(memory.trim() == 16_MiB);
         CHECK(b.held() == 0);
     }
-}
-
-TEST_CASE("the parts that the driver keeps of launches that failed are charged", "[pool][graph_memory]") {
-    support::machine const machine{{1, 64_MiB}};
-    budget const b = budget::for_device(cuota::device{0}, 1.0, 0, std::chrono::nanoseconds{0});
-    cuota::graph_memory memory{b};
-    cuota::scoped_pool pool{budget{"pool", 64_MiB}};
-    stream const s;
-    cuota::graph_exec graph = memory.capture(s, [&] { allocate_and_free(s, 40_MiB); });
-    pool.deallocate(s, pool.allocate(s, 40_MiB), 40_MiB);
-    s.synchronize();
-    // The driver refuses the launch, keeps 16 MiB of what is free, and serves it once the pool has released its memory.
-    cuota::simulator::set_other_programs(0, 8_MiB);
-    try {
-        graph.launch(s);
-    } catch (cuota::out_of_memory const&) {}
-    CHECK(b.held() == cuota::rt::memory_of_graphs(cuota::device{0}));
-    s.synchronize();
 }

@@ -13,20 +13,24 @@
 #include <vector>
 
 #include <cuota/core/config.hpp>
-#include <cuota/core/detail/process.hpp>
 #include <cuota/core/detail/smart_pointers.hpp>
 #include <cuota/core/label.hpp>
 #include <cuota/guard/budget.hpp>
 #include <cuota/guard/detail/reclaimable_holder.hpp>
 #include <cuota/resource/detail/idle_memory.hpp>
 #include <cuota/resource/resource.hpp>
-#include <cuota/runtime/detail/capture_scope.hpp>
-#include <cuota/runtime/rt/virtual_memory.hpp>
 #include <cuota/runtime/stream.hpp>
 
 namespace cuota::inline v0::detail {
 
-class memory_of_graph;
+/// A graph in the account, which writes it under its lock.
+struct graph_record {
+    std::size_t needed = 0;           ///< bytes of a launch
+    std::uint64_t stream = 0;         ///< that its memory belongs to; 0: it has none since a trim
+    std::uint64_t stream_before = 0;  ///< `stream` before the present launch
+    bool is_launching = false;
+    std::optional<shared_stream> last{};  ///< of the last launch
+};
 
 /// Graphs share it, so it lives as long as the last of them.
 ///
@@ -42,9 +46,9 @@ public:
     graph_memory_state(budget account, device on, label who);
     CUOTA_INLINE_IN_PLACE ~graph_memory_state() override;
 
-    void enter(memory_of_graph& graph);
-    void leave(memory_of_graph& graph) noexcept;
-    void set_needed(memory_of_graph& graph, std::size_t bytes);
+    void enter(graph_record& graph);
+    void leave(graph_record& graph) noexcept;
+    void set_needed(graph_record& graph, std::size_t bytes);
 
     /// Number of trims begun.
     [[nodiscard]] std::uint64_t trims() const noexcept { return trims_.load(std::memory_order_seq_cst); }
@@ -52,20 +56,19 @@ public:
     [[nodiscard]] bool try_begin(std::uint64_t since) noexcept;
     /// Begins a launch on s, charges what the driver will allocate for it, and returns the bytes. Throws: budget_exceeded; nothing is charged
     /// or begun.
-    [[nodiscard]] std::size_t begin_charged(memory_of_graph& graph, stream_ref s, source_location where);
+    [[nodiscard]] std::size_t begin_charged(graph_record& graph, stream_ref s, source_location where);
     /// Replaces the charge of a launch by what the driver reports; the graph's memory belongs to `stream`, or it has none.
-    void settle(memory_of_graph& graph, std::size_t pending, std::uint64_t stream) noexcept;
+    void settle(graph_record& graph, std::size_t pending, std::uint64_t stream) noexcept;
     /// Returns the bytes that the driver will allocate for a launch in progress on the stream `on`, for which `pending` bytes are charged.
-    [[nodiscard]] std::size_t missing_for(memory_of_graph const& graph, std::uint64_t on,
-                                          std::size_t pending);
+    [[nodiscard]] std::size_t missing_for(graph_record const& graph, std::uint64_t on, std::size_t pending);
     /// Trims, and charges the part that the driver keeps of a launch on the stream `on` that it has refused. Throws: cuda_error.
-    void note_refusal(memory_of_graph& graph, std::uint64_t on);
+    void note_refusal(graph_record& graph, std::uint64_t on);
     /// Ends a launch.
     void end() noexcept { launching_.fetch_sub(1, std::memory_order_seq_cst); }
 
     /// Trims during launches of other threads never, during a launch of this thread only if it is the one of `launching`, which keeps its
     /// stream. Throws: cuda_error.
-    std::size_t trim(memory_of_graph const* launching = nullptr);
+    std::size_t trim(graph_record const* launching = nullptr);
     [[nodiscard]] std::size_t held() const;
     [[nodiscard]] device on() const noexcept { return on_; }
     [[nodiscard]] tag name() const noexcept { return who_.name; }
@@ -87,7 +90,7 @@ private:
     template <class StreamOf>
     [[nodiscard]] std::size_t needed_by(StreamOf stream_of) const;
     // Returns the bytes that the driver lacks for all graphs that have memory and for one on the stream `on`. Under the lock.
-    [[nodiscard]] std::size_t missing_with(memory_of_graph const& graph, std::uint64_t on,
+    [[nodiscard]] std::size_t missing_with(graph_record const& graph, std::uint64_t on,
                                            std::size_t pending) const;
     // The driver takes memory of idle graphs for other allocations: if it has, refunds that, and every launch charges again. Under the lock.
     // Returns the bytes to refund.
@@ -98,113 +101,24 @@ private:
     [[nodiscard]] std::size_t in_use() const;
     void charge_allocated(std::size_t bytes) noexcept;
     void refund(std::size_t bytes) noexcept;
+    // Refunds at the end of a scope: declared before the lock, after its release.
+    struct later_refund {
+        graph_memory_state& of;
+        std::size_t bytes = 0;
+        ~later_refund() { of.refund(bytes); }
+    };
 
     intrusive_ptr<ledger> node_;
     budget account_;
     device const on_;
     label const who_;
     mutable object_lock guard_;
-    std::vector<memory_of_graph*> graphs_{};
+    std::vector<graph_record*> graphs_{};
     std::size_t settled_ = 0;
     std::size_t pending_ = 0;
     std::size_t lost_ = 0;
     std::atomic<std::uint64_t> trims_ = 0;
     std::atomic<int> launching_ = 0;
-};
-
-/// A graph's use of the account. Threads: those of a graph, one at a time.
-class memory_of_graph final : public graph_use {
-public:
-    explicit memory_of_graph(intrusive_ptr<graph_memory_state> account) : account_{std::move(account)} {
-        account_->enter(*this);
-    }
-    ~memory_of_graph() override { account_->leave(*this); }
-
-    void about_to_end() override {}
-    void captured(std::size_t memory) override { account_->set_needed(*this, memory); }
-    void ended() noexcept override {}
-    void begin_launch(stream_ref s, source_location where) override {
-        if (needed == 0) return;
-        is_steady_ = steady_on_ == s.id() && account_->try_begin(steady_since_);
-        if (is_steady_) return;
-        steady_on_ = 0;
-        steady_since_ = account_->trims();  // a trim since then makes the next launch charge again
-        pending_ = account_->begin_charged(*this, s, where);
-        steady_on_ = s.id();
-        std::size_t missing = 0;
-        try {
-            missing = make_room();
-        } catch (...) {
-            end_launch(s, false);
-            throw;
-        }
-        if (missing == 0) return;
-        auto const told = relief_->told();
-        end_launch(s, false);
-        refuse_on(account_->on(), missing, 1, {account_->name(), where}, "cudaGraphLaunch", told);
-    }
-    void end_launch(stream_ref, bool is_enqueued) noexcept override {
-        if (needed == 0) return;
-        relief_.reset();
-        refusals_ = 0;
-        // The driver had released memory of graphs before this launch, as another one has found.
-        if (is_steady_ && account_->trims() != steady_since_) end_steadiness();
-        bool const has_before = account_->trims() == steady_since_;
-        if (!is_steady_)
-            account_->settle(*this, pending_, is_enqueued ? steady_on_ : has_before ? stream_before : 0);
-        if (!is_enqueued) steady_on_ = 0;
-        account_->end();
-    }
-    [[nodiscard]] bool relieve(std::size_t bytes) noexcept override {
-        if (is_steady_) end_steadiness();
-        bool is_relieved = false;
-        (void)report_failure_of([&] {
-            // Another program may take each room that was made.
-            if (++refusals_ > 2) return void(is_relieved = release(bytes));
-            account_->note_refusal(*this, steady_on_);
-            is_relieved = make_room() == 0;
-        });
-        return is_relieved;
-    }
-
-    // Written under the account's lock:
-    std::size_t needed = 0;
-    std::uint64_t stream = 0;         // that its memory belongs to; 0: it has none since a trim
-    std::uint64_t stream_before = 0;  // the present launch
-    bool is_launching = false;
-    std::optional<shared_stream> last{};  // of the last launch
-
-private:
-    // The driver keeps the part that it got of a launch that it refuses, so it is asked for the memory first. Returns the bytes that it lacks.
-    // Throws: cuda_error.
-    [[nodiscard]] std::size_t make_room() {
-        for (;;) {
-            std::size_t const missing = account_->missing_for(*this, steady_on_, pending_);
-            if (missing == 0 || rt::has_room(account_->on(), missing)) return 0;
-            if (!release(missing)) return missing;
-        }
-    }
-    // Releases first memory of graphs that do not run, which the account as a holder of idle memory cannot while this launch is in progress.
-    [[nodiscard]] bool release(std::size_t bytes) {
-        if (!relief_) {
-            relief_.emplace(account_->on());
-            if (account_->trim(this) != 0) return true;
-        }
-        return relief_->relieve(bytes);
-    }
-    // From now on the launch is settled at its end.
-    void end_steadiness() noexcept {
-        is_steady_ = false;
-        pending_ = 0;
-        stream_before = 0;
-    }
-
-    intrusive_ptr<graph_memory_state> const account_;
-    std::uint64_t steady_on_ = 0, steady_since_ = 0;
-    bool is_steady_ = false;
-    std::size_t pending_ = 0;
-    std::optional<driver_relief> relief_{};
-    int refusals_ = 0;  // of this launch, by the driver
 };
 
 }  // namespace cuota::inline v0::detail
@@ -262,18 +176,18 @@ CUOTA_INLINE std::atomic<bool>& graph_memory_state::is_taken(device on) noexcept
     return taken[static_cast<std::size_t>(on.ordinal()) % taken.size()];
 }
 
-CUOTA_INLINE void graph_memory_state::enter(memory_of_graph& graph) {
+CUOTA_INLINE void graph_memory_state::enter(graph_record& graph) {
     region_lock const lock{guard_};
     graphs_.push_back(&graph);
 }
 
-CUOTA_INLINE void graph_memory_state::leave(memory_of_graph& graph) noexcept {
+CUOTA_INLINE void graph_memory_state::leave(graph_record& graph) noexcept {
     if (guard_.is_of_parent()) return;
     region_lock const lock{guard_};
     std::erase(graphs_, &graph);
 }
 
-CUOTA_INLINE void graph_memory_state::set_needed(memory_of_graph& graph, std::size_t bytes) {
+CUOTA_INLINE void graph_memory_state::set_needed(graph_record& graph, std::size_t bytes) {
     region_lock const lock{guard_};
     graph.needed = bytes;
 }
@@ -281,7 +195,7 @@ CUOTA_INLINE void graph_memory_state::set_needed(memory_of_graph& graph, std::si
 template <class StreamOf>
 std::size_t graph_memory_state::needed_by(StreamOf stream_of) const {
     std::vector<std::pair<std::uint64_t, std::size_t>> most;  // of each stream
-    for (memory_of_graph const* g : graphs_) {
+    for (graph_record const* g : graphs_) {
         std::uint64_t const stream = stream_of(*g);
         if (stream == 0) continue;
         auto const of = std::ranges::find(most, stream, &std::pair<std::uint64_t, std::size_t>::first);
@@ -293,30 +207,22 @@ std::size_t graph_memory_state::needed_by(StreamOf stream_of) const {
     return sum;
 }
 
-CUOTA_INLINE std::size_t graph_memory_state::missing_with(memory_of_graph const& graph, std::uint64_t on,
+CUOTA_INLINE std::size_t graph_memory_state::missing_with(graph_record const& graph, std::uint64_t on,
                                                           std::size_t pending) const {
-    std::size_t const all = needed_by([&](memory_of_graph const& g) { return &g == &graph ? on : g.stream; });
+    std::size_t const all = needed_by([&](graph_record const& g) { return &g == &graph ? on : g.stream; });
     std::size_t const there = settled_ - std::min(settled_, lost_) + pending;
     return all > there ? all - there : 0;
 }
 
-CUOTA_INLINE std::size_t graph_memory_state::missing_for(memory_of_graph const& graph, std::uint64_t on,
+CUOTA_INLINE std::size_t graph_memory_state::missing_for(graph_record const& graph, std::uint64_t on,
                                                          std::size_t pending) {
-    std::size_t taken_back = 0;
-    std::size_t missing = 0;
-    try {
-        region_lock const lock{guard_};
-        taken_back = find_taken_back();
-        missing = missing_with(graph, on, pending_ - pending);
-    } catch (...) {
-        refund(taken_back);
-        throw;
-    }
-    refund(taken_back);
-    return missing;
+    later_refund taken_back{*this};
+    region_lock const lock{guard_};
+    taken_back.bytes = find_taken_back();
+    return missing_with(graph, on, pending_ - pending);
 }
 
-CUOTA_INLINE void graph_memory_state::note_refusal(memory_of_graph& graph, std::uint64_t on) {
+CUOTA_INLINE void graph_memory_state::note_refusal(graph_record& graph, std::uint64_t on) {
     std::size_t freed = 0;
     std::size_t kept_more = 0;
     {
@@ -330,7 +236,7 @@ CUOTA_INLINE void graph_memory_state::note_refusal(memory_of_graph& graph, std::
         std::size_t const kept = rt::memory_of_graphs(on_);
         forget_released(kept);
         std::size_t const used =
-            needed_by([](memory_of_graph const& g) { return g.is_launching ? std::uint64_t{0} : g.stream; });
+            needed_by([](graph_record const& g) { return g.is_launching ? std::uint64_t{0} : g.stream; });
         lost_ = kept - std::min(kept, used);
         kept_more = kept - std::min(kept, settled_);
         freed = settled_ - std::min(settled_, kept);
@@ -341,23 +247,23 @@ CUOTA_INLINE void graph_memory_state::note_refusal(memory_of_graph& graph, std::
 }
 
 // Also true on a stream that cannot be queried now.
-[[nodiscard]] CUOTA_INLINE bool may_run(memory_of_graph const& graph) noexcept {
+[[nodiscard]] CUOTA_INLINE bool may_run(graph_record const& graph) noexcept {
     return graph.last && !rt::is_known_idle(*graph.last);
 }
 
 CUOTA_INLINE std::size_t graph_memory_state::in_use() const {
     std::size_t const running =
-        needed_by([](memory_of_graph const& g) { return may_run(g) ? g.stream : std::uint64_t{0}; });
+        needed_by([](graph_record const& g) { return may_run(g) ? g.stream : std::uint64_t{0}; });
     return std::min(running, settled_);
 }
 
 CUOTA_INLINE void graph_memory_state::forget_released(std::size_t kept) {
     lost_ = std::min(lost_, kept);
     std::size_t const of_graphs = needed_by(
-        [](memory_of_graph const& g) { return g.is_launching || !may_run(g) ? std::uint64_t{0} : g.stream; });
+        [](graph_record const& g) { return g.is_launching || !may_run(g) ? std::uint64_t{0} : g.stream; });
     // A stream may be busy with other work than its graphs.
     bool const none_runs = kept - lost_ < of_graphs;
-    for (memory_of_graph* const g : graphs_)
+    for (graph_record* const g : graphs_)
         if (!g->is_launching && (none_runs || !may_run(*g))) g->stream = 0;
 }
 
@@ -377,36 +283,30 @@ CUOTA_INLINE bool graph_memory_state::try_begin(std::uint64_t since) noexcept {
     return false;
 }
 
-CUOTA_INLINE std::size_t graph_memory_state::begin_charged(memory_of_graph& graph, stream_ref s,
+CUOTA_INLINE std::size_t graph_memory_state::begin_charged(graph_record& graph, stream_ref s,
                                                            source_location where) {
     std::uint64_t const on = s.id();
-    std::size_t charged = 0;  // by this call so far
+    later_refund charged{*this};  // by this call so far
     bool is_trimmed = false;
     for (;;) {
         std::size_t missing = 0;
-        std::size_t taken_back = 0;
-        try {
+        {
+            later_refund taken_back{*this};
             region_lock const lock{guard_};
-            taken_back = find_taken_back();
+            taken_back.bytes = find_taken_back();
             missing = missing_with(graph, on, pending_);
-            if (missing <= charged) {
+            if (missing <= charged.bytes) {
                 graph.stream_before = std::exchange(graph.stream, on);
                 graph.is_launching = true;
                 graph.last.emplace(s);
                 pending_ += missing;
                 launching_.fetch_add(1, std::memory_order_seq_cst);
+                charged.bytes -= missing;
+                return missing;
             }
-        } catch (...) {
-            refund(charged + taken_back);
-            throw;
-        }
-        refund(taken_back);
-        if (missing <= charged) {
-            refund(charged - missing);
-            return missing;
         }
         // A charge that does not fit may trim, and then more is missing.
-        refund(std::exchange(charged, 0));
+        refund(std::exchange(charged.bytes, 0));
         if (!account_.try_charge(missing)) {
             // Idle graphs may have less than is known, since the driver takes their memory for other allocations.
             if (!std::exchange(is_trimmed, true)) {
@@ -416,11 +316,11 @@ CUOTA_INLINE std::size_t graph_memory_state::begin_charged(memory_of_graph& grap
             account_.charge(missing, who_.name, where);
         }
         count_taken(on_, missing);
-        charged = missing;
+        charged.bytes = missing;
     }
 }
 
-CUOTA_INLINE void graph_memory_state::settle(memory_of_graph& graph, std::size_t pending,
+CUOTA_INLINE void graph_memory_state::settle(graph_record& graph, std::size_t pending,
                                              std::uint64_t stream) noexcept {
     std::size_t surplus = 0;
     std::size_t missing = 0;
@@ -444,7 +344,7 @@ CUOTA_INLINE void graph_memory_state::settle(memory_of_graph& graph, std::size_t
     charge_allocated(missing);  // of graphs that were captured elsewhere, or of refused launches
 }
 
-CUOTA_INLINE std::size_t graph_memory_state::trim(memory_of_graph const* launching) {
+CUOTA_INLINE std::size_t graph_memory_state::trim(graph_record const* launching) {
     int const own = launching ? 1 : 0;
     for (int looks = 0; launching_.load(std::memory_order_relaxed) != own && looks != 1'000; ++looks)
         ::sched_yield();  // a launch takes microseconds; this thread may be in one
