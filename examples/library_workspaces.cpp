@@ -3,9 +3,8 @@
 
 /// Workspaces of a library: cuBLAS multiplies on two streams with workspaces of one pool, which the budget counts.
 ///
-/// Without it cuBLAS uses memory that no budget counts, and allocates more in captures. Each scope of the handle allocates a workspace of the
-/// size that NVIDIA recommends, and returns it to the pool in the order of its stream, where the next scope gets it again. On the simulated
-/// runtime, cuota::simulated_libraries takes the place of cuBLAS. Expected output:
+/// Each scope of a handle allocates a workspace and frees it in the order of its stream, so that the next scope on the stream gets the same
+/// bytes. On the simulated runtime, cuota::simulated_libraries takes the place of cuBLAS. Expected output:
 ///
 ///     8 products on 2 streams are right
 ///     two workspaces: 64.0 MiB of 80.0 MiB

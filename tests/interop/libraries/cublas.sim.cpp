@@ -16,10 +16,10 @@
 #include <cuota/runtime/event.hpp>
 #include <cuota/runtime/graph.hpp>
 
-#include "interop/libraries/what_of.hpp"
 #include "support/catch.hpp"
 #include "support/gate.hpp"
 #include "support/machine.hpp"
+#include "support/thrown.hpp"
 
 using namespace cuota::literals;
 
@@ -133,7 +133,8 @@ TEST_CASE("cublasCreate without room releases idle memory of pools, and is out o
     s.synchronize();
     { cuota::cublas_handle const blas{pool}; }
     cuota::device_buffer<char> const used{100_MiB, s, pool};
-    std::string const text = what_of<cuota::out_of_memory>([&] { cuota::cublas_handle const blas{pool}; });
+    std::string const text =
+        support::thrown<cuota::out_of_memory>([&] { cuota::cublas_handle const blas{pool}; }).what();
     CHECK(support::has(text, "cublasCreate: not enough free memory on the device"));
     CHECK(support::has(text, "cublas.sim.cpp"));
 }
@@ -144,10 +145,11 @@ TEST_CASE("invalid products are errors with cuBLAS's text", "[interop][cublas]")
     cuota::stream const s;
     auto const on = blas.on(s);
     float const one = 1;
-    std::string const text = what_of<cuota::library_error>([&] {
-        cuota::cublas_handle::check(cublasSgemm(on, CUBLAS_OP_N, CUBLAS_OP_N, 2, 2, 2, &one, nullptr, 1,
-                                                nullptr, 2, &one, nullptr, 2),
-                                    "cublasSgemm");
-    });
+    std::string const text =
+        support::thrown<cuota::library_error>([&] {
+            cuota::cublas_handle::check(cublasSgemm(on, CUBLAS_OP_N, CUBLAS_OP_N, 2, 2, 2, &one, nullptr, 1,
+                                                    nullptr, 2, &one, nullptr, 2),
+                                        "cublasSgemm");
+        }).what();
     CHECK(support::has(text, "cublasSgemm failed: an unsupported value"));
 }

@@ -9,9 +9,9 @@
 #include <cuota/guard/budgeted.hpp>
 #include <cuota/resource/async_memory.hpp>
 
-#include "interop/libraries/what_of.hpp"
 #include "support/catch.hpp"
 #include "support/machine.hpp"
+#include "support/thrown.hpp"
 
 using namespace cuota::literals;
 
@@ -31,14 +31,17 @@ TEST_CASE("a scope of cuDNN has the stream, and workspaces for its operations", 
         CHECK(budget.held() == 3_MiB);
     }
     CHECK(budget.held() == 0);
-    std::string const text = what_of<cuota::library_error>(
-        [] { cuota::cudnn_handle::check(cudnnSetStream(nullptr, nullptr), "cudnnSetStream"); });
+    std::string const text =
+        support::thrown<cuota::library_error>([] {
+            cuota::cudnn_handle::check(cudnnSetStream(nullptr, nullptr), "cudnnSetStream");
+        }).what();
     CHECK(support::has(text, "cudnnSetStream failed: CUDNN_STATUS_BAD_PARAM"));
 }
 
 TEST_CASE("cudnnCreate without room is out of memory", "[interop][cudnn]") {
     support::machine const machine{{.capacity = 1_MiB}};
-    std::string const text =
-        what_of<cuota::out_of_memory>([] { cuota::cudnn_handle const h{cuota::async_memory{}}; });
+    std::string const text = support::thrown<cuota::out_of_memory>([] {
+                                 cuota::cudnn_handle const h{cuota::async_memory{}};
+                             }).what();
     CHECK(support::has(text, "cudnnCreate: not enough free memory on the device"));
 }

@@ -6,6 +6,7 @@
 
 #include <cmath>
 #include <cstddef>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -13,11 +14,12 @@
 #include <cuota/core/bytes.hpp>
 #include <cuota/guard/budget.hpp>
 #include <cuota/guard/budgeted.hpp>
+#include <cuota/pool/scoped_pool.hpp>
 #include <cuota/resource/async_memory.hpp>
 
-#include "interop/libraries/what_of.hpp"
 #include "support/catch.hpp"
 #include "support/machine.hpp"
+#include "support/thrown.hpp"
 
 using namespace cuota::literals;
 
@@ -67,11 +69,46 @@ TEST_CASE("outside of a scope a plan has no work area", "[interop][cufft]") {
 
 TEST_CASE("a plan that cuFFT rejects is an error, and leaves nothing", "[interop][cufft]") {
     support::machine const machine;
-    std::string const text = what_of<cuota::library_error>([] {
-        cuota::cufft_plan const plan{cuota::async_memory{}, plan_of(0, 1)};
-    });
+    std::string const text = support::thrown<cuota::library_error>([] {
+                                 cuota::cufft_plan const plan{cuota::async_memory{}, plan_of(0, 1)};
+                             }).what();
     CHECK(support::has(text, "cufftMakePlan failed: status 8"));
     CHECK(support::has(text, "cufft.sim.cpp"));
+}
+
+TEST_CASE("a plan without room for its tables gets idle memory, and a new handle for each try",
+          "[interop][cufft]") {
+    support::machine const machine{{.capacity = 64_MiB}};
+    cuota::stream const s;
+    cuota::scoped_pool pool{cuota::budget{"pool", 60_MiB}};
+    { cuota::device_buffer<char> const used{56_MiB, s, pool}; }
+    s.synchronize();
+    std::vector<cufftHandle> handles;
+    auto const make = [&](cufftHandle p, std::size_t* bytes) {
+        handles.push_back(p);
+        if (cuota::device{0}.memory().free < 34_MiB) return CUFFT_ALLOC_FAILED;
+        return cufftMakePlan1d(p, 16, CUFFT_C2C, 1, bytes);
+    };
+    { cuota::cufft_plan const plan{pool, make}; }
+    REQUIRE(handles.size() == 2);
+    CHECK(handles[0] != handles[1]);
+    CHECK(cufftDestroy(handles[0]) == CUFFT_INVALID_PLAN);
+    cuota::device_buffer<char> const used{56_MiB, s, pool};
+    std::string const text = support::thrown<cuota::out_of_memory>([&] {
+                                 cuota::cufft_plan const plan{pool, make};
+                             }).what();
+    CHECK(support::has(text, "cufftMakePlan: not enough free memory on the device"));
+}
+
+TEST_CASE("a plan whose function throws leaves nothing", "[interop][cufft]") {
+    support::machine const machine;
+    cufftHandle made = 0;
+    auto const make = [&](cufftHandle p, std::size_t*) -> cufftResult {
+        made = p;
+        throw 7;
+    };
+    CHECK_THROWS_AS((cuota::cufft_plan{cuota::async_memory{}, make}), int);
+    CHECK(cufftDestroy(made) == CUFFT_INVALID_PLAN);
 }
 
 TEST_CASE("a work area that does not fit is refused", "[interop][cufft]") {
@@ -79,7 +116,8 @@ TEST_CASE("a work area that does not fit is refused", "[interop][cufft]") {
     cuota::budget const budget{"memory", 1_KiB};
     cuota::stream const s;
     cuota::cufft_plan plan{cuota::budgeted<cuota::async_memory>{budget}, plan_of(256, 1), "transform"};
-    CHECK(support::has(what_of<cuota::budget_exceeded>([&] { (void)plan.on(s); }), "transform"));
+    CHECK(
+        support::has(support::thrown<cuota::budget_exceeded>([&] { (void)plan.on(s); }).what(), "transform"));
 }
 
 TEST_CASE("a moved-from cufft_plan refuses each use", "[interop][cufft][moved_from]") {

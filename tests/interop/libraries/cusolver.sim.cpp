@@ -13,9 +13,9 @@
 #include <cuota/guard/budgeted.hpp>
 #include <cuota/resource/async_memory.hpp>
 
-#include "interop/libraries/what_of.hpp"
 #include "support/catch.hpp"
 #include "support/machine.hpp"
+#include "support/thrown.hpp"
 
 using namespace cuota::literals;
 
@@ -47,7 +47,8 @@ TEST_CASE("a factorization gets its workspace from the scope", "[interop][cusolv
 
 TEST_CASE("cusolverDnCreate without room is out of memory", "[interop][cusolver]") {
     support::machine const machine{{.capacity = 64_MiB}};
-    std::string const text =
-        what_of<cuota::out_of_memory>([] { cuota::cusolver_handle const h{cuota::async_memory{}}; });
+    std::string const text = support::thrown<cuota::out_of_memory>([] {
+                                 cuota::cusolver_handle const h{cuota::async_memory{}};
+                             }).what();
     CHECK(support::has(text, "cusolverDnCreate: not enough free memory on the device"));
 }

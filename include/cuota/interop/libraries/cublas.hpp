@@ -45,6 +45,9 @@ struct cublas_library {
     [[nodiscard]] static bool lacks_memory(int status) noexcept {
         return status == CUBLAS_STATUS_ALLOC_FAILED;
     }
+    [[nodiscard]] static bool may_lack_memory(int status) noexcept {
+        return status == CUBLAS_STATUS_NOT_INITIALIZED || status == CUBLAS_STATUS_INTERNAL_ERROR;
+    }
     [[nodiscard]] static std::string text_of(int status) {
         return cublasGetStatusString(static_cast<cublasStatus_t>(status));
     }
@@ -52,8 +55,7 @@ struct cublas_library {
 
 }  // namespace detail
 
-/// A cuBLAS handle. Its scopes set the stream and a workspace (cublasSetWorkspace), so that cuBLAS allocates none in a capture and uses no
-/// other stream's.
+/// A cuBLAS handle. Its scopes set the stream and a workspace (cublasSetWorkspace).
 using cublas_handle = library_handle<detail::cublas_library>;
 
 }  // namespace cuota::inline v0

@@ -34,6 +34,9 @@ struct cudnn_library {
         return status == CUDNN_STATUS_ALLOC_FAILED;
 #endif
     }
+    [[nodiscard]] static bool may_lack_memory(int status) noexcept {
+        return status == CUDNN_STATUS_NOT_INITIALIZED || status == CUDNN_STATUS_INTERNAL_ERROR;
+    }
     [[nodiscard]] static std::string text_of(int status) {
         return cudnnGetErrorString(static_cast<cudnnStatus_t>(status));
     }

@@ -9,7 +9,6 @@
 #include <cstddef>
 #include <string>
 
-#include <cuota/core/detail/text/text.hpp>
 #include <cuota/core/label.hpp>
 #include <cuota/interop/libraries/library_handle.hpp>
 
@@ -29,6 +28,9 @@ struct cusolver_library {
     static int set_stream(native h, cudaStream_t s) { return cusolverDnSetStream(h, s); }
     [[nodiscard]] static bool lacks_memory(int status) noexcept {
         return status == CUSOLVER_STATUS_ALLOC_FAILED;
+    }
+    [[nodiscard]] static bool may_lack_memory(int status) noexcept {
+        return status == CUSOLVER_STATUS_NOT_INITIALIZED || status == CUSOLVER_STATUS_INTERNAL_ERROR;
     }
     /// cuSOLVER has no texts.
     [[nodiscard]] static std::string text_of(int status) { return "status " + std::to_string(status); }

@@ -39,7 +39,8 @@ public:
     /// `call` is the library's function, `why` its text for the status.
     library_error(int status, bool is_out_of_memory, std::string const& call, std::string const& why,
                   source_location where = {})
-        : std::runtime_error{"cuota::library_error: " + call + " failed: " + why + suffix(where)},
+        : std::runtime_error{"cuota::library_error: " + call + " failed: " + why +
+                             detail::location_suffix(where)},
           status_{status},
           is_out_of_memory_{is_out_of_memory},
           call_{std::make_shared<std::string const>(call)} {}
@@ -50,10 +51,6 @@ public:
     [[nodiscard]] std::string const& call() const noexcept { return *call_; }  ///< name of the function
 
 private:
-    static std::string suffix(source_location where) {
-        std::string const location = source_location_text(where);
-        return location.empty() ? "" : " (" + location + ')';
-    }
     int status_;
     bool is_out_of_memory_;
     std::shared_ptr<std::string const> call_;
@@ -66,6 +63,7 @@ private:
 ///     name           tag of its workspaces
 ///     own_bytes      device memory that the library itself allocates for a handle
 ///     lacks_memory   whether a status says that an allocation failed
+///     may_lack_memory   whether the creation of a handle also returns a status for other reasons than a lack of memory
 ///     text_of        text for a status
 template <class L>
 concept handle_library = requires(typename L::native h, typename L::native& made, cudaStream_t s,
@@ -77,6 +75,7 @@ concept handle_library = requires(typename L::native h, typename L::native& made
     { L::destroy(h) } -> std::same_as<int>;
     { L::set_stream(h, s) } -> std::same_as<int>;
     { L::lacks_memory(status) } -> std::same_as<bool>;
+    { L::may_lack_memory(status) } -> std::same_as<bool>;
     { L::text_of(status) } -> std::same_as<std::string>;
 };
 
@@ -108,7 +107,12 @@ void check_library(int status, std::string const& call, source_location where) {
 template <handle_library L>
 class library_state {
 public:
-    library_state(any_resource from, label const& name) : memory{std::move(from)}, request{name} { create(); }
+    /// create(native&) makes the handle, or returns a status other than 0 and leaves nothing; its name is for messages.
+    template <class Create>
+    library_state(any_resource from, label const& name, std::string const& create_name, Create create)
+        : memory{std::move(from)}, request{name} {
+        make(create_name, create);
+    }
     library_state(library_state const&) = delete;
     library_state& operator=(library_state const&) = delete;
     ~library_state() {
@@ -129,24 +133,25 @@ public:
     bool is_in_use = false;
 
 private:
-    // Libraries report a lack of memory by various statuses at this point, so the free memory decides.
+    // If a status can have several reasons, the free memory decides.
     [[nodiscard]] bool is_out_of_memory(int status) const {
-        return L::lacks_memory(status) || home.memory().free < L::own_bytes();
+        return L::lacks_memory(status) || (L::may_lack_memory(status) && home.memory().free < L::own_bytes());
     }
-    void create() {
+    template <class Create>
+    void make(std::string const& name, Create& create) {
         process_number::note_cuda();
         if (process_number::is_cuda_of_parent()) throw_forked();
         expect_no_region("the creation of a library's handle");
         rt::set_call_site(request.where, request.name);
         driver_relief relief{home};
-        int status = L::create(native);
+        int status = create(native);
         while (status != 0 && is_out_of_memory(status) && relief.relieve(L::own_bytes()))
-            status = L::create(native);
+            status = create(native);
         if (status == 0) return;
         rt::clear_last_error();
         if (is_out_of_memory(status))
-            refuse_on(home, L::own_bytes(), 512, request, call("Create").c_str(), relief.told());
-        check_library<L>(status, call("Create"), request.where);
+            refuse_on(home, L::own_bytes(), 1, request, name.c_str(), relief.told());
+        check_library<L>(status, name, request.where);
     }
 };
 
@@ -156,8 +161,7 @@ private:
 
 namespace cuota::inline v0::inline CUOTA_VIEWS {
 
-/// A library's handle on one device. The library allocates its workspace from a resource, such as a pool under a budget, for the time of a
-/// scope.
+/// A library's handle on one device. Each scope of it allocates the library's workspace from a resource, such as a pool under a budget.
 ///
 ///     cublas_handle blas{pool};
 ///     {
@@ -167,8 +171,8 @@ namespace cuota::inline v0::inline CUOTA_VIEWS {
 ///
 /// Scopes on one stream use the same memory in turn, also scopes of several libraries. In a `capture`, the workspace belongs to the graph.
 /// Uses the device that is current on construction. Memory that the library allocates on construction is charged to no budget
-/// (docs/budgets.md). If the device has no room for it, pools and caches release idle memory, as for a request. Move-only. A handle lives
-/// at least as long as its scopes. In a forked child, the destructor makes no call.
+/// (docs/budgets.md). If the device has no room for it, pools and caches release idle memory, as for a request. Move-only. The
+/// library's handle is destroyed after the last scope has ended. In a forked child, the destructor makes no call.
 /// Threads: one at a time.
 /// Throws:  the constructor: out_of_memory, library_error, usage_error in a forked child, cuda_error.
 /// Example: examples/library_workspaces.cpp
@@ -181,7 +185,8 @@ public:
     /// Makes a handle with a workspace of the usual size.
     explicit library_handle(any_resource memory, tag name = L::name(),
                             source_location where = source_location::current())
-        : state_{std::make_shared<detail::library_state<L>>(std::move(memory), label{name, where})} {
+        : library_handle{std::move(memory), label{name, where}, detail::library_state<L>::call("Create"),
+                         L::create} {
         if constexpr (workspace_library<L>) state_->workspace = L::usual_workspace(state_->home);
     }
     /// Makes a handle with that many bytes of workspace for each scope. With 0, the library uses memory of its own.
@@ -194,7 +199,7 @@ public:
     /// Sets the stream, and a workspace, until the end of the scope. s must be on the handle's device.
     /// Order:  the workspace is valid for work on s, and freed after it.
     /// Throws: budget_exceeded, out_of_memory for the workspace; usage_error while another scope is open, and for a stream of another
-    ///         device; library_error. The handle then has no workspace.
+    ///         device; library_error. Nothing is allocated then, and the library has its own workspace.
     /// Cost:   an allocation and its deallocation, and three calls of the library.
     [[nodiscard]] scope on(stream_ref s, source_location where = source_location::current()) {
         return scope{state(where), s, where};
@@ -211,6 +216,12 @@ public:
     [[nodiscard]] cuota::device device() const { return state({})->home; }
 
 protected:
+    /// Makes a handle by create(native&), which returns a status; if that is not 0, it must leave nothing. `create_name` is for messages.
+    template <class Create>
+    library_handle(any_resource memory, label const& request, std::string const& create_name, Create create)
+        : state_{std::make_shared<detail::library_state<L>>(std::move(memory), request, create_name,
+                                                            std::move(create))} {}
+
     /// Returns the native handle, outside of a scope.
     [[nodiscard]] native get() const { return state({})->native; }
     /// Sets the bytes of workspace of later scopes.
@@ -276,7 +287,7 @@ private:
                     where,
                     "library_handle: cannot begin a scope before the scope of {} ends; a handle works "
                     "on one stream at a time",
-                    {source_location_text(of.user)});
+                    {of.user});
             of.is_in_use = true;
             of.user = where;
         }

@@ -4,28 +4,21 @@
 // cuBLAS on the simulated runtime: handles, streams and workspaces as cuBLAS documents them, and cublasSgemm.
 #if __has_include(<cublas_v2.h>)
 #include <cstdint>
-#include <memory>
-#include <new>
 
 #include <cublas_v2.h>
 
-#include "played.hpp"
+#include "simulated_library.hpp"
 
 using namespace cuota_simulated;
 
-struct cublasContext {
-    own_memory own;
-    cudaStream_t stream = nullptr;
+struct cublasContext : library_context {
     void* workspace = nullptr;  ///< the program's; null: the handle's own
     std::size_t bytes = 0;
 };
 
 cublasStatus_t cublasCreate_v2(cublasHandle_t* out) {
     if (!out) return CUBLAS_STATUS_INVALID_VALUE;
-    auto made = std::make_unique<cublasContext>();
-    if (!made->own.allocate(64 * mib)) return CUBLAS_STATUS_ALLOC_FAILED;
-    *out = made.release();
-    return CUBLAS_STATUS_SUCCESS;
+    return make_handle(out, 64 * mib) ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_ALLOC_FAILED;
 }
 
 cublasStatus_t cublasDestroy_v2(cublasHandle_t h) {

@@ -3,25 +3,17 @@
 
 // cuDNN's handles on the simulated runtime. Its operations get their workspaces as arguments.
 #if __has_include(<cudnn.h>)
-#include <memory>
-
 #include <cudnn.h>
 
-#include "played.hpp"
+#include "simulated_library.hpp"
 
 using namespace cuota_simulated;
 
-struct cudnnContext {
-    own_memory own;
-    cudaStream_t stream = nullptr;
-};
+struct cudnnContext : library_context {};
 
 cudnnStatus_t cudnnCreate(cudnnHandle_t* out) {
     if (!out) return CUDNN_STATUS_BAD_PARAM;
-    auto made = std::make_unique<cudnnContext>();
-    if (!made->own.allocate(2 * mib)) return CUDNN_STATUS_NOT_INITIALIZED;
-    *out = made.release();
-    return CUDNN_STATUS_SUCCESS;
+    return make_handle(out, 2 * mib) ? CUDNN_STATUS_SUCCESS : CUDNN_STATUS_NOT_INITIALIZED;
 }
 
 cudnnStatus_t cudnnDestroy(cudnnHandle_t h) {

@@ -10,17 +10,15 @@
 
 #include <cufft.h>
 
-#include "played.hpp"
+#include "simulated_library.hpp"
 
 using namespace cuota_simulated;
 
 namespace {
 
-struct plan {
-    own_memory own;
+struct plan : library_context {
     bool allocates = true, is_made = false;
     void* area = nullptr;
-    cudaStream_t stream = nullptr;
     int n = 0, batch = 0;
 
     [[nodiscard]] std::size_t bytes() const {

@@ -4,25 +4,18 @@
 // cuSOLVER's dense handles on the simulated runtime, and cusolverDnSpotrf, which gets its workspace as an argument.
 #if __has_include(<cusolverDn.h>)
 #include <cmath>
-#include <memory>
 
 #include <cusolverDn.h>
 
-#include "played.hpp"
+#include "simulated_library.hpp"
 
 using namespace cuota_simulated;
 
-struct cusolverDnContext {
-    own_memory own;
-    cudaStream_t stream = nullptr;
-};
+struct cusolverDnContext : library_context {};
 
 cusolverStatus_t cusolverDnCreate(cusolverDnHandle_t* out) {
     if (!out) return CUSOLVER_STATUS_INVALID_VALUE;
-    auto made = std::make_unique<cusolverDnContext>();
-    if (!made->own.allocate(98 * mib)) return CUSOLVER_STATUS_ALLOC_FAILED;
-    *out = made.release();
-    return CUSOLVER_STATUS_SUCCESS;
+    return make_handle(out, 98 * mib) ? CUSOLVER_STATUS_SUCCESS : CUSOLVER_STATUS_ALLOC_FAILED;
 }
 
 cusolverStatus_t cusolverDnDestroy(cusolverDnHandle_t h) {

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
+#include <memory>
 #include <utility>
 
 #include <cuda_runtime_api.h>
@@ -41,6 +42,21 @@ public:
 private:
     void* p_ = nullptr;
 };
+
+/// Members of the handle of each library.
+struct library_context {
+    own_memory own;
+    cudaStream_t stream = nullptr;
+};
+
+/// Makes a handle that has memory of its own. Returns false without memory.
+template <class Context>
+[[nodiscard]] bool make_handle(Context** to, std::size_t own_bytes) {
+    auto made = std::make_unique<Context>();
+    if (!made->own.allocate(own_bytes)) return false;
+    *to = made.release();
+    return true;
+}
 
 struct access {
     void const* first;
