@@ -69,7 +69,9 @@ using pinned_keeper = keeper<cuota::pinned_memory>;
 // Reports memory that the driver has taken already, as memory of graphs may be.
 class overrated final : public idle_holder {
 public:
-    overrated() { idle_registry::join(cuota::device{0}, *this); }
+    explicit overrated(std::size_t reported) : reported_{reported} {
+        idle_registry::join(cuota::device{0}, *this);
+    }
     ~overrated() override { idle_registry::leave(*this); }
     std::size_t reclaim(std::size_t) noexcept override { return std::exchange(reported_, 0); }
     std::size_t reclaimable(std::size_t) const noexcept override { return reported_; }
@@ -77,7 +79,7 @@ public:
     std::string title() const override { return "overrated"; }
 
 private:
-    std::size_t reported_ = 40_MiB;
+    std::size_t reported_;
 };
 
 void keep_freed_memory() {
@@ -113,12 +115,23 @@ TEST_CASE("idle memory of the driver's pool is released for requests that do not
 TEST_CASE("a holder that reports more than the driver gets does not keep others from being called",
           "[resource][idle_memory]") {
     support::machine const sim{{1, 64_MiB}};
-    auto const first = cuota::detail::intrusive_ptr<overrated>::make();
+    auto const first = cuota::detail::intrusive_ptr<overrated>::make(40_MiB);
     auto const second = cuota::detail::intrusive_ptr<device_keeper>::make(cuota::device{0}, 40_MiB, "second");
     takes_what_lies_idle<cuota::device_memory>(32_MiB);
     CHECK(second->requested.size() == 1);
     cuota::simulator::set_other_programs(0, 40_MiB);
     CHECK_THROWS_AS(takes_what_lies_idle<cuota::device_memory>(32_MiB), cuota::out_of_memory);
+}
+
+TEST_CASE("if a cache and such a holder do not suffice, the others are called", "[resource][idle_memory]") {
+    support::machine const sim{{1, 64_MiB}};
+    auto const first = cuota::detail::intrusive_ptr<overrated>::make(12_MiB);
+    auto const second = cuota::detail::intrusive_ptr<device_keeper>::make(cuota::device{0}, 15_MiB, "second");
+    auto const cache =
+        cuota::detail::intrusive_ptr<device_keeper>::make(memory_origin::unknown(), 16_MiB, "cache");
+    takes_what_lies_idle<cuota::device_memory>(61_MiB);
+    CHECK(first->reclaimable(1) == 0);
+    CHECK(second->requested == std::vector<std::size_t>{12_MiB});
 }
 
 TEST_CASE("where the driver refuses what it reports as free, all idle memory is released",

@@ -264,9 +264,10 @@ CUOTA_INLINE bool driver_relief::take(measure next, std::size_t bytes) {
     auto holders = idle_registry::of(from_);
     std::size_t idle = 0;
     for (auto const& one : holders) idle = saturating_add(idle, one->reclaimable(unlimited));
-    if (!ask(idle_registry::of(memory_origin::unknown()), bytes, idle)) return false;
-    (void)ask(std::move(holders), bytes);  // caches may have freed blocks into pools
-    return true;
+    bool const by_program = ask(idle_registry::of(memory_origin::unknown()), bytes, idle);
+    // Caches may have freed blocks into pools; when repeated, pools may suffice.
+    bool const by_pools = ask(std::move(holders), bytes);
+    return by_program || by_pools;
 }
 
 CUOTA_INLINE bool driver_relief::trim() {
