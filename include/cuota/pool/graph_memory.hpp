@@ -35,8 +35,9 @@ extern template class detail::intrusive_ptr<detail::graph_memory_state>;
 /// graphs that do not run; their next launch allocates it again.
 ///
 /// A device has at most one graph_memory, because the driver reports one sum: memory of graphs that were captured elsewhere, and of launches
-/// that failed, is charged at the next change, also above the limit. The object's state lives until the last graph that was captured with it
-/// is destroyed; then all of its memory is refunded.
+/// that failed, is charged at the next change, also above the limit. A destroyed graph's memory is in use until its last launch has ended; if
+/// that was on a native stream, which may be destroyed next, the destructor of the graph waits for it. The object's state lives until the last
+/// graph that was captured with it is destroyed; then it waits for launches that still run, and all of its memory is refunded.
 /// Units:   bytes, in pieces of 2 MiB.
 /// Order:   none: charges take effect at once.
 /// Threads: any; several threads may launch graphs of one object.

@@ -7,6 +7,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <list>
 #include <optional>
 #include <string>
 #include <utility>
@@ -29,6 +30,8 @@ struct graph_record {
     std::uint64_t stream = 0;         ///< that its memory belongs to; 0: it has none since a trim
     std::uint64_t stream_before = 0;  ///< `stream` before the present launch
     bool is_launching = false;
+    bool is_destroyed = false;            ///< its last launch may still run
+    bool may_have_run = false;            ///< when the driver was last known to have all of its memory
     std::optional<shared_stream> last{};  ///< of the last launch
 };
 
@@ -37,6 +40,7 @@ struct graph_record {
 ///     settled_  bytes that the driver reported after the last launch or trim; charged
 ///     pending_  bytes charged for launches whose result is not settled
 ///     lost_     the part of settled_ that the driver keeps of launches that it refused; no launch gets it
+///     unknown_  a further part, of which it is unknown which graphs have it; a launch may not get it
 ///
 /// Threads: any. A trim and a launch exclude each other: by Dekker's argument, either the launch sees the trim's number or the trim sees the
 /// launch.
@@ -46,7 +50,9 @@ public:
     graph_memory_state(budget account, device on, label who);
     CUOTA_INLINE_IN_PLACE ~graph_memory_state() override;
 
-    void enter(graph_record& graph);
+    [[nodiscard]] graph_record& enter();
+    /// Ends a graph's use of the account. Its memory counts as in use until its last launch has ended; if the account cannot tell that later,
+    /// because the stream is not a `stream`, waits for it.
     void leave(graph_record& graph) noexcept;
     void set_needed(graph_record& graph, std::size_t bytes);
 
@@ -69,6 +75,9 @@ public:
     /// Trims during launches of other threads never, during a launch of this thread only if it is the one of `launching`, which keeps its
     /// stream. Throws: cuda_error.
     std::size_t trim(graph_record const* launching = nullptr);
+    /// Waits for graphs that may run, but not on streams that are captured. Returns whether there were any. Throws: cuda_error, also of their
+    /// work.
+    [[nodiscard]] bool wait_for_graphs();
     [[nodiscard]] std::size_t held() const;
     [[nodiscard]] device on() const noexcept { return on_; }
     [[nodiscard]] tag name() const noexcept { return who_.name; }
@@ -99,6 +108,10 @@ private:
     void forget_released(std::size_t kept);
     // Bytes of running graphs. Under the lock.
     [[nodiscard]] std::size_t in_use() const;
+    // Notes which graphs may run, before memory of the others is released. Under the lock.
+    void note_running() noexcept;
+    // Moves records of destroyed graphs that do not run, to be destroyed outside of the lock. Under the lock.
+    void take_ended(std::list<graph_record>& into) noexcept;
     void charge_allocated(std::size_t bytes) noexcept;
     void refund(std::size_t bytes) noexcept;
     // Refunds at the end of a scope: declared before the lock, after its release.
@@ -113,10 +126,10 @@ private:
     device const on_;
     label const who_;
     mutable object_lock guard_;
-    std::vector<graph_record*> graphs_{};
+    std::list<graph_record> graphs_{};
     std::size_t settled_ = 0;
     std::size_t pending_ = 0;
-    std::size_t lost_ = 0;
+    std::size_t lost_ = 0, unknown_ = 0;
     std::atomic<std::uint64_t> trims_ = 0;
     std::atomic<int> launching_ = 0;
 };
@@ -166,6 +179,7 @@ CUOTA_INLINE_IN_PLACE graph_memory_state::~graph_memory_state() {
     idle_registry::leave(*this);
     node_->leave(*this);
     if (guard_.is_of_parent()) return;
+    for (graph_record const& g : graphs_) (void)rt::drain(*g.last);  // destroyed ones that may run
     (void)report_failure_of([&] { rt::trim_memory_of_graphs(on_); });
     refund(settled_);  // the rest belongs to graphs that were captured elsewhere
     is_taken(on_).store(false);
@@ -176,15 +190,32 @@ CUOTA_INLINE std::atomic<bool>& graph_memory_state::is_taken(device on) noexcept
     return taken[static_cast<std::size_t>(on.ordinal()) % taken.size()];
 }
 
-CUOTA_INLINE void graph_memory_state::enter(graph_record& graph) {
+// Also true on a stream that cannot be queried now.
+[[nodiscard]] CUOTA_INLINE bool may_run(graph_record const& graph) noexcept {
+    return graph.last && !rt::is_known_idle(*graph.last);
+}
+
+CUOTA_INLINE graph_record& graph_memory_state::enter() {
     region_lock const lock{guard_};
-    graphs_.push_back(&graph);
+    return graphs_.emplace_back();
 }
 
 CUOTA_INLINE void graph_memory_state::leave(graph_record& graph) noexcept {
     if (guard_.is_of_parent()) return;
+    bool const may_lose_stream = graph.last && !graph.last->is_owned();
+    if (may_lose_stream && may_run(graph)) (void)rt::drain(*graph.last);
+    std::list<graph_record> ended;
     region_lock const lock{guard_};
-    std::erase(graphs_, &graph);
+    graph.is_destroyed = true;
+    if (may_lose_stream) graph.last.reset();
+    take_ended(ended);
+}
+
+CUOTA_INLINE void graph_memory_state::take_ended(std::list<graph_record>& into) noexcept {
+    for (auto g = graphs_.begin(); g != graphs_.end();) {
+        auto const it = g++;
+        if (it->is_destroyed && !may_run(*it)) into.splice(into.end(), graphs_, it);
+    }
 }
 
 CUOTA_INLINE void graph_memory_state::set_needed(graph_record& graph, std::size_t bytes) {
@@ -195,12 +226,12 @@ CUOTA_INLINE void graph_memory_state::set_needed(graph_record& graph, std::size_
 template <class StreamOf>
 std::size_t graph_memory_state::needed_by(StreamOf stream_of) const {
     std::vector<std::pair<std::uint64_t, std::size_t>> most;  // of each stream
-    for (graph_record const* g : graphs_) {
-        std::uint64_t const stream = stream_of(*g);
+    for (graph_record const& g : graphs_) {
+        std::uint64_t const stream = stream_of(g);
         if (stream == 0) continue;
         auto const of = std::ranges::find(most, stream, &std::pair<std::uint64_t, std::size_t>::first);
-        if (of == most.end()) most.emplace_back(stream, g->needed);
-        else of->second = std::max(of->second, g->needed);
+        if (of == most.end()) most.emplace_back(stream, g.needed);
+        else of->second = std::max(of->second, g.needed);
     }
     std::size_t sum = 0;
     for (auto const& [stream, bytes] : most) sum = saturating_add(sum, bytes);
@@ -210,7 +241,7 @@ std::size_t graph_memory_state::needed_by(StreamOf stream_of) const {
 CUOTA_INLINE std::size_t graph_memory_state::missing_with(graph_record const& graph, std::uint64_t on,
                                                           std::size_t pending) const {
     std::size_t const all = needed_by([&](graph_record const& g) { return &g == &graph ? on : g.stream; });
-    std::size_t const there = settled_ - std::min(settled_, lost_) + pending;
+    std::size_t const there = settled_ - std::min(settled_, lost_ + unknown_) + pending;
     return all > there ? all - there : 0;
 }
 
@@ -232,12 +263,14 @@ CUOTA_INLINE void graph_memory_state::note_refusal(graph_record& graph, std::uin
         // With several launches in progress, the account does not know which one took memory: it is charged when they end.
         if (launching_.load(std::memory_order_seq_cst) != 1) return;
         trims_.fetch_add(1, std::memory_order_seq_cst);
+        note_running();
         rt::trim_memory_of_graphs(on_);
         std::size_t const kept = rt::memory_of_graphs(on_);
         forget_released(kept);
         std::size_t const used =
             needed_by([](graph_record const& g) { return g.is_launching ? std::uint64_t{0} : g.stream; });
         lost_ = kept - std::min(kept, used);
+        unknown_ = 0;
         kept_more = kept - std::min(kept, settled_);
         freed = settled_ - std::min(settled_, kept);
         settled_ = kept;
@@ -246,31 +279,49 @@ CUOTA_INLINE void graph_memory_state::note_refusal(graph_record& graph, std::uin
     charge_allocated(kept_more);
 }
 
-// Also true on a stream that cannot be queried now.
-[[nodiscard]] CUOTA_INLINE bool may_run(graph_record const& graph) noexcept {
-    return graph.last && !rt::is_known_idle(*graph.last);
-}
-
 CUOTA_INLINE std::size_t graph_memory_state::in_use() const {
     std::size_t const running =
         needed_by([](graph_record const& g) { return may_run(g) ? g.stream : std::uint64_t{0}; });
     return std::min(running, settled_);
 }
 
+CUOTA_INLINE void graph_memory_state::note_running() noexcept {
+    for (graph_record& g : graphs_) g.may_have_run = may_run(g);
+}
+
 CUOTA_INLINE void graph_memory_state::forget_released(std::size_t kept) {
     lost_ = std::min(lost_, kept);
-    std::size_t const of_graphs = needed_by(
-        [](graph_record const& g) { return g.is_launching || !may_run(g) ? std::uint64_t{0} : g.stream; });
-    // A stream may be busy with other work than its graphs.
-    bool const none_runs = kept - lost_ < of_graphs;
-    for (graph_record* const g : graphs_)
-        if (!g->is_launching && (none_runs || !may_run(*g))) g->stream = 0;
+    std::size_t const of_graphs = needed_by([](graph_record const& g) {
+        return !g.may_have_run ? std::uint64_t{0} : g.is_launching ? g.stream_before : g.stream;
+    });
+    // A stream that is busy may run only the smaller ones of its graphs, or other work.
+    bool const is_known = of_graphs <= kept - lost_;
+    unknown_ = kept - lost_ - (is_known ? of_graphs : 0);
+    for (graph_record& g : graphs_)
+        if (!g.is_launching && !(is_known && g.may_have_run)) g.stream = 0;
+}
+
+CUOTA_INLINE bool graph_memory_state::wait_for_graphs() {
+    std::vector<shared_stream> busy;
+    {
+        region_lock const lock{guard_};
+        for (graph_record const& g : graphs_)
+            if (may_run(g)) busy.push_back(*g.last);
+    }
+    bool were_any = false;
+    for (stream_ref const s : busy) {
+        if (!s.is_reachable() || is_captured(s) || foreign_capture_of(s) != 0) continue;
+        s.synchronize();
+        were_any = true;
+    }
+    return were_any;
 }
 
 CUOTA_INLINE std::size_t graph_memory_state::find_taken_back() {
     std::size_t const reported = rt::memory_of_graphs(on_);
     if (reported >= settled_) return 0;
     trims_.fetch_add(1, std::memory_order_seq_cst);
+    note_running();
     forget_released(reported);
     return std::exchange(settled_, reported) - reported;
 }
@@ -287,12 +338,13 @@ CUOTA_INLINE std::size_t graph_memory_state::begin_charged(graph_record& graph, 
                                                            source_location where) {
     std::uint64_t const on = s.id();
     later_refund charged{*this};  // by this call so far
-    bool is_trimmed = false;
-    for (;;) {
+    for (int measures = 0;;) {
         std::size_t missing = 0;
         {
             later_refund taken_back{*this};
+            std::list<graph_record> ended;
             region_lock const lock{guard_};
+            take_ended(ended);
             taken_back.bytes = find_taken_back();
             missing = missing_with(graph, on, pending_);
             if (missing <= charged.bytes) {
@@ -308,8 +360,8 @@ CUOTA_INLINE std::size_t graph_memory_state::begin_charged(graph_record& graph, 
         // A charge that does not fit may trim, and then more is missing.
         refund(std::exchange(charged.bytes, 0));
         if (!account_.try_charge(missing)) {
-            // Idle graphs may have less than is known, since the driver takes their memory for other allocations.
-            if (!std::exchange(is_trimmed, true)) {
+            // Idle graphs may have less than is known, since the driver takes their memory for other allocations. Others may run.
+            if (++measures == 1 || (measures == 2 && wait_for_graphs())) {
                 (void)trim();
                 continue;
             }
@@ -337,6 +389,7 @@ CUOTA_INLINE void graph_memory_state::settle(graph_record& graph, std::size_t pe
         else if (reported > with_others) missing = reported - with_others;
         settled_ += missing;
         settled_ -= surplus;
+        unknown_ -= std::min(unknown_, surplus);  // the launch used it
         // The driver has released memory of other graphs by itself: their next launches charge it again.
         if (surplus != 0) trims_.fetch_add(1, std::memory_order_seq_cst);
     }
@@ -353,6 +406,7 @@ CUOTA_INLINE std::size_t graph_memory_state::trim(graph_record const* launching)
         region_lock const lock{guard_};
         trims_.fetch_add(1, std::memory_order_seq_cst);
         if (launching_.load(std::memory_order_seq_cst) != own) return 0;
+        note_running();
         rt::trim_memory_of_graphs(on_);
         std::size_t const kept = rt::memory_of_graphs(on_);
         forget_released(kept);

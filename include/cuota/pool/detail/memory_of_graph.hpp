@@ -24,9 +24,8 @@ namespace cuota::inline v0::detail {
 /// A graph's use of the account. Threads: those of a graph, one at a time.
 class memory_of_graph final : public graph_use {
 public:
-    explicit memory_of_graph(intrusive_ptr<graph_memory_state> account) : account_{std::move(account)} {
-        account_->enter(record_);
-    }
+    explicit memory_of_graph(intrusive_ptr<graph_memory_state> account)
+        : account_{std::move(account)}, record_{account_->enter()} {}
     ~memory_of_graph() override { account_->leave(record_); }
 
     void about_to_end() override {}
@@ -55,6 +54,7 @@ public:
     void end_launch(stream_ref, bool is_enqueued) noexcept override {
         if (record_.needed == 0) return;
         relief_.reset();
+        has_waited_ = false;
         refusals_ = 0;
         // The driver had released memory of graphs before this launch, as another one has found.
         if (is_steady_ && account_->trims() != steady_since_) end_steadiness();
@@ -85,13 +85,16 @@ private:
             if (!release(missing)) return missing;
         }
     }
-    // Releases first memory of graphs that do not run, which the account as a holder of idle memory cannot while this launch is in progress.
+    // Releases first memory of graphs that do not run, which the account as a holder of idle memory cannot while this launch is in progress;
+    // last, memory of those that run, when they have ended.
     [[nodiscard]] bool release(std::size_t bytes) {
         if (!relief_) {
             relief_.emplace(account_->on());
             if (account_->trim(&record_) != 0) return true;
         }
-        return relief_->relieve(bytes);
+        if (relief_->relieve(bytes)) return true;
+        return !std::exchange(has_waited_, true) && account_->wait_for_graphs() &&
+               account_->trim(&record_) != 0;
     }
     // From now on the launch is settled at its end.
     void end_steadiness() noexcept {
@@ -101,12 +104,13 @@ private:
     }
 
     intrusive_ptr<graph_memory_state> const account_;
-    graph_record record_;
+    graph_record& record_;
     std::uint64_t steady_on_ = 0, steady_since_ = 0;
     bool is_steady_ = false;
     std::size_t pending_ = 0;
     std::optional<driver_relief> relief_{};
-    int refusals_ = 0;  // of this launch, by the driver
+    bool has_waited_ = false;  // in this launch
+    int refusals_ = 0;         // of this launch, by the driver
 };
 
 }  // namespace cuota::inline v0::detail
