@@ -3,16 +3,23 @@
 
 #include <cuota/runtime/host_memory.hpp>
 
+#include <cstddef>
 #include <filesystem>
+#include <fstream>
 #include <optional>
 #include <string>
+#include <system_error>
+
+#include <unistd.h>
 
 #include "support/catch.hpp"
+#include "support/child.hpp"
 #include "support/temp_folder.hpp"
 
 using cuota::host_memory;
 using cuota::host_memory_info;
 using cuota::unlimited;
+namespace fs = std::filesystem;
 
 namespace {
 
@@ -26,10 +33,10 @@ public:
                               "Buffers:          50 kB\nCached:          350 kB\n");
     }
     void write(std::string const& name, std::string const& text) const {
-        std::filesystem::create_directories(std::filesystem::path{folder_.path(name)}.parent_path());
+        fs::create_directories(fs::path{folder_.path(name)}.parent_path());
         folder_.write(name, text);
     }
-    void remove(std::string const& name) const { std::filesystem::remove_all(folder_.path(name)); }
+    void remove(std::string const& name) const { fs::remove_all(folder_.path(name)); }
 
     // Version 2, as on a host: the whole tree is mounted.
     void use_v2(std::string const& process, std::string const& top = "/") const {
@@ -56,6 +63,41 @@ private:
     support::temp_folder folder_;
 };
 
+// A control group below that of this process, with a limit. None if the system does not permit it.
+class real_group {
+public:
+    explicit real_group(std::size_t limit) {
+        for (bool const is_v2 : {false, true}) {
+            auto const own = cuota::detail::cgroup_of_process({}, is_v2);
+            if (own.mount.empty()) continue;
+            fs::path const path = own.mount + own.process + "/cuota-test-" + std::to_string(::getpid());
+            std::error_code failure;
+            if (!fs::create_directory(path, failure)) continue;
+            path_ = path;
+            if (write(is_v2 ? "memory.max" : "memory.limit_in_bytes", std::to_string(limit))) return;
+            remove();
+        }
+    }
+    real_group(real_group const&) = delete;
+    real_group& operator=(real_group const&) = delete;
+    ~real_group() { remove(); }
+
+    [[nodiscard]] explicit operator bool() const noexcept { return !path_.empty(); }
+    [[nodiscard]] bool enter() const { return write("cgroup.procs", std::to_string(::getpid())); }
+    [[nodiscard]] std::string path() const { return path_.string(); }
+
+private:
+    [[nodiscard]] bool write(char const* file, std::string const& text) const {
+        std::ofstream to{path_ / file};
+        return bool{to << text << std::flush};
+    }
+    void remove() {
+        if (!path_.empty()) ::rmdir(path_.c_str());
+        path_.clear();
+    }
+    fs::path path_;
+};
+
 }  // namespace
 
 TEST_CASE("the host's memory is what the kernel estimates", "[runtime][host_memory]") {
@@ -73,6 +115,20 @@ TEST_CASE("this machine has memory", "[runtime][host_memory]") {
     CHECK(found.available > 0);
     CHECK(found.available <= found.total);
     CHECK(found.ignored.empty());
+}
+
+TEST_CASE("a control group of this machine bounds the memory of a process in it", "[runtime][host_memory]") {
+    constexpr std::size_t limit = std::size_t{64} << 20;
+    real_group const group{limit};
+    if (!group) CUOTA_SKIP("this process may not create a control group that limits memory");
+    CHECK(support::status_of_child([&] {
+              if (!group.enter()) ::_exit(2);
+              host_memory_info const found = host_memory();
+              bool const is_right = found.total == limit && found.available <= limit &&
+                                    found.available > limit / 2 && found.bounded_by == group.path() &&
+                                    found.ignored.empty();
+              ::_exit(is_right ? 0 : 3);
+          }) == 0);
 }
 
 TEST_CASE("a control group bounds the host's memory by its limit less its use", "[runtime][host_memory]") {
