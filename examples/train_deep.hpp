@@ -110,7 +110,7 @@ public:
           fixed_{fixed_bytes(how, samples, shape)},
           room_{room},
           device_{"device", cuota::checked_add(fixed_, room).value_or(cuota::unlimited)},
-          pinned_{"pinned", how.pinned_budget},
+          pinned_{"pinned", how.pinned_budget, cuota::budget::for_host()},
           pool_{device_, network_pool(network_plan(shape))},
           network_{shape, samples.fields()[0].type, how.seed, stream_, pool_},
           loader_{samples, loading(how, shape.batch, device_, pinned_)} {
