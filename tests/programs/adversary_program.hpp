@@ -300,14 +300,19 @@ private:
     std::exception_ptr request(Request make) {
         ++seen.requests;
         auto const changes = sim::other_programs(0).changes;
-        std::size_t const actions = actions_of_others(),
-                          over = over_soft_limit() + in_.taken_back_of_graphs();
+        std::size_t const actions = actions_of_others(), over = over_soft_limit(),
+                          taken_back = in_.taken_back_of_graphs(), held = in_.root.held();
         bool const graphs_run = in_.has_running_graphs(mine_);
         try {
             make();
             // Charges of up to 64 KiB need no query.
-            if (in_.looks_always && in_.is_single && over_soft_limit() > over + 64_KiB)
-                seen.note(seen.over_soft, "over the soft limit: " + std::to_string(over_soft_limit()));
+            if (in_.looks_always && in_.is_single && over_soft_limit() > over + taken_back + 64_KiB)
+                seen.note(seen.over_soft, "over the soft limit by " + std::to_string(over_soft_limit()) +
+                                              ", before by " + std::to_string(over) + "; held " +
+                                              std::to_string(in_.root.held()) + ", before " +
+                                              std::to_string(held) + "; taken back of graphs " +
+                                              std::to_string(in_.taken_back_of_graphs()) + ", before " +
+                                              std::to_string(taken_back));
             return nullptr;
         } catch (cuota::out_of_memory const& refused) {
             act();
@@ -328,7 +333,8 @@ private:
     // Tries again while no other thread or program runs, by itself and after all idle memory was released. Returns whether that was granted.
     template <class Request>
     [[nodiscard]] bool judge(Request& make, std::string const& text, bool is_disturbed) {
-        if (is_granted_now(make)) {
+        auto const still = refusal_now(make);
+        if (!still) {
             if (is_disturbed) ++seen.disturbed;
             else seen.note(seen.contradicted, "granted when tried again: " + text);
             return true;
@@ -337,7 +343,7 @@ private:
         in_.release_idle();
         try {
             make();
-            seen.note(seen.contradicted, "granted after idle memory was released: " + text);
+            seen.note(seen.contradicted, "granted after idle memory was released: " + *still);
             return true;
         } catch (cuota::out_of_memory const& again) {
             if (in_.fits(again.info()))
@@ -345,12 +351,13 @@ private:
             return false;
         }
     }
+    // Makes a request; returns the text of its refusal.
     template <class Request>
-    [[nodiscard]] static bool is_granted_now(Request& make) {
+    [[nodiscard]] static std::optional<std::string> refusal_now(Request& make) {
         try {
             make();
-            return true;
-        } catch (cuota::out_of_memory const&) { return false; }
+            return std::nullopt;
+        } catch (cuota::out_of_memory const& refused) { return refused.what(); }
     }
     // Makes a request without which the caller cannot go on.
     template <class Request>

@@ -25,10 +25,11 @@ def without(rule, header, text, instead="", **more):
 RELIEF = "resource/detail/idle_memory.hpp"
 without("a request that the driver refuses is made again", RELIEF, "while (!p && relief.relieve(bytes)) p = call();", "(void)relief;")
 without("the driver's pool is trimmed", RELIEF, "if (next == measure::trim) return trim();", "if (next == measure::trim) return false;")
-without("pools and loaders release memory that the driver lacks", RELIEF,
-        "if (next == measure::ask_holders) return ask(idle_registry::of(from_), bytes);", "if (next == measure::ask_holders) return false;")
+MUTATIONS.append(Mutation("pools and loaders release memory that the driver lacks", [
+    (RELIEF, "if (next == measure::ask_holders) return ask(idle_registry::of(from_), bytes);", "if (next == measure::ask_holders) return false;"),
+    (RELIEF, "= ask(std::move(holders), bytes);", "= false;")], [ONE]))
 without("caches release memory that the driver lacks", RELIEF,
-        "if (!ask(idle_registry::of(memory_origin::unknown()), bytes, idle)) return false;", "return false;")
+        "= ask(idle_registry::of(memory_origin::unknown()), bytes, idle);", "= false;\n    (void)idle;")
 without("where the driver refuses what it reports as free, all idle memory is released", RELIEF,
         "if (next == measure::ask_for_all) return ask_for_all(bytes);", "if (next == measure::ask_for_all) return false;")
 without("holders are called again if the driver got less than they reported", RELIEF,
@@ -77,11 +78,13 @@ without("memory of idle graphs is released for a charge", GRAPHS,
         "(void)report_failure_of([&] { released = trim(); });", "")
 without("a launch has memory of other graphs released", USE, "if (account_->trim(&record_) != 0) return true;", "")
 without("a launch asks for its memory first", USE, "missing = make_room();", "")
+without("memory of destroyed graphs is in use while they run", GRAPHS, "it->is_destroyed && !may_run(*it)", "it->is_destroyed",
+        programs=4000)
 without("parts of refused launches are charged", GRAPHS, "    charge_allocated(missing);  //", "    //")
 # Each of these suffices in most programs.
 MUTATIONS.append(Mutation("the memory that graphs are known to have is the driver's", [
     (GRAPHS, "    if (reported >= settled_) return 0;", "    if (reported >= 0) return 0;"),
     (GRAPHS, "                (void)trim();\n                continue;", "                (void)0;"),
     (USE, "account_->trims() == steady_since_ ? record_.stream_before : 0", "record_.stream_before"),
-    (GRAPHS, "(none_runs || !may_run(*g))", "!may_run(*g)"),
+    (GRAPHS, "!(is_known && g.may_have_run)", "!g.may_have_run"),
     (USE, "missing = make_room();", "")], [ONE], 2000))
