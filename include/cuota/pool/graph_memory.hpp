@@ -32,7 +32,8 @@ extern template class detail::intrusive_ptr<detail::graph_memory_state>;
 ///
 /// A launch of a graph that was captured here first charges the memory that the driver will allocate, and throws budget_exceeded if it does
 /// not fit. After the launch the charge is what the driver reports. A request that does not fit the budget, and `trim`, release the memory of
-/// graphs that do not run; their next launch allocates it again.
+/// graphs that do not run; their next launch allocates it again. Before a launch is refused, the host waits for graphs that run, and their
+/// memory is released, too.
 ///
 /// A device has at most one graph_memory, because the driver reports one sum: memory of graphs that were captured elsewhere, and of launches
 /// that failed, is charged at the next change, also above the limit. A destroyed graph's memory is in use until its last launch has ended; if
