@@ -78,8 +78,6 @@ without("memory of idle graphs is released for a charge", GRAPHS,
         "(void)report_failure_of([&] { released = trim(); });", "")
 without("a launch has memory of other graphs released", USE, "if (account_->trim(&record_) != 0) return true;", "")
 without("a launch asks for its memory first", USE, "missing = make_room();", "")
-without("memory of destroyed graphs is in use while they run", GRAPHS, "it->is_destroyed && !may_run(*it)", "it->is_destroyed",
-        programs=4000)
 without("parts of refused launches are charged", GRAPHS, "    charge_allocated(missing);  //", "    //")
 # Each of these suffices in most programs.
 MUTATIONS.append(Mutation("the memory that graphs are known to have is the driver's", [
