@@ -175,11 +175,19 @@ CUOTA_INLINE graph_memory_state::graph_memory_state(budget account, device on, l
     }
 }
 
+// Waits unless s is captured, or another thread's default stream. Returns whether it did. Throws: cuda_error, also of the work.
+[[nodiscard]] CUOTA_INLINE bool wait_outside_captures(stream_ref s) {
+    if (!s.is_reachable() || is_captured(s) || foreign_capture_of(s) != 0) return false;
+    s.synchronize();
+    return true;
+}
+
 CUOTA_INLINE_IN_PLACE graph_memory_state::~graph_memory_state() {
     idle_registry::leave(*this);
     node_->leave(*this);
     if (guard_.is_of_parent()) return;
-    for (graph_record const& g : graphs_) (void)rt::drain(*g.last);  // destroyed ones that may run
+    for (graph_record const& g : graphs_)  // destroyed ones that may run
+        (void)report_failure_of([&] { (void)wait_outside_captures(*g.last); });
     (void)report_failure_of([&] { rt::trim_memory_of_graphs(on_); });
     refund(settled_);  // the rest belongs to graphs that were captured elsewhere
     is_taken(on_).store(false);
@@ -203,7 +211,8 @@ CUOTA_INLINE graph_record& graph_memory_state::enter() {
 CUOTA_INLINE void graph_memory_state::leave(graph_record& graph) noexcept {
     if (guard_.is_of_parent()) return;
     bool const may_lose_stream = graph.last && !graph.last->is_owned();
-    if (may_lose_stream && may_run(graph)) (void)rt::drain(*graph.last);
+    if (may_lose_stream && may_run(graph))
+        (void)report_failure_of([&] { (void)wait_outside_captures(*graph.last); });
     std::list<graph_record> ended;
     region_lock const lock{guard_};
     graph.is_destroyed = true;
@@ -309,11 +318,8 @@ CUOTA_INLINE bool graph_memory_state::wait_for_graphs() {
             if (may_run(g)) busy.push_back(*g.last);
     }
     bool were_any = false;
-    for (stream_ref const s : busy) {
-        if (!s.is_reachable() || is_captured(s) || foreign_capture_of(s) != 0) continue;
-        s.synchronize();
-        were_any = true;
-    }
+    for (stream_ref const s : busy)
+        if (wait_outside_captures(s)) were_any = true;
     return were_any;
 }
 
