@@ -106,6 +106,8 @@ private:
     [[nodiscard]] std::size_t find_taken_back();
     // Records which graphs have no memory since the driver released all but `kept` bytes. Under the lock.
     void forget_released(std::size_t kept);
+    // Returns whether the driver has the memory that the graphs are known to have. Under the lock.
+    [[nodiscard]] bool is_enough_for_graphs() const;
     // Bytes of running graphs. Under the lock.
     [[nodiscard]] std::size_t in_use() const;
     // Notes which graphs may run, before memory of the others is released. Under the lock.
@@ -310,6 +312,11 @@ CUOTA_INLINE void graph_memory_state::forget_released(std::size_t kept) {
         if (!g.is_launching && !(is_known && g.may_have_run)) g.stream = 0;
 }
 
+CUOTA_INLINE bool graph_memory_state::is_enough_for_graphs() const {
+    return needed_by([](graph_record const& g) { return g.is_launching ? g.stream_before : g.stream; }) <=
+           settled_ - std::min(settled_, lost_ + unknown_);
+}
+
 CUOTA_INLINE bool graph_memory_state::wait_for_graphs() {
     std::vector<shared_stream> busy;
     {
@@ -395,9 +402,15 @@ CUOTA_INLINE void graph_memory_state::settle(graph_record& graph, std::size_t pe
         else if (reported > with_others) missing = reported - with_others;
         settled_ += missing;
         settled_ -= surplus;
-        unknown_ -= std::min(unknown_, surplus);  // the launch used it
-        // The driver has released memory of other graphs by itself: their next launches charge it again.
+        // The driver has released memory of graphs by itself: their next launches charge it again.
         if (surplus != 0) trims_.fetch_add(1, std::memory_order_seq_cst);
+        unknown_ -= std::min(unknown_, surplus);  // or the launch used it
+        (void)report_failure_of([&] {
+            if (surplus != 0 && !is_enough_for_graphs()) {
+                note_running();
+                forget_released(settled_);
+            }
+        });
     }
     refund(surplus);
     charge_allocated(missing);  // of graphs that were captured elsewhere, or of refused launches
