@@ -5,17 +5,20 @@
 
 #include <atomic>
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <set>
 #include <string>
 #include <thread>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 #include <unistd.h>
 
 #include <cuota/runtime/event.hpp>
 #include <cuota/runtime/for_each_index.hpp>
+#include <cuota/runtime/graph.hpp>
 #include <cuota/runtime/rt/drain.hpp>
 #include <cuota/runtime/rt/memory.hpp>
 
@@ -314,4 +317,21 @@ TEST_CASE("default_stream is the stream of launches that name none", "[runtime][
     static_assert(std::is_trivially_destructible_v<cuota::stream_ref>);
     static constinit cuota::stream_ref const stored = cuota::stream_ref::legacy();
     CHECK(stored.get() == cudaStreamLegacy);
+}
+
+TEST_CASE("the end of a capture in another thread does not make it a foreign one",
+          "[runtime][stream][threads]") {
+    support::machine const machine;
+    cuota::stream const s;
+    std::atomic<bool> is_over = false;
+    std::atomic<std::size_t> foreign = 0;
+    std::vector<std::thread> queries(4);  // more than there are cores, so that they are interrupted
+    for (std::thread& t : queries)
+        t = std::thread{[&] {
+            while (!is_over) foreign += cuota::detail::foreign_capture_of(s) != 0;
+        }};
+    for (int i = 0; i != 1'000; ++i) (void)cuota::capture(s, [] {});
+    is_over = true;
+    for (std::thread& t : queries) t.join();
+    CHECK(foreign == 0);
 }

@@ -311,8 +311,9 @@ CUOTA_INLINE std::uint64_t substitute_id(cudaStream_t native) noexcept {
 CUOTA_INLINE std::uint64_t id_of(cudaStream_t native) {
     if (is_default_handle(native)) return default_stream(native)->id;
     if (is_being_captured(native)) {
-        auto const known = captured_streams::all().find(native);
-        return known ? known->id : substitute_id(native);
+        if (auto const known = captured_streams::all().find(native)) return known->id;
+        // A capture of another thread may have ended since.
+        if (is_being_captured(native)) return substitute_id(native);
     }
     unsigned long long id = 0;
     rt::check(cudaStreamGetId(native, &id), "cudaStreamGetId");
@@ -327,8 +328,10 @@ CUOTA_INLINE cuota::device stream_ref::device() const {
     if (has_state()) return state().home;
     if (detail::is_default_handle(native())) return cuota::device::current();
     if (detail::is_being_captured(native())) {
-        auto const known = detail::captured_streams::all().find(native());
-        return known ? cuota::device{known->device} : cuota::device::current();
+        if (auto const known = detail::captured_streams::all().find(native()))
+            return cuota::device{known->device};
+        // A capture of another thread may have ended since.
+        if (detail::is_being_captured(native())) return cuota::device::current();
     }
     int ordinal = 0;
     rt::check(rt::device_of_stream(native(), &ordinal), "cudaStreamGetDevice");
@@ -453,9 +456,8 @@ CUOTA_INLINE bool is_captured(stream_ref s) {
     return captured_streams::are_any() && captured_streams::all().has(s.id());
 }
 
-CUOTA_INLINE std::uint64_t foreign_capture_of(stream_ref s) {
-    if (!s.is_reachable()) return 0;  // CUDA cannot be queried from this thread
-    on_device_of const here{s};
+// Returns the number of the capture that s is part of; 0: none.
+[[nodiscard]] CUOTA_INLINE std::uint64_t number_of_capture(stream_ref s) {
     cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
     unsigned long long number = 0;
     cudaError_t const code = cudaStreamGetCaptureInfo(s.get(), &status, &number);
@@ -464,8 +466,18 @@ CUOTA_INLINE std::uint64_t foreign_capture_of(stream_ref s) {
         return unknown_capture;
     }
     rt::check(code, "cudaStreamGetCaptureInfo");
-    if (status == cudaStreamCaptureStatusNone || is_captured(s)) return 0;
+    if (status == cudaStreamCaptureStatusNone) return 0;
     return status == cudaStreamCaptureStatusActive ? number : unknown_capture;
+}
+
+CUOTA_INLINE std::uint64_t foreign_capture_of(stream_ref s) {
+    if (!s.is_reachable()) return 0;  // CUDA cannot be queried from this thread
+    on_device_of const here{s};
+    std::uint64_t number = number_of_capture(s);
+    if (number == 0) return 0;
+    // Queried again while no capture of cuota begins or ends: one of another thread may have ended since.
+    bool const is_ours = !captured_streams::all().try_outside(s.id(), [&] { number = number_of_capture(s); });
+    return is_ours ? 0 : number;
 }
 
 }  // namespace cuota::inline v0::detail
