@@ -7,6 +7,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <cstdio>
 #include <cstdlib>
 #include <exception>
 #include <mutex>
@@ -23,6 +24,7 @@
 #include <cuota/report/recording/recorder.hpp>
 #include <cuota/report/snapshot/check_snapshot.hpp>
 #include <cuota/report/snapshot/snapshot.hpp>
+#include <cuota/runtime/graph.hpp>
 #include <cuota/simulator.hpp>
 
 #include "support/catch.hpp"
@@ -231,4 +233,38 @@ TEST_CASE("twenty threads on two pools under one budget read back their values a
     for (std::string const& told : simulator::race_reports()) UNSCOPED_INFO(told);
     CHECK(simulator::misuse().total() == 0);
     CHECK(machine.errors.take().empty());
+}
+
+TEST_CASE("threads allocate memory that was freed on a stream that is captured now and then",
+          "[programs][threads]") {
+    support::machine const machine;
+    cuota::scoped_pool pool{cuota::budget{"b", 64_MiB}};
+    constexpr std::size_t bytes = 100'000;  // more than a thread's cache has
+    cuota::stream const s;
+    std::atomic<bool> is_over = false;
+    std::atomic<int> wrong = 0;
+    auto const counted = [&wrong](auto action) {
+        try {
+            action();
+        } catch (std::exception const& e) {
+            if (++wrong == 1) std::fprintf(stderr, "%s\n", e.what());
+        }
+    };
+    std::vector<std::thread> all(3);
+    for (std::thread& t : all)
+        t = std::thread{[&] {
+            cuota::stream const own;
+            while (!is_over) {
+                counted([&] { cuota::device_buffer<char> const b{bytes, own, pool}; });
+                own.synchronize();
+            }
+        }};
+    for (int i = 0; i != 100; ++i)
+        counted([&] {
+            { cuota::device_buffer<char> const b{bytes, s, pool}; }
+            (void)cuota::capture(s, [] {});
+        });
+    is_over = true;
+    for (std::thread& t : all) t.join();
+    CHECK(wrong == 0);
 }

@@ -120,6 +120,10 @@ void order_after(stream_ref s, event const& e);
 /// Orders later work on s after the work on `other`. Throws: cuda_error; usage_error if `other` is in a foreign capture and s is not.
 void order_after_work_of(stream_ref s, stream_ref other);
 
+/// Waits on the host for earlier work on s, which other threads may capture at any time: no capture is ended. Returns false, without a wait,
+/// if s is captured, or another thread's default stream. Throws: cuda_error, also of the work.
+[[nodiscard]] bool wait_outside_captures(stream_ref s);
+
 /// Calls record() on s, again if a capture begins meanwhile. Returns false, without a valid record, if `capture` captures s: earlier work
 /// has finished. Throws: exceptions of record(), cuda_error.
 template <class Record>
@@ -155,6 +159,14 @@ CUOTA_INLINE void order_after(stream_ref s, event const& e) {
 CUOTA_INLINE bool try_order_after(stream_ref s, event const& e) {
     std::uint64_t const capture = foreign_capture_of(e);
     return (capture != 0 && capture != foreign_capture_of(s)) || s.try_wait(e);
+}
+
+CUOTA_INLINE bool wait_outside_captures(stream_ref s) {
+    if (!s.is_reachable() || foreign_capture_of(s) != 0) return false;
+    std::optional<event> done;
+    if (!mark_outside_capture(s, [&] { done.emplace(s); })) return false;
+    done->synchronize();
+    return true;
 }
 
 CUOTA_INLINE void order_after_work_of(stream_ref s, stream_ref other) {

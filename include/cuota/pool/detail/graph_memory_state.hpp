@@ -148,6 +148,7 @@ private:
 #include <cuota/core/detail/threads/locked_region.hpp>
 #include <cuota/core/error_sink.hpp>
 #include <cuota/guard/detail/ledger.hpp>
+#include <cuota/runtime/event.hpp>
 #include <cuota/runtime/rt/drain.hpp>
 #include <cuota/runtime/rt/graph_memory.hpp>
 
@@ -175,13 +176,6 @@ CUOTA_INLINE graph_memory_state::graph_memory_state(budget account, device on, l
         is_taken(on).store(false);
         throw;
     }
-}
-
-// Waits unless s is captured, or another thread's default stream. Returns whether it did. Throws: cuda_error, also of the work.
-[[nodiscard]] CUOTA_INLINE bool wait_outside_captures(stream_ref s) {
-    if (!s.is_reachable() || is_captured(s) || foreign_capture_of(s) != 0) return false;
-    s.synchronize();
-    return true;
 }
 
 CUOTA_INLINE_IN_PLACE graph_memory_state::~graph_memory_state() {

@@ -31,6 +31,8 @@ bool drain(stream_ref s) noexcept;
 /// Returns whether all work on s has finished; false if that is unknown, as of a stream that is captured, or another thread's default stream.
 /// No capture is ended, also of another thread. Threads: any.
 [[nodiscard]] bool is_known_idle(stream_ref s) noexcept;
+/// Same, but throws cuda_error if the query fails.
+[[nodiscard]] bool is_idle_outside_captures(stream_ref s);
 
 /// Waits on the host for the work on s; after an error, again before rethrowing, so that no copy uses the caller's host memory.
 /// Throws: cuda_error, also of the work.
@@ -68,17 +70,22 @@ CUOTA_INLINE void check_not_capturing(stream_ref s, char const* what, char const
 }
 
 CUOTA_INLINE bool is_known_idle(stream_ref s) noexcept {
-    bool is_idle = false;
     try {
-        (void)cuota::detail::captured_streams::all().try_outside(s.id(), [&] {
-            if (!s.is_reachable() || s.is_capturing()) return;
-            cuota::detail::on_device_of const here{s};
-            relaxed_capture_mode const beside;
-            is_idle = cudaStreamQuery(s.get()) == cudaSuccess;
-            if (!is_idle) (void)cudaGetLastError();
-        });
-    } catch (...) {}  // unknown
-    return is_idle;
+        return is_idle_outside_captures(s);
+    } catch (...) { return false; }
+}
+
+CUOTA_INLINE bool is_idle_outside_captures(stream_ref s) {
+    cudaError_t code = cudaErrorNotReady;
+    (void)cuota::detail::captured_streams::all().try_outside(s.id(), [&] {
+        if (!s.is_reachable() || s.is_capturing()) return;
+        cuota::detail::on_device_of const here{s};
+        relaxed_capture_mode const beside;
+        code = cudaStreamQuery(s.get());
+        if (code == cudaErrorNotReady) (void)cudaGetLastError();
+    });
+    if (code != cudaErrorNotReady) check(code, "cudaStreamQuery");
+    return code == cudaSuccess;
 }
 
 namespace detail {

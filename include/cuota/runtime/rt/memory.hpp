@@ -80,6 +80,7 @@ inline constexpr std::size_t registered_part = std::size_t{256} << 30;
 
 #include <cuota/runtime/detail/async_frees.hpp>
 #include <cuota/runtime/detail/capture_scope.hpp>
+#include <cuota/runtime/event.hpp>
 #include <cuota/runtime/rt/drain.hpp>
 #include <cuota/runtime/rt/relaxed_capture_mode.hpp>
 
@@ -240,9 +241,8 @@ CUOTA_INLINE bool wait_for_async_frees(device where) noexcept {
         for (intrusive_ptr<stream_state> const& s : async_frees::take(where)) {
             stream_ref const one{*s};
             report_failure_of([&] {
-                if (is_captured(one) || foreign_capture_of(one) != 0) return async_frees::note(*s);
+                if (!wait_outside_captures(one)) return async_frees::note(*s);
                 were_any = true;
-                one.synchronize();
             });
         }
     });

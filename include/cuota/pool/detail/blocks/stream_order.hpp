@@ -300,7 +300,7 @@ CUOTA_INLINE wait_point stream_order::release_on_native(std::uint32_t stream) {
 CUOTA_INLINE bool stream_order::has_run(stream_slot const& l) {
     stream_ref const s = l.stream;
     if (!s.is_owned()) return l.mark && l.mark->is_done();  // recorded at each free
-    return !s.is_capturing() && s.is_idle();
+    return rt::is_idle_outside_captures(s);
 }
 
 CUOTA_INLINE event const* stream_order::mark_of(wait_point point) {
