@@ -107,7 +107,8 @@ void give_freed(allocation const& a) {
 std::vector<operation_ref> under_way() {
     std::vector<operation_ref> all;
     auto const add = [&all](stream const& s) {
-        if (s.last && !s.last->done) all.push_back(s.last);
+        auto const& last = s.last_of_program ? s.last_of_program : s.last;
+        if (last && !last->done) all.push_back(last);
     };
     for (auto const& d : the_machine().all_devices) {
         add(*d->legacy);

@@ -287,13 +287,12 @@ void wait_for_device(guard& lock, device& d) {
 void let_go(guard& lock, stream_handle const& s) {
     s->destroyed = true;
     if (sanitizer::watches_threads() && s->last) {
-        // Only the stream's own thread can publish this. No call waits for it, because it is no work of the program.
-        auto const of_program = s->last;
+        // Only the stream's own thread can publish this.
+        s->last_of_program = s->last;
         enqueue(lock, s, make_task([s] {
                     sanitizer::publish(&s->owner.retired);
                     if (s->blocking()) sanitizer::publish(&s->owner.retired_blocking);
                 }));
-        s->last = of_program;
     } else if (s->state == stream::progress::idle) {
         retire(s);
     }

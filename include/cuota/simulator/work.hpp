@@ -113,7 +113,8 @@ struct stream {
     progress state = progress::idle;
     std::shared_ptr<stream> next_in_line;
     std::deque<operation_ref> queue;
-    operation_ref last;  ///< the program's latest operation, finished or not
+    operation_ref last;             ///< the latest operation, finished or not
+    operation_ref last_of_program;  ///< where `last` is the simulator's own, which retires a destroyed stream
     capture_point capturing;
     std::shared_ptr<crew> own_crew;  ///< only under ThreadSanitizer
     ordering::lane order_lane;
