@@ -109,8 +109,7 @@ TEST_CASE("the memory of a destroyed graph is in use while its last launch runs"
         first->launch(s);
         first.reset();
         support::while_waiting(
-            gate, "cudaEventSynchronize", [&] { second.launch(other); },
-            [] { CHECK(by_driver() == 8_MiB); });
+            gate, "cudaEventSynchronize", [&] { second.launch(other); }, [] { CHECK(by_driver() == 8_MiB); });
         CHECK(by_driver() == 4_MiB);
         CHECK(b.held() == 4_MiB);
     }
