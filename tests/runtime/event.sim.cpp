@@ -199,9 +199,11 @@ TEST_CASE("a stream that other threads capture can be waited for", "[runtime][ev
             while (!is_over) (void)cuota::detail::wait_outside_captures(s);
         }};
     int broken = 0;
-    for (int i = 0; i != 500; ++i) try {
+    for (int i = 0; i != 500; ++i) {
+        try {
             (void)cuota::capture(s, [] {});
         } catch (cuota::cuda_error const&) { ++broken; }
+    }
     is_over = true;
     for (std::thread& t : waits) t.join();
     CHECK(broken == 0);

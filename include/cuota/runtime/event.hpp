@@ -162,6 +162,7 @@ CUOTA_INLINE bool try_order_after(stream_ref s, event const& e) {
 }
 
 CUOTA_INLINE bool wait_outside_captures(stream_ref s) {
+    if (rt::is_idle_outside_captures(s)) return true;
     if (!s.is_reachable() || foreign_capture_of(s) != 0) return false;
     std::optional<event> done;
     if (!mark_outside_capture(s, [&] { done.emplace(s); })) return false;

@@ -100,7 +100,8 @@ TEST_CASE("a plan without room for its tables gets idle memory, and a new handle
     CHECK(support::has(text, "cufftMakePlan: not enough free memory on the device"));
 }
 
-TEST_CASE("a plan whose function throws leaves nothing", "[interop][cufft]") {
+TEST_CASE("if the function that makes a plan throws, the handle of the plan is destroyed",
+          "[interop][cufft]") {
     support::machine const machine;
     cufftHandle made = 0;
     auto const make = [&](cufftHandle p, std::size_t*) -> cufftResult {

@@ -97,6 +97,24 @@ TEST_CASE("memory of graphs that were captured elsewhere is charged at the next 
     }
 }
 
+TEST_CASE("memory that the driver took back during a launch is not counted as the graph's",
+          "[pool][graph_memory]") {
+    support::machine const machine;
+    budget const b{"b", 64_MiB};
+    stream const s, other;
+    auto const account = intrusive_ptr<graph_memory_state>::make(b, cuota::device{0}, cuota::label{"graphs"});
+    auto const first = intrusive_ptr<memory_of_graph>::make(account);
+    auto const second = intrusive_ptr<memory_of_graph>::make(account);
+    first->captured(8_MiB);
+    second->captured(4_MiB);
+    first->begin_launch(s, {});
+    first->end_launch(s, true);  // the driver reports no memory at the end of the launch
+    CHECK(b.held() == 0);
+    second->begin_launch(other, {});
+    CHECK(b.held() == 4_MiB);
+    second->end_launch(other, false);
+}
+
 TEST_CASE("the memory of a destroyed graph is in use while its last launch runs", "[pool][graph_memory]") {
     support::machine const machine;
     budget b{"b", 10_MiB};

@@ -93,6 +93,19 @@ TEST_CASE("captured streams are not waited for, and stay listed for a later wait
     CHECK(!wait_for_async_frees(cuota::device{0}));
 }
 
+TEST_CASE("a stream whose wait fails stays listed", "[runtime][async_frees]") {
+    support::machine on;
+    (void)taken(0);
+    cuota::stream const s;
+    cuota::simulator::set_jitter(1, std::chrono::milliseconds{5});
+    free_on(s);
+    cuota::simulator::fail_call("cudaStreamQuery", 1);
+    CHECK(!wait_for_async_frees(cuota::device{0}));
+    CHECK(on.errors.take().size() == 1);
+    CHECK(wait_for_async_frees(cuota::device{0}));
+    CHECK(s.is_idle());
+}
+
 TEST_CASE("the host waits only for the streams on which memory was freed", "[runtime][async_frees]") {
     support::machine const on;
     (void)taken(0);

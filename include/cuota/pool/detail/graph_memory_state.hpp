@@ -31,7 +31,7 @@ struct graph_record {
     std::uint64_t stream_before = 0;  ///< `stream` before the present launch
     bool is_launching = false;
     bool is_destroyed = false;            ///< its last launch may still run
-    bool may_have_run = false;            ///< when the driver was last known to have all of its memory
+    bool may_have_run = false;            ///< when the driver last released memory of idle graphs
     std::optional<shared_stream> last{};  ///< of the last launch
 };
 
@@ -40,7 +40,7 @@ struct graph_record {
 ///     settled_  bytes that the driver reported after the last launch or trim; charged
 ///     pending_  bytes charged for launches whose result is not settled
 ///     lost_     the part of settled_ that the driver keeps of launches that it refused; no launch gets it
-///     unknown_  a further part, of which it is unknown which graphs have it; a launch may not get it
+///     unknown_  a further part, which the driver keeps for graphs that the account cannot tell; a launch may not get it
 ///
 /// Threads: any. A trim and a launch exclude each other: by Dekker's argument, either the launch sees the trim's number or the trim sees the
 /// launch.
@@ -60,8 +60,8 @@ public:
     [[nodiscard]] std::uint64_t trims() const noexcept { return trims_.load(std::memory_order_seq_cst); }
     /// Begins a launch of a graph that has its memory since that number of trims; returns false if there was another trim.
     [[nodiscard]] bool try_begin(std::uint64_t since) noexcept;
-    /// Begins a launch on s, charges what the driver will allocate for it, and returns the bytes. Throws: budget_exceeded; nothing is charged
-    /// or begun.
+    /// Begins a launch on s, charges what the driver will allocate for it, and returns the bytes. Waits for graphs that run if it does not
+    /// fit otherwise. Throws: budget_exceeded, cuda_error; nothing is charged or begun.
     [[nodiscard]] std::size_t begin_charged(graph_record& graph, stream_ref s, source_location where);
     /// Replaces the charge of a launch by what the driver reports; the graph's memory belongs to `stream`, or it has none.
     void settle(graph_record& graph, std::size_t pending, std::uint64_t stream) noexcept;
@@ -367,7 +367,8 @@ CUOTA_INLINE std::size_t graph_memory_state::begin_charged(graph_record& graph, 
         // A charge that does not fit may trim, and then more is missing.
         refund(std::exchange(charged.bytes, 0));
         if (!account_.try_charge(missing)) {
-            // Idle graphs may have less than is known, since the driver takes their memory for other allocations. Others may run.
+            // First, idle graphs may have less memory than the account has for them, because the driver takes it for other allocations. Then,
+            // graphs that run end, and their memory is released.
             if (++measures == 1 || (measures == 2 && wait_for_graphs())) {
                 (void)trim();
                 continue;
@@ -396,14 +397,13 @@ CUOTA_INLINE void graph_memory_state::settle(graph_record& graph, std::size_t pe
         else if (reported > with_others) missing = reported - with_others;
         settled_ += missing;
         settled_ -= surplus;
-        // The driver has released memory of graphs by itself: their next launches charge it again.
+        unknown_ -= std::min(unknown_, surplus);  // which the launch has used
+        // Or the driver has released memory of graphs by itself: their next launches charge it again.
         if (surplus != 0) trims_.fetch_add(1, std::memory_order_seq_cst);
-        unknown_ -= std::min(unknown_, surplus);  // or the launch used it
         (void)report_failure_of([&] {
-            if (surplus != 0 && !is_enough_for_graphs()) {
-                note_running();
-                forget_released(settled_);
-            }
+            if (surplus == 0 || is_enough_for_graphs()) return;
+            note_running();
+            forget_released(settled_);
         });
     }
     refund(surplus);

@@ -240,10 +240,10 @@ CUOTA_INLINE bool wait_for_async_frees(device where) noexcept {
     report_failure_of([&] {
         for (intrusive_ptr<stream_state> const& s : async_frees::take(where)) {
             stream_ref const one{*s};
-            report_failure_of([&] {
-                if (!wait_outside_captures(one)) return async_frees::note(*s);
-                were_any = true;
-            });
+            bool is_over = false;
+            report_failure_of([&] { is_over = wait_outside_captures(one); });
+            if (is_over) were_any = true;
+            else report_failure_of([&] { async_frees::note(*s); });
         }
     });
     return were_any;
