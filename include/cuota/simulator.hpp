@@ -419,6 +419,22 @@ public:
     hold& operator=(hold const&) = delete;
 };
 
+/// Stops the next call of a function on its way into CUDA: the calling thread has decided to make the call, and it has no effect yet. What
+/// another thread does meanwhile comes between the caller's checks and its call. One at a time; later calls of the function are not stopped.
+/// Throws: std::invalid_argument for an unknown function, std::logic_error while another call is to be held
+/// Threads: any but the one that makes the call
+/// Example: tests/simulator/control_order.cpp
+class CUOTA_SIMULATOR_API held_call {
+public:
+    explicit held_call(const char* function);
+    ~held_call();  ///< lets the call go
+    held_call(held_call const&) = delete;
+    held_call& operator=(held_call const&) = delete;
+    void wait_until_reached();              ///< waits until a thread makes the call
+    [[nodiscard]] bool is_reached() const;  ///< whether one has
+    void let_go();                          ///< lets the call go; a call that has not come is not stopped
+};
+
 /// Action of the happens-before checker on two conflicting, unordered accesses.
 ///
 /// The checker covers copies, memsets, cudaMallocAsync and frees; for a kernel, the memory of leases and viewed batches that are open on

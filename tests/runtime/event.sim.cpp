@@ -188,38 +188,3 @@ TEST_CASE("the host blocks in a wait for an event that was made for blocking wai
     CHECK(cuota::simulator::event_waits().active == 1);
     CHECK(cuota::simulator::event_waits().blocking == 2);
 }
-
-TEST_CASE("a stream that other threads capture can be waited for", "[runtime][event][threads]") {
-    support::machine const machine;
-    cuota::stream const s;
-    std::atomic<bool> is_over = false;
-    std::vector<std::thread> waits(3);
-    for (std::thread& t : waits)
-        t = std::thread{[&] {
-            while (!is_over) (void)cuota::detail::wait_outside_captures(s);
-        }};
-    int broken = 0;
-    for (int i = 0; i != 500; ++i) {
-        try {
-            (void)cuota::capture(s, [] {});
-        } catch (cuota::cuda_error const&) { ++broken; }
-    }
-    is_over = true;
-    for (std::thread& t : waits) t.join();
-    CHECK(broken == 0);
-}
-
-TEST_CASE("the host waits for earlier work unless the stream is captured", "[runtime][event]") {
-    support::machine const machine;
-    cuota::stream const s;
-    std::atomic<bool> is_done = false;
-    cuota::for_each_index(s, 1, [of = &is_done](std::size_t) { of->store(true); });
-    CHECK(cuota::detail::wait_outside_captures(s));
-    CHECK(is_done);
-    (void)cuota::capture(s, [&] { CHECK(!cuota::detail::wait_outside_captures(s)); });
-    REQUIRE(cudaStreamBeginCapture(s.get(), cudaStreamCaptureModeThreadLocal) == cudaSuccess);
-    CHECK(!cuota::detail::wait_outside_captures(s));
-    cudaGraph_t graph = nullptr;
-    REQUIRE(cudaStreamEndCapture(s.get(), &graph) == cudaSuccess);
-    REQUIRE(cudaGraphDestroy(graph) == cudaSuccess);
-}

@@ -335,3 +335,18 @@ TEST_CASE("the end of a capture in another thread does not make it a foreign one
     for (std::thread& t : queries) t.join();
     CHECK(foreign == 0);
 }
+
+TEST_CASE("the host waits for earlier work unless the stream is captured", "[runtime][stream]") {
+    support::machine const machine;
+    cuota::stream const s;
+    std::atomic<bool> is_done = false;
+    cuota::for_each_index(s, 1, [of = &is_done](std::size_t) { of->store(true); });
+    CHECK(cuota::detail::wait_outside_captures(s));
+    CHECK(is_done);
+    (void)cuota::capture(s, [&] { CHECK(!cuota::detail::wait_outside_captures(s)); });
+    REQUIRE(cudaStreamBeginCapture(s.get(), cudaStreamCaptureModeThreadLocal) == cudaSuccess);
+    CHECK(!cuota::detail::wait_outside_captures(s));
+    cudaGraph_t graph = nullptr;
+    REQUIRE(cudaStreamEndCapture(s.get(), &graph) == cudaSuccess);
+    REQUIRE(cudaGraphDestroy(graph) == cudaSuccess);
+}

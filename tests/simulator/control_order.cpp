@@ -2,7 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "simulator/control.hpp"
 
+#include <atomic>
 #include <stdexcept>
+#include <thread>
 
 using namespace control;
 
@@ -126,4 +128,38 @@ TEST_CASE("several threads can use the device concurrently", "[simulator][order]
     for (int i = 0; i < 4; ++i) threads.push_back(std::async(std::launch::async, drive, 50 * i));
     for (auto& t : threads) CHECK(t.get());
     CHECK(cudaDeviceSynchronize() == cudaSuccess);
+}
+
+TEST_CASE("a held call has no effect before it is let go", "[simulator][order]") {
+    machine m;
+    cudaStream_t s = nullptr;
+    std::atomic<bool> is_made = false;
+    sim::held_call call{"cudaStreamCreate"};
+    CHECK(!call.is_reached());
+    CHECK_THROWS_AS(sim::held_call{"cudaStreamCreate"}, std::logic_error);
+    std::thread maker{[&] {
+        CHECK(cudaStreamCreate(&s) == cudaSuccess);
+        is_made = true;
+    }};
+    call.wait_until_reached();
+    CHECK(call.is_reached());
+    CHECK(!is_made);
+    CHECK(sim::live().streams == 0);
+    cudaStream_t second = nullptr;
+    CHECK(cudaStreamCreate(&second) == cudaSuccess);  // the next one only
+    CHECK(sim::live().streams == 1);
+    call.let_go();
+    maker.join();
+    CHECK(sim::live().streams == 2);
+    CHECK(cudaStreamDestroy(s) == cudaSuccess);
+    CHECK(cudaStreamDestroy(second) == cudaSuccess);
+}
+
+TEST_CASE("a call that never comes can be held, an unknown one cannot", "[simulator][order]") {
+    machine m;
+    { sim::held_call const call{"cudaMalloc"}; }
+    void* p = nullptr;
+    CHECK(cudaMalloc(&p, 1) == cudaSuccess);
+    CHECK(cudaFree(p) == cudaSuccess);
+    CHECK_THROWS_AS(sim::held_call{"cudaMallocs"}, std::invalid_argument);
 }

@@ -93,6 +93,7 @@ private:
 #include <vector>
 
 #include <cuota/core/detail/std_minimal.hpp>
+#include <cuota/runtime/detail/captured_streams.hpp>
 #include <cuota/runtime/rt/primary_context.hpp>
 #include <cuota/runtime/rt/relaxed_capture_mode.hpp>
 
@@ -186,7 +187,8 @@ CUOTA_INLINE std::optional<memory_limits> device::limits() const { return rt::li
 
 CUOTA_INLINE void device::synchronize() const {
     detail::expect_no_region("cudaDeviceSynchronize");
-    if (detail::captured_streams::are_any())
+    detail::capture_delay const delay{*this};
+    if (delay.is_too_late())
         detail::throw_usage_error(
             "device::synchronize: not allowed while a stream is being captured, because it "
             "would invalidate the capture; synchronize before or after it");

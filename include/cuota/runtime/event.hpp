@@ -120,10 +120,6 @@ void order_after(stream_ref s, event const& e);
 /// Orders later work on s after the work on `other`. Throws: cuda_error; usage_error if `other` is in a foreign capture and s is not.
 void order_after_work_of(stream_ref s, stream_ref other);
 
-/// Waits on the host for earlier work on s, which other threads may capture at any time: no capture is ended. Returns false, without a wait,
-/// if s is captured, or another thread's default stream. Throws: cuda_error, also of the work.
-[[nodiscard]] bool wait_outside_captures(stream_ref s);
-
 /// Calls record() on s, again if a capture begins meanwhile. Returns false, without a valid record, if `capture` captures s: earlier work
 /// has finished. Throws: exceptions of record(), cuda_error.
 template <class Record>
@@ -159,15 +155,6 @@ CUOTA_INLINE void order_after(stream_ref s, event const& e) {
 CUOTA_INLINE bool try_order_after(stream_ref s, event const& e) {
     std::uint64_t const capture = foreign_capture_of(e);
     return (capture != 0 && capture != foreign_capture_of(s)) || s.try_wait(e);
-}
-
-CUOTA_INLINE bool wait_outside_captures(stream_ref s) {
-    if (rt::is_idle_outside_captures(s)) return true;
-    if (!s.is_reachable() || foreign_capture_of(s) != 0) return false;
-    std::optional<event> done;
-    if (!mark_outside_capture(s, [&] { done.emplace(s); })) return false;
-    done->synchronize();
-    return true;
 }
 
 CUOTA_INLINE void order_after_work_of(stream_ref s, stream_ref other) {
@@ -292,7 +279,7 @@ CUOTA_INLINE void stream_ref::wait(event const& done) const {
 CUOTA_INLINE bool stream_ref::try_wait(event const& done) const {
     cuota::detail::on_device_of const here{*this};
     cuota::detail::capture_scope const* const scope = cuota::detail::capture_scope::here();
-    std::uint64_t const mine = scope && scope->has(id()) ? scope->number() : 0;
+    std::uint64_t const mine = scope && scope->has(cuota::detail::key_of(*this)) ? scope->number() : 0;
     if (done.capture_ != mine) [[unlikely]]
         throw usage_error{mine == 0
                               ? "stream::wait: cannot wait outside a capture for an event that was recorded "

@@ -146,7 +146,7 @@ template <std::invocable F>
 #include <optional>
 #include <string>
 
-#include <cuota/core/detail/threads/locked_region.hpp>
+#include <cuota/core/detail/threads/backoff.hpp>
 #include <cuota/core/error_sink.hpp>
 #include <cuota/runtime/detail/capture_scope.hpp>
 #include <cuota/runtime/detail/relief.hpp>
@@ -239,11 +239,14 @@ private:
     [[nodiscard]] stream_ref origin() const noexcept { return streams_.front(); }
 
     static std::vector<shared_stream> shares_of(std::span<stream_ref const> streams);
+    // False also if the stream is captured.
+    [[nodiscard]] static bool is_blocking(stream_ref s);
     static dynamic_array<captured_stream> described(std::span<stream_ref const> streams,
                                                     source_location where);
     // Throws usage_error for a captured stream. Must not hold the lock of captured_streams.
     void check_and_wait() const;
-    // Returns false if work was enqueued since.
+    // Returns false if work was enqueued since, or another thread waits for a stream.
+    [[nodiscard]] bool try_begin();
     [[nodiscard]] bool are_idle() const;
 
     void fork() const;
@@ -273,15 +276,9 @@ CUOTA_INLINE graph_exec captured(stream_ref const* streams, std::size_t count, v
 
 CUOTA_INLINE capture_session::capture_session(std::span<stream_ref const> streams, source_location where)
     : streams_{shares_of(streams)}, where_{where}, scope_{described(streams, where)} {
-    do check_and_wait();
-    while (!captured_streams::all().try_enter(scope_.streams(), [&] {
-        if (!are_idle()) return false;
-        on_device_of const here{origin(), where_};
-        rt::set_call_site(where_);
-        rt::check(cudaStreamBeginCapture(origin().get(), cudaStreamCaptureModeThreadLocal),
-                  "cudaStreamBeginCapture", where_);
-        return is_open_ = true;
-    }));
+    check_and_wait();
+    for (backoff pause; !try_begin(); check_and_wait())
+        pause();  // other threads wait for a stream, or use it
     is_entered_ = true;
     try {
         fork();
@@ -314,6 +311,15 @@ CUOTA_INLINE std::vector<shared_stream> capture_session::shares_of(std::span<str
     return {streams.begin(), streams.end()};
 }
 
+CUOTA_INLINE bool capture_session::is_blocking(stream_ref s) {
+    if (s.is_owned()) return false;
+    unsigned flags = cudaStreamNonBlocking;
+    bool is_foreign = false;
+    (void)query_or_find(s, is_foreign,
+                        [&] { rt::check(cudaStreamGetFlags(s.get(), &flags), "cudaStreamGetFlags"); });
+    return (flags & cudaStreamNonBlocking) == 0;
+}
+
 CUOTA_INLINE dynamic_array<captured_stream> capture_session::described(std::span<stream_ref const> streams,
                                                                        source_location where) {
     if (streams.empty()) throw_usage_error(where, "capture: the list of streams is empty");
@@ -325,7 +331,7 @@ CUOTA_INLINE dynamic_array<captured_stream> capture_session::described(std::span
         if (s.get() == nullptr || s.get() == cudaStreamLegacy)
             throw_usage_error(where,
                               "capture: CUDA cannot capture the legacy default stream; create a stream");
-        all.push_back({s.get(), s.id(), s.device().ordinal()});
+        all.push_back({s.get(), s.id(), s.device().ordinal(), is_blocking(s)});
         if (std::ranges::count(all, all.back().id, &captured_stream::id) != 1)
             throw_usage_error(where, "capture: the list of streams has one stream twice");
     }
@@ -333,14 +339,22 @@ CUOTA_INLINE dynamic_array<captured_stream> capture_session::described(std::span
 }
 
 CUOTA_INLINE void capture_session::check_and_wait() const {
-    expect_no_region("cudaStreamSynchronize");
-    rt::relaxed_capture_mode const beside;
     for (shared_stream const& s : streams_) {
-        if (stream_ref{s}.is_capturing())
-            throw_usage_error(where_, "capture: the stream is already being captured");
         on_device_of const here{s, where_};
-        rt::check(cudaStreamSynchronize(s.get()), "cudaStreamSynchronize", where_);
+        if (!wait_outside_captures(s, where_))
+            throw_usage_error(where_, "capture: the stream is already being captured");
     }
+}
+
+CUOTA_INLINE bool capture_session::try_begin() {
+    return captured_streams::all().try_enter(scope_.streams(), [&] {
+        if (!are_idle()) return false;
+        on_device_of const here{origin(), where_};
+        rt::set_call_site(where_);
+        rt::check(cudaStreamBeginCapture(origin().get(), cudaStreamCaptureModeThreadLocal),
+                  "cudaStreamBeginCapture", where_);
+        return is_open_ = true;
+    });
 }
 
 CUOTA_INLINE bool capture_session::are_idle() const {

@@ -32,6 +32,9 @@ namespace detail {
 std::uint64_t id_of(cudaStream_t native);
 
 class on_device_of;
+struct stream_key;
+/// Throws: cuda_error, std::bad_alloc for a default handle.
+[[nodiscard]] stream_key key_of(stream_ref s);
 /// Waits on the host for the streams of a device on which async_free was called, except native and captured ones. Returns whether it
 /// waited. Threads: any.
 bool wait_for_async_frees(device where) noexcept;
@@ -109,14 +112,14 @@ public:
     }
 
 private:
-    // Throws usage_error where CUDA would invalidate a capture.
-    void check_not_capturing(char const* what, source_location where) const;
+    [[noreturn, gnu::cold]] static void refuse_capture(char const* what, source_location where);
     // Returns false, without an effect, where the host has to wait.
     [[nodiscard]] bool try_wait(event const& done) const;
     friend bool detail::try_order_after(stream_ref s, event const& e);
     friend class stream;
     friend class shared_stream;
     friend class detail::on_device_of;
+    friend detail::stream_key detail::key_of(stream_ref s);
     friend bool detail::wait_for_async_frees(cuota::device where) noexcept;
     friend bool rt::async_free(void* p, stream_ref s) noexcept;
     explicit stream_ref(detail::stream_state& state) noexcept
@@ -224,6 +227,13 @@ class capture_scope;
 /// cuda_error.
 [[nodiscard]] bool is_captured(stream_ref s);
 
+/// Waits on the host for all work so far; a `capture` of s on another thread begins later. Returns false, without a wait, if s is captured, or
+/// another thread's default stream. Throws: cuda_error, also of the work.
+[[nodiscard]] bool wait_outside_captures(stream_ref s, source_location where = {});
+/// Returns whether all work so far has finished; nullopt if s is captured. Throws: cuda_error; usage_error for another thread's default
+/// stream.
+[[nodiscard]] std::optional<bool> query_outside_captures(stream_ref s);
+
 /// Returns CUDA's number of the foreign capture (one not begun by `capture`) of s; 0 without one, or if s is not reachable. Throws:
 /// cuda_error. Cost: a CUDA call.
 [[nodiscard]] std::uint64_t foreign_capture_of(stream_ref s);
@@ -299,8 +309,21 @@ private:
 
 namespace cuota::inline v0::detail {
 
-// CUDA rejects cudaStreamGetId and cudaStreamGetDevice for a captured stream and invalidates its capture.
-CUOTA_INLINE bool is_being_captured(cudaStream_t native) { return stream_ref{native}.is_capturing(); }
+CUOTA_INLINE stream_key key_of(stream_ref s) {
+    if (s.has_state()) return {s.state().id, nullptr};
+    if (is_default_handle(s.native())) return {default_stream(s.native())->id, nullptr};
+    return {0, s.native()};
+}
+
+// CUDA rejects cudaStreamGetId, -Device and -Flags for a captured stream and invalidates its capture: they are called while no `capture`
+// begins. Returns the stream's entry if it is captured; otherwise sets is_foreign, or calls query().
+template <class Query>
+[[nodiscard]] std::optional<captured_stream> query_or_find(stream_ref s, bool& is_foreign, Query query) {
+    return captured_streams::all().find_or(key_of(s), [&] {
+        is_foreign = s.is_capturing();
+        if (!is_foreign) query();
+    });
+}
 
 // Returns an id different from CUDA's, which count from 1.
 CUOTA_INLINE std::uint64_t substitute_id(cudaStream_t native) noexcept {
@@ -310,14 +333,11 @@ CUOTA_INLINE std::uint64_t substitute_id(cudaStream_t native) noexcept {
 
 CUOTA_INLINE std::uint64_t id_of(cudaStream_t native) {
     if (is_default_handle(native)) return default_stream(native)->id;
-    if (is_being_captured(native)) {
-        if (auto const known = captured_streams::all().find(native)) return known->id;
-        // A capture of another thread may have ended since.
-        if (is_being_captured(native)) return substitute_id(native);
-    }
     unsigned long long id = 0;
-    rt::check(cudaStreamGetId(native, &id), "cudaStreamGetId");
-    return id;
+    bool is_foreign = false;
+    auto const query = [&] { rt::check(cudaStreamGetId(native, &id), "cudaStreamGetId"); };
+    if (auto const known = query_or_find(native, is_foreign, query)) return known->id;
+    return is_foreign ? substitute_id(native) : id;
 }
 
 }  // namespace cuota::inline v0::detail
@@ -327,36 +347,23 @@ namespace cuota::inline v0 {
 CUOTA_INLINE cuota::device stream_ref::device() const {
     if (has_state()) return state().home;
     if (detail::is_default_handle(native())) return cuota::device::current();
-    if (detail::is_being_captured(native())) {
-        if (auto const known = detail::captured_streams::all().find(native()))
-            return cuota::device{known->device};
-        // A capture of another thread may have ended since.
-        if (detail::is_being_captured(native())) return cuota::device::current();
-    }
     int ordinal = 0;
-    rt::check(rt::device_of_stream(native(), &ordinal), "cudaStreamGetDevice");
-    return cuota::device{ordinal};
+    bool is_foreign = false;
+    auto const query = [&] { rt::check(rt::device_of_stream(native(), &ordinal), "cudaStreamGetDevice"); };
+    if (auto const known = detail::query_or_find(*this, is_foreign, query))
+        return cuota::device{known->device};
+    return is_foreign ? cuota::device::current() : cuota::device{ordinal};
 }
 
 CUOTA_INLINE void stream_ref::synchronize(source_location where) const {
-    detail::expect_no_region("cudaStreamSynchronize");
     detail::on_device_of const here{*this, where};
-    check_not_capturing("stream::synchronize", where);
-    rt::relaxed_capture_mode const beside;
-    rt::check(cudaStreamSynchronize(get()), "cudaStreamSynchronize", where);
+    if (!detail::wait_outside_captures(*this, where)) refuse_capture("stream::synchronize", where);
 }
 
 CUOTA_INLINE bool stream_ref::is_idle() const {
-    detail::on_device_of const here{*this};
-    check_not_capturing("stream::is_idle", {});
-    rt::relaxed_capture_mode const beside;
-    cudaError_t const code = cudaStreamQuery(get());
-    if (code == cudaErrorNotReady) {
-        (void)cudaGetLastError();
-        return false;
-    }
-    rt::check(code, "cudaStreamQuery");
-    return true;
+    std::optional<bool> const is_over = detail::query_outside_captures(*this);
+    if (!is_over) refuse_capture("stream::is_idle", {});
+    return *is_over;
 }
 
 CUOTA_INLINE bool stream_ref::is_capturing() const {
@@ -366,12 +373,11 @@ CUOTA_INLINE bool stream_ref::is_capturing() const {
     return status != cudaStreamCaptureStatusNone;
 }
 
-CUOTA_INLINE void stream_ref::check_not_capturing(char const* what, source_location where) const {
-    if (detail::is_captured(*this) || is_capturing())
-        detail::throw_usage_error(where,
-                                  "{}: not allowed while the stream is being captured, because it would "
-                                  "invalidate the capture; call it before or after the capture",
-                                  {what});
+CUOTA_INLINE void stream_ref::refuse_capture(char const* what, source_location where) {
+    detail::throw_usage_error(where,
+                              "{}: not allowed while the stream is being captured, because it would "
+                              "invalidate the capture; call it before or after the capture",
+                              {what});
 }
 
 [[gnu::noinline]] CUOTA_INLINE std::uint64_t stream_ref::unowned_id() const {
@@ -449,11 +455,48 @@ CUOTA_INLINE void on_device_of::enter(stream_ref s, source_location where) {
 
 CUOTA_INLINE capture_scope* capture_of(stream_ref s) {
     capture_scope* const scope = capture_scope::here();
-    return scope && scope->has(s.id()) ? scope : nullptr;
+    return scope && scope->has(key_of(s)) ? scope : nullptr;
 }
 
 CUOTA_INLINE bool is_captured(stream_ref s) {
-    return captured_streams::are_any() && captured_streams::all().has(s.id());
+    return captured_streams::are_any() && captured_streams::all().has(key_of(s));
+}
+
+CUOTA_INLINE capture_delay::capture_delay(stream_ref s)
+    : stream_{key_of(s)},
+      device_{s.get() == cudaStreamLegacy ? s.device().ordinal() : 0},
+      extent_{s.get() == cudaStreamLegacy ? extent::blocking_streams : extent::stream} {
+    enter();
+}
+
+CUOTA_INLINE capture_delay::capture_delay(device on) noexcept
+    : stream_{}, device_{on.ordinal()}, extent_{extent::device} {
+    enter();
+}
+
+CUOTA_INLINE bool wait_outside_captures(stream_ref s, source_location where) {
+    expect_no_region("cudaStreamSynchronize");
+    if (!s.is_reachable()) return false;
+    on_device_of const here{s, where};
+    capture_delay const delay{s};
+    if (delay.is_too_late() || s.is_capturing()) return false;
+    rt::relaxed_capture_mode const beside;
+    rt::check(cudaStreamSynchronize(s.get()), "cudaStreamSynchronize", where);
+    return true;
+}
+
+CUOTA_INLINE std::optional<bool> query_outside_captures(stream_ref s) {
+    on_device_of const here{s};
+    std::optional<cudaError_t> code;
+    (void)captured_streams::all().find_or(key_of(s), [&] {
+        if (s.is_capturing()) return;
+        rt::relaxed_capture_mode const beside;
+        code = cudaStreamQuery(s.get());
+        if (code == cudaErrorNotReady) (void)cudaGetLastError();
+    });
+    if (!code) return std::nullopt;
+    if (code != cudaErrorNotReady) rt::check(*code, "cudaStreamQuery");
+    return code == cudaSuccess;
 }
 
 // Returns the number of the capture that s is part of; 0: none.
@@ -476,8 +519,7 @@ CUOTA_INLINE std::uint64_t foreign_capture_of(stream_ref s) {
     std::uint64_t number = number_of_capture(s);
     if (number == 0) return 0;
     // Queried again while no capture of cuota begins or ends: one of another thread may have ended since.
-    bool const is_ours = !captured_streams::all().try_outside(s.id(), [&] { number = number_of_capture(s); });
-    return is_ours ? 0 : number;
+    return captured_streams::all().find_or(key_of(s), [&] { number = number_of_capture(s); }) ? 0 : number;
 }
 
 }  // namespace cuota::inline v0::detail

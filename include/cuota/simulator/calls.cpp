@@ -50,11 +50,21 @@ cudaError_t planned(function f) {
     return hit;
 }
 
+void stop_if_held(function f) {
+    auto& m = the_machine();
+    std::unique_lock lock{m.held_mutex};
+    if (m.held_function != f || m.is_held_reached) return;
+    m.is_held_reached = true;
+    m.held_changes.notify_all();
+    m.held_changes.wait(lock, [&m] { return !m.held_function; });
+}
+
 }  // namespace
 
 admission admit(function f) {
     auto& m = the_machine();
     auto const kind = trait_of(f);
+    if (m.has_held_call.load(std::memory_order_acquire)) stop_if_held(f);
     m.calls[static_cast<std::size_t>(f)].fetch_add(1, std::memory_order_relaxed);
     caller.calling = f;
     // The call site and tag that the program passed belong to the call after a change of the mode.

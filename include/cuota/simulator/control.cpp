@@ -425,6 +425,43 @@ hold::~hold() {
     if (--the_machine().holds == 0) resume_all();
 }
 
+held_call::held_call(const char* function) {
+    sanitizer::quiet quiet;
+    auto const found = function_named(function);
+    if (!found) throw std::invalid_argument{std::string{"no CUDA function is named "} + function};
+    auto& m = the_machine();
+    std::lock_guard lock{m.held_mutex};
+    if (m.held_function) throw std::logic_error{"another call is to be held"};
+    m.held_function = found;
+    m.is_held_reached = false;
+    m.has_held_call = true;
+}
+
+held_call::~held_call() { let_go(); }
+
+void held_call::wait_until_reached() {
+    sanitizer::quiet quiet;
+    auto& m = the_machine();
+    std::unique_lock lock{m.held_mutex};
+    m.held_changes.wait(lock, [&m] { return m.is_held_reached; });
+}
+
+bool held_call::is_reached() const {
+    sanitizer::quiet quiet;
+    auto& m = the_machine();
+    std::lock_guard lock{m.held_mutex};
+    return m.is_held_reached;
+}
+
+void held_call::let_go() {
+    sanitizer::quiet quiet;
+    auto& m = the_machine();
+    std::lock_guard lock{m.held_mutex};
+    m.has_held_call = false;
+    m.held_function.reset();
+    m.held_changes.notify_all();
+}
+
 std::string report() {
     auto const alive = live();
     auto const wrong = misuse();

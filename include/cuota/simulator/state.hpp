@@ -15,6 +15,7 @@
 #include <array>
 #include <atomic>
 #include <chrono>
+#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -174,6 +175,11 @@ struct machine {
     std::atomic<bool> unloading{false};
 
     std::atomic<int> holds{0};
+    std::atomic<bool> has_held_call{false};
+    std::mutex held_mutex;  ///< guards the next three, acquired without the machine's lock
+    std::condition_variable held_changes;
+    std::optional<function> held_function;
+    bool is_held_reached = false;
     char hold_token = 0;  ///< published when a hold is destroyed
     std::atomic<std::int64_t> jitter_us{0};
     std::mt19937_64 jitter;

@@ -127,7 +127,8 @@ TEST_CASE("the memory of a destroyed graph is in use while its last launch runs"
         first->launch(s);
         first.reset();
         support::while_waiting(
-            gate, "cudaEventSynchronize", [&] { second.launch(other); }, [] { CHECK(by_driver() == 8_MiB); });
+            gate, "cudaStreamSynchronize", [&] { second.launch(other); },
+            [] { CHECK(by_driver() == 8_MiB); });
         CHECK(by_driver() == 4_MiB);
         CHECK(b.held() == 4_MiB);
     }
@@ -164,7 +165,7 @@ TEST_CASE("a launch for which the device has no room waits for graphs that run",
     support::gate gate{s};
     first.launch(s);
     support::while_waiting(
-        gate, "cudaEventSynchronize", [&] { second.launch(other); }, [] { CHECK(by_driver() == 40_MiB); });
+        gate, "cudaStreamSynchronize", [&] { second.launch(other); }, [] { CHECK(by_driver() == 40_MiB); });
     CHECK(by_driver() == 40_MiB);
     CHECK(b.held() == 40_MiB);
     other.synchronize();
@@ -184,7 +185,7 @@ TEST_CASE("after a trim, memory of a small graph that runs is no memory of a lar
     small.launch(s);
     CHECK(memory.trim() == 6_MiB);
     support::while_waiting(
-        gate, "cudaEventSynchronize", [&] { large.launch(other); }, [] { CHECK(by_driver() == 2_MiB); });
+        gate, "cudaStreamSynchronize", [&] { large.launch(other); }, [] { CHECK(by_driver() == 2_MiB); });
     CHECK(by_driver() == 8_MiB);
     CHECK(b.held() == 8_MiB);
     other.synchronize();

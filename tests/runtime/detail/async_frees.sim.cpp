@@ -97,9 +97,8 @@ TEST_CASE("a stream whose wait fails stays listed", "[runtime][async_frees]") {
     support::machine on;
     (void)taken(0);
     cuota::stream const s;
-    cuota::simulator::set_jitter(1, std::chrono::milliseconds{5});
     free_on(s);
-    cuota::simulator::fail_call("cudaStreamQuery", 1);
+    cuota::simulator::fail_call("cudaStreamSynchronize", 1);
     CHECK(!wait_for_async_frees(cuota::device{0}));
     CHECK(on.errors.take().size() == 1);
     CHECK(wait_for_async_frees(cuota::device{0}));

@@ -278,7 +278,7 @@ TEST_CASE("other threads can query streams while a capture waits for its stream'
     std::atomic<bool> is_answered = false;
     std::thread asks{[&] {
         while (waits.count() == 0) std::this_thread::yield();
-        is_answered = !cuota::detail::captured_streams::all().has(other.id());
+        is_answered = !cuota::detail::captured_streams::all().has(cuota::detail::key_of(other));
         closed.open();  // never reached if has() waits for the capture
     }};
     cuota::graph_exec const graph = cuota::capture(s, [] {});

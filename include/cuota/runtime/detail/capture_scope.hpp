@@ -8,7 +8,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <exception>
-#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -17,15 +16,13 @@
 
 #include <cuota/core/config.hpp>
 #include <cuota/core/detail/dynamic_array.hpp>
-#include <cuota/core/detail/never_destroyed.hpp>
-#include <cuota/core/detail/process.hpp>
 #include <cuota/core/detail/smart_pointers.hpp>
 #include <cuota/core/detail/std_minimal.hpp>
-#include <cuota/core/detail/threads/locked_region.hpp>
 #include <cuota/core/detail/threads/thread_slot.hpp>
 #include <cuota/core/error.hpp>
 #include <cuota/core/label.hpp>
 #include <cuota/fwd.hpp>
+#include <cuota/runtime/detail/captured_streams.hpp>
 
 namespace cuota::inline v0::detail {
 
@@ -48,13 +45,6 @@ public:
     virtual void end_launch(stream_ref s, bool is_enqueued) noexcept = 0;
 };
 
-/// CUDA reports neither id nor device while it is captured.
-struct captured_stream {
-    cudaStream_t native;
-    std::uint64_t id;
-    int device;  ///< ordinal
-};
-
 /// A capture in progress on the calling thread, which has no thread_slot meanwhile (docs/design/stream_order.md).
 /// Threads: the capturing one; the streams are fixed, so `has` needs no lock.
 class CUOTA_PROCESS_STATE capture_scope {
@@ -70,7 +60,7 @@ public:
     void close() noexcept { current() = nullptr; }
     /// Unique in the process, from 1.
     [[nodiscard]] std::uint64_t number() const noexcept { return number_; }
-    [[nodiscard]] bool has(std::uint64_t stream) const noexcept;
+    [[nodiscard]] bool has(stream_key stream) const noexcept;
     [[nodiscard]] std::span<std::uint64_t const> ids() const noexcept { return ids_.as_span(); }
     [[nodiscard]] std::span<captured_stream const> streams() const noexcept { return streams_.as_span(); }
 
@@ -122,63 +112,6 @@ private:
     disable_thread_cache const hidden_{};
 };
 
-/// The streams captured by `capture` on all threads. Their earlier work has finished. Threads: any.
-class CUOTA_PROCESS_STATE captured_streams {
-public:
-    [[nodiscard]] static captured_streams& all() noexcept;
-
-    /// Calls use(), unless the stream is captured; returns whether it did. No capture begins meanwhile, so use() may query the stream, but must
-    /// not wait. Throws: exceptions of use().
-    template <class Use>
-    [[nodiscard]] bool try_outside(std::uint64_t stream, Use use) {
-        region_lock const lock{guard_};
-        for (captured_stream const& s : streams_)
-            if (s.id == stream) return false;
-        use();
-        return true;
-    }
-    /// Adds the streams, unless begin(), which begins their capture, returns false or throws. Queries block meanwhile, so begin() must not
-    /// wait for work.
-    /// Throws: exceptions of begin(), std::bad_alloc; nothing changes.
-    template <class Begin>
-    [[nodiscard]] bool try_enter(std::span<captured_stream const> streams, Begin begin) {
-        region_lock const lock{guard_};
-        std::size_t const before = streams_.size();
-        streams_.reserve(before + streams.size());
-        for (captured_stream const& s : streams) streams_.push_back(s);
-        publish();
-        begun_.fetch_add(1, std::memory_order_seq_cst);
-        bool is_begun = false;
-        try {
-            is_begun = begin();
-        } catch (...) {
-            streams_.resize(before);
-            publish();
-            throw;
-        }
-        if (is_begun) return true;
-        streams_.resize(before);
-        publish();
-        return false;
-    }
-    void leave(std::span<std::uint64_t const> ids) noexcept;
-    [[nodiscard]] bool has(std::uint64_t stream);
-    [[nodiscard]] std::optional<captured_stream> find(cudaStream_t native);
-
-    /// Costs a load, like begun.
-    [[nodiscard]] static bool are_any() noexcept { return count_.load(std::memory_order_seq_cst) != 0; }
-    /// Returns how many captures have begun. If a stream was not captured before two equal results, work enqueued between them was not.
-    [[nodiscard]] static std::uint64_t begun() noexcept { return begun_.load(std::memory_order_seq_cst); }
-
-private:
-    void publish() noexcept { count_.store(streams_.size(), std::memory_order_seq_cst); }
-
-    std::mutex guard_;
-    dynamic_array<captured_stream> streams_;
-    static inline constinit std::atomic<std::size_t> count_ = 0;
-    static inline constinit std::atomic<std::uint64_t> begun_ = 0;
-};
-
 }  // namespace cuota::inline v0::detail
 
 #if CUOTA_DEFINE_MEMORY
@@ -193,8 +126,8 @@ CUOTA_INLINE capture_scope::capture_scope(dynamic_array<captured_stream> streams
     current() = this;
 }
 
-CUOTA_INLINE bool capture_scope::has(std::uint64_t stream) const noexcept {
-    return ids_.find_if([&](std::uint64_t id) { return id == stream; }) != ids_.end();
+CUOTA_INLINE bool capture_scope::has(stream_key stream) const noexcept {
+    return streams_.find_if([&](captured_stream const& s) { return stream.is_of(s); }) != streams_.end();
 }
 
 CUOTA_INLINE auto capture_scope::first_from(void const* what) const noexcept -> address const* {
@@ -225,45 +158,6 @@ CUOTA_INLINE void capture_scope::note_error(cudaError_t code, char const* call, 
 CUOTA_INLINE capture_scope*& capture_scope::current() noexcept {
     static constinit thread_local capture_scope* scope = nullptr;
     return scope;
-}
-
-CUOTA_INLINE captured_streams& captured_streams::all() noexcept {
-    struct hooked : child_hook {
-        hooked() noexcept
-            : child_hook{[](child_hook& hook) noexcept {
-                  ::new (&static_cast<hooked&>(hook).streams) captured_streams;  // they belong to the parent
-                  count_.store(0, std::memory_order_relaxed);
-              }} {}
-        captured_streams streams;
-    };
-    static never_destroyed<hooked> one;  // streams outlive statics
-    return one.value.streams;
-}
-
-CUOTA_INLINE void captured_streams::leave(std::span<std::uint64_t const> ids) noexcept {
-    region_lock const lock{guard_};
-    for (std::uint64_t const id : ids)
-        streams_.erase_if([&](captured_stream const& s) { return s.id == id; });
-    publish();
-}
-
-CUOTA_INLINE bool captured_streams::has(std::uint64_t stream) {
-    region_lock const lock{guard_};
-    return streams_.find_if([&](captured_stream const& s) { return s.id == stream; }) != streams_.end();
-}
-
-CUOTA_INLINE std::optional<captured_stream> captured_streams::find(cudaStream_t native) {
-    auto const in = [native](std::span<captured_stream const> streams) -> std::optional<captured_stream> {
-        for (captured_stream const& s : streams)
-            if (s.native == native) return s;
-        return std::nullopt;
-    };
-    if (native == cudaStreamPerThread) {  // names another stream in each thread
-        capture_scope const* const mine = capture_scope::here();
-        return mine ? in(mine->streams()) : std::nullopt;
-    }
-    region_lock const lock{guard_};
-    return in(streams_.as_span());
 }
 
 }  // namespace cuota::inline v0::detail

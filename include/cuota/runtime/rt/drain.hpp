@@ -76,16 +76,7 @@ CUOTA_INLINE bool is_known_idle(stream_ref s) noexcept {
 }
 
 CUOTA_INLINE bool is_idle_outside_captures(stream_ref s) {
-    cudaError_t code = cudaErrorNotReady;
-    (void)cuota::detail::captured_streams::all().try_outside(s.id(), [&] {
-        if (!s.is_reachable() || s.is_capturing()) return;
-        cuota::detail::on_device_of const here{s};
-        relaxed_capture_mode const beside;
-        code = cudaStreamQuery(s.get());
-        if (code == cudaErrorNotReady) (void)cudaGetLastError();
-    });
-    if (code != cudaErrorNotReady) check(code, "cudaStreamQuery");
-    return code == cudaSuccess;
+    return s.is_reachable() && cuota::detail::query_outside_captures(s).value_or(false);
 }
 
 namespace detail {
@@ -112,9 +103,10 @@ CUOTA_INLINE bool is_foreign_usage_error(stream_ref s, char const* what, char co
     bool is_done = false;
     report_failure_of([&] {
         device_scope const here{on};
+        cuota::detail::capture_delay const delay{on};
         relaxed_capture_mode const beside;
         is_done =
-            by_legacy_stream || cuota::detail::captured_streams::are_any()
+            by_legacy_stream || delay.is_too_late()
                 ? give_back("cudaStreamSynchronize", [] { return cudaStreamSynchronize(cudaStreamLegacy); })
                 : give_back("cudaDeviceSynchronize", [] { return cudaDeviceSynchronize(); });
     });
@@ -124,19 +116,21 @@ CUOTA_INLINE bool is_foreign_usage_error(stream_ref s, char const* what, char co
 CUOTA_INLINE bool drain_outside_foreign_capture(stream_ref s) noexcept {
     cuota::detail::expect_no_region("cudaStreamSynchronize");
     if (cuota::detail::process_number::is_cuda_of_parent()) return false;
-    bool is_over = false;
-    if (cuota::detail::captured_streams::are_any()) [[unlikely]]
-        report_failure_of([&] {
-            is_over = cuota::detail::is_captured(s);
-            if (auto* const scope = cuota::detail::capture_of(s))
-                scope->fail(std::make_exception_ptr(
-                    usage_error{"capture: cannot wait for captured work after an error"}));
-        });
-    if (is_over) return cuota::detail::capture_of(s) == nullptr;
-    if (!s.is_reachable()) [[unlikely]]
-        return drain_device(s.device(), s.has_live_thread());
     bool is_done = false;
     report_failure_of([&] {
+        cuota::detail::capture_delay const delay{s};
+        if (delay.is_too_late()) [[unlikely]] {
+            cuota::detail::capture_scope* const scope = cuota::detail::capture_of(s);
+            is_done = scope == nullptr && s.get() != cudaStreamLegacy;
+            if (scope)
+                scope->fail(std::make_exception_ptr(
+                    usage_error{"capture: cannot wait for captured work after an error"}));
+            return;
+        }
+        if (!s.is_reachable()) [[unlikely]] {
+            is_done = drain_device(s.device(), s.has_live_thread());
+            return;
+        }
         cuota::detail::on_device_of const here{s};
         relaxed_capture_mode const beside;
         cudaError_t code = cudaSuccess;
