@@ -32,8 +32,6 @@ without("caches release memory that the driver lacks", RELIEF,
         "= ask(idle_registry::of(memory_origin::unknown()), bytes, idle);", "= false;\n    (void)idle;")
 without("where the driver refuses what it reports as free, all idle memory is released", RELIEF,
         "if (next == measure::ask_for_all) return ask_for_all(bytes);", "if (next == measure::ask_for_all) return false;")
-without("holders are called again if the driver got less than they reported", RELIEF,
-        "if (was_of_use && now != measure::trim && ++repetitions_ <= most_repetitions) next_ = now;", "(void)most_repetitions;", programs=2000)
 without("a charge is refunded if the driver refuses", "guard/budgeted.hpp", "            settle(cost, by_stock, false);\n", "")
 without("a pool's charge for a segment is refunded if the driver refuses", "pool/detail/growth/pool_memory.hpp",
         "} catch (out_of_memory const& refused) {\n        did_not_come(bytes);", "} catch (out_of_memory const& refused) {")
