@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Reads files of block lifetimes, one block per line: `id,lower,upper,size`.
+/// Reads files of block lifetimes: with one block per line, `id,lower,upper,size`, or a memory snapshot of PyTorch.
 #pragma once
 
 #include <algorithm>
@@ -9,6 +9,8 @@
 #include <charconv>
 #include <cstddef>
 #include <cstdint>
+#include <cstdio>
+#include <map>
 #include <span>
 #include <string>
 #include <string_view>
@@ -21,6 +23,7 @@
 #include <cuota/core/error.hpp>
 #include <cuota/data/io/file.hpp>
 #include <cuota/pool/planning/lifetimes.hpp>
+#include <cuota/report/import/pytorch_snapshot.hpp>
 
 namespace trace {
 
@@ -142,12 +145,63 @@ template <class Number>
     return text;
 }
 
+/// Returns the blocks of a recording. An event's index is its time, because many events have the same microsecond.
+[[nodiscard]] inline trace_file blocks_of(cuota::recording const& r) {
+    std::uint64_t const end = r.events.size() + 1;
+    trace_file trace;
+    std::map<std::pair<std::uint16_t, std::uint64_t>, std::size_t> open;  // by source and address
+    auto const add = [&](std::uint64_t from, std::size_t size) {
+        trace.ids.push_back(std::to_string(trace.ids.size()));
+        trace.blocks.push_back({from, end, size});
+        return trace.blocks.size() - 1;
+    };
+    for (std::size_t i = 0; i != r.events.size(); ++i) {
+        cuota::memory_event const& e = r.events[i];
+        std::pair const at{e.source, e.address};
+        auto const finish = [&](std::size_t block) { trace.blocks[block].until = i + 1; };
+        if (e.kind == cuota::event_kind::allocated) {
+            if (auto const older = open.find(at); older != open.end()) finish(older->second);
+            open[at] = add(i + 1, e.bytes);
+        } else if (e.kind == cuota::event_kind::free_requested) {
+            auto const block = open.find(at);
+            finish(block != open.end() ? block->second : add(0, e.bytes));
+            if (block != open.end()) open.erase(block);
+        }
+    }
+    for (std::size_t source = 0; source != r.sources.size(); ++source) {
+        if (!r.sources[source].pool) continue;
+        for (auto const& segment : r.final_snapshot.pools[*r.sources[source].pool].segments)
+            for (auto const& block : segment.blocks)
+                if (block.use == cuota::block_use::live &&
+                    !open.contains({static_cast<std::uint16_t>(source), block.address}))
+                    (void)add(0, block.requested);
+    }
+    return trace;
+}
+
+[[nodiscard]] inline trace_file read_snapshot(std::string const& path, std::string const& content) {
+    cuota::imported_recording const from =
+        cuota::read_pytorch_snapshot(std::as_bytes(std::span{content}), path);
+    for (std::string const& repair : from.repairs)
+        std::fprintf(stderr, "%s: %s\n", path.c_str(), repair.c_str());
+    trace_file trace = blocks_of(from.content);
+    if (trace.blocks.empty()) throw cuota::data_error{path, 0, "the snapshot has no block"};
+    std::size_t total = 0;
+    for (cuota::lifetime const& block : trace.blocks) {
+        auto const sum = cuota::checked_add(total, block.size);
+        if (!sum) throw cuota::data_error{path, 0, "the sizes add up to more than 64 bits hold"};
+        total = *sum;
+    }
+    return trace;
+}
+
 }  // namespace detail
 
-/// Reads a file whose first line names the columns, in any order; unknown columns are ignored. Throws: cuota::data_error with the line and
-/// the reason.
+/// Reads a file whose first line names the columns, in any order, unknown columns are ignored; or a pickle of torch.cuda.memory. Repairs
+/// of a snapshot are printed to standard error. Throws: cuota::data_error with the line or the offset, and the reason.
 [[nodiscard]] inline trace_file read(std::string const& path) {
     std::string const text = detail::content(path);
+    if (text.starts_with('\x80')) return detail::read_snapshot(path, text);
     detail::line_reader line{path, text};
     if (!line.next())
         throw line.error("the file is empty: a first line with id, lower, upper, size is needed");

@@ -21,6 +21,8 @@
 #include <cuota/report/export/svg_plot.hpp>
 #include <cuota/report/export/timeline.hpp>
 #include <cuota/report/export/timeline_svg.hpp>
+#include <cuota/report/import/imported_recording.hpp>
+#include <cuota/report/import/pytorch_snapshot.hpp>
 #include <cuota/report/recording/lifetimes.hpp>
 #include <cuota/report/recording/memory_event.hpp>
 #include <cuota/report/recording/recorded.hpp>

@@ -419,14 +419,14 @@ public:
     hold& operator=(hold const&) = delete;
 };
 
-/// Stops the next call of a function on its way into CUDA: the calling thread has decided to make the call, and it has no effect yet. What
-/// another thread does meanwhile comes between the caller's checks and its call. One at a time; later calls of the function are not stopped.
+/// Stops the next call of a function on its way into CUDA: the calling thread has decided to make the call, and it has no effect yet. So
+/// a test can let another thread act between a check and the call that relies on it. One at a time; later calls of the function are not stopped.
 /// Throws: std::invalid_argument for an unknown function, std::logic_error while another call is to be held
 /// Threads: any but the one that makes the call
 /// Example: tests/simulator/control_order.cpp
 class CUOTA_SIMULATOR_API held_call {
 public:
-    explicit held_call(const char* function);
+    explicit held_call(const char* function);  ///< returns at once
     ~held_call();  ///< lets the call go
     held_call(held_call const&) = delete;
     held_call& operator=(held_call const&) = delete;

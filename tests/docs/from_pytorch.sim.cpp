@@ -308,6 +308,11 @@ TEST_CASE("from PyTorch: what is there is shown, and what grows is named", "[doc
     CHECK(said == "no findings\n");
     for (char const* file : {"train.html", "snapshot.pickle", "trace.json"})
         CHECK(std::filesystem::file_size(file) > 100);
+    auto const imported = page::printed([&] {
+#include "from_pytorch/import.inc"
+    });
+    CHECK(imported.find("PyTorch:0") != std::string::npos);
+    CHECK(std::filesystem::file_size("theirs.html") > 100);
     page::check_prints("from_pytorch/growth", [&] {
 #include "from_pytorch/growth.inc"
     });

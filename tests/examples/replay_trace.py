@@ -4,6 +4,7 @@
 
 import os
 import pathlib
+import pickle
 import random
 import re
 import subprocess
@@ -63,6 +64,26 @@ with tempfile.TemporaryDirectory() as folder:
     check("several passes reserve as one does, by a plan",
           replay(trace, "--policy", "plan", "--steps", 5)["reserved_peak"] ==
           replay(trace, "--policy", "plan")["reserved_peak"])
+
+    # The same blocks as PyTorch would have traced them: at equal times, frees come first.
+    edges = sorted([(lower, 1, i) for i, (lower, _, _) in enumerate(blocks)] + [(upper, 0, i) for i, (_, upper, _) in enumerate(blocks)])
+    entries = [{"action": action, "addr": i << 30, "size": blocks[i][2], "stream": 0, "time_us": 10**15 + time, "frames": []}
+               for time, begins, i in edges for action in (["alloc"] if begins else ["free_requested", "free_completed"])]
+    for protocol in (2, 3, 4, 5):
+        snapshot = folder / f"{protocol}.pickle"
+        snapshot.write_bytes(pickle.dumps({"segments": [], "device_traces": [[], entries]}, protocol))
+        told = replay(snapshot)
+        check("a snapshot's blocks are those of the file", told["live_peak"] == live, protocol, told, live)
+    # A trace that has lost its beginning, and a final state with two blocks, of which it has one.
+    final = [{"device": 1, "address": 5 << 40, "total_size": 1536, "blocks": [
+        {"size": 1024, "requested_size": 1000, "state": "active_allocated", "frames": []},
+        {"size": 512, "requested_size": 7, "state": "active_allocated", "frames": []}]}]
+    tail = [{**entries[0], "action": "free_requested", "addr": 1, "size": 4000}, {**entries[0], "addr": 5 << 40, "size": 1000}]
+    (folder / "tail.pickle").write_bytes(pickle.dumps({"segments": final, "device_traces": [[], tail]}))
+    check("blocks from before the trace count", replay(folder / "tail.pickle")["live_peak"] == 4007)
+    (folder / "code.pickle").write_bytes(pickle.dumps({"segments": [os.system]}))
+    done = run(folder / "code.pickle")
+    check("a pickle that asks for code is refused", done.returncode == 1 and "data_error" in done.stderr and "not for data" in done.stderr, done)
 
     huge = file("huge.csv", text_of([(0, 2, 2**50), (1, 3, 2**50), (2, 4, 2**50)]))
     for policy in ("pool", "plan"):

@@ -5,6 +5,7 @@
 import gzip
 import json
 import pathlib
+import pickle
 import struct
 
 corpus = pathlib.Path(__file__).parent / "corpus"
@@ -142,3 +143,28 @@ trace = "id,lower,upper,size\na,0,3,500\nb,1,2,256\n"
 put("trace_file", two=trace, any_order="size, other,upper ,lower,id\r\n5,x,2,1,a\r\n\r\n", no_size="id,lower,upper\n", twice="id,id,lower,upper,size\n", same_id=trace + "a,4,5,6\n",
     reversed=trace.replace("0,3", "3,0"), negative=trace.replace("500", "-500"), too_large=trace.replace("500", "18446744073709551616"), too_few=trace + "c,1\n", too_many=trace + "c,1,2,3,4\n",
     add_up=trace.replace("500", "18446744073709551615"), only_names="id,lower,upper,size", empty="", blank="\n \t\n", commas=",,,,\n", no_number=trace.replace("256", "many"))
+
+
+def entry(action, addr, size, time, **more):
+    return {"action": action, "addr": addr, "size": size, "stream": 0, "time_us": time, "frames": frames, **more}
+
+
+def block(size, state, **more):
+    return {"size": size, "requested_size": size - 1, "state": state, "frames": frames, **more}
+
+
+frames = [{"name": "f", "filename": "a.py", "line": 3}]
+segment = {"device": 0, "address": 4096, "total_size": 1024, "is_expandable": True, "segment_pool_id": (0, 0),
+           "blocks": [block(512, "active_allocated"), block(256, "active_pending_free", address=4608), block(256, "inactive")]}
+snapshot = {"segments": [segment], "device_traces": [[
+    entry("segment_map", 4096, 1024, 5), entry("alloc", 4096, 511, 6, user_metadata="m"), entry("oom", 0, 9, 7, device_free=8),
+    entry("free_requested", 9, 9, 8), entry("free_completed", 9, 9, 9), entry("snapshot", 0, 0, 9)]], "allocator_settings": {"x": 0.5, "y": None, "z": -1, "b": b"b"}}
+itself = {"segments": []}
+itself["device_traces"] = [itself]
+twice = entry("alloc", 1, 1, 1)
+put("pytorch_snapshot", **{f"protocol_{p}": pickle.dumps(snapshot, p) for p in (2, 3, 4, 5)}, segments_only=pickle.dumps([segment], 2),
+    history=pickle.dumps([{**segment, "blocks": [{"size": 1024, "state": "active_allocated", "history": [{"real_size": 9, "frames": frames}]}]}], 2),
+    itself=pickle.dumps(itself, 4), one_in_many_places=pickle.dumps({"segments": [], "device_traces": [[twice] * 9] * 9}, 4),
+    code=b"\x80\x02cos\nsystem\n(X\x02\x00\x00\x00lstR.", code_4=b"\x80\x04\x8c\x02os\x8c\x06system\x93.", cut=pickle.dumps(snapshot, 4)[:100],
+    long_text=b"\x80\x02X\xff\xff\xff\xff", memo=b"\x80\x02Nr\xff\xff\xff\x00.", largest=pickle.dumps([{**segment, "total_size": 2**64 - 4097}], 2),
+    times_back=pickle.dumps({"segments": [], "device_traces": [[entry("alloc", 1, 1, 9), entry("alloc", 1, 2**60, 3), entry("odd", 1, 1, 1)]]}, 2))

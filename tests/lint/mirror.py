@@ -39,6 +39,8 @@ NO_TEST = {
     "buffer/detail/ring_state.hpp": "the inside of staging_ring, tested through it",
     "runtime/detail/kernel_launch.hpp": "how for_each_index, for_each_element and warp launch, tested through them",
     "runtime/rt/driver_call.hpp": "how the driver's functions are found, tested through virtual_memory and primary_context",
+    "report/detail/import/pytorch_importer.hpp": "the inside of read_pytorch_snapshot, tested through it",
+    "report/import/imported_recording.hpp": "members only, tested through read_pytorch_snapshot",
     "runtime/detail/capture_scope.hpp": "a capture as the library sees it, tested through graph",
     "resource/detail/driver_memory.hpp": "what device_memory, managed_memory and async_memory share, tested through them",
     "data/detail/datasets/arrow_column.hpp": "the inside of arrow_dataset, tested through it",
