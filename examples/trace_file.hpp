@@ -10,7 +10,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
-#include <map>
 #include <span>
 #include <string>
 #include <string_view>
@@ -24,6 +23,8 @@
 #include <cuota/data/io/file.hpp>
 #include <cuota/pool/planning/lifetimes.hpp>
 #include <cuota/report/import/pytorch_snapshot.hpp>
+
+#include "recorded_blocks.hpp"
 
 namespace trace {
 
@@ -145,46 +146,16 @@ template <class Number>
     return text;
 }
 
-/// Returns the blocks of a recording. An event's index is its time, because many events have the same microsecond.
-[[nodiscard]] inline trace_file blocks_of(cuota::recording const& r) {
-    std::uint64_t const end = r.events.size() + 1;
-    trace_file trace;
-    std::map<std::pair<std::uint16_t, std::uint64_t>, std::size_t> open;  // by source and address
-    auto const add = [&](std::uint64_t from, std::size_t size) {
-        trace.ids.push_back(std::to_string(trace.ids.size()));
-        trace.blocks.push_back({from, end, size});
-        return trace.blocks.size() - 1;
-    };
-    for (std::size_t i = 0; i != r.events.size(); ++i) {
-        cuota::memory_event const& e = r.events[i];
-        std::pair const at{e.source, e.address};
-        auto const finish = [&](std::size_t block) { trace.blocks[block].until = i + 1; };
-        if (e.kind == cuota::event_kind::allocated) {
-            if (auto const older = open.find(at); older != open.end()) finish(older->second);
-            open[at] = add(i + 1, e.bytes);
-        } else if (e.kind == cuota::event_kind::free_requested) {
-            auto const block = open.find(at);
-            finish(block != open.end() ? block->second : add(0, e.bytes));
-            if (block != open.end()) open.erase(block);
-        }
-    }
-    for (std::size_t source = 0; source != r.sources.size(); ++source) {
-        if (!r.sources[source].pool) continue;
-        for (auto const& segment : r.final_snapshot.pools[*r.sources[source].pool].segments)
-            for (auto const& block : segment.blocks)
-                if (block.use == cuota::block_use::live &&
-                    !open.contains({static_cast<std::uint16_t>(source), block.address}))
-                    (void)add(0, block.requested);
-    }
-    return trace;
-}
-
 [[nodiscard]] inline trace_file read_snapshot(std::string const& path, std::string const& content) {
     cuota::imported_recording const from =
         cuota::read_pytorch_snapshot(std::as_bytes(std::span{content}), path);
     for (std::string const& repair : from.repairs)
         std::fprintf(stderr, "%s: %s\n", path.c_str(), repair.c_str());
-    trace_file trace = blocks_of(from.content);
+    trace_file trace;
+    for (recorded_block const& block : recorded_blocks(from.content)) {
+        trace.ids.push_back(std::to_string(trace.ids.size()));
+        trace.blocks.push_back(block.life);
+    }
     if (trace.blocks.empty()) throw cuota::data_error{path, 0, "the snapshot has no block"};
     std::size_t total = 0;
     for (cuota::lifetime const& block : trace.blocks) {

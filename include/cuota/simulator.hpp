@@ -427,7 +427,7 @@ public:
 class CUOTA_SIMULATOR_API held_call {
 public:
     explicit held_call(const char* function);  ///< returns at once
-    ~held_call();  ///< lets the call go
+    ~held_call();                              ///< lets the call go
     held_call(held_call const&) = delete;
     held_call& operator=(held_call const&) = delete;
     void wait_until_reached();              ///< waits until a thread makes the call
