@@ -36,7 +36,7 @@ constexpr char const* usage =
     "names its\n"
     "columns: id, lower, upper, size. A block lives from lower up to, but not in, upper, and has size "
     "bytes.\n"
-    "FILE may also be a memory snapshot of PyTorch (torch.cuda.memory._dump_snapshot).\n"
+    "FILE may also be a memory snapshot of PyTorch (torch.cuda.memory._dump_snapshot), or a log of RMM.\n"
     "\n"
     "  --capacity N     bytes of the slab: any plan that fits is good enough; it is an error when none is "
     "found\n"

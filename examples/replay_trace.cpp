@@ -34,7 +34,7 @@ constexpr char const* usage =
     "each block, after a first line that names its columns: id, lower, upper, size. A block lives from lower "
     "up to,\n"
     "but not in, upper, and has size bytes. Blocks that begin together do so in the order of their lines.\n"
-    "FILE may also be a memory snapshot of PyTorch (torch.cuda.memory._dump_snapshot).\n"
+    "FILE may also be a memory snapshot of PyTorch (torch.cuda.memory._dump_snapshot), or a log of RMM.\n"
     "The pool has addresses without memory behind them, so the file may need more than the machine has; no "
     "kernel\n"
     "runs, and the streams are idle but for the waits of the pool.\n"

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Reads files of block lifetimes: with one block per line, `id,lower,upper,size`, or a memory snapshot of PyTorch.
+/// Reads files of block lifetimes: with one block per line, `id,lower,upper,size`; or memory snapshots of PyTorch and logs of RMM.
 #pragma once
 
 #include <algorithm>
@@ -23,6 +23,7 @@
 #include <cuota/data/io/file.hpp>
 #include <cuota/pool/planning/lifetimes.hpp>
 #include <cuota/report/import/pytorch_snapshot.hpp>
+#include <cuota/report/import/rmm_log.hpp>
 
 #include "recorded_blocks.hpp"
 
@@ -146,9 +147,7 @@ template <class Number>
     return text;
 }
 
-[[nodiscard]] inline trace_file read_snapshot(std::string const& path, std::string const& content) {
-    cuota::imported_recording const from =
-        cuota::read_pytorch_snapshot(std::as_bytes(std::span{content}), path);
+[[nodiscard]] inline trace_file blocks_of(std::string const& path, cuota::imported_recording const& from) {
     for (std::string const& repair : from.repairs)
         std::fprintf(stderr, "%s: %s\n", path.c_str(), repair.c_str());
     trace_file trace;
@@ -156,7 +155,7 @@ template <class Number>
         trace.ids.push_back(std::to_string(trace.ids.size()));
         trace.blocks.push_back(block.life);
     }
-    if (trace.blocks.empty()) throw cuota::data_error{path, 0, "the snapshot has no block"};
+    if (trace.blocks.empty()) throw cuota::data_error{path, 0, "there is no block"};
     std::size_t total = 0;
     for (cuota::lifetime const& block : trace.blocks) {
         auto const sum = cuota::checked_add(total, block.size);
@@ -168,11 +167,14 @@ template <class Number>
 
 }  // namespace detail
 
-/// Reads a file whose first line names the columns, in any order, unknown columns are ignored; or a pickle of torch.cuda.memory. Repairs
-/// of a snapshot are printed to standard error. Throws: cuota::data_error with the line or the offset, and the reason.
+/// Reads a file whose first line names the columns, in any order, where unknown columns are ignored; or a pickle of torch.cuda.memory or a
+/// log of RMM. Their repairs are printed to standard error. Throws: cuota::data_error with the line or the offset, and the reason.
 [[nodiscard]] inline trace_file read(std::string const& path) {
     std::string const text = detail::content(path);
-    if (text.starts_with('\x80')) return detail::read_snapshot(path, text);
+    if (text.starts_with('\x80'))
+        return detail::blocks_of(path, cuota::read_pytorch_snapshot(std::as_bytes(std::span{text}), path));
+    if (text.starts_with("Thread,Time,Action"))
+        return detail::blocks_of(path, cuota::read_rmm_log(text, path));
     detail::line_reader line{path, text};
     if (!line.next())
         throw line.error("the file is empty: a first line with id, lower, upper, size is needed");

@@ -23,6 +23,7 @@
 #include <cuota/report/export/timeline_svg.hpp>
 #include <cuota/report/import/imported_recording.hpp>
 #include <cuota/report/import/pytorch_snapshot.hpp>
+#include <cuota/report/import/rmm_log.hpp>
 #include <cuota/report/recording/lifetimes.hpp>
 #include <cuota/report/recording/memory_event.hpp>
 #include <cuota/report/recording/recorded.hpp>

@@ -74,6 +74,10 @@ with tempfile.TemporaryDirectory() as folder:
         snapshot.write_bytes(pickle.dumps({"segments": [], "device_traces": [[], entries]}, protocol))
         told = replay(snapshot)
         check("a snapshot's blocks are those of the file", told["live_peak"] == live, protocol, told, live)
+    rmm = file("rmm.csv", "Thread,Time,Action,Pointer,Size,Stream\n" + "".join(
+        f"1,10:00:{time // 1000:02}.{time % 1000:03}000,{'allocate' if begins else 'free'},{hex(i << 30 | 256)},{blocks[i][2]},0x0\n" for time, begins, i in edges))
+    told = replay(rmm)
+    check("so are those of a log of RMM", told["live_peak"] == live, told, live)
     # A trace that has lost its beginning, and a final state with two blocks, of which it has one.
     final = [{"device": 1, "address": 5 << 40, "total_size": 1536, "blocks": [
         {"size": 1024, "requested_size": 1000, "state": "active_allocated", "frames": []},

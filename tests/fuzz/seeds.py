@@ -168,3 +168,8 @@ put("pytorch_snapshot", **{f"protocol_{p}": pickle.dumps(snapshot, p) for p in (
     code=b"\x80\x02cos\nsystem\n(X\x02\x00\x00\x00lstR.", code_4=b"\x80\x04\x8c\x02os\x8c\x06system\x93.", cut=pickle.dumps(snapshot, 4)[:100],
     long_text=b"\x80\x02X\xff\xff\xff\xff", memo=b"\x80\x02Nr\xff\xff\xff\x00.", largest=pickle.dumps([{**segment, "total_size": 2**64 - 4097}], 2),
     times_back=pickle.dumps({"segments": [], "device_traces": [[entry("alloc", 1, 1, 9), entry("alloc", 1, 2**60, 3), entry("odd", 1, 1, 1)]]}, 2))
+
+rmm = "Thread,Time,Action,Pointer,Size,Stream\n1,23:59:59.999999,allocate,0x7f00,1000,0x0\n1,00:00:00.000001,free,0x7f00,1000,0x5581\n"
+put("rmm_log", two=rmm, crlf=rmm.replace("\n", "\r\n"), failure=rmm + "1,00:00:00.000001,allocate failure,0x0,99,default\n", header=rmm[:39], twice=rmm + rmm[39:] * 2,
+    back=rmm + "1,00:00:00.000000,allocate,0x1,18446744073709551615,0\n", few=rmm + "1,2\n", many=rmm + "1,00:00:00.000000,free,0x1,1,0,0\n", action=rmm + "1,00:00:00.000000,grow,0x1,1,0\n",
+    time=rmm + "1,0:00:00.000000,free,0x1,1,0\n", size=rmm + "1,00:00:00.000000,free,0x1,-1,0\n", other="id,lower,upper,size\n", empty="")

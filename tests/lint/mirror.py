@@ -40,6 +40,7 @@ NO_TEST = {
     "runtime/detail/kernel_launch.hpp": "how for_each_index, for_each_element and warp launch, tested through them",
     "runtime/rt/driver_call.hpp": "how the driver's functions are found, tested through virtual_memory and primary_context",
     "report/detail/import/pytorch_importer.hpp": "the inside of read_pytorch_snapshot, tested through it",
+    "report/detail/import/repair_counter.hpp": "a count, tested through read_pytorch_snapshot and read_rmm_log",
     "report/import/imported_recording.hpp": "members only, tested through read_pytorch_snapshot",
     "runtime/detail/capture_scope.hpp": "a capture as the library sees it, tested through graph",
     "resource/detail/driver_memory.hpp": "what device_memory, managed_memory and async_memory share, tested through them",

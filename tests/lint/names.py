@@ -19,7 +19,7 @@ GIVEN_UP = {
     r"old_managed_tensor": "dlpack's own names", r"throw_misuse": "throw_usage_error"}
 
 # Names of the outside world that no code of the project has.
-FOREIGN = {"use_fast_math", "bounce_buffer_size", "data_offsets", "fixed_size_binary", "numa_alloc_onnode", "temporary_storage", "data_batch_1",
+FOREIGN = {"use_fast_math", "logging_resource_adaptor", "bounce_buffer_size", "data_offsets", "fixed_size_binary", "numa_alloc_onnode", "temporary_storage", "data_batch_1",
            "data_batch_5", "test_batch", "coarse_label", "fine_label", "segment_map", "segment_unmap", "cntvct_el0", "asymmetric_thread_fence_light",
            "device_ptr", "offset_i", "offset_j", "nvmlGetMemoryLimits_v1_t", "nvmlDeviceSetMemoryLimits_v1", "limit_in_bytes"}
 NAME = re.compile(r"(?<![\w`{,/-])[a-z]\w*_[a-z0-9_]*[a-z0-9]\b")

@@ -22,6 +22,7 @@
 #include <cuota/core/detail/text/message.hpp>
 #include <cuota/core/label.hpp>
 #include <cuota/report/detail/import/pickle_document.hpp>
+#include <cuota/report/detail/import/repair_counter.hpp>
 #include <cuota/report/import/imported_recording.hpp>
 #include <cuota/report/recording/recording.hpp>
 
@@ -83,12 +84,6 @@ private:
         memory_event event;
         std::size_t device;  // index in devices_
     };
-    // Counts repairs of one kind; the message names the first.
-    struct repair {
-        std::size_t count = 0;
-        std::uint64_t first = 0;
-    };
-
     [[nodiscard]] std::size_t device_at(std::uint64_t ordinal, pickle_value where);
     void read_segment(pickle_value segment);
     void read_block(pickle_value block, std::uint64_t address, segment_info& into);
@@ -108,10 +103,6 @@ private:
         if (++visited_ > from_.bytes())
             one.fail("the file names its values more often than it has bytes", {});
     }
-    void count(repair& what, pickle_value where) noexcept {
-        if (what.count++ == 0) what.first = where.offset();
-    }
-    void tell(repair const& what, char const* pattern);
 
     pickle_document const& from_;
     imported_recording found_;
@@ -120,7 +111,7 @@ private:
     pytorch_sites sites_;
     std::optional<std::uint64_t> first_us_;
     std::size_t visited_ = 0;
-    repair early_, unknown_, twice_freed_, taken_twice_, gaps_;
+    repair_counter early_, unknown_, twice_freed_, taken_twice_, gaps_;
 
     // These belong to the trace that is being read.
     std::size_t device_ = 0;
@@ -202,20 +193,19 @@ CUOTA_INLINE imported_recording pytorch_importer::run() {
             std::chrono::microseconds{static_cast<std::int64_t>(*first_us_)}};
     if (!made.events.empty())
         made.final_snapshot.taken = made.start_time + std::chrono::microseconds{made.events.back().at / 1000};
-    tell(early_,
-         "{} entries are earlier than their predecessors and got the same times; the first is at byte {}");
-    tell(unknown_, "{} entries of unknown kinds were left out; the first is at byte {}");
-    tell(twice_freed_, "{} frees of blocks that were freed before were left out; the first is at byte {}");
-    tell(taken_twice_,
-         "{} allocations at addresses that were not freed ended the earlier blocks; the first is at byte {}");
-    tell(gaps_,
-         "{} segments are larger than their blocks, and the rest counts as free; the first is at byte {}");
+    early_.append_to(
+        found_.repairs,
+        "{} entries are earlier than their predecessors and got the same times; the first is at byte {}");
+    unknown_.append_to(found_.repairs, "{} entries of unknown kinds were left out; the first is at byte {}");
+    twice_freed_.append_to(
+        found_.repairs, "{} frees of blocks that were freed before were left out; the first is at byte {}");
+    taken_twice_.append_to(
+        found_.repairs,
+        "{} allocations at addresses that were not freed ended the earlier blocks; the first is at byte {}");
+    gaps_.append_to(
+        found_.repairs,
+        "{} segments are larger than their blocks, and the rest counts as free; the first is at byte {}");
     return std::move(found_);
-}
-
-CUOTA_INLINE void pytorch_importer::tell(repair const& what, char const* pattern) {
-    if (what.count != 0)
-        found_.repairs.push_back(message(pattern, {as_count(what.count), as_count(what.first)}));
 }
 
 CUOTA_INLINE std::size_t pytorch_importer::device_at(std::uint64_t ordinal, pickle_value where) {
@@ -251,7 +241,7 @@ CUOTA_INLINE void pytorch_importer::read_segment(pickle_value segment) {
         end += size;
     });
     if (end != s.address + s.size) {
-        count(gaps_, segment);
+        gaps_.count(segment.offset());
         s.blocks.push_back({.address = end, .size = s.address + s.size - end});
     }
     d.pool.segments.push_back(std::move(s));
@@ -366,7 +356,7 @@ CUOTA_INLINE std::uint64_t pytorch_importer::time_of(pickle_value one) {
     if (us > ~std::uint64_t{0} / ns_per_us) time->fail("time_us {} is out of range", {as_count(us)});
     if (!first_us_) first_us_ = us;
     std::uint64_t const at = us < *first_us_ ? 0 : (us - *first_us_) * ns_per_us;
-    if (at < last_at_ || us < *first_us_) count(early_, one);
+    if (at < last_at_ || us < *first_us_) early_.count(one.offset());
     return std::max(at, last_at_);
 }
 
@@ -381,7 +371,7 @@ CUOTA_INLINE void pytorch_importer::read_entry(pickle_value one) {
     else if (action == "segment_free" || action == "segment_unmap") e.kind = event_kind::segment_freed;
     else if (action == "oom") e.kind = event_kind::refused;
     else if (action == "snapshot") e.kind = event_kind::marker;
-    else return count(unknown_, one);
+    else return unknown_.count(one.offset());
     e.at = last_at_ = time_of(one);
     if (e.kind == event_kind::marker) {
         e.site = sites_.note("snapshot");
@@ -412,7 +402,7 @@ CUOTA_INLINE void pytorch_importer::begin(memory_event& e, pickle_value one) {
     e.size = round_up(e.bytes, block_granularity);
     auto const [at, is_new] = open_.try_emplace(e.address);
     if (!is_new && !at->second.is_freed) {
-        count(taken_twice_, one);
+        taken_twice_.count(one.offset());
         requested_.subtract(at->second.bytes);
         allocated_.subtract(round_up(at->second.bytes, block_granularity));
     }
@@ -426,7 +416,7 @@ CUOTA_INLINE bool pytorch_importer::end(memory_event& e, pickle_value one) {
     auto const [at, is_older] = open_.try_emplace(e.address, open_block{e.bytes, false, {}});
     open_block& block = at->second;
     bool const is_request = e.kind == event_kind::free_requested;
-    if (is_request && block.is_freed) return count(twice_freed_, one), false;
+    if (is_request && block.is_freed) return twice_freed_.count(one.offset()), false;
     // The completion of a free before the trace.
     if (is_older && !is_request) {
         block.is_freed = true;
