@@ -148,7 +148,7 @@ struct tally {
 TEST_CASE("after following one suggestion that is marked as sufficient, the request fits",
           "[pool][sufficing_steps]") {
     char const* const requested = std::getenv("CUOTA_SUFFICING");
-    unsigned const programs = requested ? static_cast<unsigned>(std::strtoul(requested, nullptr, 10)) : 300;
+    unsigned const programs = requested ? static_cast<unsigned>(std::strtoul(requested, nullptr, 10)) : 100;
     tally of[5];
     std::size_t refusals = 0;
     std::string wrong;

@@ -323,7 +323,7 @@ private:
 TEST_CASE("the race check agrees with a reference on random programs", "[simulator][races]") {
     constexpr std::uint64_t programs = under_thread_sanitizer    ? 5'000
                                        : under_address_sanitizer ? 20'000
-                                                                 : 100'000;
+                                                                 : 40'000;
     world w;
     std::uint64_t raced = 0;
     for (std::uint64_t seed = 0; seed < programs; ++seed) {

@@ -127,6 +127,9 @@ private:
 
 #if CUOTA_DEFINE_REPORT
 
+#include <cuota/core/detail/text/text.hpp>
+#include <cuota/core/error.hpp>
+
 namespace cuota::inline v0::detail {
 
 CUOTA_INLINE tag pytorch_sites::stored(std::string_view text) {
