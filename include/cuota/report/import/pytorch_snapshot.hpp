@@ -46,7 +46,7 @@ namespace cuota::inline v0 {
 namespace cuota::inline v0 {
 
 CUOTA_INLINE imported_recording read_pytorch_snapshot(file const& from) {
-    std::vector<std::byte> bytes(static_cast<std::size_t>(from.size()));
+    std::vector<std::byte> bytes(from.size());
     from.read_exact(0, bytes);
     return read_pytorch_snapshot(bytes, from.name());
 }

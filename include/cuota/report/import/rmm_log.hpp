@@ -201,7 +201,7 @@ CUOTA_INLINE imported_recording rmm_log_importer::run() {
 namespace cuota::inline v0 {
 
 CUOTA_INLINE imported_recording read_rmm_log(file const& from) {
-    std::string text(static_cast<std::size_t>(from.size()), '\0');
+    std::string text(from.size(), '\0');
     from.read_exact(0, std::as_writable_bytes(std::span{text}));
     return read_rmm_log(text, from.name());
 }

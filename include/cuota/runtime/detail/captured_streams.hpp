@@ -39,8 +39,6 @@ struct stream_key {
         return id != 0 ? id == s.id : native == s.native;
     }
 };
-/// Throws: cuda_error, std::bad_alloc for a default handle.
-[[nodiscard]] stream_key key_of(stream_ref s);
 
 /// A wait of the calling thread for a stream or a device: while it exists, captures of these streams by other threads do not begin, so that
 /// the wait cannot invalidate one. Threads: the one that constructed it.

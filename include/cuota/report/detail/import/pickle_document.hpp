@@ -237,7 +237,7 @@ private:
             fail(opcode_at_, "an item of {} bytes at byte {} does not fit in the file: {} bytes are left",
                  {as_count(count), as_count(at_), as_count(bytes_.size() - at_)});
         std::size_t const begin = at_;
-        at_ += static_cast<std::size_t>(count);
+        at_ += count;
         return begin;
     }
 
@@ -263,7 +263,7 @@ private:
         push(what, skip(count), count);
     }
     void push_long(std::uint64_t count) {
-        std::size_t const begin = static_cast<std::size_t>(skip(count));
+        std::size_t const begin = skip(count);
         std::uint64_t bits = 0;
         for (std::size_t i = 0; i != std::min<std::uint64_t>(count, 8); ++i)
             bits |= std::uint64_t{byte_at(begin + i)} << (8 * i);
@@ -350,16 +350,15 @@ private:
         // A writer numbers what it stores, so that no index exceeds the number of opcodes.
         if (index >= bytes_.size())
             fail(opcode_at_, "stores memo {}, more than the file has bytes", {as_count(index)});
-        if (index >= memo_.size())
-            memo_.resize(static_cast<std::size_t>(index) + 1, pickle_document::nothing);
-        std::uint32_t& entry = memo_[static_cast<std::size_t>(index)];
+        if (index >= memo_.size()) memo_.resize(index + 1, pickle_document::nothing);
+        std::uint32_t& entry = memo_[index];
         if (entry == pickle_document::nothing) ++stored_;
         entry = top();
     }
     void load(std::uint64_t index) {
-        if (index >= memo_.size() || memo_[static_cast<std::size_t>(index)] == pickle_document::nothing)
+        if (index >= memo_.size() || memo_[index] == pickle_document::nothing)
             fail(opcode_at_, "reads memo {}, which was not stored", {as_count(index)});
-        stack_.push_back(memo_[static_cast<std::size_t>(index)]);
+        stack_.push_back(memo_[index]);
     }
 
     // Text up to a line's end, for messages.

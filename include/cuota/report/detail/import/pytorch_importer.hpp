@@ -215,7 +215,7 @@ CUOTA_INLINE std::size_t pytorch_importer::device_at(std::uint64_t ordinal, pick
     if (ordinal >= 1024) where.fail("device {} is out of range [0, 1023]", {as_count(ordinal)});
     for (std::size_t i = 0; i != devices_.size(); ++i)
         if (devices_[i].ordinal == ordinal) return i;
-    devices_.push_back({.ordinal = static_cast<std::size_t>(ordinal)});
+    devices_.push_back({.ordinal = ordinal});
     return devices_.size() - 1;
 }
 
