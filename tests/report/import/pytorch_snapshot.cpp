@@ -24,6 +24,7 @@
 #include "report/trace_samples.hpp"
 #include "support/catch.hpp"
 #include "support/machine.hpp"
+#include "support/sink.hpp"
 #include "support/temp_folder.hpp"
 #include "support/thrown.hpp"
 

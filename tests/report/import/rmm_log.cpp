@@ -12,6 +12,7 @@
 #include <cuota/report/recording/usage_series.hpp>
 
 #include "support/catch.hpp"
+#include "support/sink.hpp"
 #include "support/temp_folder.hpp"
 #include "support/thrown.hpp"
 

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "support/catch.hpp"
+#include "support/sink.hpp"
 #include "support/thrown.hpp"
 
 using cuota::detail::pickle_document;
