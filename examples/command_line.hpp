@@ -50,6 +50,31 @@ template <class Number>
     return *bytes;
 }
 
+/// Parses the options of a program that reads one file: `input` and `help` of the command are set here. apply(option, value) handles another
+/// option, whose argument value() returns, and returns false for one that it does not know. Throws: usage_error.
+template <class Command, class Apply>
+[[nodiscard]] Command one_file(std::vector<std::string_view> const& arguments, Apply apply) {
+    Command c;
+    for (std::size_t at = 0; at < arguments.size(); ++at) {
+        std::string_view const option = arguments[at];
+        auto const value = [&] {
+            if (at + 1 >= arguments.size()) throw usage_error{std::string{option} + " needs a value"};
+            return arguments[++at];
+        };
+        if (option == "--help" || option == "-h") {
+            c.help = true;
+        } else if (option.starts_with("-")) {
+            if (!apply(c, option, value)) throw usage_error{"unknown option '" + std::string{option} + "'"};
+        } else if (!c.input.empty()) {
+            throw usage_error{"one file at a time, not also '" + std::string{option} + "'"};
+        } else {
+            c.input = option;
+        }
+    }
+    if (c.input.empty() && !c.help) throw usage_error{"a file is needed"};
+    return c;
+}
+
 /// Body of main: parses the arguments and calls run(command), or prints the usage on request. Prints errors to standard error. Returns the
 /// exit status: 0 on success, 2 for a usage_error, 1 for any other exception.
 template <class Parse, class Run>

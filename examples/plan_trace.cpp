@@ -59,24 +59,13 @@ double seconds(std::string_view option, std::string_view text) {
 }
 
 command parse(std::vector<std::string_view> const& arguments) {
-    command c;
-    for (std::size_t at = 0; at < arguments.size(); ++at) {
-        std::string_view const option = arguments[at];
-        auto const value = [&] {
-            if (at + 1 >= arguments.size()) throw usage_error{std::string{option} + " needs a value"};
-            return arguments[++at];
-        };
+    return command_line::one_file<command>(arguments, [](command& c, std::string_view option, auto value) {
         if (option == "--capacity") c.capacity = number<std::size_t>(option, value());
         else if (option == "--output") c.output = value();
         else if (option == "--time-limit") c.seconds = seconds(option, value());
-        else if (option == "--help" || option == "-h") c.help = true;
-        else if (option.starts_with("-")) throw usage_error{"unknown option '" + std::string{option} + "'"};
-        else if (!c.input.empty())
-            throw usage_error{"one file at a time, not also '" + std::string{option} + "'"};
-        else c.input = option;
-    }
-    if (c.input.empty() && !c.help) throw usage_error{"a file is needed"};
-    return c;
+        else return false;
+        return true;
+    });
 }
 
 /// Throws: std::system_error.

@@ -19,7 +19,7 @@ struct recorded_block {
     /// Its times are numbers of events, from 1, because many events have the same microsecond. 0: before the recording.
     cuota::lifetime life;
     std::uint16_t source;  ///< index in recording::sources
-    std::uint32_t site;    ///< index in recording::sites; 0: unknown
+    cuota::event_site by;  ///< empty: unknown
 };
 
 /// Returns all blocks. Those that are live at the end live until events.size() + 1.
@@ -34,10 +34,10 @@ struct recorded_block {
         if (e.kind == cuota::event_kind::allocated) {
             if (known != open.end()) found[known->second].life.until = i + 1;
             open[at] = found.size();
-            found.push_back({{i + 1, end, e.bytes}, e.source, e.site});
+            found.push_back({{i + 1, end, e.bytes}, e.source, r.sites.at(e.site)});
         } else if (e.kind == cuota::event_kind::free_requested) {
             if (known == open.end()) {
-                found.push_back({{0, i + 1, e.bytes}, e.source, e.site});
+                found.push_back({{0, i + 1, e.bytes}, e.source, r.sites.at(e.site)});
             } else {
                 found[known->second].life.until = i + 1;
                 open.erase(known);
@@ -50,7 +50,7 @@ struct recorded_block {
         for (auto const& segment : r.final_snapshot.pools[*r.sources[source].pool].segments)
             for (auto const& block : segment.blocks)
                 if (block.use == cuota::block_use::live && !open.contains({number, block.address}))
-                    found.push_back({{0, end, block.requested}, number, 0});
+                    found.push_back({{0, end, block.requested}, number, {block.name, block.where}});
     }
     return found;
 }

@@ -67,25 +67,16 @@ bool names_plan(std::string_view policy) {
 }
 
 command parse(std::vector<std::string_view> const& arguments) {
-    command c;
-    for (std::size_t at = 0; at < arguments.size(); ++at) {
-        std::string_view const option = arguments[at];
-        auto const value = [&] {
-            if (at + 1 >= arguments.size()) throw usage_error{std::string{option} + " needs a value"};
-            return arguments[++at];
-        };
-        if (option == "--policy") c.is_planned = names_plan(value());
-        else if (option == "--streams") c.streams = command_line::positive(option, value());
-        else if (option == "--steps") c.steps = command_line::positive(option, value());
-        else if (option == "--cap") c.cap = command_line::size(option, value());
-        else if (option == "--help" || option == "-h") c.help = true;
-        else if (option.starts_with("-")) throw usage_error{"unknown option '" + std::string{option} + "'"};
-        else if (!c.input.empty())
-            throw usage_error{"one file at a time, not also '" + std::string{option} + "'"};
-        else c.input = option;
-    }
+    auto const c =
+        command_line::one_file<command>(arguments, [](command& into, std::string_view option, auto value) {
+            if (option == "--policy") into.is_planned = names_plan(value());
+            else if (option == "--streams") into.streams = command_line::positive(option, value());
+            else if (option == "--steps") into.steps = command_line::positive(option, value());
+            else if (option == "--cap") into.cap = command_line::size(option, value());
+            else return false;
+            return true;
+        });
     if (c.streams > 64) throw usage_error{"--streams must be at most 64"};
-    if (c.input.empty() && !c.help) throw usage_error{"a file is needed"};
     return c;
 }
 

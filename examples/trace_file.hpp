@@ -167,8 +167,9 @@ template <class Number>
 
 }  // namespace detail
 
-/// Reads a file whose first line names the columns, in any order, where unknown columns are ignored; or a pickle of torch.cuda.memory or a
-/// log of RMM. Their repairs are printed to standard error. Throws: cuota::data_error with the line or the offset, and the reason.
+/// Reads a file of one of three formats. In a table, the first line names the columns in any order, and unknown columns are ignored. The
+/// others are snapshots of PyTorch and logs of RMM; their repairs are printed to standard error.
+/// Throws: cuota::data_error with the line or the offset, and the reason.
 [[nodiscard]] inline trace_file read(std::string const& path) {
     std::string const text = detail::content(path);
     if (text.starts_with('\x80'))

@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -42,58 +43,44 @@ struct command {
 };
 
 command parse(std::vector<std::string_view> const& arguments) {
-    command c;
-    for (std::size_t at = 0; at < arguments.size(); ++at) {
-        std::string_view const option = arguments[at];
-        auto const value = [&] {
-            if (at + 1 >= arguments.size()) throw usage_error{std::string{option} + " needs a value"};
-            return arguments[++at];
-        };
+    return command_line::one_file<command>(arguments, [](command& c, std::string_view option, auto value) {
         if (option == "--limit") c.limit = command_line::size(option, value());
         else if (option == "--html") c.html = value();
-        else if (option == "--help" || option == "-h") c.help = true;
-        else if (option.starts_with("-")) throw usage_error{"unknown option '" + std::string{option} + "'"};
-        else if (!c.input.empty())
-            throw usage_error{"one file at a time, not also '" + std::string{option} + "'"};
-        else c.input = option;
-    }
-    if (c.input.empty() && !c.help) throw usage_error{"a file is needed"};
-    return c;
+        else return false;
+        return true;
+    });
 }
 
 std::string size(std::size_t bytes) { return cuota::bytes_text(bytes); }
 
-std::string user(cuota::recording const& r, std::uint32_t site) {
-    cuota::event_site const& by = r.sites.at(site);
+std::string name_of(cuota::event_site const& by) {
     std::string text = by.name.is_empty() ? "an unknown caller" : by.name.text();
     if (*by.where.file != '\0') text += " (" + cuota::source_location_text(by.where) + ")";
     return text;
 }
 
-/// A moment of one device's trace: a refused request, or the peak.
-struct moment {
+/// The trace of one device, with its last refusal if there was one.
+struct device_trace {
     std::uint16_t pool;  // index in recording::sources
-    std::uint64_t at;    // nanoseconds
-    std::size_t events;  // count of earlier events
     std::optional<cuota::memory_event> refused{};
-    std::size_t count = 0;  // refusals of this device
+    std::uint64_t events = 0;  // number of events before it, or of all
+    std::size_t refusals = 0;
 };
 
-std::vector<moment> moments_of(cuota::recording const& r) {
-    std::vector<moment> found;
+std::vector<device_trace> traces_of(cuota::recording const& r) {
+    std::vector<device_trace> found;
     for (std::size_t source = 0; source != r.sources.size(); ++source) {
         if (r.sources[source].kind != cuota::source_kind::pool) continue;
-        moment m{static_cast<std::uint16_t>(source), 0, r.events.size()};
-        auto const budget = r.sources[source].budget;
+        device_trace d{static_cast<std::uint16_t>(source), {}, r.events.size()};
         for (std::size_t i = 0; i != r.events.size(); ++i) {
-            if (r.events[i].kind != cuota::event_kind::refused || r.events[i].source != budget) continue;
-            m.refused = r.events[i];
-            m.at = r.events[i].at;
-            m.events = i;
-            ++m.count;
+            if (r.events[i].kind != cuota::event_kind::refused ||
+                r.events[i].source != r.sources[source].budget)
+                continue;
+            d.refused = r.events[i];
+            d.events = i;
+            ++d.refusals;
         }
-        if (!m.refused) m.at = cuota::usage_over_time(r, {.sources = {m.pool}}).total.peak_at;
-        found.push_back(m);
+        found.push_back(d);
     }
     return found;
 }
@@ -108,8 +95,8 @@ struct step {
 /// The blocks of one device up to a moment, and the request that was refused at that moment.
 class device_replay {
 public:
-    device_replay(cuota::recording const& r, moment const& until)
-        : all_{r}, budget_{r.sources[until.pool].budget.value()} {
+    device_replay(cuota::recording const& r, device_trace const& until)
+        : budget_{r.sources[r.sources[until.pool].budget.value()].name} {
         for (trace::recorded_block b : trace::recorded_blocks(r))
             if (b.source == until.pool && b.life.from <= until.events) {
                 b.life.until = std::min<std::uint64_t>(b.life.until, until.events + 2);
@@ -118,7 +105,7 @@ public:
         if (until.refused)
             blocks_.push_back({{until.events + 1, until.events + 2, until.refused->bytes},
                                until.pool,
-                               until.refused->site});
+                               r.sites.at(until.refused->site)});
         for (std::size_t i = 0; i != blocks_.size(); ++i) {
             steps_.push_back({blocks_[i].life.from, true, i});
             steps_.push_back({blocks_[i].life.until, false, i});
@@ -128,28 +115,42 @@ public:
         });
     }
 
-    [[nodiscard]] std::size_t live_peak() const {
-        std::size_t live = 0, peak = 0;
+    struct peak {
+        std::uint64_t at = 0;  // number of an event
+        std::size_t bytes = 0;
+    };
+    [[nodiscard]] peak live_peak() const {
+        std::size_t live = 0;
+        peak most;
         for (step const& s : steps_) {
             std::size_t const bytes = blocks_[s.block].life.size;
             live = s.begins ? live + bytes : live - bytes;
-            peak = std::max(peak, live);
+            if (live > most.bytes) most = {s.at, live};
         }
-        return peak;
+        return most;
+    }
+    /// Returns the live bytes of each call site after the event of this number, the largest first.
+    [[nodiscard]] std::vector<std::pair<std::string, std::size_t>> holders_at(std::uint64_t number) const {
+        std::map<std::string, std::size_t> live;
+        for (trace::recorded_block const& b : blocks_)
+            if (b.life.from <= number && number < b.life.until) live[name_of(b.by)] += b.life.size;
+        std::vector<std::pair<std::string, std::size_t>> found{live.begin(), live.end()};
+        std::stable_sort(found.begin(), found.end(),
+                         [](auto const& a, auto const& b) { return a.second > b.second; });
+        return found;
     }
     /// Returns the text of the first refusal of a pool with this limit; nullopt if it serves all.
     [[nodiscard]] std::optional<std::string> refusal_under(std::size_t limit) const {
-        cuota::budget account{all_.sources[budget_].name, limit};
+        cuota::budget account{budget_, limit};
         cuota::scoped_pool pool{account, cuota::dry_run_memory{}};
         cuota::stream const s;
         std::vector<void*> at(blocks_.size());
         std::optional<std::string> refusal;
         for (step const& now : steps_) {
             trace::recorded_block const& b = blocks_[now.block];
-            cuota::event_site const& by = all_.sites.at(b.site);
             if (now.begins) {
                 try {
-                    at[now.block] = pool.resource().allocate(s, b.life.size, 256, {by.name, by.where});
+                    at[now.block] = pool.resource().allocate(s, b.life.size, 256, {b.by.name, b.by.where});
                 } catch (cuota::out_of_memory const& refused) {
                     refusal = refused.what();
                     break;
@@ -162,11 +163,17 @@ public:
             if (at[i]) pool.resource().deallocate(s, at[i], blocks_[i].life.size);
         return refusal;
     }
-    /// Returns the least limit, in steps of 2 MiB, under which a pool serves all blocks.
-    [[nodiscard]] std::size_t least_limit() const {
+    /// Returns the least limit, in steps of 2 MiB, under which a pool serves all blocks; nullopt for blocks that no device can hold.
+    [[nodiscard]] std::optional<std::size_t> least_limit() const {
         constexpr std::size_t page = std::size_t{2} << 20;
-        std::size_t refused = live_peak() / page, served = refused + 1;  // in pages
-        while (refusal_under(served * page)) refused = std::exchange(served, served + served / 8 + 1);
+        constexpr std::size_t most = (std::size_t{1} << 44) / page;
+        std::size_t refused = (std::max<std::size_t>(live_peak().bytes, 1) - 1) / page;  // in pages
+        if (refused >= most) return std::nullopt;
+        std::size_t served = refused + 1;
+        while (refusal_under(served * page)) {
+            if (served >= most) return std::nullopt;
+            refused = std::exchange(served, served + served / 8 + 1);
+        }
         while (served - refused > 1) {
             std::size_t const middle = refused + (served - refused) / 2;
             (refusal_under(middle * page) ? refused : served) = middle;
@@ -183,52 +190,52 @@ public:
     }
 
 private:
-    cuota::recording const& all_;
-    std::uint16_t budget_;
+    std::string budget_;
     std::vector<trace::recorded_block> blocks_;
     std::vector<step> steps_;
 };
 
-void print_holders(cuota::recording const& r, moment const& m) {
-    auto const use =
-        cuota::usage_over_time(r, {.by = cuota::group_by::site, .max_groups = 200, .sources = {m.pool}});
-    std::vector<cuota::usage_share> shares;
-    for (cuota::usage_curve const& part : use.parts)
-        if (part.merged == 0) shares.push_back({part.name, cuota::usage_at(part, m.at)});
-    std::stable_sort(shares.begin(), shares.end(),
-                     [](auto const& a, auto const& b) { return a.bytes > b.bytes; });
-    std::size_t const live = std::max<std::size_t>(cuota::usage_at(use.total, m.at), 1);
-    std::size_t const reserved = cuota::usage_at(use.reserved, m.at);
-    std::printf("  reserved %s, of which %s were live\n", size(reserved).c_str(), size(live).c_str());
+void print_holders(device_replay const& replay, std::uint64_t number) {
+    auto const holders = replay.holders_at(number);
+    std::size_t live = 0;
+    for (auto const& [name, bytes] : holders) live += bytes;
+    std::printf("  live: %s\n", size(live).c_str());
     std::size_t rest = live;
-    for (std::size_t i = 0; i != std::min<std::size_t>(shares.size(), 8) && shares[i].bytes != 0; ++i) {
-        rest -= std::min(rest, shares[i].bytes);
-        std::printf("    %10s  %3zu %%  %s\n", size(shares[i].bytes).c_str(), shares[i].bytes * 100 / live,
-                    shares[i].name.c_str());
+    auto const print = [live](std::size_t bytes, char const* name) {
+        double const share = static_cast<double>(bytes) / static_cast<double>(live);
+        std::printf("    %10s  %3.0f %%  %s\n", size(bytes).c_str(), 100 * share, name);
+    };
+    for (std::size_t i = 0; i != std::min<std::size_t>(holders.size(), 8); ++i) {
+        rest -= holders[i].second;
+        print(holders[i].second, holders[i].first.c_str());
     }
-    if (rest > live / 100) std::printf("    %10s  %3zu %%  others\n", size(rest).c_str(), rest * 100 / live);
+    if (rest != 0) print(rest, "others");
 }
 
-void explain(command const& c, cuota::recording const& r, moment const& m) {
-    std::string const& device = r.sources[m.pool].name;
+void explain(command const& c, cuota::recording const& r, device_trace const& d) {
+    std::string const& name = r.sources[d.pool].name;
+    device_replay const replay{r, d};
+    auto const peak = replay.live_peak();
     std::size_t limit = c.limit.value_or(cuota::unlimited);
-    if (m.refused) {
-        std::size_t const had = r.sources[m.refused->source].limit;
-        std::printf("%s: refused %s for %s%s\n", device.c_str(), size(m.refused->bytes).c_str(),
-                    user(r, m.refused->site).c_str(), m.count == 1 ? "" : ", the last of several refusals");
-        std::printf("  %s were reserved by PyTorch, and %s were free on the device\n",
-                    size(m.refused->size).c_str(), size(had - m.refused->size).c_str());
+    if (d.refused) {
+        std::size_t const had = r.sources[d.refused->source].limit;
+        std::printf("%s: refused %s for %s%s\n", name.c_str(), size(d.refused->bytes).c_str(),
+                    name_of(r.sites.at(d.refused->site)).c_str(),
+                    d.refusals == 1 ? "" : ", the last of several refusals");
+        std::printf("  reserved by PyTorch: %s, free on the device: %s\n", size(d.refused->size).c_str(),
+                    size(had - d.refused->size).c_str());
         if (!c.limit) limit = had;
+        print_holders(replay, d.events);
     } else {
-        std::printf("%s: no request was refused; at the peak:\n", device.c_str());
+        std::printf("%s: no request was refused; at the peak:\n", name.c_str());
+        print_holders(replay, peak.at);
     }
-    print_holders(r, m);
 
-    device_replay const replay{r, m};
-    std::printf("  the same blocks: %s live at once", size(replay.live_peak()).c_str());
+    std::printf("  the same blocks: %s live at once", size(peak.bytes).c_str());
     if (auto const planned = replay.planned()) std::printf(", %s by planned offsets", size(*planned).c_str());
-    std::size_t const least = replay.least_limit();
-    std::printf(", %s by a cuota::scoped_pool\n", size(least).c_str());
+    if (auto const least = replay.least_limit())
+        std::printf(", %s by a cuota::scoped_pool\n", size(*least).c_str());
+    else std::printf(", more than 16 TiB by a cuota::scoped_pool\n");
     if (limit == cuota::unlimited) return;
     if (auto const refusal = replay.refusal_under(limit))
         std::printf("  a pool of %s would refuse as well:\n\n%s\n", size(limit).c_str(), refusal->c_str());
@@ -240,9 +247,9 @@ void run(command const& c) {
     for (std::string const& repair : from.repairs)
         std::fprintf(stderr, "%s: %s\n", c.input.c_str(), repair.c_str());
     if (!c.html.empty()) cuota::write_timeline_file(c.html, from.content);
-    std::vector<moment> const all = moments_of(from.content);
+    std::vector<device_trace> const all = traces_of(from.content);
     if (all.empty()) throw cuota::data_error{c.input, 0, "the snapshot has no device"};
-    for (moment const& m : all) explain(c, from.content, m);
+    for (device_trace const& d : all) explain(c, from.content, d);
 }
 
 }  // namespace

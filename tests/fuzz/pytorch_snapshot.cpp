@@ -7,10 +7,10 @@
 #include <cstdint>
 #include <span>
 
-#include <cuota/report/recording/lifetimes.hpp>
 #include <cuota/report/snapshot/check_snapshot.hpp>
 
 #include "fuzz/fuzz.hpp"
+#include "fuzz/imported.hpp"
 
 // Pickles: an accepted file gives a consistent recording, whatever it claims.
 extern "C" int LLVMFuzzerTestOneInput(std::uint8_t const* data, std::size_t size) {
@@ -20,12 +20,6 @@ extern "C" int LLVMFuzzerTestOneInput(std::uint8_t const* data, std::size_t size
         }))
         return 0;
     cuota::check_snapshot(read.content.final_snapshot);
-    fuzz::expect(read.content.events.size() <= 2 * size, "no more events than the input has entries");
-    std::uint64_t last = 0;
-    for (cuota::memory_event const& e : read.content.events) {
-        fuzz::expect(e.at >= last, "times do not go back");
-        last = e.at;
-    }
-    (void)cuota::lifetimes_of(read.content);
+    fuzz::expect_consistent(read, 2 * size);
     return 0;
 }

@@ -6,9 +6,8 @@
 #include <cstddef>
 #include <cstdint>
 
-#include <cuota/report/recording/lifetimes.hpp>
-
 #include "fuzz/fuzz.hpp"
+#include "fuzz/imported.hpp"
 
 // Logs of RMM: an accepted file gives events in the order of their times, and no more than it has lines.
 extern "C" int LLVMFuzzerTestOneInput(std::uint8_t const* data, std::size_t size) {
@@ -16,12 +15,6 @@ extern "C" int LLVMFuzzerTestOneInput(std::uint8_t const* data, std::size_t size
     if (!fuzz::is_read_or_refused(size, 256,
                                   [&] { read = cuota::read_rmm_log(fuzz::text_of(data, size), "input"); }))
         return 0;
-    fuzz::expect(read.content.events.size() <= size / 20, "no more events than lines");
-    std::uint64_t last = 0;
-    for (cuota::memory_event const& e : read.content.events) {
-        fuzz::expect(e.at >= last, "times do not go back");
-        last = e.at;
-    }
-    (void)cuota::lifetimes_of(read.content);
+    fuzz::expect_consistent(read, size / 20);
     return 0;
 }

@@ -57,7 +57,7 @@ public:
     /// Returns the nearest NUMA node of the host; nullopt if unknown.
     [[nodiscard]] std::optional<int> host_numa_node() const;
 
-    /// Waits for all work of this process on it. Throws: usage_error during a `capture` of any thread.
+    /// Waits for all work of this process on it. Throws: usage_error while any thread captures one of its streams by `capture`.
     void synchronize() const;
 
     friend constexpr bool operator==(device, device) noexcept = default;  ///< by ordinal

@@ -228,7 +228,8 @@ class capture_scope;
 [[nodiscard]] bool is_captured(stream_ref s);
 
 /// Waits on the host for all work so far; a `capture` of s on another thread begins later. Returns false, without a wait, if s is captured, or
-/// another thread's default stream. Throws: cuda_error, also of the work.
+/// another thread's default stream. Throws: cuda_error, also of the work; usage_error for the legacy stream while a stream that waits for it is
+/// captured.
 [[nodiscard]] bool wait_outside_captures(stream_ref s, source_location where = {});
 /// Returns whether all work so far has finished; nullopt if s is captured. Throws: cuda_error; usage_error for another thread's default
 /// stream.
@@ -474,11 +475,20 @@ CUOTA_INLINE capture_delay::capture_delay(device on) noexcept
     enter();
 }
 
+CUOTA_INLINE void capture_delay::refuse_legacy(source_location where) const {
+    if (is_too_late_ && extent_ == extent::blocking_streams) [[unlikely]]
+        throw_usage_error(
+            where,
+            "cannot wait for the legacy stream while a stream that waits for it is being captured; end the "
+            "capture first");
+}
+
 CUOTA_INLINE bool wait_outside_captures(stream_ref s, source_location where) {
     expect_no_region("cudaStreamSynchronize");
     if (!s.is_reachable()) return false;
     on_device_of const here{s, where};
     capture_delay const delay{s};
+    delay.refuse_legacy(where);
     if (delay.is_too_late() || s.is_capturing()) return false;
     rt::relaxed_capture_mode const beside;
     rt::check(cudaStreamSynchronize(s.get()), "cudaStreamSynchronize", where);

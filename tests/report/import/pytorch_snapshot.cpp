@@ -11,6 +11,7 @@
 #include <span>
 #include <sstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <cuota/data/io/file.hpp>
@@ -129,6 +130,20 @@ TEST_CASE("a snapshot's trace, segments, call sites and refusals are read, whate
     CHECK(has(cuota::diagnosis_text(cuota::diagnose(r)),
               "budget device 1 refused 1 request, short by 5.0 MiB; for forward (model.py:17)"));
     CHECK(has(cuota::summary(r.final_snapshot), "PyTorch:1"));
+}
+
+TEST_CASE("the traces of several devices are ordered by their times, whichever begins first",
+          "[report][pytorch_snapshot]") {
+    support::temp_folder const folder;
+    imported_recording const from = read(pickled(folder, R"py(
+def alloc(addr, time): return {'action': 'alloc', 'addr': addr, 'size': 1, 'stream': 0, 'time_us': time, 'frames': []}
+snapshot = {'segments': [], 'device_traces': [[alloc(1, 1000), alloc(2, 1003)], [], [alloc(3, 997), alloc(4, 1002)]]})py"));
+    CHECK(from.repairs.empty());
+    CHECK(from.content.start_time.time_since_epoch() == std::chrono::microseconds{997});
+    std::vector<std::pair<std::uint64_t, std::uint64_t>> seen;
+    for (auto const& e : from.content.events) seen.emplace_back(e.address, e.at);
+    CHECK(seen ==
+          std::vector<std::pair<std::uint64_t, std::uint64_t>>{{3, 0}, {1, 3'000}, {4, 5'000}, {2, 6'000}});
 }
 
 TEST_CASE("the list of segments alone, and blocks as older versions wrote them, are read",

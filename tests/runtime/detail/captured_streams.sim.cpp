@@ -22,11 +22,13 @@
 
 #include "support/catch.hpp"
 #include "support/machine.hpp"
+#include "support/sink.hpp"
 
 namespace sim = cuota::simulator;
 using cuota::detail::capture_delay;
 using cuota::detail::captured_streams;
 using cuota::detail::key_of;
+using support::has;
 
 namespace {
 
@@ -153,8 +155,9 @@ TEST_CASE("waits of other threads delay captures of their streams only", "[runti
     CHECK(enters_elsewhere(entry_of(s, true)));
 }
 
-TEST_CASE("a wait that comes too late delays nothing", "[runtime][captured_streams]") {
-    support::machine const machine;
+TEST_CASE("a wait that comes too late delays nothing, and one for the legacy stream is refused",
+          "[runtime][captured_streams]") {
+    support::machine machine;
     cuota::stream const s, other;
     CHECK(enters_elsewhere(entry_of(s, true), [&] {
         CHECK(captured_streams::all().has(key_of(s)));
@@ -162,6 +165,11 @@ TEST_CASE("a wait that comes too late delays nothing", "[runtime][captured_strea
         CHECK(capture_delay{s.device()}.is_too_late());
         CHECK(capture_delay{cuota::stream_ref::legacy()}.is_too_late());
         CHECK(!capture_delay{other}.is_too_late());
+        CHECK(has(failure_of([] { cuota::stream_ref::legacy().synchronize(); }),
+                  "cannot wait for the legacy stream"));
+        CHECK(!cuota::rt::drain(cudaStreamLegacy));  // its own work may be unfinished
+        CHECK(has(machine.errors.take().at(0), "cannot wait for the legacy stream"));
+        CHECK(cuota::rt::drain(s));  // its earlier work has finished
         auto const found = captured_streams::all().find_or(key_of(s), [] { FAIL("it is captured"); });
         REQUIRE(found);
         CHECK(found->id == s.id());

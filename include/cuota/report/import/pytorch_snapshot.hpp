@@ -14,7 +14,8 @@
 
 namespace cuota::inline v0 {
 
-/// Reads a snapshot of PyTorch 1.12 to 2.11, or of write_memory_viz_pickle. Each device becomes a pool under a budget:
+/// Reads a snapshot in the format of PyTorch 2, also with the `history` of earlier versions, or of write_memory_viz_pickle. Unknown keys are
+/// ignored. Each device becomes a pool under a budget:
 ///
 /// - The final snapshot has the segments and blocks. Its peaks are those of the trace, and at least the final values.
 /// - Allocations, frees and segments (also mapped and unmapped parts) become events in the order of their times; entries of versions without
@@ -26,7 +27,7 @@ namespace cuota::inline v0 {
 ///
 /// Reading executes nothing: a file that asks for a class or a call is refused.
 /// Throws: data_error with the offset for a file that is no such snapshot or is inconsistent; std::bad_alloc.
-/// Cost:   O(n log n) in the entries: 1.4 us and 500 bytes for each, on one core of a server.
+/// Cost:   O(n log n) in the entries: 1.6 us and 500 bytes for each, on one core of a server.
 /// Threads: any.
 /// Example: tests/report/import/pytorch_snapshot.cpp
 [[nodiscard]] imported_recording read_pytorch_snapshot(file const& from);

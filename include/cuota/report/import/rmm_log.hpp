@@ -12,12 +12,12 @@
 
 namespace cuota::inline v0 {
 
-/// Reads a log with the columns Thread, Time, Action, Pointer, Size and Stream, as RMM writes it since 0.15. Actions are `allocate`,
+/// Reads a log with the columns Thread, Time, Action, Pointer, Size and Stream. Actions are `allocate`,
 /// `allocate failure` and `free`; they become events of one resource, and failures its refusals. The recording begins at the first line; a
 /// time of day that is more than twelve hours earlier than the previous one is of the next day.
 ///
 /// Throws: data_error with line and offset for a file that is no such log; std::bad_alloc.
-/// Cost:   O(n log n) in the lines; 200 bytes for each.
+/// Cost:   O(n log n) in the lines: 0.3 us and 110 bytes for each, on one core of a server.
 /// Threads: any.
 /// Example: tests/report/import/rmm_log.cpp
 [[nodiscard]] imported_recording read_rmm_log(file const& from);

@@ -18,6 +18,7 @@
 #include <cuota/core/detail/dynamic_array.hpp>
 #include <cuota/core/detail/std_minimal.hpp>
 #include <cuota/core/detail/threads/locked_region.hpp>
+#include <cuota/core/label.hpp>
 #include <cuota/fwd.hpp>
 
 namespace cuota::inline v0::detail {
@@ -54,6 +55,8 @@ public:
 
     /// Returns whether `capture` captures one of the streams already, so that the thread must not wait; then nothing is delayed.
     [[nodiscard]] bool is_too_late() const noexcept { return is_too_late_; }
+    /// Throws usage_error if it is too late for the legacy stream: its own work may be unfinished.
+    void refuse_legacy(source_location where = {}) const;
 
 private:
     friend class captured_streams;

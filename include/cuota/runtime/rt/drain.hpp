@@ -119,9 +119,10 @@ CUOTA_INLINE bool drain_outside_foreign_capture(stream_ref s) noexcept {
     bool is_done = false;
     report_failure_of([&] {
         cuota::detail::capture_delay const delay{s};
+        delay.refuse_legacy();
         if (delay.is_too_late()) [[unlikely]] {
             cuota::detail::capture_scope* const scope = cuota::detail::capture_of(s);
-            is_done = scope == nullptr && s.get() != cudaStreamLegacy;
+            is_done = scope == nullptr;
             if (scope)
                 scope->fail(std::make_exception_ptr(
                     usage_error{"capture: cannot wait for captured work after an error"}));
