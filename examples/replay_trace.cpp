@@ -6,12 +6,15 @@
 ///
 /// Exit status: 0 on success; 2 for an invalid command line; 1 for an invalid file or a plan that cannot be made.
 #include <algorithm>
+#include <charconv>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
+#include <limits>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -46,10 +49,14 @@ constexpr char const* usage =
     "  --streams N   streams that the blocks are taken on in turn                        (1)\n"
     "  --steps N     passes over the file that are measured                              (1)\n"
     "  --cap SIZE    what the pool may reserve: bytes, or a number with KiB, MiB or GiB  (no limit)\n"
+    "  --remap-above R         pool_options::remap_above, or inf                         (1.02)\n"
+    "  --largest-mapping SIZE  pool_options::largest_mapping                             (64MiB)\n"
     "\n"
     "One line is printed: the most bytes live at once, the most reserved, their ratio, waits put into "
     "streams to\n"
-    "hand bytes from one to another, requests that were refused, and seconds.\n";
+    "hand bytes from one to another, requests that were refused, mappings of pages that were made and "
+    "removed, and\n"
+    "seconds.\n";
 
 struct command {
     std::string input{};
@@ -57,6 +64,7 @@ struct command {
     std::size_t streams = 1;
     std::size_t steps = 1;
     std::size_t cap = cuota::unlimited;
+    cuota::pool_options pool{};
     bool help = false;
 };
 
@@ -66,6 +74,15 @@ bool names_plan(std::string_view policy) {
     return policy == "plan";
 }
 
+double ratio(std::string_view option, std::string_view text) {
+    if (text == "inf") return std::numeric_limits<double>::infinity();
+    double value = 0;
+    auto const [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+    if (error != std::errc{} || end != text.data() + text.size() || !(value >= 1))
+        throw usage_error{std::string{option} + ": '" + std::string{text} + "' is not a number from 1 on"};
+    return value;
+}
+
 command parse(std::vector<std::string_view> const& arguments) {
     auto const c =
         command_line::one_file<command>(arguments, [](command& into, std::string_view option, auto value) {
@@ -73,6 +90,9 @@ command parse(std::vector<std::string_view> const& arguments) {
             else if (option == "--streams") into.streams = command_line::positive(option, value());
             else if (option == "--steps") into.steps = command_line::positive(option, value());
             else if (option == "--cap") into.cap = command_line::size(option, value());
+            else if (option == "--remap-above") into.pool.remap_above = ratio(option, value());
+            else if (option == "--largest-mapping")
+                into.pool.largest_mapping = command_line::size(option, value());
             else return false;
             return true;
         });
@@ -136,6 +156,7 @@ private:
 struct result {
     std::size_t live_peak, reserved_peak, waits, refusals;
     double seconds;
+    std::size_t mapped = 0, unmapped = 0;
 };
 
 /// Runs `pass` `steps` times and returns the measured result.
@@ -152,40 +173,47 @@ result measure(command const& c, std::vector<cuota::lifetime> const& blocks, cuo
 
 result replay_online(command const& c, std::vector<cuota::lifetime> const& blocks) {
     cuota::budget account{"replay", c.cap};
-    cuota::scoped_pool pool{account, cuota::dry_run_memory{}};
+    cuota::scoped_pool pool{account, cuota::dry_run_memory{}, c.pool};
     result r = measure(c, blocks, account, [&](replay& program) { program.run(pool); });
-    r.waits = pool.stats().stream_waits;
+    cuota::pool_stats const stats = pool.stats();
+    r.waits = stats.stream_waits;
+    r.mapped = stats.mappings_made;
+    r.unmapped = stats.mappings_removed;
     return r;
 }
 
 result replay_planned(command const& c, std::vector<cuota::lifetime> const& blocks) {
     cuota::budget account{"replay", c.cap};
-    cuota::scoped_pool pool{account, cuota::dry_run_memory{}};
+    cuota::scoped_pool pool{account, cuota::dry_run_memory{}, c.pool};
     cuota::step_plan plan{pool};
     {
         replay first{blocks, c.streams};
         auto const step = plan.begin();
         first.run(plan);
     }
-    std::size_t const waits = pool.stats().stream_waits;
     pool.trim();
+    cuota::pool_stats const before = pool.stats();
     plan.prepare();
     result r = measure(c, blocks, account, [&](replay& program) {
         auto const step = plan.begin();
         program.run(plan);
     });
-    r.waits = pool.stats().stream_waits + plan.stats().stream_waits - waits;
+    cuota::pool_stats const after = pool.stats();
+    r.waits = after.stream_waits + plan.stats().stream_waits - before.stream_waits;
+    r.mapped = after.mappings_made - before.mappings_made;
+    r.unmapped = after.mappings_removed - before.mappings_removed;
     return r;
 }
 
 void run(command const& c) {
     trace::trace_file const trace = trace::read(c.input);
     result const r = c.is_planned ? replay_planned(c, trace.blocks) : replay_online(c, trace.blocks);
-    std::printf("live_peak=%zu reserved_peak=%zu ratio=%.6f waits=%zu refusals=%zu seconds=%.3f\n",
+    std::printf("live_peak=%zu reserved_peak=%zu ratio=%.6f waits=%zu refusals=%zu mapped=%zu unmapped=%zu "
+                "seconds=%.3f\n",
                 r.live_peak, r.reserved_peak,
                 r.live_peak == 0 ? 1
                                  : static_cast<double>(r.reserved_peak) / static_cast<double>(r.live_peak),
-                r.waits, r.refusals, r.seconds);
+                r.waits, r.refusals, r.mapped, r.unmapped, r.seconds);
 }
 
 }  // namespace

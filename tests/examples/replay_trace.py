@@ -22,10 +22,10 @@ def run(*arguments):
 def replay(*arguments):
     done = run(*arguments)
     check("the run succeeds and says nothing on standard error", done.returncode == 0 and not done.stderr, done)
-    found = re.fullmatch(r"live_peak=(\d+) reserved_peak=(\d+) ratio=(\d+\.\d+) waits=(\d+) refusals=(\d+) seconds=(\d+\.\d+)\n",
+    found = re.fullmatch(r"live_peak=(\d+) reserved_peak=(\d+) ratio=(\d+\.\d+) waits=(\d+) refusals=(\d+) mapped=(\d+) unmapped=(\d+) seconds=(\d+\.\d+)\n",
                          done.stdout)
     check("one line of figures is printed", found, done)
-    told = dict(zip(("live_peak", "reserved_peak", "waits", "refusals"), map(int, (*found.groups()[:2], *found.groups()[3:5]))))
+    told = dict(zip(("live_peak", "reserved_peak", "waits", "refusals", "mapped", "unmapped"), map(int, (*found.groups()[:2], *found.groups()[3:7]))))
     told["ratio"] = float(found[3])
     check("the ratio is that of the peaks",
           told["live_peak"] == 0 or abs(told["ratio"] - told["reserved_peak"] / told["live_peak"]) < 1e-5, told)

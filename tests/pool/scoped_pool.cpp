@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <atomic>
 #include <functional>
+#include <limits>
 #include <map>
 #include <optional>
 #include <random>
@@ -936,6 +937,33 @@ bool is_aligned(void const* p, std::size_t alignment) {
 }
 
 }  // namespace
+
+TEST_CASE("a pool refuses bounds that no pool can keep", "[pool][scoped_pool]") {
+    cuota::budget const budget{"test", 64_MiB};
+    auto const made_with = [&](cuota::pool_options wanted) {
+        wanted.name = "shapes";
+        return thrown<cuota::usage_error>([&] { cuota::scoped_pool{budget, cuota::dry_run_memory{}, wanted}; });
+    };
+    for (double const wrong : {0.999, 0.0, -1.0, std::numeric_limits<double>::quiet_NaN()})
+        CHECK(has(made_with({.remap_above = wrong}).what(), "pool shapes: `remap_above` must be at least 1"));
+    CHECK(has(made_with({.largest_mapping = 0}).what(), "pool shapes: `largest_mapping` must not be 0"));
+    for (double const right : {1.0, 1e300, std::numeric_limits<double>::infinity()})
+        CHECK_NOTHROW(cuota::scoped_pool{budget, cuota::dry_run_memory{}, {.remap_above = right}});
+}
+
+TEST_CASE("largest_mapping bounds the mappings of a large device", "[pool][scoped_pool]") {
+    cuota::budget const budget{"test", cuota::unlimited};
+    cuota::stream const s;
+    auto const mappings_with = [&](std::size_t largest) {
+        cuota::scoped_pool pool{budget, cuota::dry_run_memory{}, {.largest_mapping = largest}};
+        pool.deallocate(s, pool.allocate(s, 64_MiB), 64_MiB);
+        return pool.stats().mappings_made;
+    };
+    CHECK(mappings_with(64_MiB) == 1);
+    CHECK(mappings_with(4_MiB) == 16);
+    CHECK(mappings_with(5_MiB) == 16);  // whole pages
+    CHECK(mappings_with(1) == 32);      // at least one
+}
 
 TEST_CASE("alignments up to 2 MiB are provided with pages and with segments", "[pool][scoped_pool]") {
     cuota::stream const s;

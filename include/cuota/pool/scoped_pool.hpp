@@ -56,6 +56,12 @@ struct pool_options {
     std::size_t alignment = default_alignment;
     /// Growth of device memory; other sources have segments only.
     pool_growth growth = pool_growth::automatic;
+    /// With pages: before the pool would hold more than this multiple of its peak of live bytes, it unmaps idle pages that no work uses, and
+    /// maps others in their place; at least 1. Infinity: only when budget or device is short. A remapped mapping costs two driver calls.
+    double remap_above = 1.02;
+    /// With pages: the maximum bytes of a mapping, which is unmapped as a whole; at least a page is used. Smaller ones cost more driver
+    /// calls, and leave less memory that is neither live nor can be unmapped (docs/design/growth.md).
+    std::size_t largest_mapping = std::size_t{64} << 20;
     /// Other devices that may use the memory in kernels and on streams; cudaDeviceCanAccessPeer must hold. With growth by segments, they
     /// get access to all cudaMalloc memory of the pool's device.
     device_set peers{};
@@ -166,7 +172,8 @@ private:
     scoped_pool(budget const& account, any_resource source, std::optional<device> on, options wanted,
                 source_location where, detail::light_unique_ptr<detail::mapped_range> pages);
 
-    static std::size_t checked(std::size_t alignment, label const& who);
+    // Throws usage_error for invalid options, otherwise returns them.
+    [[nodiscard]] static options const& checked(options const& wanted, source_location where);
     // Returns the peers other than `on`. Throws: usage_error if one cannot access its memory.
     static device_set peers_of(device on, options const& wanted, source_location where);
     static options const& without_peers(options const& wanted, source_location where);
@@ -289,15 +296,20 @@ CUOTA_INLINE scoped_pool::scoped_pool(budget const& account, any_resource source
     : state_{detail::intrusive_ptr<detail::pool_state>::make(
           wanted.max_size == unlimited ? account : budget{title(wanted), wanted.max_size, account},
           std::move(source), on, wanted.name, wanted.reclaim_priority, std::move(pages),
-          checked(wanted.alignment, {wanted.name, where}), on ? peers_of(*on, wanted, where) : device_set{})},
+          checked(wanted, where).alignment, on ? peers_of(*on, wanted, where) : device_set{})},
       release_threshold_{wanted.release_threshold} {
+    state_->grow_by(wanted.remap_above, wanted.largest_mapping);
     if (wanted.keeps_idle) state_->keep_idle();
     state_->reserve(wanted.initial_size, {wanted.name, where});
 }
 
-CUOTA_INLINE std::size_t scoped_pool::checked(std::size_t alignment, label const& who) {
-    detail::check_alignment(alignment, who, detail::pool_state::largest_alignment);
-    return alignment;
+CUOTA_INLINE auto scoped_pool::checked(options const& wanted, source_location where) -> options const& {
+    detail::check_alignment(wanted.alignment, {wanted.name, where}, detail::pool_state::largest_alignment);
+    if (!(wanted.remap_above >= 1))
+        detail::throw_usage_error(where, "pool {}: `remap_above` must be at least 1", {title(wanted)});
+    if (wanted.largest_mapping == 0)
+        detail::throw_usage_error(where, "pool {}: `largest_mapping` must not be 0", {title(wanted)});
+    return wanted;
 }
 
 CUOTA_INLINE device_set scoped_pool::peers_of(device on, options const& wanted, source_location where) {

@@ -73,6 +73,11 @@ public:
     }
     [[nodiscard]] std::string title() const override { return blocks().title(); }
 
+    /// Sets pool_options::remap_above and largest_mapping. Not during another call.
+    void grow_by(double remap_above, std::size_t largest_mapping) noexcept {
+        growth_.remap_above(remap_above);
+        memory_.limit_mappings(largest_mapping);
+    }
     /// Releases no idle memory before it is closed.
     void keep_idle() noexcept { release_.keep_idle(true); }
     void close_to_requests() noexcept;

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include <cuota/resource/device_memory.hpp>
+#include <cuota/runtime/event.hpp>
 #include <cuota/runtime/rt/copy.hpp>
 
 #include "support/calls.hpp"
@@ -304,6 +305,54 @@ TEST_CASE("a free on a native stream whose event cannot be recorded throws and l
     wait_point const next = order.release_on(index);
     order.wait_now(next);
     CHECK(order.is_ordered(next, stream_order::no_stream));
+}
+
+TEST_CASE("earlier work of a stream that is never idle is found complete after look_and_mark", "[pool][stream_order]") {
+    support::machine const machine;
+    stream_order order;
+    cuota::stream const s;
+    std::optional<support::gate> earlier{s};
+    wait_point const point = release_on(order, s);
+    calls_since const recorded{"cudaEventRecord"};
+
+    order.look_and_mark();
+    CHECK_FALSE(order.was_over(point));
+    order.look_and_mark();
+    CHECK(recorded.count() == 1);  // that event is still pending
+
+    cuota::event const before_later{s};
+    support::gate later{s};
+    wait_point const unmarked = release_on(order, s);
+    earlier.reset();
+    before_later.synchronize();
+
+    CHECK_FALSE(order.look());
+    order.look_and_mark();
+    CHECK(order.was_over(point));
+    CHECK_FALSE(order.was_over(unmarked));
+    later.open();
+    s.synchronize();
+    order.look_and_mark();
+    CHECK(order.was_over(unmarked));
+}
+
+TEST_CASE("look_and_mark records no event on a stream that is captured", "[pool][stream_order]") {
+    support::machine const machine;
+    stream_order order;
+    cuota::stream const s;
+    wait_point const point = release_on(order, s);
+    calls_since const recorded{"cudaEventRecord"};
+    REQUIRE(cudaStreamBeginCapture(s.get(), cudaStreamCaptureModeGlobal) == cudaSuccess);
+
+    order.look_and_mark();
+
+    CHECK(recorded.count() == 0);
+    CHECK_FALSE(order.was_over(point));
+    cudaGraph_t graph = nullptr;
+    REQUIRE(cudaStreamEndCapture(s.get(), &graph) == cudaSuccess);
+    REQUIRE(cudaGraphDestroy(graph) == cudaSuccess);
+    order.look_and_mark();
+    CHECK(order.was_over(point));
 }
 
 TEST_CASE("no event is leaked when the host has no memory", "[pool][stream_order]") {

@@ -89,6 +89,22 @@ TEST_CASE("a mapping has no inner edges until it is unmapped", "[pool][mapping_t
         }
 }
 
+TEST_CASE("mappings are counted when they are made and when they are removed", "[pool][mapping_table]") {
+    mapping_table t{address(0), page};
+    t.reserve(address(200 * page));
+    t.join(address(0), 70 * page);
+    t.join(address(70 * page), page);
+    t.join(address(71 * page), 2 * page);
+    CHECK(t.made() == 3);
+    CHECK(t.removed() == 0);
+    t.part(address(0), 71 * page);
+    CHECK(t.removed() == 2);
+    t.join(address(0), 71 * page);
+    t.part(address(0), 73 * page);
+    CHECK(t.made() == 4);
+    CHECK(t.removed() == 4);
+}
+
 TEST_CASE("edges match the mappings in a random walk", "[pool][mapping_table]") {
     constexpr std::size_t pages = 400;
     std::mt19937 random{11};

@@ -147,6 +147,21 @@ TEST_CASE("a mapping of which a part is kept is not chosen", "[pool][idle_choice
     CHECK(is_pages(choose_idle(r.index, cuota::unlimited, end), 0, 8 * page));
 }
 
+TEST_CASE("only usable blocks are chosen", "[pool][idle_choice]") {
+    pool_tests::paged_blocks r{32};
+    r.map(0, 8 * page);
+    block& live = r.take(3 * page, page);
+    auto const choose = [&](std::size_t surplus, auto is_usable) {
+        return choose_idle(r.index, surplus, {}, is_usable);
+    };
+    REQUIRE(is_pages(choose(page, cuota::detail::any_block{}), 2 * page, 3 * page));
+    CHECK(is_pages(choose(page, [&](block const& b) { return b.at() > live.at(); }), 7 * page, 8 * page));
+    CHECK_FALSE(choose(page, [](block const&) { return false; }));
+    r.index.add_segment(address(100 * page), 4 * page);
+    CHECK(choose(4 * page, [](block const& b) { return b.is_whole_segment(); })->bytes == 4 * page);
+    CHECK_FALSE(choose(4 * page, [](block const&) { return false; }));
+}
+
 TEST_CASE("could_be_idle equals the bytes that choose_idle releases", "[pool][idle_choice]") {
     std::mt19937 random{3};
     for (int round = 0; round != 400; ++round) {

@@ -29,6 +29,9 @@ struct segment {
     friend bool operator==(segment const&, segment const&) noexcept = default;
 };
 
+/// Which idle memory may be taken out: `completed` is that which no work uses, so that nobody waits.
+enum class idle_choice { any, completed };
+
 struct block_request {
     std::size_t bytes;  ///< at least 1
     label const& who;
@@ -100,8 +103,9 @@ public:
     // --- release of idle memory ---
 
     /// Holds the idle memory outside of `kept` that best covers `surplus` bytes, if any; it counts as reserved until gone(). The caller
-    /// waits for its pending work as for that of `take`.
-    [[nodiscard]] std::optional<idle_memory> take_out(std::size_t surplus, kept_addresses const& kept);
+    /// waits for its pending work as for that of `take`; `completed` has none.
+    [[nodiscard]] std::optional<idle_memory> take_out(std::size_t surplus, kept_addresses const& kept,
+                                                      idle_choice which = idle_choice::any);
     /// Ends a take_out: the memory was released or is free again.
     void gone(idle_memory const& out, bool is_gone) noexcept;
 
@@ -127,6 +131,8 @@ public:
     [[nodiscard]] step_clock const& steps() const noexcept { return steps_; }
 
 private:
+    // Whether no work uses a free block, as of the last look at the streams.
+    [[nodiscard]] bool is_over(block const& b) const noexcept;
     void let_stream_go(block& b) noexcept;
     [[nodiscard]] block* choose(block_requirements const& needed, lifetime_hint lifetime,
                                 std::uint32_t stream_index);
@@ -244,8 +250,12 @@ CUOTA_INLINE std::size_t block_heap::give_up(growth_candidate const& window) noe
 }
 
 CUOTA_INLINE std::optional<idle_memory> block_heap::take_out(std::size_t surplus,
-                                                             kept_addresses const& kept) {
-    auto out = choose_idle(blocks_, surplus, kept);
+                                                             kept_addresses const& kept,
+                                                             idle_choice which) {
+    if (which == idle_choice::completed) order_.look_and_mark();
+    auto out = choose_idle(blocks_, surplus, kept, [&](block const& b) {
+        return which == idle_choice::any || is_over(b);
+    });
     if (!out) return out;
     order_.drop_host_waits_on_throw([&] {
         out->in->waits.for_each([&](wait_point point) { order_.wait_on_host(point); });
@@ -288,7 +298,15 @@ CUOTA_INLINE pool_stats block_heap::stats() noexcept {
     now.largest_free = blocks_.largest_free();
     now.segments = segments_.size() + blocks_.mapped_runs();
     now.stream_waits = order_.waits();
+    now.mappings_made = blocks_.mappings().made();
+    now.mappings_removed = blocks_.mappings().removed();
     return now;
+}
+
+CUOTA_INLINE bool block_heap::is_over(block const& b) const noexcept {
+    bool over = true;
+    b.waits.for_each([&](wait_point point) { over = over && order_.was_over(point); });
+    return over;
 }
 
 CUOTA_INLINE void block_heap::let_stream_go(block& b) noexcept {

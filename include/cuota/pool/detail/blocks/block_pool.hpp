@@ -49,6 +49,11 @@ private:
     bool const before_;
 };
 
+struct growth_figures {
+    std::size_t peak;     ///< peak of live bytes, including the request
+    std::size_t staying;  ///< reserved, without memory that is being released
+};
+
 /// A block_heap under a lock, and thread caches, which are revoked before figures are read and when their blocks are needed. Threads: any.
 /// Throws, guarantee: as block_heap.
 class block_pool {
@@ -101,7 +106,8 @@ public:
     // --- release of idle memory ---
 
     /// Calls block_heap::take_out, and waits on the host without the lock. Returns nothing if surplus is 0.
-    [[nodiscard]] std::optional<idle_memory> take_out(std::size_t surplus, kept_addresses const& kept = {});
+    [[nodiscard]] std::optional<idle_memory> take_out(std::size_t surplus, kept_addresses const& kept = {},
+                                                      idle_choice which = idle_choice::any);
     [[nodiscard]] std::optional<idle_memory> take_out_above(std::size_t keep);
     void gone(idle_memory const& out, bool is_gone) noexcept;
     /// Waits until some of the memory that is being released was released or kept. Returns the bytes released; 0 at once in a giving_back.
@@ -165,10 +171,8 @@ public:
     [[nodiscard]] std::size_t reserved() const noexcept;
     [[nodiscard]] idle_pieces idle_if_released(std::span<allocation_group const> released) const;
     [[nodiscard]] std::size_t size_of(std::size_t bytes) const noexcept { return heap_.size_of(bytes); }
-    /// The excess over 1.5 times the peak after adding `fresh`: max(0, reserved - leaving + fresh - 1.5 * max(peak_allocated, allocated +
-    /// bytes) - kept).
-    [[nodiscard]] std::size_t hoard_with(std::size_t fresh, std::size_t bytes,
-                                         std::size_t kept) const noexcept;
+    /// The figures that bound a growth for a request of `bytes`.
+    [[nodiscard]] growth_figures figures_with(std::size_t bytes) const noexcept;
     [[nodiscard]] std::size_t freed() const noexcept;
 
     void allocation_groups(std::vector<allocation_group>& into) const;
@@ -308,13 +312,14 @@ private:
     }
 
     template <class Surplus>
-    [[nodiscard]] std::optional<idle_memory> take_out_of(Surplus surplus, kept_addresses const& kept) {
+    [[nodiscard]] std::optional<idle_memory> take_out_of(Surplus surplus, kept_addresses const& kept,
+                                                         idle_choice which) {
         light_unique_ptr<host_waits> busy;
         std::optional<idle_memory> out;
         {
             auto const lock = lock_all();
             std::size_t const bytes = surplus();
-            if (bytes == 0 || !(out = heap_.take_out(bytes, kept))) return std::nullopt;
+            if (bytes == 0 || !(out = heap_.take_out(bytes, kept, which))) return std::nullopt;
             busy = heap_.order().take_host_waits();
             // First: after the release, this pool may get the address again.
             if (watch_) watch_->goes(out->at, out->bytes);
@@ -434,12 +439,14 @@ CUOTA_INLINE void block_pool::keep_for_graph(void* p, std::size_t bytes) {
 }
 
 CUOTA_INLINE std::optional<idle_memory> block_pool::take_out(std::size_t surplus,
-                                                             kept_addresses const& kept) {
-    return take_out_of([surplus] { return surplus; }, kept);
+                                                             kept_addresses const& kept,
+                                                             idle_choice which) {
+    return take_out_of([surplus] { return surplus; }, kept, which);
 }
 
 CUOTA_INLINE std::optional<idle_memory> block_pool::take_out_above(std::size_t keep) {
-    return take_out_of([&] { return heap_.staying() - std::min(heap_.staying(), keep); }, {});
+    return take_out_of([&] { return heap_.staying() - std::min(heap_.staying(), keep); }, {},
+                       idle_choice::any);
 }
 
 CUOTA_INLINE void block_pool::gone(idle_memory const& out, bool is_gone) noexcept {
@@ -577,14 +584,10 @@ CUOTA_INLINE idle_pieces block_pool::idle_if_released(std::span<allocation_group
                    [&](block const& b) { return is_one_of(released, b.note->name, b.note->where); });
 }
 
-CUOTA_INLINE std::size_t block_pool::hoard_with(std::size_t fresh, std::size_t bytes,
-                                                std::size_t kept) const noexcept {
+CUOTA_INLINE growth_figures block_pool::figures_with(std::size_t bytes) const noexcept {
     auto const lock = lock_all();
     std::size_t const live = saturating_add(heap_.allocated(), bytes);
-    std::size_t const peak = std::max(heap_.peak_allocated(), live);
-    std::size_t const most = saturating_add(saturating_add(peak, peak / 2), kept);
-    std::size_t const all = saturating_add(heap_.staying(), fresh);
-    return all - std::min(all, most);
+    return {std::max(heap_.peak_allocated(), live), heap_.staying()};
 }
 
 CUOTA_INLINE std::size_t block_pool::freed() const noexcept {

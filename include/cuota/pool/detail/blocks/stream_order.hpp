@@ -68,6 +68,9 @@ public:
 
     /// Queries which streams have pending work of earlier frees; true if none has. A captured stream counts as busy.
     [[nodiscard]] bool look();
+    /// Looks, and records an event on each busy stream without a pending one, so that a later look finds the frees up to now complete,
+    /// although the stream is never idle. Throws: cuda_error, std::bad_alloc.
+    void look_and_mark();
     /// Whether the work had completed at the last look().
     [[nodiscard]] bool was_over(wait_point point) const noexcept;
 
@@ -218,6 +221,19 @@ CUOTA_INLINE bool stream_order::look() {
     for (stream_slot& l : slots_) l.is_busy = l.done != l.ticket;  // pessimistic until queried
     for (stream_slot& l : slots_) l.is_busy = l.is_busy && !has_run(l);
     return slots_.find_if([](stream_slot const& l) { return l.is_busy; }) == slots_.end();
+}
+
+CUOTA_INLINE void stream_order::look_and_mark() {
+    if (look()) return;
+    for (std::uint32_t i = 0; i != slots_.size(); ++i) {
+        stream_slot& l = slots_[i];
+        if (!l.is_busy) continue;
+        if (l.recorded > l.done && l.mark->is_done()) l.done = l.recorded;
+        bool const is_pending = l.recorded > l.done;
+        bool const is_captured_now = l.captured_above != none_captured;
+        if (!is_pending && !is_captured_now && l.stream.is_owned() && can_be_waited_for({i, l.ticket}))
+            (void)mark_of({i, l.ticket});
+    }
 }
 
 CUOTA_INLINE bool stream_order::was_over(wait_point point) const noexcept {

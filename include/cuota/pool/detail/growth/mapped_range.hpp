@@ -43,7 +43,6 @@ public:
     virtual bool unmap(std::byte* at, std::size_t bytes) noexcept = 0;
 };
 
-inline constexpr std::size_t largest_mapping = std::size_t{64} << 20;
 /// A mapping is at most this fraction of the bytes that account and device have available; docs/design/growth.md has the figures.
 inline constexpr std::size_t parts_for_a_mapping = 1024;
 
@@ -134,7 +133,7 @@ CUOTA_INLINE_IN_PLACE mapping_sizes device_pages::sizes(std::size_t available) c
 }
 
 CUOTA_INLINE_IN_PLACE mapping_sizes mapped_range::sizes(std::size_t available) const noexcept {
-    return {page(), largest_mapping, parts_for_a_mapping, available};
+    return {page(), unlimited, parts_for_a_mapping, available};
 }
 
 CUOTA_INLINE_IN_PLACE bool device_pages::map(std::byte* at, std::size_t bytes, mapping_sizes& sizes,

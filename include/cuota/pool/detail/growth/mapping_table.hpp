@@ -39,6 +39,10 @@ public:
     /// Removes the whole mappings in [at, at + bytes).
     void part(std::byte const* at, std::size_t bytes) noexcept;
 
+    /// The number of calls of `join`, and that of the mappings that `part` removed.
+    [[nodiscard]] std::size_t made() const noexcept { return made_; }
+    [[nodiscard]] std::size_t removed() const noexcept { return removed_; }
+
     /// The first boundary at or after an address, and the last one at or before it.
     [[nodiscard]] std::uintptr_t edge_from(std::uintptr_t at) const noexcept;
     [[nodiscard]] std::uintptr_t edge_up_to(std::uintptr_t at) const noexcept;
@@ -52,6 +56,8 @@ private:
     int page_bits_ = 0;
     // bit per page: continues the previous one's mapping
     std::vector<std::uint64_t> continues_;
+    std::size_t made_ = 0;
+    std::size_t removed_ = 0;
 };
 
 }  // namespace cuota::inline v0::detail
@@ -78,11 +84,16 @@ CUOTA_INLINE void mapping_table::reserve(std::byte const* end) {
 CUOTA_INLINE void mapping_table::join(std::byte const* at, std::size_t bytes) noexcept {
     std::size_t const end = index_of(at + bytes);
     for (std::size_t i = index_of(at) + 1; i < end; ++i) continues_[i / bits] |= std::uint64_t{1} << i % bits;
+    ++made_;
 }
 
 CUOTA_INLINE void mapping_table::part(std::byte const* at, std::size_t bytes) noexcept {
     std::size_t const end = index_of(at + bytes);
-    for (std::size_t i = index_of(at); i != end; ++i) continues_[i / bits] &= ~(std::uint64_t{1} << i % bits);
+    for (std::size_t i = index_of(at); i != end; ++i) {
+        std::uint64_t const bit = std::uint64_t{1} << i % bits;
+        removed_ += (continues_[i / bits] & bit) == 0;
+        continues_[i / bits] &= ~bit;
+    }
 }
 
 CUOTA_INLINE std::uintptr_t mapping_table::edge_from(std::uintptr_t at) const noexcept {

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstddef>
+#include <limits>
 #include <optional>
 #include <span>
 #include <utility>
@@ -49,6 +50,8 @@ public:
             if (void* const p = by_pages(bytes, who, record, enter)) return p;
         return by_segment(bytes, requested, who, record, enter);
     }
+    /// Sets pool_options::remap_above. Not during another call.
+    void remap_above(double times) noexcept { remap_above_ = times; }
     /// Acquires exactly `bytes`.
     void reserve(std::size_t bytes, label const& who);
 
@@ -63,7 +66,7 @@ private:
     template <class Enter>
     [[nodiscard]] void* by_pages(std::size_t bytes, label const& who, reclaim_record& record, Enter enter) {
         std::size_t const ample = memory_.ample(bytes);
-        if (ample != bytes)
+        if (ample != bytes && excess_with(ample, bytes) == 0)
             if (void* const p = map(ample, who, growth_aim::least_missing, nullptr, enter)) return p;
         if (void* const p = map(bytes, who, growth_aim::least_missing, nullptr, enter)) return p;
         std::size_t const exact = round_up(round_up(bytes, granularity), memory_.segment_granularity());
@@ -86,6 +89,7 @@ private:
             auto const plan = memory_.blocks().could_grow(bytes, aim);
             if (!plan) return nullptr;
             pool_release::keeping const keep{release_, {plan->at, plan->end, plan->idle}};
+            if (remap(plan->missing, bytes)) continue;
             if (!try_charge(plan->missing, record)) return nullptr;
             auto const held = hold(bytes, aim, plan->missing);
             if (!held) continue;  // another thread changed the blocks
@@ -98,6 +102,10 @@ private:
             return nullptr;
         }
     }
+    // The bytes above pool_options::remap_above after mapping `fresh` bytes for a request.
+    [[nodiscard]] std::size_t excess_with(std::size_t fresh, std::size_t bytes) const noexcept;
+    // Unmaps pages elsewhere that no work uses, if mapping `missing` bytes would leave an excess. Returns whether the window may have changed.
+    [[nodiscard]] bool remap(std::size_t missing, std::size_t bytes) noexcept;
     // Holds a window for the charged bytes; refunds the excess.
     [[nodiscard]] std::optional<growth_candidate> hold(std::size_t bytes, growth_aim aim,
                                                        std::size_t charged);
@@ -148,6 +156,7 @@ private:
 
     pool_memory& memory_;
     pool_release& release_;
+    double remap_above_ = std::numeric_limits<double>::infinity();
     std::atomic<std::size_t> reserved_ahead_ = 0;  // kept idle for reserve()
 };
 
@@ -174,10 +183,10 @@ CUOTA_INLINE void* adding::operator()(growth_candidate const& window) const {
 CUOTA_INLINE void pool_grower::reserve(std::size_t bytes, label const& who) {
     adding const enter{memory_.blocks()};
     bool const is_whole_pages = memory_.page() != 0 && bytes % memory_.page() == 0;
-    if (is_whole_pages && map(bytes, who, growth_aim::least_missing, nullptr, enter)) return;
     reclaim_record record;
     reserved_ahead_ += bytes;  // first: a concurrent request must not release it
     try {
+        if (is_whole_pages && map(bytes, who, growth_aim::least_missing, nullptr, enter)) return;
         (void)by_segment(bytes, bytes, who, record, enter);
     } catch (...) {
         reserved_ahead_ -= bytes;
@@ -188,6 +197,24 @@ CUOTA_INLINE void pool_grower::reserve(std::size_t bytes, label const& who) {
 CUOTA_INLINE bool pool_grower::try_charge(std::size_t bytes, reclaim_record* record) {
     if (!record) return node().try_charge_coming(bytes);
     return try_charge_by([&] { return node().charge_coming_or_say(bytes); }, node(), bytes, *record);
+}
+
+CUOTA_INLINE std::size_t pool_grower::excess_with(std::size_t fresh, std::size_t bytes) const noexcept {
+    auto const [peak, staying] = memory_.blocks().figures_with(bytes);
+    double const bound = static_cast<double>(peak) * remap_above_;
+    if (!(bound < static_cast<double>(unlimited / 2))) return 0;
+    std::size_t const most =
+        std::max(round_up(static_cast<std::size_t>(bound), memory_.page()), reserved_ahead_.load());
+    std::size_t const all = saturating_add(staying, fresh);
+    return all - std::min(all, most);
+}
+
+CUOTA_INLINE bool pool_grower::remap(std::size_t missing, std::size_t bytes) noexcept {
+    std::size_t const excess = std::min(missing, excess_with(missing, bytes));
+    if (excess == 0) return false;
+    // A request that does not fit anyway changes nothing.
+    if (saturating_add(node().available(), release_.reclaimable(excess)) < missing) return false;
+    return release_.release_completed(excess) != 0;
 }
 
 CUOTA_INLINE std::optional<growth_candidate> pool_grower::hold(std::size_t bytes, growth_aim aim,
@@ -230,8 +257,10 @@ CUOTA_INLINE std::size_t pool_grower::ample_segment(std::size_t size, std::size_
     std::size_t const usual = std::max(exact, round_up(memory_.blocks().reserved() / 8 / size * size, step));
     if (memory_.page() != 0) return usual;  // pages are released one by one
     std::size_t const for_growth = saturating_add(exact, round_down(exact / 8, step));
-    std::size_t const hoard =
-        memory_.blocks().hoard_with(std::max(usual, for_growth), size, reserved_ahead_.load());
+    auto const [peak, staying] = memory_.blocks().figures_with(size);
+    std::size_t const all = saturating_add(staying, std::max(usual, for_growth));
+    std::size_t const most = saturating_add(saturating_add(peak, peak / 2), reserved_ahead_.load());
+    std::size_t const hoard = all - std::min(all, most);
     return hoard != 0 && release_.shrink_by(hoard) != 0 ? std::max(usual, for_growth) : usual;
 }
 

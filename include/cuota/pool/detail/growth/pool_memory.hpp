@@ -35,6 +35,9 @@ public:
     pool_memory& operator=(pool_memory const&) = delete;
     ~pool_memory();
 
+    /// Sets pool_options::largest_mapping. Not during another call.
+    void limit_mappings(std::size_t largest) noexcept { largest_mapping_ = largest; }
+
     // --- acquisition, charged by the caller (ledger::charge_coming_or_say) ---
 
     /// Allocates a segment, unless the source has too little: that refunds the charge. Appends the holders that the source called to
@@ -46,7 +49,7 @@ public:
     /// `enter`.
     template <class Enter>
     [[nodiscard]] void* map(growth_candidate window, label const& who, Enter enter) {
-        window.sizes = sizes_for(window);
+        window.sizes = sizes(saturating_add(node().available(), window.missing));  // those are charged
         bool has_come = false;
         try {
             has_come = map_holes(window, who);
@@ -93,8 +96,8 @@ public:
 
 private:
     void refuse_other_devices(stream_ref s, label const& who) const;
-    // Its missing bytes are already charged.
-    [[nodiscard]] mapping_sizes sizes_for(growth_candidate const& window) const noexcept;
+    // Of new mappings, while the account has `available` bytes.
+    [[nodiscard]] mapping_sizes sizes(std::size_t available) const noexcept;
     [[nodiscard]] bool map_holes(growth_candidate const& window, label const& who);
     void give_up(growth_candidate const& window, bool has_come) noexcept;
     template <class Visit>
@@ -116,6 +119,7 @@ private:
     tag const name_;
     light_unique_ptr<mapped_range> const pages_;
     block_pool blocks_;
+    std::size_t largest_mapping_ = std::size_t{64} << 20;
     std::atomic<int> refunding_ = 0;  // threads between release and refund
 };
 
@@ -231,17 +235,19 @@ CUOTA_INLINE void pool_memory::wait_for_refunds() const noexcept {
     for (int i = 0; refunding_.load() != 0 && i != 10'000; ++i) std::this_thread::yield();
 }
 
-CUOTA_INLINE mapping_sizes pool_memory::sizes_for(growth_candidate const& window) const noexcept {
-    return pages_->sizes(saturating_add(node().available(), window.missing));
+CUOTA_INLINE mapping_sizes pool_memory::sizes(std::size_t available) const noexcept {
+    mapping_sizes of = pages_->sizes(available);
+    of.largest = std::min(of.largest, round_down(largest_mapping_, of.page));
+    return of;
 }
 
 CUOTA_INLINE std::size_t pool_memory::ample(std::size_t bytes) const noexcept {
     constexpr std::size_t parts = 64;
     std::size_t const part = round_down(blocks_.reserved() / parts, pages_->page());
     if (part == 0) return bytes;
-    mapping_sizes const sizes = pages_->sizes(node().available());
+    mapping_sizes const now = sizes(node().available());
     std::size_t const more =
-        std::min({part, round_down(sizes.available / sizes.parts, sizes.page), sizes.largest});
+        std::min({part, round_down(now.available / now.parts, now.page), std::max(now.largest, now.page)});
     return saturating_add(bytes, more);
 }
 

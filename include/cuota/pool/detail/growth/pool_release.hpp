@@ -30,6 +30,8 @@ public:
     std::size_t trim(std::size_t keep) noexcept;
     /// Releases at least `surplus` bytes, or all. Memory that cannot be waited for is kept without an error.
     std::size_t shrink_by(std::size_t surplus) noexcept;
+    /// Releases at least `surplus` bytes that no work uses, or all of them, except addresses kept by this thread. Does not wait.
+    std::size_t release_completed(std::size_t surplus) noexcept;
     /// Releases at least `wanted` bytes, or all, except addresses kept by this thread. If too little, waits for other threads' releases.
     std::size_t reclaim(std::size_t wanted) noexcept;
     [[nodiscard]] std::size_t reclaimable(std::size_t wanted) const noexcept;
@@ -95,6 +97,15 @@ CUOTA_INLINE std::size_t pool_release::shrink_by(std::size_t surplus) noexcept {
     return give_back_all([&](std::size_t so_far) -> std::optional<idle_memory> {
         try {
             return memory_.blocks().take_out(surplus - std::min(surplus, so_far));
+        } catch (...) { return std::nullopt; }  // as in a foreign capture
+    });
+}
+
+CUOTA_INLINE std::size_t pool_release::release_completed(std::size_t surplus) noexcept {
+    kept_addresses const kept = kept_here();
+    return give_back_all([&](std::size_t so_far) -> std::optional<idle_memory> {
+        try {
+            return memory_.blocks().take_out(surplus - std::min(surplus, so_far), kept, idle_choice::completed);
         } catch (...) { return std::nullopt; }  // as in a foreign capture
     });
 }

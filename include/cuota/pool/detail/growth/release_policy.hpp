@@ -32,8 +32,22 @@ struct idle_memory {
     bool is_paged = false;
 };
 
+struct any_block {
+    [[nodiscard]] constexpr bool operator()(block const&) const noexcept { return true; }
+};
+
 /// The smallest free segment of at least `size` bytes, otherwise the largest, if any.
-[[nodiscard]] block* choose_segment(block_index const& blocks, std::size_t size);
+template <class Usable = any_block>
+[[nodiscard]] block* choose_segment(block_index const& blocks, std::size_t size, Usable is_usable = {}) {
+    block* chosen = nullptr;
+    auto const look_at = [&](block& b) {
+        if (b.is_whole_segment() && is_usable(b)) chosen = &b;
+        return !chosen;
+    };
+    blocks.for_each_fit(size, look_at);
+    if (!chosen) blocks.for_each_free_from_largest(look_at);
+    return chosen;
+}
 
 /// The whole mappings in a free block: from its start if a hole precedes it, otherwise from its end, so that few holes are created.
 class idle_mappings {
@@ -56,9 +70,30 @@ private:
     bool at_start_;
 };
 
-/// The idle memory to release first for `surplus` bytes: large blocks stay whole, and the excess is small (docs/design/growth.md).
+/// The idle memory to release first for `surplus` bytes, in free blocks with is_usable(block): large blocks stay whole, and the excess is
+/// small (docs/design/growth.md).
+template <class Usable = any_block>
 [[nodiscard]] std::optional<idle_memory> choose_idle(block_index const& blocks, std::size_t surplus,
-                                                     kept_addresses const& kept);
+                                                     kept_addresses const& kept, Usable is_usable = {}) {
+    std::optional<idle_memory> chosen;
+    std::optional<idle_memory> cover;
+    if (blocks.free_pages() > kept.idle)
+        blocks.for_each_fit(blocks.page(), [&](block& b) {
+            idle_mappings idle{blocks, b, kept};
+            if (idle.is_empty() || !is_usable(b)) return true;
+            if (auto const next = idle.next(); next.bytes > surplus) {
+                if (!cover || next.bytes < cover->bytes) cover = next;
+                return cover->bytes != blocks.page();  // the minimum
+            }
+            chosen = idle.take(surplus);
+            return false;
+        });
+    if (chosen) return chosen;
+    block* const segment = choose_segment(blocks, surplus, is_usable);
+    if (cover && (!segment || segment->size < surplus || segment->size > cover->bytes)) return cover;
+    if (!segment) return std::nullopt;
+    return idle_memory{segment, segment->at(), segment->size, false};
+}
 
 /// The bytes that repeated choose_idle would yield for `wanted`. Cost: O(free blocks of at least a page).
 [[nodiscard]] std::size_t could_be_idle(block_index const& blocks, std::size_t wanted,
@@ -96,20 +131,6 @@ template <class Released>
 
 namespace cuota::inline v0::detail {
 
-CUOTA_INLINE block* choose_segment(block_index const& blocks, std::size_t size) {
-    block* chosen = nullptr;
-    blocks.for_each_fit(size, [&](block& b) {
-        if (b.is_whole_segment()) chosen = &b;
-        return !chosen;
-    });
-    if (chosen) return chosen;
-    blocks.for_each_free_from_largest([&](block& b) {
-        if (b.is_whole_segment()) chosen = &b;
-        return !chosen;
-    });
-    return chosen;
-}
-
 CUOTA_INLINE idle_mappings::idle_mappings(block_index const& blocks, block& in,
                                           kept_addresses const& kept) noexcept
     : mappings_{blocks.mappings()}, in_{in}, at_start_{in.before && in.before->is_hole()} {
@@ -141,28 +162,6 @@ CUOTA_INLINE idle_memory idle_mappings::next() const noexcept {
 
 CUOTA_INLINE std::byte* idle_mappings::pointer(std::uintptr_t at) const noexcept {
     return in_.at() + (at - reinterpret_cast<std::uintptr_t>(in_.at()));
-}
-
-CUOTA_INLINE std::optional<idle_memory> choose_idle(block_index const& blocks, std::size_t surplus,
-                                                    kept_addresses const& kept) {
-    std::optional<idle_memory> chosen;
-    std::optional<idle_memory> cover;
-    if (blocks.free_pages() > kept.idle)
-        blocks.for_each_fit(blocks.page(), [&](block& b) {
-            idle_mappings idle{blocks, b, kept};
-            if (idle.is_empty()) return true;
-            if (auto const next = idle.next(); next.bytes > surplus) {
-                if (!cover || next.bytes < cover->bytes) cover = next;
-                return cover->bytes != blocks.page();  // the minimum
-            }
-            chosen = idle.take(surplus);
-            return false;
-        });
-    if (chosen) return chosen;
-    block* const segment = choose_segment(blocks, surplus);
-    if (cover && (!segment || segment->size < surplus || segment->size > cover->bytes)) return cover;
-    if (!segment) return std::nullopt;
-    return idle_memory{segment, segment->at(), segment->size, false};
 }
 
 CUOTA_INLINE std::size_t could_be_idle(block_index const& blocks, std::size_t wanted,
