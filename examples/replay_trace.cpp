@@ -1,8 +1,9 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Replays the blocks of a trace file through a pool, which does not know future requests, or through a plan, which does.
-/// Reads the lifetime and size of each block, allocates and frees in that order, and prints how much memory was reserved.
+/// Replays the blocks of a trace file through a pool, which does not know future requests, through a plan, which does, or through a model of
+/// PyTorch's or RMM's allocators. Reads the lifetime and size of each block, allocates and frees in that order, and prints how much memory was
+/// reserved.
 ///
 /// Exit status: 0 on success; 2 for an invalid command line; 1 for an invalid file or a plan that cannot be made.
 #include <algorithm>
@@ -12,6 +13,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <limits>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <system_error>
@@ -23,6 +25,10 @@
 #include <cuota/report.hpp>
 
 #include "command_line.hpp"
+#include "models/pytorch_allocator.hpp"
+#include "models/replay.hpp"
+#include "models/rmm_arena.hpp"
+#include "models/rmm_pool.hpp"
 #include "trace_file.hpp"
 
 namespace {
@@ -42,10 +48,12 @@ constexpr char const* usage =
     "kernel\n"
     "runs, and the streams are idle but for the waits of the pool.\n"
     "\n"
-    "  --policy P    pool: blocks are cut from pages of 2 MiB as they come; or plan: the first pass is "
+    "  --policy P    pool: blocks are cut from pages of 2 MiB as they come; plan: the first pass is "
     "recorded, "
     "and the\n"
-    "                passes after it, which are what is measured, have one planned slab  (pool)\n"
+    "                passes after it, which are what is measured, have one planned slab; or a model of "
+    "another allocator:\n"
+    "                pytorch, pytorch-expandable, rmm-pool, rmm-arena; rmm-arena needs a cap  (pool)\n"
     "  --streams N   streams that the blocks are taken on in turn                        (1)\n"
     "  --steps N     passes over the file that are measured                              (1)\n"
     "  --cap SIZE    what the pool may reserve: bytes, or a number with KiB, MiB or GiB  (no limit)\n"
@@ -60,7 +68,7 @@ constexpr char const* usage =
 
 struct command {
     std::string input{};
-    bool is_planned = false;
+    std::string_view policy = "pool";
     std::size_t streams = 1;
     std::size_t steps = 1;
     std::size_t cap = cuota::unlimited;
@@ -68,10 +76,12 @@ struct command {
     bool help = false;
 };
 
-bool names_plan(std::string_view policy) {
-    if (policy != "pool" && policy != "plan")
-        throw usage_error{"--policy: '" + std::string{policy} + "' is not pool or plan"};
-    return policy == "plan";
+std::string_view known_policy(std::string_view policy) {
+    for (std::string_view const known :
+         {"pool", "plan", "pytorch", "pytorch-expandable", "rmm-pool", "rmm-arena"})
+        if (policy == known) return policy;
+    throw usage_error{"--policy: '" + std::string{policy} +
+                      "' is not pool, plan, pytorch, pytorch-expandable, rmm-pool or rmm-arena"};
 }
 
 double ratio(std::string_view option, std::string_view text) {
@@ -86,7 +96,7 @@ double ratio(std::string_view option, std::string_view text) {
 command parse(std::vector<std::string_view> const& arguments) {
     auto const c =
         command_line::one_file<command>(arguments, [](command& into, std::string_view option, auto value) {
-            if (option == "--policy") into.is_planned = names_plan(value());
+            if (option == "--policy") into.policy = known_policy(value());
             else if (option == "--streams") into.streams = command_line::positive(option, value());
             else if (option == "--steps") into.steps = command_line::positive(option, value());
             else if (option == "--cap") into.cap = command_line::size(option, value());
@@ -97,33 +107,29 @@ command parse(std::vector<std::string_view> const& arguments) {
             return true;
         });
     if (c.streams > 64) throw usage_error{"--streams must be at most 64"};
+    bool const is_model = c.policy != "pool" && c.policy != "plan";
+    if (is_model && c.streams != 1)
+        throw usage_error{"--streams: models of other allocators have one stream"};
+    if (c.policy == "rmm-arena" && c.cap == cuota::unlimited)
+        throw usage_error{"--policy rmm-arena: the arena never grows; --cap is needed"};
     return c;
 }
 
-/// Returns allocations and deallocations in order of time. At equal times, deallocations precede allocations.
-std::vector<cuota::detail::lifetime_edge> edges_of(std::vector<cuota::lifetime> const& blocks) {
-    std::vector<cuota::detail::lifetime_edge> edges;
-    for (std::size_t row = 0; row != blocks.size(); ++row) {
-        edges.push_back({blocks[row].from, true, row});
-        edges.push_back({blocks[row].until, false, row});
-    }
-    std::stable_sort(edges.begin(), edges.end(), [](auto const& a, auto const& b) {
-        return a.step != b.step ? a.step < b.step : a.begins < b.begins;
-    });
-    return edges;
+std::vector<models::step> steps_of(std::vector<cuota::lifetime> const& blocks) {
+    return models::steps_of(blocks, [](cuota::lifetime const& b) { return b; });
 }
 
 /// Allocates and frees the blocks of the file, repeatedly.
 class replay {
 public:
     replay(std::vector<cuota::lifetime> const& blocks, std::size_t streams)
-        : blocks_{blocks}, edges_{edges_of(blocks)}, streams_(streams), at_(blocks.size()) {}
+        : blocks_{blocks}, steps_{steps_of(blocks)}, streams_(streams), at_(blocks.size()) {}
 
     void run(cuota::any_resource memory) {
-        for (auto const& edge : edges_) {
-            cuota::stream const& s = streams_[edge.row % streams_.size()];
-            if (edge.begins) take(memory, s, edge.row);
-            else give(memory, s, edge.row);
+        for (models::step const& now : steps_) {
+            cuota::stream const& s = streams_[now.block % streams_.size()];
+            if (now.begins) take(memory, s, now.block);
+            else give(memory, s, now.block);
         }
     }
     [[nodiscard]] std::size_t live_peak() const { return live_peak_; }
@@ -147,7 +153,7 @@ private:
     }
 
     std::vector<cuota::lifetime> const& blocks_;
-    std::vector<cuota::detail::lifetime_edge> edges_;
+    std::vector<models::step> steps_;
     std::vector<cuota::stream> streams_;
     std::vector<void*> at_;  // null: not live, or refused
     std::size_t live_ = 0, live_peak_ = 0, refusals_ = 0;
@@ -205,9 +211,44 @@ result replay_planned(command const& c, std::vector<cuota::lifetime> const& bloc
     return r;
 }
 
+template <class Model>
+result replay_model(command const& c, std::vector<cuota::lifetime> const& blocks, Model model) {
+    std::vector<models::step> const steps = steps_of(blocks);
+    std::vector<std::optional<std::uint64_t>> at(blocks.size());
+    std::size_t live = 0;
+    result r{};
+    auto const started = std::chrono::steady_clock::now();
+    for (std::size_t pass = 0; pass != c.steps; ++pass)
+        for (models::step const& now : steps) {
+            std::size_t const bytes = blocks[now.block].size;
+            if (now.begins) {
+                at[now.block] = model.allocate(bytes);
+                r.refusals += !at[now.block];
+                live += at[now.block] ? bytes : 0;
+                r.live_peak = std::max(r.live_peak, live);
+            } else if (at[now.block]) {
+                model.deallocate(*at[now.block], bytes);
+                live -= bytes;
+            }
+        }
+    r.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count();
+    r.reserved_peak = model.peak_reserved();
+    return r;
+}
+
+result replay_by_policy(command const& c, std::vector<cuota::lifetime> const& blocks) {
+    if (c.policy == "pool") return replay_online(c, blocks);
+    if (c.policy == "plan") return replay_planned(c, blocks);
+    if (c.policy == "pytorch") return replay_model(c, blocks, models::pytorch_allocator{c.cap});
+    if (c.policy == "pytorch-expandable")
+        return replay_model(c, blocks, models::pytorch_allocator{c.cap, true});
+    if (c.policy == "rmm-pool") return replay_model(c, blocks, models::rmm_pool{c.cap});
+    return replay_model(c, blocks, models::rmm_arena{c.cap});
+}
+
 void run(command const& c) {
     trace::trace_file const trace = trace::read(c.input);
-    result const r = c.is_planned ? replay_planned(c, trace.blocks) : replay_online(c, trace.blocks);
+    result const r = replay_by_policy(c, trace.blocks);
     std::printf("live_peak=%zu reserved_peak=%zu ratio=%.6f waits=%zu refusals=%zu mapped=%zu unmapped=%zu "
                 "seconds=%.3f\n",
                 r.live_peak, r.reserved_peak,

@@ -1,7 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Explains an out-of-memory error of PyTorch from its memory snapshot: the request, the holders, and the least memory for these blocks.
+/// Explains an out-of-memory error of PyTorch from its memory snapshot: the request, the holders, and what these blocks take from this and
+/// other allocators.
 ///
 /// Exit status: 0 on success; 2 for an invalid command line; 1 for an invalid file.
 #include <algorithm>
@@ -20,6 +21,10 @@
 #include <cuota/report.hpp>
 
 #include "command_line.hpp"
+#include "models/pytorch_allocator.hpp"
+#include "models/replay.hpp"
+#include "models/rmm_arena.hpp"
+#include "models/rmm_pool.hpp"
 #include "recorded_blocks.hpp"
 
 namespace {
@@ -59,6 +64,9 @@ std::string name_of(cuota::event_site const& by) {
     return text;
 }
 
+/// Their least limits are found by some ten replays each.
+constexpr std::size_t most_blocks_for_models = 200'000;
+
 /// The trace of one device, with its last refusal if there was one.
 struct device_trace {
     std::uint16_t pool;  // index in recording::sources
@@ -85,13 +93,6 @@ std::vector<device_trace> traces_of(cuota::recording const& r) {
     return found;
 }
 
-/// An allocation or a free of a replay.
-struct step {
-    std::uint64_t at;
-    bool begins;
-    std::size_t block;
-};
-
 /// The blocks of one device up to a moment, and the request that was refused at that moment.
 class device_replay {
 public:
@@ -106,13 +107,7 @@ public:
             blocks_.push_back({{until.events + 1, until.events + 2, until.refused->bytes},
                                until.pool,
                                r.sites.at(until.refused->site)});
-        for (std::size_t i = 0; i != blocks_.size(); ++i) {
-            steps_.push_back({blocks_[i].life.from, true, i});
-            steps_.push_back({blocks_[i].life.until, false, i});
-        }
-        std::stable_sort(steps_.begin(), steps_.end(), [](step const& a, step const& b) {
-            return a.at != b.at ? a.at < b.at : a.begins < b.begins;
-        });
+        steps_ = models::steps_of(blocks_, [](trace::recorded_block const& b) { return b.life; });
     }
 
     struct peak {
@@ -122,7 +117,7 @@ public:
     [[nodiscard]] peak live_peak() const {
         std::size_t live = 0;
         peak most;
-        for (step const& s : steps_) {
+        for (models::step const& s : steps_) {
             std::size_t const bytes = blocks_[s.block].life.size;
             live = s.begins ? live + bytes : live - bytes;
             if (live > most.bytes) most = {s.at, live};
@@ -139,47 +134,90 @@ public:
                          [](auto const& a, auto const& b) { return a.second > b.second; });
         return found;
     }
-    /// Returns the text of the first refusal of a pool with this limit; nullopt if it serves all.
-    [[nodiscard]] std::optional<std::string> refusal_under(std::size_t limit) const {
+    /// Returns the text of the first refusal of a pool with this limit; nullopt if it serves all. size_of(block) is at most the block's size.
+    template <class SizeOf>
+    [[nodiscard]] std::optional<std::string> refusal_under(std::size_t limit, SizeOf size_of) const {
         cuota::budget account{budget_, limit};
         cuota::scoped_pool pool{account, cuota::dry_run_memory{}};
         cuota::stream const s;
         std::vector<void*> at(blocks_.size());
         std::optional<std::string> refusal;
-        for (step const& now : steps_) {
+        for (models::step const& now : steps_) {
             trace::recorded_block const& b = blocks_[now.block];
             if (now.begins) {
                 try {
-                    at[now.block] = pool.resource().allocate(s, b.life.size, 256, {b.by.name, b.by.where});
+                    at[now.block] = pool.resource().allocate(s, size_of(b), 256, {b.by.name, b.by.where});
                 } catch (cuota::out_of_memory const& refused) {
                     refusal = refused.what();
                     break;
                 }
             } else {
-                pool.resource().deallocate(s, std::exchange(at[now.block], nullptr), b.life.size);
+                pool.resource().deallocate(s, std::exchange(at[now.block], nullptr), size_of(b));
             }
         }
         for (std::size_t i = 0; i != at.size(); ++i)
-            if (at[i]) pool.resource().deallocate(s, at[i], blocks_[i].life.size);
+            if (at[i]) pool.resource().deallocate(s, at[i], size_of(blocks_[i]));
         return refusal;
     }
-    /// Returns the least limit, in steps of 2 MiB, under which a pool serves all blocks; nullopt for blocks that no device can hold.
-    [[nodiscard]] std::optional<std::size_t> least_limit() const {
-        constexpr std::size_t page = std::size_t{2} << 20;
-        constexpr std::size_t most = (std::size_t{1} << 44) / page;
-        std::size_t refused = (std::max<std::size_t>(live_peak().bytes, 1) - 1) / page;  // in pages
-        if (refused >= most) return std::nullopt;
-        std::size_t served = refused + 1;
-        while (refusal_under(served * page)) {
-            if (served >= most) return std::nullopt;
-            refused = std::exchange(served, served + served / 8 + 1);
-        }
-        while (served - refused > 1) {
-            std::size_t const middle = refused + (served - refused) / 2;
-            (refusal_under(middle * page) ? refused : served) = middle;
-        }
-        return served * page;
+    [[nodiscard]] std::optional<std::string> refusal_under(std::size_t limit) const {
+        return refusal_under(limit, [](trace::recorded_block const& b) { return b.life.size; });
     }
+    /// Returns by how much the blocks of one call site, and no others, must shrink so that a pool with this limit serves all: in percent;
+    /// nullopt if it refuses even without them.
+    [[nodiscard]] std::optional<unsigned> cut_that_suffices(std::string const& site,
+                                                            std::size_t limit) const {
+        auto const serves_after = [&](unsigned percent) {
+            return !refusal_under(limit, [&](trace::recorded_block const& b) {
+                std::size_t const kept = b.life.size / 100 * (100 - percent);
+                return name_of(b.by) == site ? std::max<std::size_t>(kept, 1) : b.life.size;
+            });
+        };
+        if (!serves_after(100)) return std::nullopt;
+        unsigned refused = 0, served = 100;
+        while (served - refused > 1) {
+            unsigned const middle = (served + refused) / 2;
+            (serves_after(middle) ? served : refused) = middle;
+        }
+        return served;
+    }
+    /// The bytes that a pool without a limit reserves.
+    [[nodiscard]] std::size_t reserved_by_pool() const {
+        cuota::budget account{budget_, cuota::unlimited};
+        cuota::scoped_pool pool{account, cuota::dry_run_memory{}};
+        cuota::stream const s;
+        std::vector<void*> at(blocks_.size());
+        for (models::step const& now : steps_) {
+            std::size_t const bytes = blocks_[now.block].life.size;
+            if (now.begins) at[now.block] = pool.allocate(s, bytes);
+            else pool.deallocate(s, at[now.block], bytes);
+        }
+        return account.peak();
+    }
+    /// Returns the least limit under which a pool serves all blocks; nullopt for blocks that no device can hold.
+    [[nodiscard]] std::optional<std::size_t> least_limit() const {
+        return models::least_limit(live_peak().bytes,
+                                   [&](std::uint64_t limit) { return !refusal_under(limit); });
+    }
+    /// The bytes that an allocator reserves without a limit, if it grows at all, and its least limit.
+    struct memory_of_model {
+        std::optional<std::uint64_t> reserved{}, least{};
+    };
+    /// `make(limit)` returns a model.
+    template <class Make>
+    [[nodiscard]] memory_of_model needs(Make make, bool grows) const {
+        auto const size_of = [&](std::size_t block) { return std::uint64_t{blocks_[block].life.size}; };
+        memory_of_model found;
+        if (grows) {
+            auto model = make(models::unlimited);
+            if (models::serves(model, steps_, size_of)) found.reserved = model.peak_reserved();
+        }
+        found.least = models::least_limit(live_peak().bytes, [&](std::uint64_t limit) {
+            auto model = make(limit);
+            return models::serves(model, steps_, size_of);
+        });
+        return found;
+    }
+    [[nodiscard]] std::size_t blocks() const { return blocks_.size(); }
     /// Returns the bytes that planned offsets take; nullopt for more blocks than are planned quickly.
     [[nodiscard]] std::optional<std::size_t> planned() const {
         if (blocks_.size() > 50'000) return std::nullopt;
@@ -192,7 +230,7 @@ public:
 private:
     std::string budget_;
     std::vector<trace::recorded_block> blocks_;
-    std::vector<step> steps_;
+    std::vector<models::step> steps_;
 };
 
 void print_holders(device_replay const& replay, std::uint64_t number) {
@@ -210,6 +248,53 @@ void print_holders(device_replay const& replay, std::uint64_t number) {
         print(holders[i].second, holders[i].first.c_str());
     }
     if (rest != 0) print(rest, "others");
+}
+
+/// Prints what these blocks take from cuota's pool, from planned offsets, and from models of other allocators.
+void print_needs(device_replay const& replay, std::size_t live) {
+    auto const text = [](auto const& bytes) { return bytes ? size(*bytes) : std::string{"-"}; };
+    auto const print = [&](char const* name, auto const& reserved, auto const& least) {
+        std::printf("    %-34s %12s %12s\n", name, text(reserved).c_str(), text(least).c_str());
+    };
+    std::printf("  the same blocks                          reserved  least limit\n");
+    std::optional<std::size_t> const at_once = live, none;
+    print("live at once", none, at_once);
+    print("planned offsets", replay.planned(), replay.planned());
+    auto const least = replay.least_limit();
+    print("cuota::scoped_pool", least ? std::optional{replay.reserved_by_pool()} : none, least);
+    if (!least) return std::printf("  no device can hold them\n"), void();
+    if (replay.blocks() > most_blocks_for_models) {
+        std::printf("  other allocators: not computed for more than %zu blocks\n", most_blocks_for_models);
+        return;
+    }
+    auto const print_model = [&](char const* name, bool grows, auto make) {
+        auto const needs = replay.needs(make, grows);
+        print(name, needs.reserved, needs.least);
+    };
+    print_model("PyTorch", true, [](std::uint64_t limit) { return models::pytorch_allocator{limit}; });
+    print_model("PyTorch, expandable_segments", true, [](std::uint64_t limit) {
+        return models::pytorch_allocator{limit, true};
+    });
+    print_model("rmm::pool_memory_resource", true,
+                [](std::uint64_t limit) { return models::rmm_pool{limit}; });
+    print_model("rmm::arena_memory_resource", false,
+                [](std::uint64_t limit) { return models::rmm_arena{limit}; });
+}
+
+/// Prints the refusal of a pool, and which single call site would have to take how much less at the time of the most memory.
+void print_refusal(device_replay const& replay, std::size_t limit, std::string const& text,
+                   std::uint64_t number) {
+    std::printf("  a pool of %s would refuse as well:\n\n%s\n\n", size(limit).c_str(), text.c_str());
+    auto const holders = replay.holders_at(number);
+    std::size_t told = 0;
+    for (std::size_t i = 0; i != std::min<std::size_t>(holders.size(), 5); ++i) {
+        auto const percent = replay.cut_that_suffices(holders[i].first, limit);
+        if (!percent) continue;
+        if (told++ == 0) std::printf("  the pool would serve them if one of these took less memory:\n");
+        std::printf("    %3u %% less  %s\n", *percent, holders[i].first.c_str());
+    }
+    if (told == 0)
+        std::printf("  no single call site of the largest can be cut enough for the pool to serve them\n");
 }
 
 void explain(command const& c, cuota::recording const& r, device_trace const& d) {
@@ -231,14 +316,10 @@ void explain(command const& c, cuota::recording const& r, device_trace const& d)
         print_holders(replay, peak.at);
     }
 
-    std::printf("  the same blocks: %s live at once", size(peak.bytes).c_str());
-    if (auto const planned = replay.planned()) std::printf(", %s by planned offsets", size(*planned).c_str());
-    if (auto const least = replay.least_limit())
-        std::printf(", %s by a cuota::scoped_pool\n", size(*least).c_str());
-    else std::printf(", more than 16 TiB by a cuota::scoped_pool\n");
+    print_needs(replay, peak.bytes);
     if (limit == cuota::unlimited) return;
     if (auto const refusal = replay.refusal_under(limit))
-        std::printf("  a pool of %s would refuse as well:\n\n%s\n", size(limit).c_str(), refusal->c_str());
+        print_refusal(replay, limit, *refusal, d.refused ? d.events : peak.at);
     else std::printf("  a pool of %s would serve them\n", size(limit).c_str());
 }
 

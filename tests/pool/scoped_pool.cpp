@@ -942,7 +942,9 @@ TEST_CASE("a pool refuses bounds that no pool can keep", "[pool][scoped_pool]") 
     cuota::budget const budget{"test", 64_MiB};
     auto const made_with = [&](cuota::pool_options wanted) {
         wanted.name = "shapes";
-        return thrown<cuota::usage_error>([&] { cuota::scoped_pool{budget, cuota::dry_run_memory{}, wanted}; });
+        return thrown<cuota::usage_error>([&] {
+            cuota::scoped_pool{budget, cuota::dry_run_memory{}, wanted};
+        });
     };
     for (double const wrong : {0.999, 0.0, -1.0, std::numeric_limits<double>::quiet_NaN()})
         CHECK(has(made_with({.remap_above = wrong}).what(), "pool shapes: `remap_above` must be at least 1"));

@@ -28,8 +28,8 @@ struct pool_stats {
     std::size_t segments = 0;           ///< segments plus runs of adjacent pages
     std::size_t thread_cache_hits = 0;  ///< allocations served without a lock
     std::size_t stream_waits = 0;       ///< waits enqueued to reuse memory across streams
-    std::size_t mappings_made = 0;      ///< mappings of pages since construction; each is a physical allocation
-    std::size_t mappings_removed = 0;   ///< those that were unmapped again
+    std::size_t mappings_made = 0;  ///< mappings of pages since construction; each is a physical allocation
+    std::size_t mappings_removed = 0;  ///< those that were unmapped again
 };
 
 /// Live blocks with one tag. Example: tests/pool/pool_step.cpp

@@ -146,6 +146,32 @@ snapshot = {'segments': [], 'device_traces': [[alloc(1, 1000), alloc(2, 1003)], 
           std::vector<std::pair<std::uint64_t, std::uint64_t>>{{3, 0}, {1, 3'000}, {4, 5'000}, {2, 6'000}});
 }
 
+TEST_CASE("a call site is the most telling frame of a stack", "[report][pytorch_snapshot]") {
+    support::temp_folder const folder;
+    imported_recording const from = read(pickled(folder, R"py(
+def cpp(*names): return [{'name': n, 'filename': '??', 'line': 0} for n in names]
+recording = cpp('torch::unwind::unwind()', 'torch::CapturedTraceback::gather(bool, bool, bool)', 'torch::cuda::(anonymous namespace)::gather_with_cpp()',
+                'c10::cuda::CUDACachingAllocator::Native::NativeCachingAllocator::allocate(unsigned long)',
+                'at::TensorBase at::detail::_empty_generic<long>(long)', 'at::detail::empty_cuda(long)')
+operator = cpp('at::native::mul(at::Tensor const&)', 'at::_ops::mul_Tensor::redispatch(c10::DispatchKeySet)', 'at::_ops::mul_Tensor::call(at::Tensor const&)')
+node = cpp('torch::autograd::generated::MulBackward0::apply(std::vector<at::Tensor>&&)', 'torch::autograd::Node::operator()(long)')
+loop = cpp('_PyEval_EvalFrameDefault')
+library = [{'name': 'adamw', 'filename': '/lib/torch/optim/adamw.py', 'line': 7}]
+own = [{'name': 'train', 'filename': '/home/me/train.py', 'line': 9}]
+stacks = [recording + operator + node + loop + library + own, recording + operator + node + loop + library, recording + operator + node + loop,
+          recording + operator, recording + cpp('nvrtc_compile()', 'main'), recording, [], cpp('torch::autograd::AccumulateGrad::apply(long)')]
+snapshot = {'segments': [], 'device_traces': [[{'action': 'alloc', 'addr': i + 1, 'size': 1, 'stream': 0, 'time_us': i, 'frames': stack}
+                                               for i, stack in enumerate(stacks)]]})py"));
+    std::vector<std::string> sites;
+    for (auto const& e : from.content.events) {
+        cuota::event_site const& by = from.content.sites.at(e.site);
+        sites.push_back(std::string{by.name.text()} +
+                        (by.where.line ? ":" + std::to_string(by.where.line) : ""));
+    }
+    CHECK(sites == std::vector<std::string>{"train:9", "adamw:7", "MulBackward0", "mul_Tensor",
+                                            "nvrtc_compile()", "", "", "AccumulateGrad"});
+}
+
 TEST_CASE("the list of segments alone, and blocks as older versions wrote them, are read",
           "[report][pytorch_snapshot]") {
     support::temp_folder const folder;

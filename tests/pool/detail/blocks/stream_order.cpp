@@ -307,7 +307,8 @@ TEST_CASE("a free on a native stream whose event cannot be recorded throws and l
     CHECK(order.is_ordered(next, stream_order::no_stream));
 }
 
-TEST_CASE("earlier work of a stream that is never idle is found complete after look_and_mark", "[pool][stream_order]") {
+TEST_CASE("earlier work of a stream that is never idle is found complete after look_and_mark",
+          "[pool][stream_order]") {
     support::machine const machine;
     stream_order order;
     cuota::stream const s;

@@ -29,7 +29,7 @@ struct segment {
     friend bool operator==(segment const&, segment const&) noexcept = default;
 };
 
-/// Which idle memory may be taken out: `completed` is that which no work uses, so that nobody waits.
+/// Which idle memory may be taken out: `completed` memory is not used by any work, so the caller need not wait.
 enum class idle_choice { any, completed };
 
 struct block_request {
@@ -249,13 +249,11 @@ CUOTA_INLINE std::size_t block_heap::give_up(growth_candidate const& window) noe
     return kept;
 }
 
-CUOTA_INLINE std::optional<idle_memory> block_heap::take_out(std::size_t surplus,
-                                                             kept_addresses const& kept,
+CUOTA_INLINE std::optional<idle_memory> block_heap::take_out(std::size_t surplus, kept_addresses const& kept,
                                                              idle_choice which) {
     if (which == idle_choice::completed) order_.look_and_mark();
-    auto out = choose_idle(blocks_, surplus, kept, [&](block const& b) {
-        return which == idle_choice::any || is_over(b);
-    });
+    auto out = choose_idle(blocks_, surplus, kept,
+                           [&](block const& b) { return which == idle_choice::any || is_over(b); });
     if (!out) return out;
     order_.drop_host_waits_on_throw([&] {
         out->in->waits.for_each([&](wait_point point) { order_.wait_on_host(point); });

@@ -438,8 +438,7 @@ CUOTA_INLINE void block_pool::keep_for_graph(void* p, std::size_t bytes) {
     b.become(block::state::live);
 }
 
-CUOTA_INLINE std::optional<idle_memory> block_pool::take_out(std::size_t surplus,
-                                                             kept_addresses const& kept,
+CUOTA_INLINE std::optional<idle_memory> block_pool::take_out(std::size_t surplus, kept_addresses const& kept,
                                                              idle_choice which) {
     return take_out_of([surplus] { return surplus; }, kept, which);
 }

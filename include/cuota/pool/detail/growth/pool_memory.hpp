@@ -96,7 +96,7 @@ public:
 
 private:
     void refuse_other_devices(stream_ref s, label const& who) const;
-    // Of new mappings, while the account has `available` bytes.
+    // Returns the sizes of new mappings while the account has `available` bytes.
     [[nodiscard]] mapping_sizes sizes(std::size_t available) const noexcept;
     [[nodiscard]] bool map_holes(growth_candidate const& window, label const& who);
     void give_up(growth_candidate const& window, bool has_come) noexcept;

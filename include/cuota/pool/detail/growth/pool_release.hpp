@@ -105,7 +105,8 @@ CUOTA_INLINE std::size_t pool_release::release_completed(std::size_t surplus) no
     kept_addresses const kept = kept_here();
     return give_back_all([&](std::size_t so_far) -> std::optional<idle_memory> {
         try {
-            return memory_.blocks().take_out(surplus - std::min(surplus, so_far), kept, idle_choice::completed);
+            return memory_.blocks().take_out(surplus - std::min(surplus, so_far), kept,
+                                             idle_choice::completed);
         } catch (...) { return std::nullopt; }  // as in a foreign capture
     });
 }

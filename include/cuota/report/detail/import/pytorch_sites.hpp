@@ -21,7 +21,13 @@
 
 namespace cuota::inline v0::detail {
 
-/// Finds the call site of a stack of frames, the innermost first.
+/// Returns the operation that a C++ frame names: "MulBackward0" for a node of the autograd graph, "mul_Tensor" for an operator; empty for
+/// other frames.
+[[nodiscard]] std::string_view pytorch_node_in(std::string_view frame) noexcept;
+[[nodiscard]] std::string_view pytorch_operator_in(std::string_view frame) noexcept;
+
+/// Finds the call site of a stack of frames, the innermost first: the first Python frame outside of PyTorch; otherwise the first Python
+/// frame, the node of the autograd graph, the operator, or the first frame that is not the allocator's, in this order.
 class pytorch_sites {
 public:
     /// Returns the index of the site: of the frames of an entry, and its `user_metadata`.
@@ -53,20 +59,53 @@ CUOTA_INLINE tag pytorch_sites::stored(std::string_view text) {
     return tag::named(text.substr(0, most));
 }
 
+CUOTA_INLINE std::string_view pytorch_node_in(std::string_view frame) noexcept {
+    constexpr std::string_view prefix = "torch::autograd::";
+    std::size_t const end = frame.find("::apply(");
+    if (!frame.starts_with(prefix) || end == std::string_view::npos) return {};
+    std::size_t const begin = frame.rfind("::", end - 1);
+    return frame.substr(begin + 2, end - begin - 2);
+}
+
+CUOTA_INLINE std::string_view pytorch_operator_in(std::string_view frame) noexcept {
+    constexpr std::string_view prefix = "at::_ops::";
+    std::size_t const end = frame.find("::call(");
+    if (!frame.starts_with(prefix) || end == std::string_view::npos) return {};
+    return frame.substr(prefix.size(), end - prefix.size());
+}
+
+// Whether a frame is of the allocator or of the recording of the stack itself.
+CUOTA_INLINE bool is_frame_of_allocator(std::string_view name) noexcept {
+    for (std::string_view const prefix : {"torch::unwind", "torch::CapturedTraceback", "torch::cuda::",
+                                          "c10::", "at::TensorBase at::detail::", "at::detail::empty"})
+        if (name.starts_with(prefix)) return true;
+    return false;
+}
+
 CUOTA_INLINE event_site pytorch_sites::site_of(pickle_value frames) {
     if (auto const known = of_frames_.find(frames.number()); known != of_frames_.end()) return known->second;
-    std::optional<event_site> first, own;
+    std::optional<event_site> own, python, first;
+    std::string_view node, operation;
     frames.each("frames", [&](pickle_value frame) {
         if (own) return;
         std::string_view const file = frame.at("filename", "a frame").text("filename");
-        event_site site;
-        site.name = stored(frame.at("name", "a frame").text("name"));
-        site.where = {stored(file).text(), static_cast<unsigned>(frame.at("line", "a frame").bits("line"))};
-        bool const is_python = file.ends_with(".py") && file.find("/torch/") == std::string_view::npos;
-        if (!first) first = site;
-        if (is_python) own = site;
+        std::string_view const name = frame.at("name", "a frame").text("name");
+        auto const line = static_cast<unsigned>(frame.at("line", "a frame").bits("line"));
+        auto const here = [&] { return event_site{stored(name), {stored(file).text(), line}}; };
+        if (file.ends_with(".py")) {
+            if (file.find("/torch/") == std::string_view::npos) own = here();
+            else if (!python) python = here();
+        }
+        if (node.empty()) node = pytorch_node_in(name);
+        if (operation.empty()) operation = pytorch_operator_in(name);
+        if (!first && !is_frame_of_allocator(name)) first = here();
     });
-    event_site const site = own ? *own : first.value_or(event_site{});
+    std::string_view const known_operation = node.empty() ? operation : node;
+    event_site site;
+    if (own) site = *own;
+    else if (python) site = *python;
+    else if (!known_operation.empty()) site.name = stored(known_operation);
+    else if (first) site = *first;
     of_frames_.emplace(frames.number(), site);
     return site;
 }

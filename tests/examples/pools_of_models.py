@@ -1,0 +1,38 @@
+# SPDX-FileCopyrightText: 2026 The cuota authors
+# SPDX-License-Identifier: Apache-2.0
+"""Steps of published models through examples/replay_trace: how near a pool and a plan stay to what is live, and with how many mappings."""
+
+import re
+import subprocess
+import tempfile
+
+from _model_steps import MODELS, write
+from _plan_trace import check, figures, program, run
+
+program = program.with_name("replay_trace")
+PAGE = 2 << 20
+
+
+def replay(path, *options):
+    done = subprocess.run([program, path, *map(str, options)], capture_output=True, text=True)
+    check("the run succeeds and says nothing on standard error", done.returncode == 0 and not done.stderr, done)
+    return {name: float(value) for name, value in re.findall(r"(\w+)=([\d.]+)", done.stdout)}
+
+
+with tempfile.TemporaryDirectory() as folder:
+    for model in MODELS:
+        path = write(folder, model)
+        for passes in (1, 10):
+            grown = replay(path, "--steps", passes, "--remap-above", "inf")
+            usual = replay(path, "--steps", passes)
+            fine = replay(path, "--steps", passes, "--largest-mapping", "2MiB")
+            print(f"{model:26} {passes:2} passes: without remapping {grown['ratio']:.4f}, usual {usual['ratio']:.4f}, by pages {fine['ratio']:.4f}")
+            check("by pages, the pool keeps its bound", fine["reserved_peak"] <= 1.0205 * fine["live_peak"] + 2 * PAGE, model, fine)
+            check("by larger mappings, it stays near it", usual["ratio"] <= (1.045 if passes == 1 else 1.07), model, usual)
+            check("remapping is never worse than growth by more than a hundredth", usual["ratio"] <= grown["ratio"] + 0.01, model, usual, grown)
+            if passes == 1:
+                check("remapping needs few more mappings", usual["mapped"] + usual["unmapped"] <= 1.6 * grown["mapped"], model, usual, grown)
+                pytorch = replay(path, "--policy", "pytorch-expandable")
+                check("the pool takes hardly more than expandable segments", usual["ratio"] <= pytorch["ratio"] + 0.01, model, usual, pytorch)
+        planned = figures(run(path))
+        check("a plan takes at most a hundredth more than what is live", planned["ratio"] <= 1.01, model, planned)
