@@ -7,6 +7,7 @@
 ///
 /// Exit status: 0 on success; 2 for an invalid command line; 1 for an invalid file or a plan that cannot be made.
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <chrono>
 #include <cstddef>
@@ -23,6 +24,9 @@
 #include <cuota/cuota.hpp>
 #include <cuota/pool/planning/step_plan.hpp>
 #include <cuota/report.hpp>
+#if __has_include(<nlohmann/json.hpp>)
+#include <cuota/report/import/chrome_trace.hpp>
+#endif
 
 #include "command_line.hpp"
 #include "models/pytorch_allocator.hpp"
@@ -43,7 +47,11 @@ constexpr char const* usage =
     "each block, after a first line that names its columns: id, lower, upper, size. A block lives from lower "
     "up to,\n"
     "but not in, upper, and has size bytes. Blocks that begin together do so in the order of their lines.\n"
-    "FILE may also be a memory snapshot of PyTorch (torch.cuda.memory._dump_snapshot), or a log of RMM.\n"
+    "FILE may also be a memory snapshot of PyTorch (torch.cuda.memory._dump_snapshot), a log of RMM, or, if "
+    "this program\n"
+    "was built with nlohmann's JSON library, a Chrome trace of PyTorch's profiler with profile_memory=True "
+    "or "
+    "of cuota.\n"
     "The pool has addresses without memory behind them, so the file may need more than the machine has; no "
     "kernel\n"
     "runs, and the streams are idle but for the waits of the pool.\n"
@@ -246,8 +254,20 @@ result replay_by_policy(command const& c, std::vector<cuota::lifetime> const& bl
     return replay_model(c, blocks, models::rmm_arena{c.cap});
 }
 
+/// Also reads Chrome traces, where this program was built with JSON.
+trace::trace_file read(std::string const& path) {
+#if __has_include(<nlohmann/json.hpp>)
+    cuota::file const file{path};
+    std::array<std::byte, 1> first{};
+    if (file.size() != 0) file.read_exact(0, first);
+    if (first[0] == std::byte{'{'} || first[0] == std::byte{'['})
+        return trace::blocks_of(path, cuota::read_chrome_trace(file));
+#endif
+    return trace::read(path);
+}
+
 void run(command const& c) {
-    trace::trace_file const trace = trace::read(c.input);
+    trace::trace_file const trace = read(c.input);
     result const r = replay_by_policy(c, trace.blocks);
     std::printf("live_peak=%zu reserved_peak=%zu ratio=%.6f waits=%zu refusals=%zu mapped=%zu unmapped=%zu "
                 "seconds=%.3f\n",

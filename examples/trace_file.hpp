@@ -147,6 +147,9 @@ template <class Number>
     return text;
 }
 
+}  // namespace detail
+
+/// Returns the blocks of a recording; prints its repairs to standard error. Throws: cuota::data_error.
 [[nodiscard]] inline trace_file blocks_of(std::string const& path, cuota::imported_recording const& from) {
     for (std::string const& repair : from.repairs)
         std::fprintf(stderr, "%s: %s\n", path.c_str(), repair.c_str());
@@ -165,17 +168,14 @@ template <class Number>
     return trace;
 }
 
-}  // namespace detail
-
 /// Reads a file of one of three formats. In a table, the first line names the columns in any order, and unknown columns are ignored. The
 /// others are snapshots of PyTorch and logs of RMM; their repairs are printed to standard error.
 /// Throws: cuota::data_error with the line or the offset, and the reason.
 [[nodiscard]] inline trace_file read(std::string const& path) {
     std::string const text = detail::content(path);
     if (text.starts_with('\x80'))
-        return detail::blocks_of(path, cuota::read_pytorch_snapshot(std::as_bytes(std::span{text}), path));
-    if (text.starts_with("Thread,Time,Action"))
-        return detail::blocks_of(path, cuota::read_rmm_log(text, path));
+        return blocks_of(path, cuota::read_pytorch_snapshot(std::as_bytes(std::span{text}), path));
+    if (text.starts_with("Thread,Time,Action")) return blocks_of(path, cuota::read_rmm_log(text, path));
     detail::line_reader line{path, text};
     if (!line.next())
         throw line.error("the file is empty: a first line with id, lower, upper, size is needed");

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """examples/replay_trace: one line of figures that a count of our own agrees with, bad input refused by line."""
 
+import json
 import os
 import pathlib
 import pickle
@@ -88,6 +89,32 @@ with tempfile.TemporaryDirectory() as folder:
     (folder / "code.pickle").write_bytes(pickle.dumps({"segments": [os.system]}))
     done = run(folder / "code.pickle")
     check("a pickle that asks for code is refused", done.returncode == 1 and "data_error" in done.stderr and "not for data" in done.stderr, done)
+
+    # ---- Chrome traces
+    done = run(file("empty.json", "[]"))
+    if "no memory events" in done.stderr:
+        profile = [{"ph": "i", "name": "[memory]", "pid": 1, "tid": 1, "ts": time + 0.25, "args": {
+            "Device Type": 1, "Device Id": 0, "Addr": (i + 1) << 20, "Bytes": blocks[i][2] if begins else -blocks[i][2]}} for time, begins, i in edges]
+        told = replay(file("profile.json", json.dumps({"traceEvents": profile})))
+        check("so are those of a profile", told["live_peak"] == live, told, live)
+    else:
+        print("SKIPPED: Chrome traces: replay_trace was built without nlohmann's JSON library")
+        check("JSON is then a table without columns", "no column 'id'" in done.stderr, done)
+
+    # ---- models of other allocators
+    for policy in ("pytorch", "pytorch-expandable", "rmm-pool"):
+        told = replay(trace, "--policy", policy, "--steps", 2)
+        check("a model serves all without a cap, and reserves what is live", told["refusals"] == 0 and told["reserved_peak"] >= told["live_peak"] == live, policy, told)
+        told = replay(trace, "--policy", policy, "--cap", live // 2)
+        check("it keeps a cap and counts what it refuses", told["reserved_peak"] <= live // 2 and told["refusals"] > 0, policy, told)
+    told = replay(trace, "--policy", "rmm-arena", "--cap", 4 * live)
+    check("an arena serves all with enough memory", told["refusals"] == 0, told)
+    # Requests of 1 MiB share a segment of 2 MiB. One of 2 MiB gets one of 20 MiB, where 11 MiB fit as well, but not 17 MiB.
+    by_hand = file("by_hand.csv", text_of([(0, 9, 1 << 20), (1, 9, 1 << 20), (2, 9, 2 << 20), (3, 9, 11 << 20), (4, 9, 17 << 20)]))
+    check("PyTorch's segments are as documented", replay(by_hand, "--policy", "pytorch")["reserved_peak"] == (2 + 20 + 18) << 20)
+    check("the 17 MiB are behind the other large blocks in one expandable segment",
+          replay(by_hand, "--policy", "pytorch-expandable")["reserved_peak"] == (2 + 40) << 20)
+    check("RMM's pool grows by doubling", replay(by_hand, "--policy", "rmm-pool")["reserved_peak"] == (1 + 1 + 2 + 11 + 17) << 20)
 
     huge = file("huge.csv", text_of([(0, 2, 2**50), (1, 3, 2**50), (2, 4, 2**50)]))
     for policy in ("pool", "plan"):

@@ -169,6 +169,14 @@ put("pytorch_snapshot", **{f"protocol_{p}": pickle.dumps(snapshot, p) for p in (
     long_text=b"\x80\x02X\xff\xff\xff\xff", memo=b"\x80\x02Nr\xff\xff\xff\x00.", largest=pickle.dumps([{**segment, "total_size": 2**64 - 4097}], 2),
     times_back=pickle.dumps({"segments": [], "device_traces": [[entry("alloc", 1, 1, 9), entry("alloc", 1, 2**60, 3), entry("odd", 1, 1, 1)]]}, 2))
 
+op = '{"ph":"X","cat":"python_function","name":"train.py(3): f","pid":1,"tid":2,"ts":1,"dur":9,"args":{"a":[1,{"b":2}]}}'
+seen = '{"ph":"i","name":"[memory]","pid":1,"tid":2,"ts":2.125,"args":{"Device Type":1,"Device Id":0,"Addr":4096,"Bytes":512}}'
+gone = seen.replace(':512', ':-512').replace('2.125', '3e0')
+own = ('{"ph":"M","pid":3,"name":"process_name","args":{"name":"pool p"}},{"ph":"b","cat":"block","id":"1","pid":3,"ts":0.001,"name":"t","args":{"bytes":9,"size":16,'
+       '"address":"77","location":"a.cpp:4","from_before":false,"live_at_end":false}},{"ph":"e","cat":"block","id":"1","pid":3,"ts":4,"args":{}}')
+put("chrome_trace", profile='{"x":{"y":[1]},"traceEvents":[' + ",".join((op, seen, gone)) + '],"z":1}', own="[" + own + "]", twice="[" + seen + "," + seen + "]",
+    refused='[{"ph":"i","pid":3,"ts":1,"name":"refused","args":{"bytes":8,"held":4,"limit":5,"tag":"t","location":"a:1"}}]', cut="[" + seen + ",{", none="[]", text="no",
+    oom="[" + seen.replace("[memory]", "[OutOfMemory]") + "]", big="[" + seen.replace("512", "18446744073709551615") + "]", late="[" + seen.replace("2.125", "1e19") + "]")
 rmm = "Thread,Time,Action,Pointer,Size,Stream\n1,23:59:59.999999,allocate,0x7f00,1000,0x0\n1,00:00:00.000001,free,0x7f00,1000,0x5581\n"
 put("rmm_log", two=rmm, crlf=rmm.replace("\n", "\r\n"), failure=rmm + "1,00:00:00.000001,allocate failure,0x0,99,default\n", header=rmm[:39], twice=rmm + rmm[39:] * 2,
     back=rmm + "1,00:00:00.000000,allocate,0x1,18446744073709551615,0\n", few=rmm + "1,2\n", many=rmm + "1,00:00:00.000000,free,0x1,1,0,0\n", action=rmm + "1,00:00:00.000000,grow,0x1,1,0\n",

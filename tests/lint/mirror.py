@@ -43,6 +43,7 @@ NO_TEST = {
     "report/detail/import/pytorch_sites.hpp": "a part of read_pytorch_snapshot, tested through it",
     "report/detail/import/pytorch_trace.hpp": "a part of read_pytorch_snapshot, tested through it",
     "report/detail/import/pytorch_importer.hpp": "the inside of read_pytorch_snapshot, tested through it",
+    "report/detail/import/chrome_events.hpp": "a part of read_chrome_trace, tested through it",
     "report/detail/import/repair_counter.hpp": "a count, tested through read_pytorch_snapshot and read_rmm_log",
     "report/import/imported_recording.hpp": "members only, tested through read_pytorch_snapshot",
     "runtime/detail/capture_scope.hpp": "a capture as the library sees it, tested through graph",

@@ -21,7 +21,8 @@ GIVEN_UP = {
 # Names of the outside world that no code of the project has.
 FOREIGN = {"use_fast_math", "logging_resource_adaptor", "bounce_buffer_size", "data_offsets", "fixed_size_binary", "numa_alloc_onnode", "temporary_storage", "data_batch_1",
            "data_batch_5", "test_batch", "coarse_label", "fine_label", "segment_map", "segment_unmap", "cntvct_el0", "asymmetric_thread_fence_light",
-           "device_ptr", "offset_i", "offset_j", "nvmlGetMemoryLimits_v1_t", "nvmlDeviceSetMemoryLimits_v1", "limit_in_bytes"}
+           "device_ptr", "offset_i", "offset_j", "nvmlGetMemoryLimits_v1_t", "nvmlDeviceSetMemoryLimits_v1", "limit_in_bytes",
+           "profile_memory", "with_stack"}
 NAME = re.compile(r"(?<![\w`{,/-])[a-z]\w*_[a-z0-9_]*[a-z0-9]\b")
 SENTENCE = re.compile(r'(?<!#include )"((?:\\.|[^"\\\n])* (?:\\.|[^"\\\n])*)"')
 COMMENT = re.compile(r'"(?:\\.|[^"\\\n])*"|//[^\n]*')

@@ -15,7 +15,7 @@ import _lint
 OPT_IN = {"data/io/gzip.hpp": "needs zlib", "data/datasets/safetensors_dataset.hpp": "needs nlohmann's JSON",
           "data/detail/datasets/arrow_column.hpp": "needs Arrow", "data/datasets/arrow_dataset.hpp": "needs Arrow",
           "data/datasets/kvikio_dataset.hpp": "needs KvikIO", "resource/numa_memory.hpp": "needs libnuma",
-          "report/export/nvtx.hpp": "needs NVTX"}
+          "report/export/nvtx.hpp": "needs NVTX", "report/import/chrome_trace.hpp": "needs nlohmann's JSON"}
 
 UMBRELLAS = {"cuota.hpp": (), "report.hpp": ("cuota.hpp",), "training.hpp": ("cuota.hpp",),
              "all.hpp": ("cuota.hpp", "report.hpp", "training.hpp")}  # and the umbrellas that each includes
