@@ -967,6 +967,19 @@ TEST_CASE("largest_mapping bounds the mappings of a large device", "[pool][scope
     CHECK(mappings_with(1) == 32);      // at least one
 }
 
+TEST_CASE("memory in advance of small requests has mappings of half the size", "[pool][scoped_pool]") {
+    cuota::budget const budget{"test", cuota::unlimited};
+    cuota::stream const s;
+    cuota::scoped_pool pool{budget, cuota::dry_run_memory{}};
+    void* const large = pool.allocate(s, 4_GiB);
+    REQUIRE(pool.stats().mappings_made == 64);
+    void* const small = pool.allocate(s, 1_MiB);  // with 64 MiB in advance
+    CHECK(pool.stats().reserved == 4_GiB + 66_MiB);
+    CHECK(pool.stats().mappings_made == 64 + 3);
+    pool.deallocate(s, small, 1_MiB);
+    pool.deallocate(s, large, 4_GiB);
+}
+
 TEST_CASE("alignments up to 2 MiB are provided with pages and with segments", "[pool][scoped_pool]") {
     cuota::stream const s;
     cuota::budget budget{"trainer", 64_MiB};

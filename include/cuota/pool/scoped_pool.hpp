@@ -59,8 +59,9 @@ struct pool_options {
     /// With pages: before the pool would hold more than this multiple of its peak of live bytes, it unmaps idle pages that no work uses, and
     /// maps others in their place; at least 1. Infinity: only when budget or device is short. A remapped mapping costs two driver calls.
     double remap_above = 1.02;
-    /// With pages: the maximum bytes of a mapping, which is unmapped as a whole; at least a page is used. Smaller ones cost more driver
-    /// calls, and leave less memory that is neither live nor can be unmapped (docs/design/growth.md).
+    /// With pages: the maximum bytes of a mapping, which is unmapped as a whole; requests below half of it get mappings of at most half. At
+    /// least a page is used. Smaller ones cost more driver calls, and leave less memory that is neither live nor can be unmapped
+    /// (docs/design/growth.md).
     std::size_t largest_mapping = std::size_t{64} << 20;
     /// Other devices that may use the memory in kernels and on streams; cudaDeviceCanAccessPeer must hold. With growth by segments, they
     /// get access to all cudaMalloc memory of the pool's device.

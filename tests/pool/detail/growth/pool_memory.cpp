@@ -76,7 +76,7 @@ TEST_CASE("a window that does not become a block is refunded and restored", "[po
     auto const grow = [&](std::size_t bytes, auto enter) {
         auto const window = memory.blocks().hold(bytes, growth_aim::least_missing, bytes);
         REQUIRE(memory.node().try_charge(window.value().missing));
-        return memory.map(*window, {}, enter);
+        return memory.map(*window, window->missing, {}, enter);
     };
     auto const add = [&](growth_candidate const& window) -> void* {
         memory.blocks().add_grown(window);
@@ -148,7 +148,7 @@ TEST_CASE("pages that were mapped for a failed request and cannot be unmapped st
         auto const grow = [&](std::size_t bytes) {
             auto const window = memory.blocks().hold(bytes, growth_aim::least_missing, bytes);
             REQUIRE(memory.node().try_charge(window.value().missing));
-            return memory.map(*window, {}, [&](growth_candidate const& grown) -> void* {
+            return memory.map(*window, window->missing, {}, [&](growth_candidate const& grown) -> void* {
                 memory.blocks().add_grown(grown);
                 return grown.at;
             });

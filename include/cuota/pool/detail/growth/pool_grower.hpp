@@ -67,22 +67,23 @@ private:
     [[nodiscard]] void* by_pages(std::size_t bytes, label const& who, reclaim_record& record, Enter enter) {
         std::size_t const ample = memory_.ample(bytes);
         if (ample != bytes && excess_with(ample, bytes) == 0)
-            if (void* const p = map(ample, who, growth_aim::least_missing, nullptr, enter)) return p;
-        if (void* const p = map(bytes, who, growth_aim::least_missing, nullptr, enter)) return p;
+            if (void* const p = map(ample, bytes, who, growth_aim::least_missing, nullptr, enter)) return p;
+        if (void* const p = map(bytes, bytes, who, growth_aim::least_missing, nullptr, enter)) return p;
         std::size_t const exact = round_up(round_up(bytes, granularity), memory_.segment_granularity());
         if (node().try_charge_coming(exact))
             if (auto const fresh = memory_.take_segment(exact, nullptr)) return use(*fresh, enter);
-        if (void* const p = map(bytes, who, growth_aim::least_missing, &record, enter)) return p;
-        return map(bytes, who, growth_aim::least_in_all, &record, enter);
+        if (void* const p = map(bytes, bytes, who, growth_aim::least_missing, &record, enter)) return p;
+        return map(bytes, bytes, who, growth_aim::least_in_all, &record, enter);
     }
 
     // Without a record, no holder is called.
     [[nodiscard]] bool try_charge(std::size_t bytes, reclaim_record* record);
 
-    // Charges and maps a window, and calls enter(window). Null, without a change, if budget, device or addresses do not suffice.
+    // Charges and maps a window of `bytes` for a request of `request` bytes, and calls enter(window). Null, without a change, if budget,
+    // device or addresses do not suffice.
     template <class Enter>
-    [[nodiscard]] void* map(std::size_t bytes, label const& who, growth_aim aim, reclaim_record* record,
-                            Enter enter) {
+    [[nodiscard]] void* map(std::size_t bytes, std::size_t request, label const& who, growth_aim aim,
+                            reclaim_record* record, Enter enter) {
         std::optional<driver_relief> relief;
         if (record && memory_.on()) relief.emplace(*memory_.on());
         for (;;) {
@@ -93,7 +94,7 @@ private:
             if (!try_charge(plan->missing, record)) return nullptr;
             auto const held = hold(bytes, aim, plan->missing);
             if (!held) continue;  // another thread changed the blocks
-            if (void* const p = memory_.map(*held, who, enter)) return p;
+            if (void* const p = memory_.map(*held, request, who, enter)) return p;
             // The device has less than the budget; other idle memory may cover the rest.
             if (!record) return nullptr;
             if (relief && relief->relieve(held->missing)) continue;
@@ -186,7 +187,7 @@ CUOTA_INLINE void pool_grower::reserve(std::size_t bytes, label const& who) {
     reclaim_record record;
     reserved_ahead_ += bytes;  // first: a concurrent request must not release it
     try {
-        if (is_whole_pages && map(bytes, who, growth_aim::least_missing, nullptr, enter)) return;
+        if (is_whole_pages && map(bytes, bytes, who, growth_aim::least_missing, nullptr, enter)) return;
         (void)by_segment(bytes, bytes, who, record, enter);
     } catch (...) {
         reserved_ahead_ -= bytes;

@@ -44,12 +44,13 @@ public:
     /// `told`; if that is null, it calls none. Throws: usage_error for a misaligned segment; as the source.
     [[nodiscard]] std::optional<segment> take_segment(std::size_t bytes, std::vector<reclaimer_info>* told);
 
-    /// Maps the holes of a held window and calls enter(window). Returns null if the device has too little. In that case, and on a throw,
+    /// Maps the holes of a held window, for a request of `request` bytes, and calls enter(window). Returns null if the device has too little. In that case, and on a throw,
     /// the charge is refunded and the window restored; memory that cannot be unmapped is reported and stays charged. Throws: cuda_error; as
     /// `enter`.
     template <class Enter>
-    [[nodiscard]] void* map(growth_candidate window, label const& who, Enter enter) {
-        window.sizes = sizes(saturating_add(node().available(), window.missing));  // those are charged
+    [[nodiscard]] void* map(growth_candidate window, std::size_t request, label const& who, Enter enter) {
+        window.sizes =
+            sizes(saturating_add(node().available(), window.missing), request);  // those are charged
         bool has_come = false;
         try {
             has_come = map_holes(window, who);
@@ -96,8 +97,9 @@ public:
 
 private:
     void refuse_other_devices(stream_ref s, label const& who) const;
-    // Returns the sizes of new mappings while the account has `available` bytes.
-    [[nodiscard]] mapping_sizes sizes(std::size_t available) const noexcept;
+    // Returns the sizes of new mappings for a request while the account has `available` bytes. Requests that share a mapping share it as long
+    // as one of them lives, so small requests get smaller mappings.
+    [[nodiscard]] mapping_sizes sizes(std::size_t available, std::size_t request) const noexcept;
     [[nodiscard]] bool map_holes(growth_candidate const& window, label const& who);
     void give_up(growth_candidate const& window, bool has_come) noexcept;
     template <class Visit>
@@ -235,9 +237,10 @@ CUOTA_INLINE void pool_memory::wait_for_refunds() const noexcept {
     for (int i = 0; refunding_.load() != 0 && i != 10'000; ++i) std::this_thread::yield();
 }
 
-CUOTA_INLINE mapping_sizes pool_memory::sizes(std::size_t available) const noexcept {
+CUOTA_INLINE mapping_sizes pool_memory::sizes(std::size_t available, std::size_t request) const noexcept {
     mapping_sizes of = pages_->sizes(available);
-    of.largest = std::min(of.largest, round_down(largest_mapping_, of.page));
+    std::size_t const most = std::min(largest_mapping_, std::max(largest_mapping_ / 2, request));
+    of.largest = std::min(of.largest, round_down(most, of.page));
     return of;
 }
 
@@ -245,7 +248,7 @@ CUOTA_INLINE std::size_t pool_memory::ample(std::size_t bytes) const noexcept {
     constexpr std::size_t parts = 64;
     std::size_t const part = round_down(blocks_.reserved() / parts, pages_->page());
     if (part == 0) return bytes;
-    mapping_sizes const now = sizes(node().available());
+    mapping_sizes const now = sizes(node().available(), unlimited);
     std::size_t const more =
         std::min({part, round_down(now.available / now.parts, now.page), std::max(now.largest, now.page)});
     return saturating_add(bytes, more);
