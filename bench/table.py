@@ -128,6 +128,45 @@ def minimalloc(build):
     return longest * 1e9
 
 
+class Models:
+    """Steps of published models (tests/examples/_model_steps.py), replayed on addresses without memory."""
+
+    def __init__(self, build):
+        self.build, self.folder, self.seen = build, None, {}
+
+    def ratio(self, model, *options):
+        """The bytes that a policy of examples/replay_trace reserves, or a plan takes, over those that are live at once."""
+        if (model, options) not in self.seen:
+            sys.path.insert(0, str(SOURCE / "tests/examples"))
+            from _model_steps import write
+
+            self.folder = self.folder or tempfile.TemporaryDirectory()
+            path = pathlib.Path(self.folder.name) / f"{model}.pickle"
+            program = [self.build / "examples" / "plan_trace"] if options == ("plan",) else [self.build / "examples" / "replay_trace", *options]
+            if not program[0].is_file():
+                raise LookupError(f"{program[0].name} was not built")
+            done = subprocess.run([program[0], path if path.is_file() else write(self.folder.name, model), *program[1:]], capture_output=True, text=True)
+            found = re.search(r" ratio=([\d.]+) ", done.stdout)
+            if not found:
+                raise LookupError(done.stderr.strip() or f"{program[0].name} ended with {done.returncode}")
+            self.seen[model, options] = float(found[1])
+        return self.seen[model, options]
+
+    def reserved(self, title, model):
+        def of(*options):
+            return lambda: self.ratio(model, *options)
+        return Row(f"models: reserved over live, {title}", of(), {
+            "by pages": of("--largest-mapping", "2MiB"), "PyTorch, modelled": of("--policy", "pytorch"),
+            "expandable_segments, modelled": of("--policy", "pytorch-expandable"), "RMM's pool, modelled": of("--policy", "rmm-pool")},
+            ("<=", 1.03, ""), "")
+
+    def planned(self):
+        sys.path.insert(0, str(SOURCE / "tests/examples"))
+        from _model_steps import MODELS
+
+        return Row("models: planned over live, the worst of ten", lambda: max(self.ratio(model, "plan") for model in MODELS), {}, ("<=", 1.01, ""), "")
+
+
 def no_gpu():
     raise LookupError("there is no GPU; run_gpu measures it where there is one")
 
@@ -136,7 +175,7 @@ def rows(build, turns):
     import compiling  # run_gpu has this file alone
 
     reading, compile = compiling.ReadingTime(build, turns), compiling.Programs(build, turns)
-    separate = "-DCUOTA_SEPARATE_COMPILATION=1"
+    models, separate = Models(build), "-DCUOTA_SEPARATE_COMPILATION=1"
     return [
         Row("pool: pair, 512 B, 10 holes", pair("our_pool", 10), {
             "best-fit list": pair("best_fit_list", 10), "CUB": pair("cub_caching", 10),
@@ -162,6 +201,10 @@ def rows(build, turns):
             "CUB": Figure("online", "steps_of_many_lengths<cub_caching>/iterations:1", "ratio")}, ("<=", 1.03, ""), ""),
         Row("plan: slab over live, 10,000 blocks", Figure("plan", "plan_a_training_step/blocks:10000", "ratio"), {
             "one simple rule": Figure("plan", "plan_by_one_simple_rule/blocks:10000", "ratio")}, ("<=", 1.004, ""), ""),
+        models.reserved("GPT-2", "gpt2"), models.reserved("GPT-2, checkpointed", "gpt2_checkpointed"),
+        models.reserved("GPT-2, checkpointed, lengths vary", "gpt2_lengths_checkpointed"),
+        models.reserved("LoRA, checkpointed, lengths vary", "lora_checkpointed"), models.reserved("mixture of experts", "experts"),
+        models.reserved("diffusion, aspect ratios vary", "diffusion"), models.planned(),
         Row("plan: MiniMalloc's 11, the longest", lambda: minimalloc(build), {}, ("<=", 10, "s"), "s"),
         Row("device_buffer: made and ended, warm pool", cpu("buffer", "buffer_on_a_pool"), {
             "the pool's pair": cpu("buffer", "pair_of_a_pool"), "thrust::device_vector, host": cpu("buffer", "thrust_device_vector"),
@@ -388,7 +431,8 @@ def main():
         for figure in row.figures():
             wanted[(figure.program, row.runs)].add(figure.name)
     if asked.programs:
-        print(*sorted({f"bench-{program}" for program, _ in wanted}), *["plan_trace"] * any("MiniMalloc" in row.name for row in chosen))
+        print(*sorted({f"bench-{program}" for program, _ in wanted}), *["plan_trace"] * any("MiniMalloc" in row.name or "models:" in row.name for row in chosen),
+              *["replay_trace"] * any("models:" in row.name for row in chosen))
         return 0
     found, why_not = read_results(asked.results) if asked.results else {}, {}
     for (program, runs), names in sorted(wanted.items()) if asked.build else []:
