@@ -71,9 +71,9 @@ struct pool_options {
 /// A stream-ordered suballocator: divides pages and segments into blocks, and releases all memory when it is destroyed.
 ///
 /// A stream can immediately reuse a block that it freed; another stream waits for the pending work first. Device memory grows by pages
-/// where the device has virtual memory (docs/limits.md). If no page is available, free pages elsewhere in the pool are unmapped, so a
-/// request is served if their sum suffices. The budget is charged for pages and segments; idle ones are released when it is short, and by
-/// `trim`.
+/// where the device has virtual memory (docs/limits.md). If no page is available, or the pool would exceed `remap_above`, free pages
+/// elsewhere in the pool are unmapped, so a request is served if their sum suffices. The budget is charged for pages and segments; idle ones
+/// are released when it is short, and by `trim`.
 ///
 /// Units:   bytes; block sizes are multiples of 256, or of `alignment`.
 /// Order:   memory is valid on the allocating stream and is freed in the order of the stream passed to deallocate.
