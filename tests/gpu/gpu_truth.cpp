@@ -40,6 +40,7 @@ constexpr part parts[] = {
     {"capture_with_pool", truth::capture_with_pool},
     {"planned_step_in_graph", truth::planned_step_in_graph},
     {"pool_grows_and_trims", truth::pool_grows_and_trims},
+    {"pool_maps_elsewhere", truth::pool_maps_elsewhere},
     {"leases_on_streams", truth::leases_on_streams},
     {"exact_training", truth::exact_training},
     {"limits_of_the_machine", truth::limits_of_the_machine},

@@ -62,6 +62,7 @@ std::string resident();
 std::string capture_with_pool();
 std::string planned_step_in_graph();
 std::string pool_grows_and_trims();
+std::string pool_maps_elsewhere();
 std::string leases_on_streams();
 std::string exact_training();
 std::string limits_of_the_machine();

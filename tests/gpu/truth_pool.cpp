@@ -173,6 +173,68 @@ std::string pool_grows_and_trims() {
     return facts + text("; %zu bytes less are free", missing);
 }
 
+// ---- Pages that are mapped elsewhere in place of growth.
+
+std::string pool_maps_elsewhere() {
+    if (!cuota::rt::supports_virtual_memory(cuota::device::current())) return "no virtual memory";
+    constexpr double above = 1.05;
+    int const phases = on_a_gpu(40, 12);
+    std::size_t const live = on_a_gpu<std::size_t>(1_GiB, 48_MiB);
+    struct block {
+        words memory;
+        std::uint64_t seed;
+    };
+    cuota::budget const budget{"elsewhere", 2 * live};
+    random_numbers random{3};
+    cuota::pool_stats stats;
+    std::uint64_t checked = 0;
+    std::chrono::steady_clock::duration allocating{};
+    {
+        cuota::stream const work, other;
+        device_tally found{work};
+        cuota::scoped_pool pool{budget, {.remap_above = above, .largest_mapping = 2_MiB}};
+        std::vector<block> blocks;
+        std::size_t held = 0;
+        for (int phase = 0; phase != phases; ++phase) {
+            // Each phase has a size of its own, so that the free blocks of the one before do not fit.
+            std::size_t const bytes = (1 + random.below(8)) * 2_MiB;
+            enqueue_delay(other, 2'000);  // the other stream is busy while pages are unmapped
+            auto const begun = std::chrono::steady_clock::now();
+            std::size_t const kept = blocks.size();
+            for (; held + bytes <= live; held += bytes)
+                blocks.push_back(
+                    {{bytes / sizeof(std::uint32_t), work, pool, cuota::no_init, "block"}, random.next()});
+            allocating += std::chrono::steady_clock::now() - begun;
+            for (std::size_t i = kept; i != blocks.size(); ++i)
+                write_pattern(work, blocks[i].memory, blocks[i].seed);
+            for (block const& b : blocks) {
+                verify_pattern(work, b.memory, b.seed, found);
+                checked += b.memory.size();
+            }
+            for (std::size_t i = blocks.size(); i-- != 0;) {
+                if (random.below(2) == 0) continue;
+                held -= blocks[i].memory.bytes();
+                std::swap(blocks[i], blocks.back());
+                blocks.pop_back();
+            }
+            work.synchronize();  // else the pool grows, as it does not wait for work
+        }
+        stats = pool.stats();
+        found.expect_right(work, checked, "blocks of all phases");
+        other.synchronize();
+    }
+    auto const most = static_cast<std::size_t>(above * static_cast<double>(stats.peak_allocated)) + 2_MiB;
+    expect(stats.peak_reserved <= most,
+           text("%zu bytes were reserved, expected at most %zu", stats.peak_reserved, most));
+    expect(stats.mappings_removed != 0, "no page was mapped elsewhere");
+    expect_equal("bytes held after the pool", budget.held(), 0U);
+    return text("%d phases of up to %.0f MiB: %zu mappings, %zu of them removed; %.1f ms to allocate; %.2f "
+                "GB checked",
+                phases, static_cast<double>(live) / static_cast<double>(1_MiB), stats.mappings_made,
+                stats.mappings_removed, std::chrono::duration<double, std::milli>(allocating).count(),
+                4e-9 * static_cast<double>(checked));
+}
+
 // ---- Memory of three kinds, by four threads.
 
 namespace {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include <cuota/pool/scoped_pool.hpp>
+#include <cuota/runtime/event.hpp>
 
 #include "support/calls.hpp"
 #include "support/catch.hpp"
@@ -114,6 +115,32 @@ TEST_CASE("a pool does not wait for work in order to unmap pages: it grows", "[p
         CHECK(pool.stats().mappings_removed == 3);
         for (void* const p : {first, second}) pool.deallocate(s, p, 8_MiB);
     }
+}
+
+TEST_CASE("a pool finds earlier frees of a stream that is never idle complete", "[pool][pool_growth]") {
+    support::machine const machine;
+    cuota::budget const budget{"trainer", cuota::unlimited};
+    cuota::stream const busy;
+    cuota::scoped_pool pool{budget, {.largest_mapping = 2_MiB}};
+    std::vector<void*> blocks;
+    for (int i = 0; i != 80; ++i) blocks.push_back(pool.allocate(busy, 2_MiB));
+    calls_since const recorded{"cudaEventRecord"};
+    calls_since const created{"cudaEventCreateWithFlags"};
+    std::optional<support::gate> earlier{busy};
+    for (std::size_t i = 0; i < 80; i += 2) pool.deallocate(busy, blocks[i], 2_MiB);  // 80 MiB
+    CHECK(recorded.count() + created.count() >= 1);                                   // once in 64 MiB
+
+    cuota::event const before_later{busy};
+    support::gate later{busy};
+    earlier.reset();
+    before_later.synchronize();
+    void* const p = pool.allocate(busy, 60_MiB);
+
+    CHECK(budget.held() <= 166_MiB);
+    CHECK(pool.stats().mappings_removed >= 25);
+    later.open();
+    pool.deallocate(busy, p, 60_MiB);
+    for (std::size_t i = 1; i < 80; i += 2) pool.deallocate(busy, blocks[i], 2_MiB);
 }
 
 TEST_CASE("initial_size stays reserved when pages are mapped elsewhere", "[pool][pool_growth]") {

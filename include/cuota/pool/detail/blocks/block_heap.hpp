@@ -74,6 +74,15 @@ public:
     void did_not_come(block& b) noexcept;
     /// Frees a live or held block.
     void give(block& b, wait_set waits) noexcept;
+    /// Whether an event should be recorded on busy streams (stream_order::look_and_mark) so that a later growth finds this free complete: at
+    /// most once for 64 MiB and 1/16 of the memory, and until four times the memory was freed since the last growth by pages.
+    [[nodiscard]] bool is_mark_due() noexcept {
+        if (freed_ < mark_at_ || freed_ >= marks_until_) [[likely]]
+            return false;
+        constexpr std::size_t least = std::size_t{64} << 20;
+        mark_at_ = freed_ + std::max(least, reserved_ / 16);
+        return true;
+    }
     [[nodiscard]] bool would_peak(std::size_t bytes) const noexcept;
     /// Counts up to `most` bytes as requested, without raising a peak, for the credit of a thread cache; returns them.
     [[nodiscard]] std::size_t lend(std::size_t most) noexcept;
@@ -163,6 +172,8 @@ private:
     std::size_t peak_reserved_ = 0;
     std::size_t leaving_ = 0;  // part of reserved_
     std::size_t freed_ = 0;
+    std::size_t mark_at_ = std::size_t{64} << 20;  // values of freed_ for is_mark_due
+    std::size_t marks_until_ = 0;
 };
 
 }  // namespace cuota::inline v0::detail
@@ -386,6 +397,7 @@ CUOTA_INLINE wait_set block_heap::waits_of(growth_candidate const& window) {
 
 CUOTA_INLINE block& block_heap::join(growth_candidate const& window, wait_set waits) noexcept {
     count_reserved(window.missing);
+    marks_until_ = freed_ + 4 * reserved_;
     return blocks_.join_window(*window.first, window.end, window.sizes, std::move(waits));
 }
 

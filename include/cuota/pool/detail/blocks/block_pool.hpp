@@ -667,11 +667,15 @@ CUOTA_INLINE block& block_pool::claim(void* p, std::size_t bytes) {
 CUOTA_INLINE void block_pool::put_in_order(block& b, stream_ref s, late_free& late) noexcept {
     try {
         std::uint32_t const stream_index = stream_index_of(s);
-        if (!keep_ready(b, s, stream_index)) heap_.give(b, wait_set{heap_.order().release_on(stream_index)});
+        if (keep_ready(b, s, stream_index)) return;
+        heap_.give(b, wait_set{heap_.order().release_on(stream_index)});
     } catch (...) {
         late.what = &b;
         late.why = std::current_exception();
+        return;
     }
+    if (heap_.is_mark_due()) [[unlikely]]
+        report_failure_of([this] { heap_.order().look_and_mark(); });
 }
 
 CUOTA_INLINE bool block_pool::may_be_ready(block const& b, stream_ref s) const noexcept {
