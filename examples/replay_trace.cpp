@@ -1,9 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Replays the blocks of a trace file through a pool, which does not know future requests, through a plan, which does, or through a model of
-/// PyTorch's or RMM's allocators. Reads the lifetime and size of each block, allocates and frees in that order, and prints how much memory was
-/// reserved.
+/// Replays the blocks of a trace file through a pool, a plan or a model of another allocator, and prints how much memory it reserves.
+/// A pool does not know future requests; a plan does.
 ///
 /// Exit status: 0 on success; 2 for an invalid command line; 1 for an invalid file or a plan that cannot be made.
 #include <algorithm>

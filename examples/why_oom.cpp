@@ -1,8 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Explains an out-of-memory error of PyTorch from its memory snapshot: the request, the holders, and what these blocks take from this and
-/// other allocators.
+/// Explains an out-of-memory error of PyTorch from its memory snapshot: the request, the holders, and the memory that allocators need.
 ///
 /// Exit status: 0 on success; 2 for an invalid command line; 1 for an invalid file.
 #include <algorithm>
