@@ -203,7 +203,7 @@ CUOTA_INLINE bool pool_grower::try_charge(std::size_t bytes, reclaim_record* rec
 CUOTA_INLINE std::size_t pool_grower::excess_with(std::size_t fresh, std::size_t bytes) const noexcept {
     auto const [peak, staying] = memory_.blocks().figures_with(bytes);
     double const bound = static_cast<double>(peak) * remap_above_;
-    if (!(bound < static_cast<double>(unlimited / 2))) return 0;
+    if (!(bound < 0x1p62)) return 0;  // more than any device has, or infinity
     std::size_t const most =
         std::max(round_up(static_cast<std::size_t>(bound), memory_.page()), reserved_ahead_.load());
     std::size_t const all = saturating_add(staying, fresh);
