@@ -86,7 +86,7 @@ struct pool_options {
 /// The destructor reports live blocks by tag, size and call site; they stay valid until their last owner is destroyed.
 /// Cost:    no CUDA call when a stream reuses its own block; no lock either if the same thread freed it on a `stream` and it has at most 64
 ///          KiB and 1/2048 of the pool. Other requests take a lock and O(log n) in the free blocks of similar size. An alignment above 256
-///          may need up to `alignment` more bytes.
+///          may need up to `alignment` more bytes. After growth, frees record an event at most once in 64 MiB.
 /// Example: examples/train.cpp
 class scoped_pool {
 public:

@@ -44,9 +44,9 @@ public:
     /// `told`; if that is null, it calls none. Throws: usage_error for a misaligned segment; as the source.
     [[nodiscard]] std::optional<segment> take_segment(std::size_t bytes, std::vector<reclaimer_info>* told);
 
-    /// Maps the holes of a held window, for a request of `request` bytes, and calls enter(window). Returns null if the device has too little. In that case, and on a throw,
-    /// the charge is refunded and the window restored; memory that cannot be unmapped is reported and stays charged. Throws: cuda_error; as
-    /// `enter`.
+    /// Maps the holes of a held window, for a request of `request` bytes, and calls enter(window). Returns null if the device has too
+    /// little. In that case, and on a throw, the charge is refunded and the window restored; memory that cannot be unmapped is reported and
+    /// stays charged. Throws: cuda_error; as `enter`.
     template <class Enter>
     [[nodiscard]] void* map(growth_candidate window, std::size_t request, label const& who, Enter enter) {
         window.sizes =
