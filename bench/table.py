@@ -132,20 +132,20 @@ class Models:
     """Steps of published models (tests/examples/_model_steps.py), replayed on addresses without memory."""
 
     def __init__(self, build):
-        self.build, self.folder, self.seen = build, None, {}
+        sys.path.insert(0, str(SOURCE / "tests/examples"))  # run_gpu has this file alone, and no use for these rows
+        import _model_steps
+
+        self.build, self.steps, self.folder, self.seen = build, _model_steps, None, {}
 
     def ratio(self, model, *options):
         """The bytes that a policy of examples/replay_trace reserves, or a plan takes, over those that are live at once."""
         if (model, options) not in self.seen:
-            sys.path.insert(0, str(SOURCE / "tests/examples"))
-            from _model_steps import write
-
             self.folder = self.folder or tempfile.TemporaryDirectory()
             path = pathlib.Path(self.folder.name) / f"{model}.pickle"
             program = [self.build / "examples" / "plan_trace"] if options == ("plan",) else [self.build / "examples" / "replay_trace", *options]
             if not program[0].is_file():
                 raise LookupError(f"{program[0].name} was not built")
-            done = subprocess.run([program[0], path if path.is_file() else write(self.folder.name, model), *program[1:]], capture_output=True, text=True)
+            done = subprocess.run([program[0], path if path.is_file() else self.steps.write(self.folder.name, model), *program[1:]], capture_output=True, text=True)
             found = re.search(r" ratio=([\d.]+) ", done.stdout)
             if not found:
                 raise LookupError(done.stderr.strip() or f"{program[0].name} ended with {done.returncode}")
@@ -161,10 +161,7 @@ class Models:
             ("<=", 1.03, ""), "")
 
     def planned(self):
-        sys.path.insert(0, str(SOURCE / "tests/examples"))
-        from _model_steps import MODELS
-
-        return Row("models: planned over live, the worst of ten", lambda: max(self.ratio(model, "plan") for model in MODELS), {}, ("<=", 1.01, ""), "")
+        return Row("models: planned over live, the worst of ten", lambda: max(self.ratio(model, "plan") for model in self.steps.MODELS), {}, ("<=", 1.01, ""), "")
 
 
 def no_gpu():

@@ -63,7 +63,7 @@ std::string name_of(cuota::event_site const& by) {
     return text;
 }
 
-/// Their least limits are found by some ten replays each.
+/// The least limit of each model takes about ten replays, so larger traces are not replayed through models.
 constexpr std::size_t most_blocks_for_models = 200'000;
 
 /// The trace of one device, with its last refusal if there was one.
@@ -106,6 +106,7 @@ public:
             blocks_.push_back({{until.events + 1, until.events + 2, until.refused->bytes},
                                until.pool,
                                r.sites.at(until.refused->site)});
+        for (trace::recorded_block const& b : blocks_) sizes_.push_back(b.life.size);
         steps_ = models::steps_of(blocks_, [](trace::recorded_block const& b) { return b.life; });
     }
 
@@ -117,7 +118,7 @@ public:
         std::size_t live = 0;
         peak most;
         for (models::step const& s : steps_) {
-            std::size_t const bytes = blocks_[s.block].life.size;
+            std::size_t const bytes = sizes_[s.block];
             live = s.begins ? live + bytes : live - bytes;
             if (live > most.bytes) most = {s.at, live};
         }
@@ -133,43 +134,50 @@ public:
                          [](auto const& a, auto const& b) { return a.second > b.second; });
         return found;
     }
-    /// Returns the text of the first refusal of a pool with this limit; nullopt if it serves all. size_of(block) is at most the block's size.
-    template <class SizeOf>
-    [[nodiscard]] std::optional<std::string> refusal_under(std::size_t limit, SizeOf size_of) const {
+    /// The text of a pool's first refusal, if any, and the most bytes that it reserved.
+    struct outcome {
+        std::optional<std::string> refusal{};
+        std::size_t reserved = 0;
+    };
+    /// Replays through a pool with this limit until it refuses. `sizes`: bytes of each block.
+    [[nodiscard]] outcome by_pool(std::size_t limit, std::vector<std::size_t> const& sizes) const {
         cuota::budget account{budget_, limit};
         cuota::scoped_pool pool{account, cuota::dry_run_memory{}};
+        cuota::pool_resource memory = pool.resource();
         cuota::stream const s;
         std::vector<void*> at(blocks_.size());
-        std::optional<std::string> refusal;
+        outcome found;
         for (models::step const& now : steps_) {
-            trace::recorded_block const& b = blocks_[now.block];
+            cuota::event_site const& by = blocks_[now.block].by;
             if (now.begins) {
                 try {
-                    at[now.block] = pool.resource().allocate(s, size_of(b), 256, {b.by.name, b.by.where});
+                    at[now.block] = memory.allocate(s, sizes[now.block], 256, {by.name, by.where});
                 } catch (cuota::out_of_memory const& refused) {
-                    refusal = refused.what();
+                    found.refusal = refused.what();
                     break;
                 }
             } else {
-                pool.resource().deallocate(s, std::exchange(at[now.block], nullptr), size_of(b));
+                memory.deallocate(s, std::exchange(at[now.block], nullptr), sizes[now.block]);
             }
         }
         for (std::size_t i = 0; i != at.size(); ++i)
-            if (at[i]) pool.resource().deallocate(s, at[i], size_of(blocks_[i]));
-        return refusal;
+            if (at[i]) memory.deallocate(s, at[i], sizes[i]);
+        found.reserved = account.peak();
+        return found;
     }
-    [[nodiscard]] std::optional<std::string> refusal_under(std::size_t limit) const {
-        return refusal_under(limit, [](trace::recorded_block const& b) { return b.life.size; });
-    }
-    /// Returns by how much the blocks of one call site, and no others, must shrink so that a pool with this limit serves all: in percent;
-    /// nullopt if it refuses even without them.
+    [[nodiscard]] outcome by_pool(std::size_t limit) const { return by_pool(limit, sizes_); }
+    /// Returns by how many percent the blocks of this call site alone must shrink so that a pool with this limit serves all; nullopt if that
+    /// does not suffice.
     [[nodiscard]] std::optional<unsigned> cut_that_suffices(std::string const& site,
                                                             std::size_t limit) const {
+        std::vector<std::size_t> of_site;
+        for (std::size_t i = 0; i != blocks_.size(); ++i)
+            if (name_of(blocks_[i].by) == site) of_site.push_back(i);
         auto const serves_after = [&](unsigned percent) {
-            return !refusal_under(limit, [&](trace::recorded_block const& b) {
-                std::size_t const kept = b.life.size / 100 * (100 - percent);
-                return name_of(b.by) == site ? std::max<std::size_t>(kept, 1) : b.life.size;
-            });
+            std::vector<std::size_t> sizes = sizes_;
+            for (std::size_t const i : of_site)
+                sizes[i] = std::max<std::size_t>(sizes[i] / 100 * (100 - percent), 1);
+            return !by_pool(limit, sizes).refusal;
         };
         if (!serves_after(100)) return std::nullopt;
         unsigned refused = 0, served = 100;
@@ -179,23 +187,10 @@ public:
         }
         return served;
     }
-    /// The bytes that a pool without a limit reserves.
-    [[nodiscard]] std::size_t reserved_by_pool() const {
-        cuota::budget account{budget_, cuota::unlimited};
-        cuota::scoped_pool pool{account, cuota::dry_run_memory{}};
-        cuota::stream const s;
-        std::vector<void*> at(blocks_.size());
-        for (models::step const& now : steps_) {
-            std::size_t const bytes = blocks_[now.block].life.size;
-            if (now.begins) at[now.block] = pool.allocate(s, bytes);
-            else pool.deallocate(s, at[now.block], bytes);
-        }
-        return account.peak();
-    }
     /// Returns the least limit under which a pool serves all blocks; nullopt for blocks that no device can hold.
     [[nodiscard]] std::optional<std::size_t> least_limit() const {
         return models::least_limit(live_peak().bytes,
-                                   [&](std::uint64_t limit) { return !refusal_under(limit); });
+                                   [&](std::uint64_t limit) { return !by_pool(limit).refusal; });
     }
     /// The bytes that an allocator reserves without a limit, if it grows at all, and its least limit.
     struct memory_of_model {
@@ -204,7 +199,7 @@ public:
     /// `make(limit)` returns a model.
     template <class Make>
     [[nodiscard]] memory_of_model needs(Make make, bool grows) const {
-        auto const size_of = [&](std::size_t block) { return std::uint64_t{blocks_[block].life.size}; };
+        auto const size_of = [&](std::size_t block) { return std::uint64_t{sizes_[block]}; };
         memory_of_model found;
         if (grows) {
             auto model = make(models::unlimited);
@@ -229,6 +224,7 @@ public:
 private:
     std::string budget_;
     std::vector<trace::recorded_block> blocks_;
+    std::vector<std::size_t> sizes_;
     std::vector<models::step> steps_;
 };
 
@@ -258,9 +254,11 @@ void print_needs(device_replay const& replay, std::size_t live) {
     std::printf("  the same blocks                          reserved  least limit\n");
     std::optional<std::size_t> const at_once = live, none;
     print("live at once", none, at_once);
-    print("planned offsets", replay.planned(), replay.planned());
+    auto const planned = replay.planned();
+    print("planned offsets", planned, planned);
     auto const least = replay.least_limit();
-    print("cuota::scoped_pool", least ? std::optional{replay.reserved_by_pool()} : none, least);
+    print("cuota::scoped_pool", least ? std::optional{replay.by_pool(cuota::unlimited).reserved} : none,
+          least);
     if (!least) return std::printf("  no device can hold them\n"), void();
     if (replay.blocks() > most_blocks_for_models) {
         std::printf("  other allocators: not computed for more than %zu blocks\n", most_blocks_for_models);
@@ -280,7 +278,7 @@ void print_needs(device_replay const& replay, std::size_t live) {
                 [](std::uint64_t limit) { return models::rmm_arena{limit}; });
 }
 
-/// Prints the refusal of a pool, and which single call site would have to take how much less at the time of the most memory.
+/// Prints the refusal of a pool; and for each of the largest holders at an event, how much less it alone would have to take.
 void print_refusal(device_replay const& replay, std::size_t limit, std::string const& text,
                    std::uint64_t number) {
     std::printf("  a pool of %s would refuse as well:\n\n%s\n\n", size(limit).c_str(), text.c_str());
@@ -317,7 +315,7 @@ void explain(command const& c, cuota::recording const& r, device_trace const& d)
 
     print_needs(replay, peak.bytes);
     if (limit == cuota::unlimited) return;
-    if (auto const refusal = replay.refusal_under(limit))
+    if (auto const refusal = replay.by_pool(limit).refusal)
         print_refusal(replay, limit, *refusal, d.refused ? d.events : peak.at);
     else std::printf("  a pool of %s would serve them\n", size(limit).c_str());
 }

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// A model of PyTorch's caching allocator (c10/cuda/CUDACachingAllocator.cpp, versions 2.1 to 2.7) on addresses alone.
+/// A model of PyTorch's caching allocator (c10/cuda/CUDACachingAllocator.cpp) on addresses alone.
 #pragma once
 
 #include <algorithm>

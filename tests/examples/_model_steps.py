@@ -93,6 +93,16 @@ class Model:
         self.gradients.clear()
 
 
+class Saved:
+    """What a Block saves for its backward pass. `nets`: rows and blocks of each feed-forward network."""
+
+    def __init__(self, own, cross, norm, middle, nets):
+        self.own, self.cross, self.norm, self.middle, self.nets = own, cross, norm, middle, nets
+
+    def blocks(self):
+        return [*self.own, *self.cross, *self.norm, *self.middle, *(block for _, blocks in self.nets for block in blocks)]
+
+
 class Chain:
     """Layers in order. A layer's `forward` returns its output and what it saves; `backward` frees what was saved."""
 
@@ -108,7 +118,7 @@ class Chain:
         for layer in self.layers:
             out, saved = layer.forward(size, x)
             if self.checkpoint:
-                d.free(*saved)
+                d.free(*saved.blocks())
                 saved = None
             kept.append((layer, x, saved))
             x = out
@@ -142,9 +152,9 @@ class Linear:
         d.free(wide, out)
         return total, [low]
 
-    def backward(self, rows, gradient, where):
-        """The gradient of its input; `gradient` is not freed. The gradients of its weights are kept."""
-        into = self.m.d.new(rows * self.inner * self.m.width, where)
+    def backward(self, rows):
+        """The gradient of its input. The gradients of its weights are kept."""
+        into = self.m.d.new(rows * self.inner * self.m.width, "backward")
         for w in self.low + self.w: self.m.gradient(w)
         return into
 
@@ -199,66 +209,54 @@ class Block:
     def forward(self, size, x):
         d, w = self.m.d, self.m.width
         rows = size[0] * size[1]
-        kept = {}
-        kept["self"], x = self.attend(rows, rows, x, self.qkv, self.out)
-        middle = [x]
+        own, x = self.attend(rows, rows, x, self.qkv, self.out)
+        middle, cross = [x], []
         if self.cross:
-            kept["cross"], x = self.attend(rows, size[0] * 77, x, self.cross[:3], self.cross[3])
+            cross, x = self.attend(rows, size[0] * 77, x, self.cross[:3], self.cross[3])
             middle.append(x)
-        norm = d.new(rows * self.width * w, "norm")
-        kept["norm"] = [norm, d.new(4 * rows, "norm"), d.new(4 * rows, "norm")]
+        normed = d.new(rows * self.width * w, "norm")
+        norm, nets = [normed, d.new(4 * rows, "norm"), d.new(4 * rows, "norm")], []
         if self.router is None:
-            kept["nets"] = [(rows, *self.net(rows, norm, self.nets[0]))]
-            outs = [kept["nets"][0][2]]
+            saved, mixed = self.net(rows, normed, self.nets[0])
+            nets.append((rows, saved))
         else:
             logits = d.new(rows * len(self.nets) * 4, "router")
-            kept["norm"] += [logits, d.new(rows * 2 * 8, "router"), d.new(rows * 2 * 4, "router")]
+            norm += [logits, d.new(rows * 2 * 8, "router"), d.new(rows * 2 * 4, "router")]
             shares = [d.pick.gammavariate(4, 1) for _ in self.nets]
-            kept["nets"], outs = [], []
             mixed = d.new(rows * self.width * w, "experts")
             for share, linears in zip(shares, self.nets):
                 of_expert = max(1, int(2 * rows * share / sum(shares)))
                 index, gathered = d.new(8 * of_expert, "experts"), d.new(of_expert * self.width * w, "experts")
                 saved, out = self.net(of_expert, gathered, linears)
                 weighted = d.new(of_expert * self.width * w, "experts")
-                kept["nets"].append((of_expert, [index, gathered, out] + saved, None))
+                nets.append((of_expert, [index, gathered, out] + saved))
                 d.free(weighted)
-            outs = [mixed]
         total = d.new(rows * self.width * w, "residual")
-        d.free(*outs)
-        # In the order of creation; `backward` rebuilds the groups from their lengths.
-        groups = [kept["self"], kept.get("cross", []), kept["norm"], middle] + [saved for _, saved, _ in kept["nets"]]
-        self.sizes = getattr(self, "sizes", {})
-        flat = [block for group in groups for block in group]
-        self.sizes[tuple(flat)] = [len(group) for group in groups], [n for n, _, _ in kept["nets"]]
-        return total, flat
+        d.free(mixed)
+        return total, Saved(own, cross, norm, middle, nets)
 
-    def backward(self, size, gradient, flat):
+    def backward(self, size, gradient, kept):
         d, w = self.m.d, self.m.width
         rows = size[0] * size[1]
-        lengths, of_experts = self.sizes.pop(tuple(flat))
-        groups = []
-        for length in lengths: groups.append([flat.pop(0) for _ in range(length)])
-        own, cross, norm, middle, nets = groups[0], groups[1], groups[2], groups[3], groups[4:]
         into = None
         if self.router is not None: into = d.new(rows * self.width * w, "backward")
-        for count, saved, linears in reversed(list(zip(of_experts, nets, self.nets))):
+        for (count, saved), linears in reversed(list(zip(kept.nets, self.nets))):
             g = d.new(count * self.width * w, "backward") if self.router is not None else gradient
-            inner = linears[-1].backward(count, g, "backward")
+            inner = linears[-1].backward(count)
             d.free(saved.pop())
             for linear in linears[:-1]:
                 before = d.new(count * self.inner * w, "backward")
-                part = linear.backward(count, before, "backward")
+                part = linear.backward(count)
                 d.free(before)
                 if into is None: into = part
                 else: d.free(part)
             d.free(inner, *saved)
             if g != gradient: d.free(g)
         if self.router is not None: self.m.gradient(self.router)
-        gradient = self.through_norm(rows, gradient, into, self.norms[-1], norm)
-        if self.cross: gradient = self.through_attention(rows, size[0] * 77, gradient, self.cross[:3], self.cross[3], cross, self.norms[1])
-        gradient = self.through_attention(rows, rows, gradient, self.qkv, self.out, own, self.norms[0])
-        d.free(*middle)
+        gradient = self.through_norm(rows, gradient, into, self.norms[-1], kept.norm)
+        if self.cross: gradient = self.through_attention(rows, size[0] * 77, gradient, self.cross[:3], self.cross[3], kept.cross, self.norms[1])
+        gradient = self.through_attention(rows, rows, gradient, self.qkv, self.out, kept.own, self.norms[0])
+        d.free(*kept.middle)
         return gradient
 
     def through_norm(self, rows, gradient, into, norm, saved):
@@ -271,13 +269,13 @@ class Block:
 
     def through_attention(self, rows, other, gradient, projections, out, saved, norm):
         d, w = self.m.d, self.m.width
-        attended = out.backward(rows, gradient, "backward")
+        attended = out.backward(rows)
         parts = [d.new((rows if i == 0 else other) * self.width * w, "backward") for i in range(3)]
         d.scratch(4 * rows * self.width, "attention_backward")  # an accumulator of 32 bits
         d.free(attended)
         into = None
         for i, (p, part) in enumerate(zip(projections, parts)):
-            more = p.backward(rows if i == 0 else other, part, "backward")
+            more = p.backward(rows if i == 0 else other)
             d.free(part)
             if into is None: into = more
             elif other == rows:

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <random>
 #include <sstream>
@@ -138,16 +139,47 @@ TEST_CASE("the peak of random traces is that of an independent count", "[report]
     CHECK(cuota::usage_over_time(from.content).total.peak == peak);
 }
 
+TEST_CASE("blocks that begin and end at one time are kept in order", "[report][chrome_import]") {
+    auto const kinds_of = [](std::string const& text) {
+        std::vector<std::pair<event_kind, std::uint64_t>> kinds;
+        for (auto const& e : read_chrome_trace(text, "trace.json").content.events)
+            kinds.emplace_back(e.kind, e.address);
+        return kinds;
+    };
+    using enum event_kind;
+    SECTION("by the profiler: as in the file") {
+        CHECK(kinds_of("[" + memory("5", 64, 512) + ',' + memory("5", -64, 512) + ',' + memory("5", 64, 512) +
+                       "]") == std::vector<std::pair<event_kind, std::uint64_t>>{
+                                   {allocated, 512}, {free_requested, 512}, {allocated, 512}});
+    }
+    SECTION("by write_chrome_trace: an earlier block frees its address first") {
+        auto const block = [](int id, char const* from, char const* until) {
+            std::string const common =
+                "\"cat\":\"block\",\"name\":\"t\",\"pid\":1,\"id\":" + std::to_string(id);
+            return "{\"ph\":\"b\"," + common + ",\"ts\":" + from +
+                   ",\"args\":{\"bytes\":64,\"address\":\"512\"}},{\"ph\":\"e\"," + common +
+                   ",\"ts\":" + until + "}";
+        };
+        imported_recording const from =
+            read_chrome_trace("[" + block(1, "5", "5") + ',' + block(2, "1", "5") + "]", "trace.json");
+        CHECK(from.repairs.empty());
+        CHECK(kinds_of("[" + block(1, "5", "5") + ',' + block(2, "1", "5") + "]") ==
+              std::vector<std::pair<event_kind, std::uint64_t>>{
+                  {allocated, 512}, {free_requested, 512}, {allocated, 512}, {free_requested, 512}});
+    }
+}
+
 TEST_CASE("what a Chrome trace lacks is told, and what it repeats is repaired", "[report][chrome_import]") {
     std::string const text =
         "[" + memory("1", 512, 4096) + ',' + memory("2", 256, 4096) + ',' + memory("-3", 512, 9) + ',' +
         memory("1e300", 512, 9) + ',' + memory("4", 0, 9) + ',' +
+        memory("4", std::numeric_limits<std::int64_t>::min(), 9) + ',' +
         R"({"ph":"i","name":"[memory]","ts":5,"args":{"Device Type":1}},)" +
         R"({"ph":"e","cat":"block","id":"3","pid":1,"ts":4},7,"x",[[{"ph":"i"}]],null,{}])";
     imported_recording const from = read_chrome_trace(text, "trace.json");
     CHECK(from.content.events.size() == 2);
     REQUIRE(from.repairs.size() == 2);
-    CHECK(has(from.repairs[0], "4 events without a time, a size or an address were left out"));
+    CHECK(has(from.repairs[0], "5 events without a time, a size or an address were left out"));
     CHECK(has(from.repairs[1], "1 allocations at addresses that were not freed"));
 }
 
@@ -160,6 +192,9 @@ TEST_CASE("text that is no Chrome trace is refused with the offset", "[report][c
     CHECK(has(refusal_of("[]"), "no memory events"));
     CHECK(has(refusal_of("{\"traceEvents\":[{\"ph\":\"X\",\"name\":\"[memory]\"}]}"), "no memory events"));
     CHECK(has(refusal_of(std::string(1'000'000, '[')), "is not valid JSON"));
+    std::string const whole = "[" + memory("1", 512, 4096) + "]";
+    CHECK(has(refusal_of(whole + '\0' + "rest"),
+              "at byte " + std::to_string(whole.size()) + ": contains a zero byte"));
     CHECK(has(refusal_of("[{\"name\":\"\xff\"}]"), "is not valid JSON"));
 }
 
@@ -167,4 +202,7 @@ TEST_CASE("a Chrome trace is read from a file", "[report][chrome_import]") {
     support::temp_folder const folder;
     cuota::file const file{folder.write("trace.json", "[" + memory("1", 512, 4096) + "]")};
     CHECK(read_chrome_trace(file).content.events.size() == 1);
+    cuota::file const compressed{folder.write("trace.json.gz", "\x1f\x8b\x08")};
+    CHECK(has(thrown<cuota::data_error>([&] { (void)read_chrome_trace(compressed); }).what(),
+              "is compressed by gzip"));
 }

@@ -329,3 +329,10 @@ TEST_CASE("a file that is no snapshot is refused, and the error says why and whe
         CHECK(has(refusal_of([&] { (void)read(path); }), s.message));
     }
 }
+
+TEST_CASE("what lies in place of a snapshot is named", "[report][pytorch_snapshot]") {
+    support::temp_folder const folder;
+    cuota::file const pointer{
+        folder.write("snapshot.pickle", "version https://git-lfs.github.com/spec/v1\n")};
+    CHECK(has(refusal_of([&] { (void)read_pytorch_snapshot(pointer); }), "is a Git LFS pointer"));
+}

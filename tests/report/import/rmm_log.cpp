@@ -91,3 +91,10 @@ TEST_CASE("a file that is no log of RMM is refused with line and offset", "[repo
               "the pointer nowhere is not a number"));
     CHECK(has(refusal_of(header + "1,09:00:00.000000,allocate,0x,5,0x0\n"), "is not a number"));
 }
+
+TEST_CASE("what lies in place of a log is named", "[report][rmm_log]") {
+    support::temp_folder const folder;
+    cuota::file const pointer{folder.write("rmm.csv", "version https://git-lfs.github.com/spec/v1\n")};
+    CHECK(has(thrown<cuota::data_error>([&] { (void)cuota::read_rmm_log(pointer); }).what(),
+              "is a Git LFS pointer"));
+}

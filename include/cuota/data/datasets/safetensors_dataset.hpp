@@ -28,6 +28,7 @@
 #include <nlohmann/json.hpp>
 
 #include <cuota/core/bytes.hpp>
+#include <cuota/core/detail/text/json_text.hpp>
 #include <cuota/core/detail/text/text.hpp>
 #include <cuota/core/error.hpp>
 #include <cuota/data/datasets/dataset.hpp>
@@ -52,29 +53,6 @@ struct tensor_layout {
     return message("tensor \"{}\"", {as_name(name, 64)});
 }
 
-/// Text iterator that records the furthest position read, because the JSON parser reports positions only for its own errors.
-class changing_text {
-public:
-    using iterator_category = std::input_iterator_tag;
-    using value_type = char;
-    using difference_type = std::ptrdiff_t;
-    using pointer = char const*;
-    using reference = char const&;
-
-    changing_text(char const* at, char const** furthest) noexcept : at_{at}, furthest_{furthest} {}
-    reference operator*() const noexcept { return *at_; }
-    changing_text& operator++() noexcept {
-        *furthest_ = ++at_;
-        return *this;
-    }
-    void operator++(int) noexcept { ++*this; }
-    friend bool operator==(changing_text a, changing_text b) noexcept { return a.at_ == b.at_; }
-
-private:
-    char const* at_;
-    char const** furthest_;
-};
-
 /// The header of a safetensors file, from nlohmann's SAX events. Invalid events are rejected at once, so nothing nests deeper than a list
 /// in a tensor.
 class tensor_table {
@@ -85,12 +63,7 @@ public:
 
     /// Returns all tensors by offset. Throws: data_error.
     [[nodiscard]] std::vector<tensor_layout> read() && {
-        if (std::size_t const zero = text_.find('\0'); zero != std::string_view::npos) {
-            furthest_ += zero;  // the parser would stop there
-            throw refuse("the header contains a zero byte");
-        }
-        changing_text const first{text_.data(), &furthest_};
-        nlohmann::json::sax_parse(first, changing_text{text_.data() + text_.size(), &furthest_}, this);
+        if (!json_.parse(*this)) throw refuse("the header contains a zero byte");
         std::ranges::sort(tensors_, {},
                           [](tensor_layout const& t) { return std::tie(t.begin, t.end, t.name); });
         check_cover();
@@ -165,10 +138,7 @@ public:
     }
 
     bool parse_error(std::size_t, std::string const&, nlohmann::json::exception const& error) {
-        std::string_view why = std::string_view{error.what()}.substr(0, 200);
-        if (std::size_t const after_number = why.find("] "); after_number != std::string_view::npos)
-            why.remove_prefix(after_number + 2);
-        throw refuse("the header is not valid JSON: " + shown(why, 160));
+        throw refuse("the header is not valid JSON: " + shown(json_text::reason(error), 160));
     }
 
     static constexpr std::uint64_t begin = 8;
@@ -224,7 +194,7 @@ private:
     }
 
     [[nodiscard]] data_error refuse(std::string const& why) const {
-        return {from_.name(), begin + static_cast<std::uint64_t>(furthest_ - text_.data()), why};
+        return {from_.name(), begin + json_.offset(), why};
     }
     [[nodiscard]] data_error refuse_tensor(std::string const& why) const {
         return refuse(tensor_text(now_.name) + ": " + why);
@@ -242,7 +212,7 @@ private:
     file const& from_;
     std::string_view text_;
     std::uint64_t data_bytes_;
-    char const* furthest_ = text_.data();
+    json_text json_{text_};
     place inside_ = nothing;
     std::set<std::string> names_{};    // keys of the header
     std::set<std::string> members_{};  // keys of the current object

@@ -41,6 +41,7 @@ namespace cuota::inline v0 {
 
 #include <vector>
 
+#include <cuota/data/detail/datasets/other_content.hpp>
 #include <cuota/report/detail/import/pickle_document.hpp>
 #include <cuota/report/detail/import/pytorch_importer.hpp>
 
@@ -49,7 +50,7 @@ namespace cuota::inline v0 {
 CUOTA_INLINE imported_recording read_pytorch_snapshot(file const& from) {
     std::vector<std::byte> bytes(from.size());
     from.read_exact(0, bytes);
-    return read_pytorch_snapshot(bytes, from.name());
+    return detail::parsed(from, [&] { return read_pytorch_snapshot(bytes, from.name()); });
 }
 
 CUOTA_INLINE imported_recording read_pytorch_snapshot(std::span<std::byte const> bytes,

@@ -41,6 +41,7 @@ namespace cuota::inline v0 {
 
 #include <cuota/core/detail/text/message.hpp>
 #include <cuota/core/error.hpp>
+#include <cuota/data/detail/datasets/other_content.hpp>
 #include <cuota/report/detail/import/repair_counter.hpp>
 
 namespace cuota::inline v0::detail {
@@ -203,7 +204,7 @@ namespace cuota::inline v0 {
 CUOTA_INLINE imported_recording read_rmm_log(file const& from) {
     std::string text(from.size(), '\0');
     from.read_exact(0, std::as_writable_bytes(std::span{text}));
-    return read_rmm_log(text, from.name());
+    return detail::parsed(from, [&] { return read_rmm_log(text, from.name()); });
 }
 
 CUOTA_INLINE imported_recording read_rmm_log(std::string_view text, std::string_view name) {

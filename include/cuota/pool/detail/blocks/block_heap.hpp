@@ -15,6 +15,7 @@
 #include <cuota/pool/detail/blocks/block_index.hpp>
 #include <cuota/pool/detail/blocks/fit_policy.hpp>
 #include <cuota/pool/detail/blocks/live_report.hpp>
+#include <cuota/pool/detail/blocks/mark_schedule.hpp>
 #include <cuota/pool/detail/blocks/stream_order.hpp>
 #include <cuota/pool/detail/growth/growth_candidate.hpp>
 #include <cuota/pool/detail/growth/release_policy.hpp>
@@ -74,15 +75,8 @@ public:
     void did_not_come(block& b) noexcept;
     /// Frees a live or held block.
     void give(block& b, wait_set waits) noexcept;
-    /// Whether an event should be recorded on busy streams (stream_order::look_and_mark) so that a later growth finds this free complete: at
-    /// most once for 64 MiB and 1/16 of the memory, and until four times the memory was freed since the last growth by pages.
-    [[nodiscard]] bool is_mark_due() noexcept {
-        if (freed_ < mark_at_ || freed_ >= marks_until_) [[likely]]
-            return false;
-        constexpr std::size_t least = std::size_t{64} << 20;
-        mark_at_ = freed_ + std::max(least, reserved_ / 16);
-        return true;
-    }
+    /// Whether a free should be followed by stream_order::look_and_mark.
+    [[nodiscard]] bool is_mark_due() noexcept { return marks_.is_due(freed_, reserved_); }
     [[nodiscard]] bool would_peak(std::size_t bytes) const noexcept;
     /// Counts up to `most` bytes as requested, without raising a peak, for the credit of a thread cache; returns them.
     [[nodiscard]] std::size_t lend(std::size_t most) noexcept;
@@ -140,8 +134,6 @@ public:
     [[nodiscard]] step_clock const& steps() const noexcept { return steps_; }
 
 private:
-    // Whether no work uses a free block, as of the last look at the streams.
-    [[nodiscard]] bool is_over(block const& b) const noexcept;
     void let_stream_go(block& b) noexcept;
     [[nodiscard]] block* choose(block_requirements const& needed, lifetime_hint lifetime,
                                 std::uint32_t stream_index);
@@ -172,8 +164,7 @@ private:
     std::size_t peak_reserved_ = 0;
     std::size_t leaving_ = 0;  // part of reserved_
     std::size_t freed_ = 0;
-    std::size_t mark_at_ = std::size_t{64} << 20;  // values of freed_ for is_mark_due
-    std::size_t marks_until_ = 0;
+    mark_schedule marks_;
 };
 
 }  // namespace cuota::inline v0::detail
@@ -263,8 +254,9 @@ CUOTA_INLINE std::size_t block_heap::give_up(growth_candidate const& window) noe
 CUOTA_INLINE std::optional<idle_memory> block_heap::take_out(std::size_t surplus, kept_addresses const& kept,
                                                              idle_choice which) {
     if (which == idle_choice::completed) order_.look_and_mark();
-    auto out = choose_idle(blocks_, surplus, kept,
-                           [&](block const& b) { return which == idle_choice::any || is_over(b); });
+    auto out = choose_idle(blocks_, surplus, kept, [&](block const& b) {
+        return which == idle_choice::any || order_.was_over(b.waits);
+    });
     if (!out) return out;
     order_.drop_host_waits_on_throw([&] {
         out->in->waits.for_each([&](wait_point point) { order_.wait_on_host(point); });
@@ -310,12 +302,6 @@ CUOTA_INLINE pool_stats block_heap::stats() noexcept {
     now.mappings_made = blocks_.mappings().made();
     now.mappings_removed = blocks_.mappings().removed();
     return now;
-}
-
-CUOTA_INLINE bool block_heap::is_over(block const& b) const noexcept {
-    bool over = true;
-    b.waits.for_each([&](wait_point point) { over = over && order_.was_over(point); });
-    return over;
 }
 
 CUOTA_INLINE void block_heap::let_stream_go(block& b) noexcept {
@@ -397,7 +383,7 @@ CUOTA_INLINE wait_set block_heap::waits_of(growth_candidate const& window) {
 
 CUOTA_INLINE block& block_heap::join(growth_candidate const& window, wait_set waits) noexcept {
     count_reserved(window.missing);
-    marks_until_ = freed_ + 4 * reserved_;
+    marks_.note_growth(freed_, reserved_);
     return blocks_.join_window(*window.first, window.end, window.sizes, std::move(waits));
 }
 

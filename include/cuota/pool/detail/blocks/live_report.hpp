@@ -89,9 +89,7 @@ CUOTA_INLINE std::size_t bytes_in_flight(block_index const& blocks, stream_order
     std::size_t bytes = 0;
     if (over) return bytes;
     blocks.for_each_free([&](block const& b) {
-        bool in_use = false;
-        b.waits.for_each([&](wait_point point) { in_use |= !order.was_over(point); });
-        if (in_use) bytes += b.size;
+        if (!order.was_over(b.waits)) bytes += b.size;
     });
     return bytes;
 }

@@ -73,6 +73,8 @@ public:
     void look_and_mark();
     /// Whether the work had completed at the last look().
     [[nodiscard]] bool was_over(wait_point point) const noexcept;
+    /// Whether that of all these points had.
+    [[nodiscard]] bool was_over(wait_set const& waits) const noexcept;
 
     /// Leaves the wait to the host (take_host_waits).
     void wait_on_host(wait_point point);
@@ -238,6 +240,12 @@ CUOTA_INLINE void stream_order::look_and_mark() {
 
 CUOTA_INLINE bool stream_order::was_over(wait_point point) const noexcept {
     return !slots_[point.stream].is_busy || is_ordered(point, no_stream);
+}
+
+CUOTA_INLINE bool stream_order::was_over(wait_set const& waits) const noexcept {
+    bool over = true;
+    waits.for_each([&](wait_point point) { over = over && was_over(point); });
+    return over;
 }
 
 CUOTA_INLINE void stream_order::wait_on_host(wait_point point) {

@@ -76,6 +76,9 @@ private:
             if (bytes == 0) return given;
         }
     }
+    // Does so for memory of this choice, and keeps what cannot be waited for without an error.
+    std::size_t give_back_or_keep(std::size_t surplus, kept_addresses const& kept,
+                                  idle_choice which) noexcept;
     std::size_t wait_for_others() noexcept;
     [[nodiscard]] bool keeps_idle() const noexcept { return keeps_idle_.load(std::memory_order_relaxed); }
 
@@ -94,19 +97,18 @@ CUOTA_INLINE std::size_t pool_release::trim(std::size_t keep) noexcept {
 }
 
 CUOTA_INLINE std::size_t pool_release::shrink_by(std::size_t surplus) noexcept {
-    return give_back_all([&](std::size_t so_far) -> std::optional<idle_memory> {
-        try {
-            return memory_.blocks().take_out(surplus - std::min(surplus, so_far));
-        } catch (...) { return std::nullopt; }  // as in a foreign capture
-    });
+    return give_back_or_keep(surplus, {}, idle_choice::any);
 }
 
 CUOTA_INLINE std::size_t pool_release::release_completed(std::size_t surplus) noexcept {
-    kept_addresses const kept = kept_here();
+    return give_back_or_keep(surplus, kept_here(), idle_choice::completed);
+}
+
+CUOTA_INLINE std::size_t pool_release::give_back_or_keep(std::size_t surplus, kept_addresses const& kept,
+                                                         idle_choice which) noexcept {
     return give_back_all([&](std::size_t so_far) -> std::optional<idle_memory> {
         try {
-            return memory_.blocks().take_out(surplus - std::min(surplus, so_far), kept,
-                                             idle_choice::completed);
+            return memory_.blocks().take_out(surplus - std::min(surplus, so_far), kept, which);
         } catch (...) { return std::nullopt; }  // as in a foreign capture
     });
 }

@@ -32,6 +32,7 @@ struct idle_memory {
     bool is_paged = false;
 };
 
+/// The default of the functions below: every free block may be chosen.
 struct any_block {
     [[nodiscard]] constexpr bool operator()(block const&) const noexcept { return true; }
 };

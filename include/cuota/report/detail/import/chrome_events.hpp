@@ -7,7 +7,6 @@
 #include <charconv>
 #include <cstddef>
 #include <cstdint>
-#include <iterator>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -17,6 +16,7 @@
 #include <nlohmann/json.hpp>
 
 #include <cuota/core/config.hpp>
+#include <cuota/core/detail/text/json_text.hpp>
 #include <cuota/core/detail/text/message.hpp>
 #include <cuota/core/error.hpp>
 
@@ -35,7 +35,6 @@ struct chrome_event {
     std::optional<std::uint64_t> address{};
     std::optional<std::uint64_t> size{}, held{}, limit{}, stream{};
     std::string tag{}, location{}, title{};  ///< `title`: of metadata
-    bool is_from_before = false;
     bool is_live_at_end = false;
 };
 
@@ -44,29 +43,23 @@ template <class See>
 class chrome_events {
 public:
     chrome_events(std::string_view text, std::string_view name, See see)
-        : text_{text}, name_{name}, see_{std::move(see)} {}
+        : json_{text}, name_{name}, see_{std::move(see)} {}
 
     /// Throws: data_error for text that is not JSON or not a trace; as `see`.
     void read() {
-        nlohmann::json::sax_parse(counted_bytes{text_.data(), &furthest_},
-                                  counted_bytes{text_.data() + text_.size(), &furthest_}, this);
-        if (events_depth_ == 0)
-            throw_data_error(std::string{name_}, offset(), "is not a Chrome trace: it has no list of events",
-                             {});
+        if (!json_.parse(*this)) fail("contains a zero byte");
+        if (events_depth_ == 0) fail("is not a Chrome trace: it has no list of events");
     }
 
     // SAX callbacks.
     bool null() { return true; }
     bool binary(nlohmann::json::binary_t&) { return true; }
     bool boolean(bool value) {
-        if (is_argument()) {
-            if (key_ == "from_before") now_.is_from_before = value;
-            if (key_ == "live_at_end") now_.is_live_at_end = value;
-        }
+        if (is_argument() && key_ == "live_at_end") now_.is_live_at_end = value;
         return true;
     }
-    bool number_integer(std::int64_t value) {
-        if (is_argument() && key_ == "Bytes") now_.bytes = value;
+    bool number_integer(std::int64_t value) {  // negative
+        if (is_argument() && key_ == "Bytes" && value >= -most_bytes) now_.bytes = value;
         if (is_member()) set_text(std::to_string(value));
         return true;
     }
@@ -96,7 +89,7 @@ public:
     }
     bool end_object() {
         if (events_depth_ != 0 && depth_ == events_depth_ + 1) {
-            now_.offset = offset();
+            now_.offset = json_.offset();
             see_(now_);
         }
         if (depth_-- == arguments_depth_) arguments_depth_ = 0;
@@ -114,39 +107,16 @@ public:
         return true;
     }
     bool parse_error(std::size_t, std::string const&, nlohmann::json::exception const& error) {
-        std::string_view why = std::string_view{error.what()}.substr(0, 200);
-        if (std::size_t const after = why.find("] "); after != std::string_view::npos)
-            why.remove_prefix(after + 2);
-        throw_data_error(std::string{name_}, offset(), "is not valid JSON: {}", {as_name(why, 160)});
+        std::string const why = json_text::reason(error);
+        throw_data_error(std::string{name_}, json_.offset(), "is not valid JSON: {}", {as_name(why, 160)});
     }
 
 private:
     static constexpr std::size_t ended = ~std::size_t{0} / 2;
+    static constexpr std::int64_t most_bytes = std::int64_t{1} << 62;  // more than any device has
 
-    // Bytes that know how far they were read, for offsets in messages.
-    class counted_bytes {
-    public:
-        using iterator_category = std::input_iterator_tag;
-        using value_type = char;
-        using difference_type = std::ptrdiff_t;
-        using pointer = char const*;
-        using reference = char const&;
-
-        counted_bytes(char const* at, char const** furthest) : at_{at}, furthest_{furthest} {}
-        reference operator*() const { return *at_; }
-        counted_bytes& operator++() {
-            *furthest_ = ++at_;
-            return *this;
-        }
-        bool operator==(counted_bytes const& other) const { return at_ == other.at_; }
-
-    private:
-        char const* at_;
-        char const** furthest_;
-    };
-
-    [[nodiscard]] std::uint64_t offset() const {
-        return static_cast<std::uint64_t>(furthest_ - text_.data());
+    [[noreturn]] void fail(char const* why) const {
+        throw_data_error(std::string{name_}, json_.offset(), why, {});
     }
     [[nodiscard]] bool is_member() const { return events_depth_ != 0 && depth_ == events_depth_ + 1; }
     [[nodiscard]] bool is_argument() const { return arguments_depth_ != 0 && depth_ == arguments_depth_; }
@@ -188,8 +158,7 @@ private:
     }
     void set_argument(std::uint64_t value) {
         if (key_ == "Bytes" || key_ == "bytes") {
-            constexpr std::uint64_t most = ~std::uint64_t{0} / 4;
-            if (value <= most) now_.bytes = static_cast<std::int64_t>(value);
+            if (value <= std::uint64_t{most_bytes}) now_.bytes = static_cast<std::int64_t>(value);
         } else if (key_ == "Device Id") now_.device = value;
         else if (key_ == "Device Type") now_.device_kind = value;
         else if (key_ == "Addr") now_.address = value;
@@ -211,10 +180,9 @@ private:
         else if (key_ == "name") now_.title = std::move(text);
     }
 
-    std::string_view text_;
+    json_text json_;
     std::string_view name_;
     See see_;
-    char const* furthest_ = text_.data();
     std::size_t depth_ = 0;
     std::size_t events_depth_ = 0;     // of the list of events; 0: not begun
     std::size_t arguments_depth_ = 0;  // of the arguments of an event; 0: outside

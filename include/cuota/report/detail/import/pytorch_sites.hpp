@@ -6,16 +6,14 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <map>
 #include <optional>
 #include <string_view>
-#include <tuple>
 #include <unordered_map>
-#include <utility>
 #include <vector>
 
 #include <cuota/core/config.hpp>
 #include <cuota/core/label.hpp>
+#include <cuota/report/detail/import/imported_sites.hpp>
 #include <cuota/report/detail/import/pickle_document.hpp>
 #include <cuota/report/recording/memory_event.hpp>
 
@@ -33,19 +31,15 @@ public:
     /// Returns the index of the site: of the frames of an entry, and its `user_metadata`.
     [[nodiscard]] std::uint32_t of(pickle_value entry);
     /// Returns the index of a site with only a tag.
-    [[nodiscard]] std::uint32_t note(tag name) { return index_of({name, {}}); }
-    [[nodiscard]] std::vector<event_site> take() { return std::move(sites_); }
-    [[nodiscard]] event_site const& at(std::uint32_t index) const { return sites_[index]; }
+    [[nodiscard]] std::uint32_t note(tag name) { return all_.index_of({name, {}}); }
+    [[nodiscard]] std::vector<event_site> take() { return all_.take(); }
+    [[nodiscard]] event_site const& at(std::uint32_t index) const { return all_.at(index); }
 
 private:
     [[nodiscard]] event_site site_of(pickle_value frames);
-    [[nodiscard]] std::uint32_t index_of(event_site const& site);
-    // Stores a text until the program ends.
-    [[nodiscard]] tag stored(std::string_view text);
 
-    std::vector<event_site> sites_{event_site{}};
+    imported_sites all_;
     std::unordered_map<std::uint32_t, event_site> of_frames_;  // by the number of the list
-    std::map<std::tuple<std::string_view, std::string_view, unsigned>, std::uint32_t> known_;
 };
 
 }  // namespace cuota::inline v0::detail
@@ -53,11 +47,6 @@ private:
 #if CUOTA_DEFINE_REPORT
 
 namespace cuota::inline v0::detail {
-
-CUOTA_INLINE tag pytorch_sites::stored(std::string_view text) {
-    constexpr std::size_t most = 200;  // bytes of a name in a report
-    return tag::named(text.substr(0, most));
-}
 
 CUOTA_INLINE std::string_view pytorch_node_in(std::string_view frame) noexcept {
     constexpr std::string_view prefix = "torch::autograd::";
@@ -91,7 +80,9 @@ CUOTA_INLINE event_site pytorch_sites::site_of(pickle_value frames) {
         std::string_view const file = frame.at("filename", "a frame").text("filename");
         std::string_view const name = frame.at("name", "a frame").text("name");
         auto const line = static_cast<unsigned>(frame.at("line", "a frame").bits("line"));
-        auto const here = [&] { return event_site{stored(name), {stored(file).text(), line}}; };
+        auto const here = [&] {
+            return event_site{imported_sites::stored(name), {imported_sites::stored(file).text(), line}};
+        };
         if (file.ends_with(".py")) {
             if (file.find("/torch/") == std::string_view::npos) own = here();
             else if (!python) python = here();
@@ -104,7 +95,7 @@ CUOTA_INLINE event_site pytorch_sites::site_of(pickle_value frames) {
     event_site site;
     if (own) site = *own;
     else if (python) site = *python;
-    else if (!known_operation.empty()) site.name = stored(known_operation);
+    else if (!known_operation.empty()) site.name = imported_sites::stored(known_operation);
     else if (first) site = *first;
     of_frames_.emplace(frames.number(), site);
     return site;
@@ -115,18 +106,8 @@ CUOTA_INLINE std::uint32_t pytorch_sites::of(pickle_value entry) {
     if (auto const frames = entry.find("frames")) site = site_of(*frames);
     if (auto const more = entry.find("user_metadata"); more && more->kind() == pickle_kind::text)
         if (std::string_view const text = more->text("user_metadata"); !text.empty())
-            site.name = stored(text);
-    return index_of(site);
-}
-
-CUOTA_INLINE std::uint32_t pytorch_sites::index_of(event_site const& site) {
-    if (site.name.is_empty() && *site.where.file == '\0') return 0;
-    auto const [at, is_new] = known_.try_emplace({site.name.text(), site.where.file, site.where.line}, 0);
-    if (is_new) {
-        at->second = static_cast<std::uint32_t>(sites_.size());
-        sites_.push_back(site);
-    }
-    return at->second;
+            site.name = imported_sites::stored(text);
+    return all_.index_of(site);
 }
 
 }  // namespace cuota::inline v0::detail
