@@ -10,9 +10,9 @@ SETUP ?= packaging/setup
 ifneq ($(shell command -v ninja),)
 export CMAKE_GENERATOR ?= Ninja
 endif
-# The short form of what takes long, as CI runs it: one seed; sanitizers without the examples, under ThreadSanitizer only
-# files that start threads, and no checks of pointers but AddressSanitizer's, which take half of the compiler's time; by
-# nvcc all that make gpu compiles for one architecture, by its front ends, and two programs to the end.
+# The short form of what takes long, as CI runs it: sanitizers without the examples, AddressSanitizer in all modes of make modes at
+# once, ThreadSanitizer for files that start threads, and no checks of pointers but AddressSanitizer's, which take half of the
+# compiler's time; by nvcc all that make gpu compiles for one architecture, by its front ends, and two programs to the end.
 SHORT ?=
 pointers = null,alignment,object-size,vptr,pointer-overflow
 # Where `packaging/setup optional` has put Arrow, KvikIO and a further CCCL, their tests run, too.
@@ -20,9 +20,11 @@ optional = $(wildcard $(CURDIR)/build/optional)
 configure_dev = -DCUOTA_TEST_BROWSER=$(if $(filter browser,$(MAKECMDGOALS)),ON,OFF) $(if $(optional),-DCUOTA_PYARROW_ROOT=$(optional)/pyarrow \
     -DCUOTA_KVIKIO_ROOT=$(optional) -DCUOTA_CCCL_MORE=$(optional)/nvidia/cu13/include/cccl)
 configure_cuda = -DCMAKE_CUDA_ARCHITECTURES='80-real;90-real;90-virtual'
-configure_asan = -DCUOTA_BUILD_EXAMPLES=$(if $(SHORT),OFF,ON) -DCUOTA_SANITIZE_LESS=$(if $(SHORT),$(pointers))
+# Test files that are compiled together: more of them take less of the compiler's time, but an edit compiles all of them.
+batch = -DCUOTA_TEST_BATCH=$(if $(SHORT),48,24)
+configure_asan = $(batch) -DCUOTA_BUILD_EXAMPLES=$(if $(SHORT),OFF,ON) -DCUOTA_SANITIZE_LESS=$(if $(SHORT),$(pointers))
 left_out = $(if $(SHORT),echo 'SKIPPED: in the short form of make $@: $(1)')
-configure_tsan = $(if $(SHORT),-DCUOTA_TEST_THREADS_ONLY=ON -DCUOTA_BUILD_EXAMPLES=OFF,-DCUOTA_TEST_THREADS_ONLY=OFF -DCUOTA_BUILD_EXAMPLES=ON)
+configure_tsan = $(batch) $(if $(SHORT),-DCUOTA_TEST_THREADS_ONLY=ON -DCUOTA_BUILD_EXAMPLES=OFF,-DCUOTA_TEST_THREADS_ONLY=OFF -DCUOTA_BUILD_EXAMPLES=ON)
 configure = cmake --preset $(1) $(configure_$(1)) > build/$(1).log 2>&1 || { cat build/$(1).log; exit 1; }; grep -a '^-- cuota:' build/$(1).log
 build = mkdir -p build; $(call configure,$(1)); cmake --build --preset $(1) --parallel $(JOBS) $(2)
 # One more than there are cores: some tests wait for seconds, for a rank that must not come. Those that compile do not wait:
@@ -78,6 +80,10 @@ unkind = $(1:%=CUOTA_SIM_UNKIND=%+CUOTA_SIM_RACES=fatal)
 modes = $(if $(SHORT),CUOTA_SIM_CHECKS=strict+$(call unkind,all)+CUOTA_SIM_SCHEDULE=late:1, \
     CUOTA_SIM_CHECKS=strict $(call unkind,serial-host free-at-once stale-errors) $(SEEDS:%=CUOTA_SIM_SCHEDULE=late:%))
 
+# LABELS, a regular expression: only tests that have such a label.
+LABELS ?=
+without_modes = --label-exclude '^(lint|compile_fail|model|scripts|own_modes)$$'
+
 .PHONY: modes
 modes: ## the same tests on stricter devices: memory closed to the host; what CUDA leaves open decided otherwise; work as late as it may be, by two seeds
 	@$(SETUP)
@@ -85,16 +91,16 @@ modes: ## the same tests on stricter devices: memory closed to the host; what CU
 	@$(call build,dev)
 	@for mode in $(modes); do \
 	    echo "==== $$mode"; \
-	    env $$(echo $$mode | tr + ' ') $(call ctest,dev,--label-exclude '^(lint|compile_fail|model|scripts|own_modes)$$') \
+	    env $$(echo $$mode | tr + ' ') $(call ctest,dev,$(without_modes) $(if $(LABELS),--label-regex '$(LABELS)')) \
 	        || { echo "FAILED with $$mode"; exit 1; }; \
 	done
 
 .PHONY: sanitize
 sanitize: ## the same tests under AddressSanitizer and UndefinedBehaviorSanitizer, then under ThreadSanitizer
 	@$(SETUP)
-	@$(call left_out,examples; UndefinedBehaviorSanitizer for $(pointers); ThreadSanitizer for files that start no threads)
+	@$(call left_out,examples; UndefinedBehaviorSanitizer for $(pointers); AddressSanitizer without modes; ThreadSanitizer for files that start no threads)
 	@$(call build,asan)
-	@$(call ctest,asan)
+	@$(if $(SHORT),env $(subst +, ,$(modes)) $(call ctest,asan,$(without_modes)),$(call ctest,asan))
 	@$(call build,tsan)
 	@$(call ctest,tsan)
 
@@ -192,9 +198,9 @@ cuda_long = $(call configure,cuda); cmake --build --preset cuda --parallel $(JOB
 	if $(call no_gpu,cuda); then $(call nvcc_reads,cuda) --headers='in place,apart' && $(not_run); else $(call ctest,cuda); fi
 cuda_short = cmake --preset gpu -B build/nvcc -DCMAKE_CUDA_ARCHITECTURES=90-real > build/nvcc.log 2>&1 || { cat build/nvcc.log; exit 1; }; \
 	if ! $(call no_gpu,nvcc); then $(cuda_long); exit; fi; \
-	$(call left_out,the host compiler and ptxas for all programs but first and test-runtime; headers with definitions in place; other architectures than sm_90); \
+	$(call left_out,the host compiler and ptxas for all programs but first and test-runtime; each header alone; other architectures than sm_90); \
 	cmake --build build/nvcc --parallel $(JOBS) --target test-sources --target first --target test-runtime && \
-	$(call nvcc_reads,nvcc) --sources --headers=apart && tests/launched_kernels.py build/nvcc && tests/gpu/machine_code.py && $(not_run)
+	$(call nvcc_reads,nvcc) --sources && tests/launched_kernels.py build/nvcc && tests/gpu/machine_code.py && $(not_run)
 
 # The preset's architectures, or those of ARCH: make gpu ARCH=90-real. RMM, a folder as for make bench, adds rows beside RMM.
 ARCH ?=
@@ -251,10 +257,11 @@ instructions: ## a gate without noise: callgrind counts the hot paths, and what 
 
 # What takes long and is no step of CI by itself. In full: the targets that this one calls.
 .PHONY: targets
-targets: ## one row of make bench, two of make matrix, one rule of make mutate, moments of make stress and make fuzz, and make single and make docs: whether they work
+targets: ## one row of make bench, two of make matrix, one rule of make mutate, the modes for one layer, moments of make stress and make fuzz, and make single and make docs: whether they work
 	@$(MAKE) bench ONLY='budget: charge and refund' TURNS=1
 	@$(MAKE) matrix SHORT=1
 	@$(MAKE) mutate RULE='sizes have a sum'
+	@$(MAKE) modes SHORT=1 LABELS='^resource$$$$'
 	@$(MAKE) stress STRESS=100000 SHORT=1
 	@$(MAKE) fuzz RUNS=1000 PARSERS=text
 	@$(MAKE) single docs

@@ -192,6 +192,10 @@ def main():
     if shutil.which("ninja"):
         os.environ.setdefault("CMAKE_GENERATOR", "Ninja")
     os.environ.setdefault("CMAKE_BUILD_PARALLEL_LEVEL", str(max(1, os.cpu_count() // JOBS)))
+    if shutil.which("ccache"):  # several ways compile the same files with the same options
+        for variable, value in {"CMAKE_CXX_COMPILER_LAUNCHER": "ccache", "CMAKE_CUDA_COMPILER_LAUNCHER": "ccache",
+                                "CCACHE_DIR": str(WORK / "ccache"), "CCACHE_BASEDIR": str(WORK), "CCACHE_NOHASHDIR": "1"}.items():
+            os.environ.setdefault(variable, value)
     with concurrent.futures.ThreadPoolExecutor(JOBS) as pool:
         verdicts = list(pool.map(verdict_of, chosen))
     count = verdicts.count

@@ -86,8 +86,8 @@ TEST_CASE("device, pinned and stream-ordered memory that is never freed is a lea
         return [=](workbench&, bool fixed) {
             void* p = nullptr;
             REQUIRE(take(&p) == cudaSuccess);
+            REQUIRE(cudaDeviceSynchronize() == cudaSuccess);  // cudaFree need not wait for cudaMallocAsync
             if (fixed) REQUIRE(give(p) == cudaSuccess);
-            REQUIRE(cudaDeviceSynchronize() == cudaSuccess);
         };
     };
     // A child runs all three; each alone causes a report, so the parent runs one at a time.

@@ -8,6 +8,8 @@
 #include <catch2/catch_all.hpp>
 #else
 #include <catch2/catch.hpp>
+
+#include "support/check.hpp"
 #endif
 
 #include <iostream>

@@ -62,33 +62,90 @@ inline bool are_distinct(std::vector<block> blocks) {
     return true;
 }
 
-/// Adapters for the two ways to allocate and deallocate: stream-ordered and synchronous.
-template <class R>
-struct in_stream_order {
-    R& memory;
-    cuota::stream_ref s;
-    void* take(std::size_t bytes, std::size_t alignment = cuota::default_alignment) {
-        return memory.allocate(s, bytes, alignment);
+/// A resource of any class behind pointers to functions, so that the suite is compiled once and not for every class.
+class resource_under_test {
+public:
+    template <cuota::resource R>
+    explicit resource_under_test(R& memory)
+        : memory_{&memory},
+          kind_{[](void const* m) { return static_cast<R const*>(m)->kind(); }},
+          granularity_{[](void const* m) { return static_cast<R const*>(m)->granularity(); }},
+          allocate_{[](void* m, cuota::stream_ref s, std::size_t bytes, std::size_t alignment) {
+              return static_cast<R*>(m)->allocate(s, bytes, alignment);
+          }},
+          deallocate_{[](void* m, cuota::stream_ref s, void* p, std::size_t bytes, std::size_t alignment) {
+              static_cast<R*>(m)->deallocate(s, p, bytes, alignment);
+          }},
+          allocate_sync_{[](void* m, std::size_t bytes, std::size_t alignment) {
+              return static_cast<R*>(m)->allocate_sync(bytes, alignment);
+          }},
+          deallocate_sync_{[](void* m, void* p, std::size_t bytes, std::size_t alignment) {
+              static_cast<R*>(m)->deallocate_sync(p, bytes, alignment);
+          }} {
+        if constexpr (cuota::labeled_resource<R>) {
+            allocate_labeled_ = [](void* m, cuota::stream_ref s, std::size_t bytes, cuota::label const& who) {
+                return static_cast<R*>(m)->allocate(s, bytes, cuota::default_alignment, who);
+            };
+            allocate_sync_labeled_ = [](void* m, std::size_t bytes, cuota::label const& who) {
+                return static_cast<R*>(m)->allocate_sync(bytes, cuota::default_alignment, who);
+            };
+        }
     }
-    void give(void* p, std::size_t bytes, std::size_t alignment = cuota::default_alignment) {
-        memory.deallocate(s, p, bytes, alignment);
+
+    [[nodiscard]] cuota::memory_kind kind() const { return kind_(memory_); }
+    [[nodiscard]] std::size_t granularity() const { return granularity_(memory_); }
+    void* allocate(cuota::stream_ref s, std::size_t bytes, std::size_t alignment = cuota::default_alignment) {
+        return allocate_(memory_, s, bytes, alignment);
     }
+    void deallocate(cuota::stream_ref s, void* p, std::size_t bytes,
+                    std::size_t alignment = cuota::default_alignment) {
+        deallocate_(memory_, s, p, bytes, alignment);
+    }
+    void* allocate_sync(std::size_t bytes, std::size_t alignment = cuota::default_alignment) {
+        return allocate_sync_(memory_, bytes, alignment);
+    }
+    void deallocate_sync(void* p, std::size_t bytes, std::size_t alignment = cuota::default_alignment) {
+        deallocate_sync_(memory_, p, bytes, alignment);
+    }
+
+    [[nodiscard]] bool takes_labels() const { return allocate_labeled_ != nullptr; }
+    void* allocate(cuota::stream_ref s, std::size_t bytes, cuota::label const& who) {
+        return allocate_labeled_(memory_, s, bytes, who);
+    }
+    void* allocate_sync(std::size_t bytes, cuota::label const& who) {
+        return allocate_sync_labeled_(memory_, bytes, who);
+    }
+
+private:
+    void* memory_;
+    cuota::memory_kind (*kind_)(void const*);
+    std::size_t (*granularity_)(void const*);
+    void* (*allocate_)(void*, cuota::stream_ref, std::size_t, std::size_t);
+    void (*deallocate_)(void*, cuota::stream_ref, void*, std::size_t, std::size_t);
+    void* (*allocate_sync_)(void*, std::size_t, std::size_t);
+    void (*deallocate_sync_)(void*, void*, std::size_t, std::size_t);
+    void* (*allocate_labeled_)(void*, cuota::stream_ref, std::size_t, cuota::label const&) = nullptr;
+    void* (*allocate_sync_labeled_)(void*, std::size_t, cuota::label const&) = nullptr;
 };
-template <class R>
-struct at_once {
-    R& memory;
+
+/// The two ways to allocate and deallocate: in stream order, and at once.
+struct way {
+    resource_under_test memory;
     cuota::stream_ref s;
+    bool is_at_once;
+
     void* take(std::size_t bytes, std::size_t alignment = cuota::default_alignment) {
-        return memory.allocate_sync(bytes, alignment);
+        return is_at_once ? memory.allocate_sync(bytes, alignment) : memory.allocate(s, bytes, alignment);
     }
     void give(void* p, std::size_t bytes, std::size_t alignment = cuota::default_alignment) {
+        if (!is_at_once) return memory.deallocate(s, p, bytes, alignment);
         s.synchronize();
         memory.deallocate_sync(p, bytes, alignment);
     }
 };
 
-template <class R, class Way>
-void serves_every_size(R& memory, Way way, cuota::stream_ref s) {
+inline void serves_every_size(way way) {
+    cuota::memory_kind const kind = way.memory.kind();
     std::vector<block> blocks;
     for (std::size_t const bytes :
          {std::size_t{1}, std::size_t{2}, std::size_t{255}, std::size_t{256}, std::size_t{257},
@@ -101,12 +158,12 @@ void serves_every_size(R& memory, Way way, cuota::stream_ref s) {
     }
     REQUIRE(are_distinct(blocks));
 
-    for (block const& b : blocks) write(b, s);
+    for (block const& b : blocks) write(b, way.s);
     for (block const& b : blocks) {
         INFO("of " << b.bytes << " bytes");
-        REQUIRE(reads_back(b, memory.kind(), s));
+        REQUIRE(reads_back(b, kind, way.s));
     }
-    if (memory.kind() != cuota::memory_kind::device) {
+    if (kind != cuota::memory_kind::device) {
         for (block const& b : blocks)
             std::fill_n(static_cast<unsigned char*>(b.at), b.bytes, static_cast<unsigned char>(7));
         for (block const& b : blocks) REQUIRE(static_cast<unsigned char*>(b.at)[b.bytes - 1] == 7);
@@ -116,8 +173,7 @@ void serves_every_size(R& memory, Way way, cuota::stream_ref s) {
     for (std::size_t i = 1; i < blocks.size(); i += 2) way.give(blocks[i].at, blocks[i].bytes);
 }
 
-template <class Way>
-void honours_or_refuses_alignments(Way way) {
+inline void honours_or_refuses_alignments(way way) {
     auto const is_refused = [&](std::size_t alignment) {
         INFO("alignment " << alignment);
         void* first = nullptr;
@@ -141,8 +197,7 @@ void honours_or_refuses_alignments(Way way) {
         REQUIRE(is_refused(none));
 }
 
-template <class Way>
-void refuses_the_impossible(Way way) {
+inline void refuses_the_impossible(way way) {
     for (std::size_t const bytes :
          {std::numeric_limits<std::size_t>::max(), std::numeric_limits<std::size_t>::max() - 255,
           std::numeric_limits<std::size_t>::max() / 2}) {
@@ -155,17 +210,11 @@ void refuses_the_impossible(Way way) {
     way.give(p, 1000);
 }
 
-}  // namespace detail
-
-/// Checks the contract of `resource`, section by section. The caller must check that the upstream has no leak afterwards.
-template <cuota::resource R>
-void behaves_as_a_resource(R memory) {
-    static_assert(std::is_nothrow_move_constructible_v<R> && std::is_nothrow_destructible_v<R>);
-    static_assert(std::is_nothrow_copy_constructible_v<R>, "a resource is a cheap handle");
-
+/// The sections of behaves_as_a_resource, for a resource and a copy of it.
+inline void behaves_as_a_resource(resource_under_test memory, resource_under_test copy, bool are_equal) {
     cuota::stream stream;
-    detail::in_stream_order<R> ordered{memory, stream};
-    detail::at_once<R> synced{memory, stream};
+    way ordered{memory, stream, false};
+    way synced{memory, stream, true};
 
     SECTION("its granularity is a power of two") { REQUIRE(cuota::is_power_of_two(memory.granularity())); }
 
@@ -175,23 +224,18 @@ void behaves_as_a_resource(R memory) {
         ordered.give(nullptr, 0);
         synced.give(nullptr, 0);
     }
-    SECTION("it serves every size with memory that works, in stream order") {
-        detail::serves_every_size(memory, ordered, stream);
-    }
-    SECTION("it serves every size with memory that works, at once") {
-        detail::serves_every_size(memory, synced, stream);
-    }
+    SECTION("it serves every size with memory that works, in stream order") { serves_every_size(ordered); }
+    SECTION("it serves every size with memory that works, at once") { serves_every_size(synced); }
     SECTION("alignments up to 256, and perhaps larger ones, are honoured, others refused") {
-        detail::honours_or_refuses_alignments(ordered);
-        detail::honours_or_refuses_alignments(synced);
+        honours_or_refuses_alignments(ordered);
+        honours_or_refuses_alignments(synced);
     }
     SECTION("more than any machine has is refused, and changes nothing") {
-        detail::refuses_the_impossible(ordered);
-        detail::refuses_the_impossible(synced);
+        refuses_the_impossible(ordered);
+        refuses_the_impossible(synced);
     }
     SECTION("a copy is equal, and gives back what the original took") {
-        R copy{memory};
-        REQUIRE(copy == memory);
+        REQUIRE(are_equal);
         void* const p = memory.allocate(stream, 5000, 256);
         void* const q = copy.allocate_sync(5000, 256);
         copy.deallocate(stream, p, 5000, 256);
@@ -210,27 +254,27 @@ void behaves_as_a_resource(R memory) {
         constexpr std::size_t bytes = 40'000;
         for (unsigned round = 0; round != 8; ++round) {
             void* const to = kind == cuota::memory_kind::pinned ? nullptr : cuota::rt::pinned_allocate(bytes);
-            detail::block const b{memory.allocate(stream, bytes, 256), bytes, round};
-            detail::write(b, stream);
+            block const b{memory.allocate(stream, bytes, 256), bytes, round};
+            write(b, stream);
             if (to) cuota::rt::copy_to_host(to, b.at, bytes, stream);
             memory.deallocate(stream, b.at, bytes, 256);
-            detail::block const next{memory.allocate(stream, bytes, 256), bytes, round + 100};
-            detail::write(next, stream);
-            REQUIRE(detail::reads_back(next, kind, stream));
+            block const next{memory.allocate(stream, bytes, 256), bytes, round + 100};
+            write(next, stream);
+            REQUIRE(reads_back(next, kind, stream));
             memory.deallocate(stream, next.at, bytes, 256);
             REQUIRE((!to || has_pattern(to, bytes, round)));
             if (to) cuota::rt::pinned_free(to);
         }
     }
     SECTION("the label of a request is in its refusal") {
-        if constexpr (cuota::labeled_resource<R>) {
+        if (memory.takes_labels()) {
             cuota::label const who{"weights", {"train.cpp", 17}, "floats", 4};
-            auto const refused = thrown<cuota::out_of_memory>(
-                [&] { (void)memory.allocate(stream, cuota::unlimited, 256, who); });
+            auto const refused =
+                thrown<cuota::out_of_memory>([&] { (void)memory.allocate(stream, cuota::unlimited, who); });
             REQUIRE(refused.info().request.name == cuota::tag{"weights"});
             REQUIRE(refused.info().request.where.line == 17);
             REQUIRE(std::string{refused.info().request.unit} == "floats");
-            void* const p = memory.allocate_sync(4, 256, who);
+            void* const p = memory.allocate_sync(4, who);
             memory.deallocate_sync(p, 4, 256);
         }
     }
@@ -239,9 +283,9 @@ void behaves_as_a_resource(R memory) {
             cuota::stream own;
             bool is_right = true;
             for (unsigned round = 0; round != 20; ++round) {
-                detail::block const b{memory.allocate(own, 1000 + salt, 256), 1000 + salt, salt + round};
-                detail::write(b, own);
-                is_right = is_right && detail::reads_back(b, memory.kind(), own);
+                block const b{memory.allocate(own, 1000 + salt, 256), 1000 + salt, salt + round};
+                write(b, own);
+                is_right = is_right && reads_back(b, memory.kind(), own);
                 memory.deallocate(own, b.at, b.bytes, 256);
             }
             return is_right;
@@ -252,6 +296,18 @@ void behaves_as_a_resource(R memory) {
         for (std::thread& t : threads) t.join();
         REQUIRE(right == std::vector<char>(4, 1));
     }
+}
+
+}  // namespace detail
+
+/// Checks the contract of `resource`, section by section. The caller must check that the upstream has no leak afterwards.
+template <cuota::resource R>
+void behaves_as_a_resource(R memory) {
+    static_assert(std::is_nothrow_move_constructible_v<R> && std::is_nothrow_destructible_v<R>);
+    static_assert(std::is_nothrow_copy_constructible_v<R>, "a resource is a cheap handle");
+    R copy{memory};
+    detail::behaves_as_a_resource(detail::resource_under_test{memory}, detail::resource_under_test{copy},
+                                  copy == memory);
 }
 
 }  // namespace support
