@@ -20,11 +20,12 @@ optional = $(wildcard $(CURDIR)/build/optional)
 configure_dev = -DCUOTA_TEST_BROWSER=$(if $(filter browser,$(MAKECMDGOALS)),ON,OFF) $(if $(optional),-DCUOTA_PYARROW_ROOT=$(optional)/pyarrow \
     -DCUOTA_KVIKIO_ROOT=$(optional) -DCUOTA_CCCL_MORE=$(optional)/nvidia/cu13/include/cccl)
 configure_cuda = -DCMAKE_CUDA_ARCHITECTURES='80-real;90-real;90-virtual'
-# Test files that are compiled together: more of them take less of the compiler's time, but an edit compiles all of them.
-batch = -DCUOTA_TEST_BATCH=$(if $(SHORT),48,24)
-configure_asan = $(batch) -DCUOTA_BUILD_EXAMPLES=$(if $(SHORT),OFF,ON) -DCUOTA_SANITIZE_LESS=$(if $(SHORT),$(pointers))
+# More test files that are compiled together take less of the compiler's time, but an edit compiles all of them. A process for each
+# file takes less time than one for each test, but a failed test may make the next one fail.
+for_sanitizers = -DCUOTA_TEST_BATCH=$(if $(SHORT),48,24) -DCUOTA_TEST_BY_FILE=$(if $(SHORT),ON,OFF)
+configure_asan = $(for_sanitizers) -DCUOTA_BUILD_EXAMPLES=$(if $(SHORT),OFF,ON) -DCUOTA_SANITIZE_LESS=$(if $(SHORT),$(pointers))
 left_out = $(if $(SHORT),echo 'SKIPPED: in the short form of make $@: $(1)')
-configure_tsan = $(batch) $(if $(SHORT),-DCUOTA_TEST_THREADS_ONLY=ON -DCUOTA_BUILD_EXAMPLES=OFF,-DCUOTA_TEST_THREADS_ONLY=OFF -DCUOTA_BUILD_EXAMPLES=ON)
+configure_tsan = $(for_sanitizers) $(if $(SHORT),-DCUOTA_TEST_THREADS_ONLY=ON -DCUOTA_BUILD_EXAMPLES=OFF,-DCUOTA_TEST_THREADS_ONLY=OFF -DCUOTA_BUILD_EXAMPLES=ON)
 configure = cmake --preset $(1) $(configure_$(1)) > build/$(1).log 2>&1 || { cat build/$(1).log; exit 1; }; grep -a '^-- cuota:' build/$(1).log
 build = mkdir -p build; $(call configure,$(1)); cmake --build --preset $(1) --parallel $(JOBS) $(2)
 # One more than there are cores: some tests wait for seconds, for a rank that must not come. Those that compile do not wait:

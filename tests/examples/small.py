@@ -15,7 +15,7 @@ import tempfile
 from _plan_trace import check, program
 
 examples = pathlib.Path(__file__).parents[2] / "examples"
-modes = ({}, {"CUOTA_SIM_CHECKS": "strict"}, {"CUOTA_SIM_SCHEDULE": "late:1"})
+modes = ({}, {"CUOTA_SIM_CHECKS": "strict", "CUOTA_SIM_SCHEDULE": "late:1"})
 
 
 def comment_of(source):

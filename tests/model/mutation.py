@@ -62,7 +62,7 @@ def explore(scenarios, folder):
     if done.returncode:
         return "does not link: " + done.stderr[-2000:]
     try:
-        done = subprocess.run([folder / "scenarios", f"[{scenarios}]~[long]"], capture_output=True, text=True, timeout=600)
+        done = subprocess.run([folder / "scenarios", f"[{scenarios}]~[long],[{scenarios}][more]"], capture_output=True, text=True, timeout=600)
     except subprocess.TimeoutExpired:
         return "failed: it did not end"
     return "passed" if done.returncode == 0 else "failed"
