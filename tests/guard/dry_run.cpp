@@ -52,7 +52,8 @@ TEST_CASE("dry_run_memory fulfils the contract of a resource, except for accesse
     CHECK(memory.allocate_sync(0) == nullptr);
     CHECK(memory.allocate(cudaStreamPerThread, 0) == nullptr);
     memory.deallocate_sync(nullptr, 0);
-    support::detail::way const ordered{support::detail::resource_under_test{memory}, cudaStreamPerThread, false};
+    support::detail::way const ordered{support::detail::resource_under_test{memory}, cudaStreamPerThread,
+                                       false};
     support::detail::honours_or_refuses_alignments(ordered);
     support::detail::refuses_the_impossible(ordered);
     dry_run_memory const copy{memory};

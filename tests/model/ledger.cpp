@@ -219,7 +219,8 @@ TEST_CASE("concurrent charges and refunds at two levels are linearizable", "[mod
     if (how.visible == model::stores::in_order) tell(explore_random(how, 3, 3, 2, 2));
 }
 
-TEST_CASE("concurrent charges and refunds at two levels are linearizable in more programs", "[.][long][more][ledger]") {
+TEST_CASE("concurrent charges and refunds at two levels are linearizable in more programs",
+          "[.][long][more][ledger]") {
     model::options how;
     how.asymmetric = GENERATE(true, false);
     how.visible = GENERATE(model::stores::in_order, model::stores::loosely);
@@ -271,12 +272,13 @@ void three_threads_of_three_operations(std::initializer_list<unsigned> seeds) {
 
 }  // namespace
 
-// Of the first forty random programs those that have fewer than about two million states; `make model` runs most of them.
+// The seeds are those of the first forty random programs with fewer than about two million states; `make model` runs the others.
 TEST_CASE("three threads of three operations each at two levels", "[model][ledger]") {
     three_threads_of_three_operations({0, 5, 9, 12});
 }
 
-TEST_CASE("three threads of three operations each at two levels, in more programs", "[.][long][more][ledger]") {
+TEST_CASE("three threads of three operations each at two levels, in more programs",
+          "[.][long][more][ledger]") {
     three_threads_of_three_operations({14, 19, 22, 23, 24, 26, 27, 30, 32, 35});
 }
 

@@ -10,7 +10,7 @@
 
 namespace support {
 
-/// What a CHECK or REQUIRE knows when it is compiled.
+/// The constants of a CHECK or REQUIRE.
 struct check_site {
     char const* file;
     std::size_t line;
