@@ -96,14 +96,19 @@ modes: ## the same tests on stricter devices: memory closed to the host; what CU
 	        || { echo "FAILED with $$mode"; exit 1; }; \
 	done
 
+# Of processes that ran all tests of a file, CTest does not say which tests were skipped.
+skipped = sed -n 's/^CUOTA_SKIPPED: /SKIPPED: /p' build/$(1)/Testing/Temporary/LastTest.log | sort -u
+
 .PHONY: sanitize
 sanitize: ## the same tests under AddressSanitizer and UndefinedBehaviorSanitizer, then under ThreadSanitizer
 	@$(SETUP)
 	@$(call left_out,examples; UndefinedBehaviorSanitizer for $(pointers); AddressSanitizer without modes; ThreadSanitizer for files that start no threads)
 	@$(call build,asan)
 	@$(if $(SHORT),env $(subst +, ,$(modes)) $(call ctest,asan,$(without_modes)),$(call ctest,asan))
+	@$(if $(SHORT),$(call skipped,asan))
 	@$(call build,tsan)
 	@$(call ctest,tsan)
+	@$(if $(SHORT),$(call skipped,tsan))
 
 # Operations of each of four threads, on each of two trees of budgets, and in all on pools; under ThreadSanitizer a tenth
 # of that, and a hundredth. Requests of PyTorch's threads: a tenth of it, and a hundredth. Programs of buffers: a hundredth
