@@ -40,7 +40,7 @@ def run(name, arguments, mode):
         return done, dict(line.split("=", 1) for line in report.read_text().splitlines()) if report.exists() else None
 
 
-def waiting(mode):
+def without_free_at_once(mode):
     return {key: value.removesuffix(",free-at-once") for key, value in mode.items()}
 
 
@@ -69,7 +69,7 @@ for name, (runs, too_much, refusal) in pairs.items():
         for arguments in runs:
             outputs = []
             for one, source in zip((before, after), sources):
-                done, report = run(one, arguments, waiting(mode) if one == before else mode)
+                done, report = run(one, arguments, without_free_at_once(mode) if one == before else mode)
                 check(f"{one} succeeds, and prints nothing to standard error",
                       done.returncode == 0 and not done.stderr, arguments, mode, done)
                 check_nothing_is_left(one, report, arguments, mode)
