@@ -10,9 +10,10 @@ SETUP ?= packaging/setup
 ifneq ($(shell command -v ninja),)
 export CMAKE_GENERATOR ?= Ninja
 endif
-# The short form of what takes long, as CI runs it: sanitizers without the examples, AddressSanitizer in all modes of make modes at
-# once, ThreadSanitizer for files that start threads, and no checks of pointers but AddressSanitizer's, which take half of the
-# compiler's time; by nvcc all that make gpu compiles for one architecture, by its front ends, and two programs to the end.
+# The short form of what takes long, as CI runs it: sanitizers without the examples and without tests in which they find little,
+# AddressSanitizer in all modes of make modes at once, ThreadSanitizer for files that start threads, and no checks of pointers but
+# AddressSanitizer's, which take half of the compiler's time; by nvcc all that make gpu compiles for one architecture, by its front
+# ends, and two programs to the end.
 SHORT ?=
 pointers = null,alignment,object-size,vptr,pointer-overflow
 # Where `packaging/setup optional` has put Arrow, KvikIO and a further CCCL, their tests run, too.
@@ -20,9 +21,11 @@ optional = $(wildcard $(CURDIR)/build/optional)
 configure_dev = -DCUOTA_TEST_BROWSER=$(if $(filter browser,$(MAKECMDGOALS)),ON,OFF) $(if $(optional),-DCUOTA_PYARROW_ROOT=$(optional)/pyarrow \
     -DCUOTA_KVIKIO_ROOT=$(optional) -DCUOTA_CCCL_MORE=$(optional)/nvidia/cu13/include/cccl)
 configure_cuda = -DCMAKE_CUDA_ARCHITECTURES='80-real;90-real;90-virtual'
-# More test files that are compiled together take less of the compiler's time, but an edit compiles all of them. A process for each
+# More test files that are compiled together take less of the compiler's time, but an edit compiles all of them; CI has no edits. A process for each
 # file takes less time than one for each test, but a failed test may make the next one fail.
-for_sanitizers = -DCUOTA_TEST_BATCH=$(if $(SHORT),48,24) -DCUOTA_TEST_BY_FILE=$(if $(SHORT),ON,OFF)
+for_sanitizers = -DCUOTA_TEST_BATCH=$(if $(SHORT),48,24) -DCUOTA_TEST_BY_FILE=$(if $(SHORT),ON,OFF) \
+    -DCUOTA_TEST_LESS='$(if $(SHORT),$(less))'
+less = gpu;shared_libraries;simulator;third_party
 configure_asan = $(for_sanitizers) -DCUOTA_BUILD_EXAMPLES=$(if $(SHORT),OFF,ON) -DCUOTA_SANITIZE_LESS=$(if $(SHORT),$(pointers))
 left_out = $(if $(SHORT),echo 'SKIPPED: in the short form of make $@: $(1)')
 configure_tsan = $(for_sanitizers) $(if $(SHORT),-DCUOTA_TEST_THREADS_ONLY=ON -DCUOTA_BUILD_EXAMPLES=OFF,-DCUOTA_TEST_THREADS_ONLY=OFF -DCUOTA_BUILD_EXAMPLES=ON)
@@ -102,7 +105,7 @@ skipped = sed -n 's/^CUOTA_SKIPPED: /SKIPPED: /p' build/$(1)/Testing/Temporary/L
 .PHONY: sanitize
 sanitize: ## the same tests under AddressSanitizer and UndefinedBehaviorSanitizer, then under ThreadSanitizer
 	@$(SETUP)
-	@$(call left_out,examples; UndefinedBehaviorSanitizer for $(pointers); AddressSanitizer without modes; ThreadSanitizer for files that start no threads)
+	@$(call left_out,examples; tests/ $(less); UndefinedBehaviorSanitizer for $(pointers); AddressSanitizer without modes; ThreadSanitizer for files that start no threads)
 	@$(call build,asan)
 	@$(if $(SHORT),env $(subst +, ,$(modes)) $(call ctest,asan,$(without_modes)),$(call ctest,asan))
 	@$(if $(SHORT),$(call skipped,asan))
@@ -204,9 +207,9 @@ cuda_long = $(call configure,cuda); cmake --build --preset cuda --parallel $(JOB
 	if $(call no_gpu,cuda); then $(call nvcc_reads,cuda) --headers='in place,apart' && $(not_run); else $(call ctest,cuda); fi
 cuda_short = cmake --preset gpu -B build/nvcc -DCMAKE_CUDA_ARCHITECTURES=90-real > build/nvcc.log 2>&1 || { cat build/nvcc.log; exit 1; }; \
 	if ! $(call no_gpu,nvcc); then $(cuda_long); exit; fi; \
-	$(call left_out,the host compiler and ptxas for all programs but first and test-runtime; each header alone; other architectures than sm_90); \
+	$(call left_out,the host compiler and ptxas for all programs but first and test-runtime; the device for files of tests without kernels; each header alone; other architectures than sm_90); \
 	cmake --build build/nvcc --parallel $(JOBS) --target test-sources --target first --target test-runtime && \
-	$(call nvcc_reads,nvcc) --sources && tests/launched_kernels.py build/nvcc && tests/gpu/machine_code.py && $(not_run)
+	$(call nvcc_reads,nvcc) --sources --kernels && tests/launched_kernels.py build/nvcc && tests/gpu/machine_code.py && $(not_run)
 
 # The preset's architectures, or those of ARCH: make gpu ARCH=90-real. RMM, a folder as for make bench, adds rows beside RMM.
 ARCH ?=

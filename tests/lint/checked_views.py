@@ -56,21 +56,24 @@ with tempfile.TemporaryDirectory() as folder:
     with open(probe, "w") as file:
         file.write(PROBE)
     for checked, tag in ((1, "checked_views"), (0, "unchecked_views")):
-        told = subprocess.run([*line, f"-DCUOTA_CHECKED={checked}", "-fsyntax-only", "-Wabi-tag", probe], text=True,
-                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-        if told.returncode:
-            sys.exit(told.stdout)
-        for where, what in sorted(set(re.findall(rf'include/cuota/(\S+?:\d+):\d+: warning: (.*?) does not have the "{tag}" ABI tag', told.stdout))):
-            if f"{tag}::" not in what:
-                findings.append(f"include/cuota/{where}: {what} has a view as a member, outside of CUOTA_VIEWS")
         made = subprocess.run([*line, f"-DCUOTA_CHECKED={checked}", "-DCUOTA_SEPARATE_COMPILATION=1", "-c", probe, "-o", f"{folder}/{tag}.o"],
                               text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         if made.returncode:
             sys.exit(made.stdout)
         listed = subprocess.run(["nm", "--undefined-only", f"{folder}/{tag}.o"], text=True, stdout=subprocess.PIPE, check=True).stdout
         symbols[tag] = {word for word in listed.split() if re.search(r"row_offsets|needed", word)}
-if len(symbols["checked_views"]) != 4 or len(symbols["unchecked_views"]) != 4:
-    findings.append(f"the probe uses 4 functions that depend on views, and refers to {symbols}")
-findings += [f"{symbol} is the same in files with checked views and in others" for symbol in
-             sorted(symbols["checked_views"] & symbols["unchecked_views"])]
+    if len(symbols["checked_views"]) != 4 or len(symbols["unchecked_views"]) != 4:
+        findings.append(f"the probe uses 4 functions that depend on views, and refers to {symbols}")
+    findings += [f"{symbol} is the same in files with checked views and in others" for symbol in
+                 sorted(symbols["checked_views"] & symbols["unchecked_views"])]
+    if findings:
+        _lint.finish(findings)
+    # The members of both forms are the same, but for what only checked views have.
+    told = subprocess.run([*line, "-DCUOTA_CHECKED=1", "-fsyntax-only", "-Wabi-tag", probe], text=True,
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    if told.returncode:
+        sys.exit(told.stdout)
+    for where, what in sorted(set(re.findall(r'include/cuota/(\S+?:\d+):\d+: warning: (.*?) does not have the "checked_views" ABI tag', told.stdout))):
+        if "checked_views::" not in what:
+            findings.append(f"include/cuota/{where}: {what} has a view as a member, outside of CUOTA_VIEWS")
 _lint.finish(findings)

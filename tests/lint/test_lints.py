@@ -86,7 +86,7 @@ CASES = [  # lint, what is broken, how, what the lint must say
      r"pool/detail/growth/mapped_range.hpp:\d+: mapped_range::sizes is virtual"),
     ("virtual_functions", "a virtual function whose declaration is not inline",
      swap("include/cuota/core/error.hpp", "CUOTA_INLINE_IN_PLACE char const. what", "char const* what"),
-     r"core/error.hpp:\d+: out_of_memory::what is virtual: its declaration(.|\n)*a file that includes all.hpp and uses nothing emits \d+"),
+     r"core/error.hpp:\d+: out_of_memory::what is virtual: its declaration"),
     ("virtual_functions", "a virtual destructor whose declaration is not inline",
      swap("include/cuota/pool/detail/pool_state.hpp", "CUOTA_INLINE_IN_PLACE ~pool_state.. override", "~pool_state()"),
      r"a file that includes all.hpp and uses nothing emits \d+ symbols"),

@@ -37,7 +37,7 @@ def emitted():
     with tempfile.TemporaryDirectory() as folder:
         source = pathlib.Path(folder) / "all.cpp"
         source.write_text("#include <cuota/all.hpp>\n")
-        subprocess.run([*_lint.compile_line(), f"-I{root}/include", "-O2", "-g0", "-c", source, "-o", source.with_suffix(".o")],
+        subprocess.run([*_lint.compile_line(), f"-I{root}/include", "-O1", "-g0", "-c", source, "-o", source.with_suffix(".o")],
                        check=True)
         told = subprocess.run(["nm", "--demangle", "--defined-only", source.with_suffix(".o")], capture_output=True, text=True,
                               check=True).stdout
@@ -56,6 +56,8 @@ for name in _lint.headers(root):
         for defined in re.finditer(rf"\bCUOTA_INLINE\s[^;{{}}]*?\b{of}::{re.escape(function)}\s*\(", text):
             line = text.count("\n", 0, defined.start()) + 1
             findings.append(f"include/cuota/{name}:{line}: {of}::{function} is virtual: CUOTA_INLINE_IN_PLACE")
+if findings:
+    _lint.finish(findings)
 if _lint.option("commands") and (symbols := emitted()):
     findings.append(f"a file that includes all.hpp and uses nothing emits {len(symbols)} symbols, as {symbols[0]}")
 _lint.finish(findings)
