@@ -10,6 +10,7 @@ FILE: the compile_commands.json of a build of the preset gpu, whose generated so
            out are the host's compiler, which takes most of the time and reads what nvcc makes of a text that g++ reads in the
            other builds, and ptxas.
 --kernels  of the files of tests that are compiled together, the device's front end reads only those that define or launch kernels.
+--compiled leaves out sources whose objects' paths match this regular expression: the build has compiled them.
 --headers  each public header alone, by the front end for the host, with definitions "in place", "apart" or, both, "in place,apart".
            lint.headers has them by g++. Several share a file in a way that shows each alone: see lint/_headers.py
 """
@@ -95,6 +96,11 @@ def check_headers(job):
         f"{', '.join(chain)} compile alone by nvcc, but not in this order, definitions {form}"]
 
 
+def object_of(entry):
+    words = shlex.split(entry["command"])
+    return words[words.index("-o") + 1]
+
+
 def line_of(entry):
     """nvcc and its flags for a source of tests, in no form, for the tree under check."""
     own = f"-I{pathlib.Path(entry['file']).parents[1] / 'include'}"
@@ -118,8 +124,9 @@ if "--sources" in sys.argv:
     for entry in entries:
         if not pathlib.Path(entry["file"]).exists():
             sys.exit(f"{entry['file']} is not made: build the target that generates it first")
-    jobs += [(check_source, entry) for entry in entries]
-    print(f"{len(entries)} sources")
+    left = [entry for entry in entries if not (_lint.option("compiled") and re.search(_lint.option("compiled"), object_of(entry)))]
+    jobs += [(check_source, entry) for entry in left]
+    print(f"{len(entries)} sources" + (f", {len(entries) - len(left)} of them compiled by the build" if len(left) != len(entries) else ""))
 if _lint.option("headers"):
     line = line_of(next(entry for entry in entries if entry["file"].endswith("tests/odr.cpp")))
     headers = _headers.Headers(root, list(_lint.headers(root)))

@@ -69,7 +69,7 @@ target_compile_options(cuota-compiled PRIVATE -O1 -Xcompiler=-ffunction-sections
 target_compile_options(cuota-compiled-ndebug PRIVATE -O3 -DNDEBUG -Xcompiler=-ffunction-sections,-fdata-sections)
 target_compile_options(cuota-warnings INTERFACE $<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-w>)
 foreach(target IN LISTS tests examples ITEMS cuota-test-odr)
-  target_compile_options(${target} PRIVATE -O0 -lineinfo)
+  target_compile_options(${target} PRIVATE -O0 $<$<COMPILE_LANGUAGE:CUDA>:-lineinfo>)
 endforeach()
 foreach(target IN LISTS benchmarks ITEMS train-ndebug cuota_pytorch)
   target_compile_options(${target} PRIVATE -O3 -DNDEBUG)

@@ -81,6 +81,7 @@ case("of files that are compiled together, one with kernels that only the device
      "--sources", "--kernels", refused="tests/one.cpp is refused by nvcc")
 case("of files that are compiled together, one that the host refuses", batch("#endif\nnone;\n#if defined(__CUDA_ARCH__)"), "--sources", "--kernels",
      refused="tests/one.cpp is refused by nvcc")
+case("a source that was compiled", source("int main() { return none; }\n"), "--sources", "--compiled=^one")
 case("a source that is not made", lambda top: (top / "tests/one.cpp").unlink(), "--sources", refused="tests/one.cpp is not made")
 print(f"by_nvcc: {failures} checks failed" if failures else "by_nvcc: all checks hold")
 sys.exit(1 if failures else 0)

@@ -81,9 +81,9 @@ inline void observe(void* token) noexcept {
     AnnotateIgnoreSyncBegin(__FILE__, __LINE__);
 }
 
-/// Records a write of the range where memory is allocated or freed, so that each unordered use is a race. Of more than 4 MiB, it records
-/// the first and the last MiB and a word of each 64 KiB between them: a record of all takes longer than the rest of the call. Only in
-/// quiet code.
+/// Records a write of the range where memory is allocated or freed, so that each unordered use is a race. In a range of more than 4 MiB,
+/// it records writes of the first and the last MiB and of one word in each 64 KiB between them, because a record of the whole range takes
+/// longer than the rest of the call. Only in quiet code.
 inline void claim(void* address, std::size_t bytes) noexcept {
     if (!watches_threads() || bytes == 0) return;
     constexpr std::size_t whole = std::size_t{4} << 20, end = std::size_t{1} << 20,
