@@ -56,14 +56,15 @@ bool throws_ours(Operation& operation) {
 }  // namespace detail
 
 /// Runs `operation` with its first CUDA call failing, then its second, until a run completes before the fault is injected; repeats this for
-/// every code. Under ThreadSanitizer, of the calls after the 20th every eighth fails. No run may leak memory or change CUDA's last error.
+/// every code. Under a sanitizer, of the calls after the 20th every eighth fails. No run may leak memory or change CUDA's last error.
 template <class Operation>
 failures survives_every_failure(machine& on, Operation operation,
                                 std::initializer_list<cudaError_t> codes = {cudaErrorMemoryAllocation,
                                                                             cudaErrorUnknown}) {
+    constexpr std::uint64_t stride = under_thread_sanitizer || under_address_sanitizer ? 8 : 1;
     failures seen;
     for (cudaError_t const code : codes) {
-        for (std::uint64_t nth = 1;; nth += under_thread_sanitizer && nth >= 20 ? 8 : 1) {
+        for (std::uint64_t nth = 1;; nth += nth < 20 ? 1 : stride) {
             auto const before = cuota::simulator::live();
             auto const injected = cuota::simulator::faults_injected();
             cuota::simulator::fail_call(nullptr, nth, code);
