@@ -21,7 +21,7 @@ optional = $(wildcard $(CURDIR)/build/optional)
 configure_dev = -DCUOTA_TEST_BROWSER=$(if $(filter browser,$(MAKECMDGOALS)),ON,OFF) $(if $(optional),-DCUOTA_PYARROW_ROOT=$(optional)/pyarrow \
     -DCUOTA_KVIKIO_ROOT=$(optional) -DCUOTA_CCCL_MORE=$(optional)/nvidia/cu13/include/cccl)
 configure_cuda = -DCMAKE_CUDA_ARCHITECTURES='80-real;90-real;90-virtual'
-# More test files that are compiled together take less of the compiler's time, but an edit compiles all of them; CI has no edits. A process for each
+# More test files that are compiled together take less of the compiler's time, but an edit compiles all of them. A process for each
 # file takes less time than one for each test, but a failed test may make the next one fail.
 for_sanitizers = -DCUOTA_TEST_BATCH=$(if $(SHORT),48,24) -DCUOTA_TEST_BY_FILE=$(if $(SHORT),ON,OFF) \
     -DCUOTA_TEST_LESS='$(if $(SHORT),$(less))'
@@ -209,7 +209,8 @@ cuda_short = cmake --preset gpu -B build/nvcc -DCMAKE_CUDA_ARCHITECTURES=90-real
 	if ! $(call no_gpu,nvcc); then $(cuda_long); exit; fi; \
 	$(call left_out,the host compiler and ptxas for all programs but first and test-runtime; each header alone; other architectures than sm_90); \
 	cmake --build build/nvcc --parallel $(JOBS) --target test-sources --target first --target test-runtime && \
-	$(call nvcc_reads,nvcc) --sources --compiled='/(cuota-compiled|cuota-test-odr|first|test-runtime)\.dir/' && tests/launched_kernels.py build/nvcc && tests/gpu/machine_code.py && $(not_run)
+	$(call nvcc_reads,nvcc) --sources --compiled='/(cuota-compiled|cuota-test-odr|first|test-runtime)\.dir/' && \
+	tests/launched_kernels.py build/nvcc && tests/gpu/machine_code.py && $(not_run)
 
 # The preset's architectures, or those of ARCH: make gpu ARCH=90-real. RMM, a folder as for make bench, adds rows beside RMM.
 ARCH ?=

@@ -3,13 +3,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """What nvcc's front ends refuse: in the sources of a build, and in each public header alone.
 
-by_nvcc.py --commands=FILE [--sources] [--kernels] [--headers=FORMS] [--only=HEADER] [--jobs=N] [ROOT]
+by_nvcc.py --commands=FILE [--sources] [--compiled=PATTERN] [--headers=FORMS] [--only=HEADER] [--jobs=N] [ROOT]
 
 FILE: the compile_commands.json of a build of the preset gpu, whose generated sources are made.
 --sources  each file that this build compiles by nvcc: read by the front end for the host, and compiled to PTX for the device. Left
            out are the host's compiler, which takes most of the time and reads what nvcc makes of a text that g++ reads in the
            other builds, and ptxas.
---kernels  of the files of tests that are compiled together, the device's front end reads only those that define or launch kernels.
 --compiled leaves out sources whose objects' paths match this regular expression: the build has compiled them.
 --headers  each public header alone, by the front end for the host, with definitions "in place", "apart" or, both, "in place,apart".
            lint.headers has them by g++. Several share a file in a way that shows each alone: see lint/_headers.py
@@ -29,54 +28,31 @@ import _headers  # noqa: E402
 import _lint  # noqa: E402
 
 
-def is_front_end(step, of):
+def is_front_end(step, device):
     by_cicc = re.match(r'\S*cicc"? ', step)
+    for_device = by_cicc or " -D__CUDA_ARCH__=" in step
     is_one = by_cicc or step.startswith("cudafe++ ") or " -E " in step
-    return bool(is_one) and ("device" if by_cicc or " -D__CUDA_ARCH__=" in step else "host") in of
+    return bool(is_one) and (device or not for_device)
 
 
-def said_by_nvcc(command, folder, of):
-    """What the front ends for the host or the device, or both, say of the command's source; nothing when they take it. The steps are those
-    that nvcc itself tells."""
+def said_by_nvcc(command, folder, *, device):
+    """What the front ends say of the command's source; nothing when they take it. The steps are those that nvcc itself tells."""
     with tempfile.TemporaryDirectory() as scratch:
         environment = {**os.environ, "TMPDIR": scratch}
         told = subprocess.run([*command, "--dryrun"], cwd=folder, text=True, capture_output=True, env=environment)
         told_steps = re.findall(r"^#\$ (.*)$", told.stderr, flags=re.M)
         environment |= dict(step.split("=", 1) for step in told_steps if re.match(r"\w+=", step))  # where its programs are
-        steps = [step for step in told_steps if is_front_end(step, of)]
-        if told.returncode or not any(re.match(r'cudafe\+\+ |\S*cicc"? ', step) for step in steps):
+        steps = [step for step in told_steps if is_front_end(step, device)]
+        if told.returncode or not any(step.startswith("cudafe++ ") for step in steps):
             return f"nvcc does not tell its steps:\n{told.stderr}"
         run = subprocess.run(["bash", "-e", "-c", "\n".join(steps)], cwd=folder, text=True, stdin=subprocess.DEVNULL, env=environment,
                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     return (run.stdout or "no reason given") if run.returncode else ""
 
 
-KERNELS = re.compile(r"__global__|__device__|CUOTA_KERNEL|CUOTA_HOST_DEVICE|for_each_index|for_each_element|thrust::|cub::")
-PART = re.compile(r'^namespace \w+_test \{\n#include "(.*)"\n\}\n', re.M)  # of a file that tests/batch.py wrote
-
-
-def has_kernels(file):
-    text = file.read_text()
-    helpers = [file.parent / name for name in re.findall(r'^#include "([^"]*)"', text, re.M)] + [
-        root / "tests" / name for name in re.findall(r'^#include "([^"]*)"', text, re.M)]
-    return bool(KERNELS.search(text)) or any(KERNELS.search(one.read_text()) for one in helpers if one.is_file())
-
-
 def check_source(entry):
     name = os.path.relpath(entry["file"], root)
-    text = pathlib.Path(entry["file"]).read_text()
-    command = shlex.split(entry["command"])
-    if "--kernels" not in sys.argv or not PART.search(text):
-        said = said_by_nvcc(command, entry["directory"], ("host", "device"))
-        return [f"{name} is refused by nvcc:\n{said}"] if said else []
-    said = said_by_nvcc(command, entry["directory"], ("host",))
-    less = PART.sub(lambda part: part[0] if has_kernels(pathlib.Path(part[1])) else "", text)
-    if not said and PART.search(less):
-        with tempfile.TemporaryDirectory() as scratch:
-            source = pathlib.Path(scratch) / pathlib.Path(entry["file"]).name
-            source.write_text(less)
-            said = said_by_nvcc([str(source) if word == entry["file"] else word for word in command], entry["directory"],
-                                ("host", "device"))  # which needs a file that the host's makes
+    said = said_by_nvcc(shlex.split(entry["command"]), entry["directory"], device=True)
     return [f"{name} is refused by nvcc:\n{said}"] if said else []
 
 
@@ -84,7 +60,7 @@ def said_of_headers(chain, form):
     with tempfile.TemporaryDirectory() as scratch:
         source = pathlib.Path(scratch) / "headers.cu"
         source.write_text(_headers.source(chain))
-        return said_by_nvcc([*line, *_headers.options_of(form), "-c", str(source), "-o", f"{source}.o"], scratch, ("host",))
+        return said_by_nvcc([*line, *_headers.options_of(form), "-c", str(source), "-o", f"{source}.o"], scratch, device=False)
 
 
 def check_headers(job):

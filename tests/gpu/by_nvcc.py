@@ -30,16 +30,6 @@ def source(text):
     return lambda top: (top / "tests/one.cpp").write_text(text)
 
 
-def batch(for_device):
-    """Two files, as tests/batch.py puts them together, one of which has these lines for the device."""
-    def change(top):
-        (top / "tests/core").mkdir()
-        (top / "tests/core/some.cpp").write_text(f"#if defined(__CUDA_ARCH__)\n{for_device}\n#endif\n")
-        (top / "tests/core/more.cpp").write_text("__global__ void f() {}\n")
-        subprocess.run([sys.executable, ROOT / "tests/batch.py", top / "tests/one.cpp", top / "tests/core/some.cpp", top / "tests/core/more.cpp"], check=True)
-    return change
-
-
 def case(what, change, *words, refused=None):
     """Runs by_nvcc.py on a changed copy, in which nvcc compiles tests/odr.cpp and tests/one.cpp; `refused` is in what it says."""
     global failures
@@ -76,11 +66,6 @@ case("a source that only the device refuses", source("#if defined(__CUDA_ARCH__)
 case("a kernel that calls the host", source("int host() { return 1; }\n__global__ void f(int* p) { *p = host(); }\nint main() {}\n"), "--sources",
      refused="tests/one.cpp is refused by nvcc")
 case("a warning", source("__global__ void f() { int unused = 1; }\nint main() {}\n"), "--sources", refused="tests/one.cpp is refused by nvcc")
-case("of files that are compiled together, one without kernels that only the device refuses", batch("#error not here"), "--sources", "--kernels")
-case("of files that are compiled together, one with kernels that only the device refuses", batch("#error not here // __global__"),
-     "--sources", "--kernels", refused="tests/one.cpp is refused by nvcc")
-case("of files that are compiled together, one that the host refuses", batch("#endif\nnone;\n#if defined(__CUDA_ARCH__)"), "--sources", "--kernels",
-     refused="tests/one.cpp is refused by nvcc")
 case("a source that was compiled", source("int main() { return none; }\n"), "--sources", "--compiled=^one")
 case("a source that is not made", lambda top: (top / "tests/one.cpp").unlink(), "--sources", refused="tests/one.cpp is not made")
 print(f"by_nvcc: {failures} checks failed" if failures else "by_nvcc: all checks hold")
