@@ -113,6 +113,20 @@ sanitize: ## the same tests under AddressSanitizer and UndefinedBehaviorSanitize
 	@$(call ctest,tsan)
 	@$(if $(SHORT),$(call skipped,tsan))
 
+# The suite so many times in each of these forms; SHORT as in make sanitize.
+TIMES ?= 6
+FORMS ?= plain strict late asan tsan
+empty =
+comma = ,
+
+.PHONY: loaded
+loaded: ## the suite again and again while other processes keep the machine busy: hours
+	@$(SETUP)
+	@$(if $(filter plain strict late,$(FORMS)),$(call build,dev))
+	@$(if $(filter asan,$(FORMS)),$(call build,asan))
+	@$(if $(filter tsan,$(FORMS)),$(call build,tsan))
+	@tests/under_load.py --times=$(TIMES) --forms=$(subst $(empty) $(empty),$(comma),$(strip $(FORMS))) $(if $(LABELS),--labels='$(LABELS)')
+
 # Operations of each of four threads, on each of two trees of budgets, and in all on pools; under ThreadSanitizer a tenth
 # of that, and a hundredth. Requests of PyTorch's threads: a tenth of it, and a hundredth. Programs of buffers: a hundredth
 # of it; snapshots of pools: a thousandth; loaders that end, and forks, of which there are 1000 at most: a ten-thousandth.
@@ -249,7 +263,6 @@ benchmarks: ## every benchmark, one after the other
 
 # SHORT: the headers of the oldest toolkit alone, and that older ones are refused.
 matrix_rows = $(or $(ONLY),$(if $(SHORT),^toolkit (11.8|12.0)$(comma) (refused|headers)$$))
-comma = ,
 
 .PHONY: matrix
 matrix: ## one table: the headers of every CUDA Toolkit, compilers, C++20 and C++23, and aarch64 by qemu; ONLY chooses rows: an hour
@@ -267,11 +280,12 @@ instructions: ## a gate without noise: callgrind counts the hot paths, and what 
 
 # What takes long and is no step of CI by itself. In full: the targets that this one calls.
 .PHONY: targets
-targets: ## one row of make bench, two of make matrix, one rule of make mutate, the modes for one layer, moments of make stress and make fuzz, and make single and make docs: whether they work
+targets: ## one row of make bench, two of make matrix, one rule of make mutate, the modes and make loaded for one layer, moments of make stress and make fuzz, and make single and make docs: whether they work
 	@$(MAKE) bench ONLY='budget: charge and refund' TURNS=1
 	@$(MAKE) matrix SHORT=1
 	@$(MAKE) mutate RULE='sizes have a sum'
 	@$(MAKE) modes SHORT=1 LABELS='^resource$$$$'
+	@$(MAKE) loaded TIMES=1 FORMS='plain late' LABELS='^resource$$$$'
 	@$(MAKE) stress STRESS=100000 SHORT=1
 	@$(MAKE) fuzz RUNS=1000 PARSERS=text
 	@$(MAKE) single docs
