@@ -39,6 +39,15 @@ target_link_libraries(cuota-compiled PRIVATE cuota-dev)  # a program's own code:
 foreach(ours cuota-simulator cuota-simulated-libraries)  # held to the same, uninstrumented
   target_link_libraries(${ours} PRIVATE cuota-warnings)
 endforeach()
+# Several builds compile these with the same options: the simulated runtime is the same under each sanitizer.
+find_program(CUOTA_CCACHE ccache)
+mark_as_advanced(CUOTA_CCACHE)
+if(CUOTA_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  foreach(ours cuota-compiled cuota-simulator cuota-simulated-libraries)
+    set_target_properties(${ours} PROPERTIES CXX_COMPILER_LAUNCHER
+      "${CMAKE_COMMAND};-E;env;CCACHE_BASEDIR=${PROJECT_SOURCE_DIR};CCACHE_NOHASHDIR=1;${CUOTA_CCACHE}")
+  endforeach()
+endif()
 find_package(ZLIB)
 find_package(nlohmann_json QUIET)
 
