@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-FileCopyrightText: 2026 The cuota authors
 # SPDX-License-Identifier: Apache-2.0
-"""What nvcc's front ends refuse: in the sources of a build, and in each public header alone.
+"""What nvcc's front ends refuse in the sources of a build and in each public header alone.
 
 by_nvcc.py --commands=FILE [--sources] [--compiled=PATTERN] [--headers=FORMS] [--only=HEADER] [--jobs=N] [ROOT]
 
 FILE: the compile_commands.json of a build of the preset gpu, whose generated sources are made.
 --sources  each file that this build compiles by nvcc: read by the front end for the host, and compiled to PTX for the device. Left
            out are the host's compiler, which takes most of the time and reads what nvcc makes of a text that g++ reads in the
-           other builds, and ptxas.
+           other builds, and ptxas. Tests without kernels, which the build leaves to the host's compiler: read by it.
 --compiled leaves out sources whose objects' paths match this regular expression: the build has compiled them.
 --headers  each public header alone, by the front end for the host, with definitions "in place", "apart" or, both, "in place,apart".
            lint.headers has them by g++. Several share a file in a way that shows each alone: see lint/_headers.py
@@ -56,6 +56,15 @@ def check_source(entry):
     return [f"{name} is refused by nvcc:\n{said}"] if said else []
 
 
+def check_host_source(entry):
+    words = shlex.split(entry["command"])
+    at = words.index("-o")
+    run = subprocess.run([word for word in [*words[:at], *words[at + 2:], "-fsyntax-only"] if word != "-c"], cwd=entry["directory"], text=True,
+                         stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    name = os.path.relpath(entry["file"], root)
+    return [f"{name} is refused by the host's compiler:\n{run.stdout}"] if run.returncode else []
+
+
 def said_of_headers(chain, form):
     with tempfile.TemporaryDirectory() as scratch:
         source = pathlib.Path(scratch) / "headers.cu"
@@ -72,9 +81,9 @@ def check_headers(job):
         f"{', '.join(chain)} compile alone by nvcc, but not in this order, definitions {form}"]
 
 
-def object_of(entry):
+def is_compiled(entry):
     words = shlex.split(entry["command"])
-    return words[words.index("-o") + 1]
+    return bool(_lint.option("compiled") and re.search(_lint.option("compiled"), words[words.index("-o") + 1]))
 
 
 def line_of(entry):
@@ -91,18 +100,20 @@ def line_of(entry):
 
 
 root = _lint.root().resolve()
-entries = [entry for entry in json.loads(pathlib.Path(_lint.option("commands")).read_text())
-           if pathlib.Path(shlex.split(entry["command"])[0]).name == "nvcc"]
+commands = json.loads(pathlib.Path(_lint.option("commands")).read_text())
+entries = [entry for entry in commands if pathlib.Path(shlex.split(entry["command"])[0]).name == "nvcc"]
+of_host = [entry for entry in commands if entry not in entries and "/tests/batches/" in entry["file"]]
 if not entries:
     sys.exit(f"{_lint.option('commands')} has no file that nvcc compiles")
 jobs = []
 if "--sources" in sys.argv:
-    for entry in entries:
+    for entry in entries + of_host:
         if not pathlib.Path(entry["file"]).exists():
             sys.exit(f"{entry['file']} is not made: build the target that generates it first")
-    left = [entry for entry in entries if not (_lint.option("compiled") and re.search(_lint.option("compiled"), object_of(entry)))]
-    jobs += [(check_source, entry) for entry in left]
-    print(f"{len(entries)} sources" + (f", {len(entries) - len(left)} of them compiled by the build" if len(left) != len(entries) else ""))
+    left, left_to_host = [[entry for entry in some if not is_compiled(entry)] for some in (entries, of_host)]
+    jobs += [(check_source, entry) for entry in left] + [(check_host_source, entry) for entry in left_to_host]
+    done = len(entries) + len(of_host) - len(left) - len(left_to_host)
+    print(f"{len(entries) + len(of_host)} sources, {len(of_host)} of them for the host's compiler" + (f", {done} compiled by the build" if done else ""))
 if _lint.option("headers"):
     line = line_of(next(entry for entry in entries if entry["file"].endswith("tests/odr.cpp")))
     headers = _headers.Headers(root, list(_lint.headers(root)))

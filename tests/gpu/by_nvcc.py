@@ -39,12 +39,15 @@ def case(what, change, *words, refused=None):
         shutil.copytree(ROOT / "tests/lint", top / "tests/lint", ignore=shutil.ignore_patterns("__pycache__"))
         (top / "tests/odr.cpp").write_text("")
         (top / "tests/one.cpp").write_text("int main() {}\n")
+        (top / "tests/batches").mkdir()
+        (top / "tests/batches/host.cpp").write_text("int main() {}\n")
         change(top)
         commands = top / "commands.json"
         commands.write_text(json.dumps([
             {"directory": folder, "file": str(top / "tests" / name),
              "command": f"{NVCC} -DCUOTA_SEPARATE_COMPILATION=1 -I{top}/include --extended-lambda -std=c++20 -Werror=all-warnings -x cu -c {top}/tests/{name} -o {name}.o"}
-            for name in ("odr.cpp", "one.cpp")]))
+            for name in ("odr.cpp", "one.cpp")] + [
+            {"directory": folder, "file": str(top / "tests/batches/host.cpp"), "command": f"g++ -o host.o -c {top}/tests/batches/host.cpp"}]))
         run = subprocess.run([sys.executable, ROOT / "tests/by_nvcc.py", f"--commands={commands}", *words, top], text=True,
                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     if bool(run.returncode) != bool(refused) or (refused or "") not in run.stdout:
@@ -66,6 +69,8 @@ case("a source that only the device refuses", source("#if defined(__CUDA_ARCH__)
 case("a kernel that calls the host", source("int host() { return 1; }\n__global__ void f(int* p) { *p = host(); }\nint main() {}\n"), "--sources",
      refused="tests/one.cpp is refused by nvcc")
 case("a warning", source("__global__ void f() { int unused = 1; }\nint main() {}\n"), "--sources", refused="tests/one.cpp is refused by nvcc")
+case("a test without kernels that the host's compiler refuses", lambda top: (top / "tests/batches/host.cpp").write_text("int main() { return none; }\n"),
+     "--sources", refused="tests/batches/host.cpp is refused by the host's compiler")
 case("a source that was compiled", source("int main() { return none; }\n"), "--sources", "--compiled=^one")
 case("a source that is not made", lambda top: (top / "tests/one.cpp").unlink(), "--sources", refused="tests/one.cpp is not made")
 print(f"by_nvcc: {failures} checks failed" if failures else "by_nvcc: all checks hold")
