@@ -208,7 +208,7 @@ fuzz: ## every parser on RUNS inputs that libFuzzer makes up, under AddressSanit
 	$(SETUP) && { $(call build,fuzz,$(PARSERS:%=--target fuzz-%)); } && { $(foreach one,$(PARSERS),$(call fuzz_one,$(one))) }
 
 .PHONY: cuda
-cuda: ## compile tests, examples, benchmarks and each header alone by nvcc, and read the machine code of kernels; run the tests if there is a GPU
+cuda: ## compile tests that have kernels, examples, benchmarks and each header alone by nvcc, other tests by g++, and read the machine code of kernels; run the tests if there is a GPU
 	@$(SETUP) cuda
 	@if ! command -v nvcc > /dev/null && [ ! -x $${CUDA_HOME:-/usr/local/cuda}/bin/nvcc ]; then \
 	    echo 'SKIPPED: make cuda (no nvcc on this machine)'; exit; fi; \
@@ -232,7 +232,7 @@ configure_gpu = $(if $(ARCH),-DCMAKE_CUDA_ARCHITECTURES='$(ARCH)') \
 	-DCUOTA_BENCH_RMM=$(if $(RMM),ON -DCUOTA_RMM_ROOT=$(RMM),OFF)
 
 .PHONY: gpu
-gpu: ## tests, examples and benchmarks by nvcc in one folder, for a machine that has a GPU and a driver and nothing else
+gpu: ## tests, examples and benchmarks in one folder, for a machine that has a GPU and a driver and nothing else
 	@$(SETUP)
 	@if ! command -v nvcc > /dev/null && [ ! -x $${CUDA_HOME:-/usr/local/cuda}/bin/nvcc ]; then \
 	    echo 'SKIPPED: make gpu (no nvcc on this machine)'; exit; fi; \
