@@ -39,14 +39,14 @@ target_link_libraries(cuota-compiled PRIVATE cuota-dev)  # a program's own code:
 foreach(ours cuota-simulator cuota-simulated-libraries)  # held to the same, uninstrumented
   target_link_libraries(${ours} PRIVATE cuota-warnings)
 endforeach()
-# Several builds compile these with the same options: the simulated runtime is the same under each sanitizer.
+# Builds in folders of the source tree share what they compile with equal options: the simulated runtime is the same under each sanitizer.
 find_program(CUOTA_CCACHE ccache)
 mark_as_advanced(CUOTA_CCACHE)
-if(CUOTA_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
-  foreach(ours cuota-compiled cuota-simulator cuota-simulated-libraries)
-    set_target_properties(${ours} PROPERTIES CXX_COMPILER_LAUNCHER
-      "${CMAKE_COMMAND};-E;env;CCACHE_BASEDIR=${PROJECT_SOURCE_DIR};CCACHE_NOHASHDIR=1;${CUOTA_CCACHE}")
-  endforeach()
+cmake_path(IS_PREFIX PROJECT_SOURCE_DIR ${CMAKE_BINARY_DIR} in_source_tree)
+if(CUOTA_CCACHE AND in_source_tree AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  set(launcher ${CMAKE_COMMAND} -E env CCACHE_DIR=${PROJECT_SOURCE_DIR}/build/ccache CCACHE_BASEDIR=${PROJECT_SOURCE_DIR} CCACHE_NOHASHDIR=1
+    ${CUOTA_CCACHE})
+  set_target_properties(cuota-compiled cuota-simulator cuota-simulated-libraries PROPERTIES CXX_COMPILER_LAUNCHER "${launcher}")
 endif()
 find_package(ZLIB)
 find_package(nlohmann_json QUIET)
