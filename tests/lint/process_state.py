@@ -3,7 +3,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every function with a static object that the program changes is CUOTA_PROCESS_STATE, and every such static member of a class, or the
 class. Otherwise a library that is compiled with -fvisibility=hidden has an object of its own, and knows nothing of the program's captures,
-budgets of devices, and error sink. Constants and what is found out once are no state, nor is what is below.
+budgets of devices, and error sink. Constants and what is found out once are no state, nor is what is below. A definition of such a function
+is CUOTA_INLINE_STATE: in a function that is not inline, such as a constructor by clang, the object is not shared.
 Every class that is an exception, or that dynamic_cast looks for, is CUOTA_PROCESS_TYPE: otherwise such a library has a type of its own."""
 import re
 
@@ -38,7 +39,7 @@ for name, lines in texts.items():
             continue
         depth = len(found[1])
         owner, is_member = "", True
-        for above in reversed(lines[:number - 1]):
+        for above_number, above in reversed(list(enumerate(lines[:number - 1]))):
             indent = len(above) - len(above.lstrip())
             if not above.strip() or indent >= depth or above.startswith("#"):
                 continue
@@ -51,6 +52,9 @@ for name, lines in texts.items():
             calls = re.findall(r"([~\w]+)\(", above)
             if calls and not re.match(r"\s*(?:if|for|while|switch|catch)\b", above):
                 owner, is_member = [c for c in calls if c != "noexcept"][0], False
+                first = next(text for text in reversed(lines[:above_number + 1]) if text.startswith(("CUOTA_", "}", "namespace", "struct", "class")))
+                if first.startswith("CUOTA_INLINE "):
+                    findings.append(f"{name}:{number}: {owner} has a static object and is not defined as CUOTA_INLINE_STATE")
                 break
         pattern = rf"(?:class|struct) CUOTA_PROCESS_STATE {owner}\b" if is_member else rf"CUOTA_PROCESS_STATE\b.*\b{owner}\("
         enclosing = re.search(r"(\w+)::" + re.escape(owner) + r"\(", "\n".join(lines)) if not is_member else None

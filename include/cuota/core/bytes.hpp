@@ -21,12 +21,12 @@ inline constexpr std::size_t unlimited = std::numeric_limits<std::size_t>::max()
 
 namespace detail {
 
-consteval std::size_t literal(unsigned long long n, unsigned shift) {
+CUOTA_CONSTEVAL std::size_t literal(unsigned long long n, unsigned shift) {
     return n <= unlimited >> shift ? static_cast<std::size_t>(n) << shift
                                    : throw "the size exceeds the range of std::size_t";
 }
 // Rounds up: a limit typed in as printed is never below the printed one.
-consteval std::size_t literal(long double n, unsigned shift) {
+CUOTA_CONSTEVAL std::size_t literal(long double n, unsigned shift) {
     if (!(n >= 0)) throw "the size is negative";
     long double const bytes = n * static_cast<long double>(std::size_t{1} << shift);
     if (!(bytes < 0x1p64L)) throw "the size exceeds the range of std::size_t";
@@ -36,22 +36,22 @@ consteval std::size_t literal(long double n, unsigned shift) {
 
 }  // namespace detail
 
-/// Literals for byte counts, after `using namespace cuota::literals`. A size above the range of std::size_t does not compile; fractions are
-/// rounded up to whole bytes. Example: examples/first.cpp
+/// Literals for byte counts, after `using namespace cuota::literals`. A size above the range of std::size_t does not compile, by clang 14 if it
+/// is a constant; fractions are rounded up to whole bytes. Example: examples/first.cpp
 inline namespace literals {
 
 /// `n * 1024` bytes.
-consteval std::size_t operator""_KiB(unsigned long long n) { return detail::literal(n, 10); }
+CUOTA_CONSTEVAL std::size_t operator""_KiB(unsigned long long n) { return detail::literal(n, 10); }
 /// Accepts a fraction.
-consteval std::size_t operator""_KiB(long double n) { return detail::literal(n, 10); }
+CUOTA_CONSTEVAL std::size_t operator""_KiB(long double n) { return detail::literal(n, 10); }
 /// `n * 1024 * 1024` bytes.
-consteval std::size_t operator""_MiB(unsigned long long n) { return detail::literal(n, 20); }
+CUOTA_CONSTEVAL std::size_t operator""_MiB(unsigned long long n) { return detail::literal(n, 20); }
 /// Accepts a fraction: `2.1_MiB`.
-consteval std::size_t operator""_MiB(long double n) { return detail::literal(n, 20); }
+CUOTA_CONSTEVAL std::size_t operator""_MiB(long double n) { return detail::literal(n, 20); }
 /// `n * 1024 * 1024 * 1024` bytes.
-consteval std::size_t operator""_GiB(unsigned long long n) { return detail::literal(n, 30); }
+CUOTA_CONSTEVAL std::size_t operator""_GiB(unsigned long long n) { return detail::literal(n, 30); }
 /// Accepts a fraction.
-consteval std::size_t operator""_GiB(long double n) { return detail::literal(n, 30); }
+CUOTA_CONSTEVAL std::size_t operator""_GiB(long double n) { return detail::literal(n, 30); }
 
 }  // namespace literals
 

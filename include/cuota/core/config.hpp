@@ -161,10 +161,19 @@ inline namespace [[gnu::abi_tag]] CUOTA_VIEWS {}
 #endif
 
 /// Precedes each definition at the end of a header (docs/design/compilation.md).
-#if CUOTA_SEPARATE_COMPILATION
+#if CUOTA_SEPARATE_COMPILATION && defined(__clang__)
+#define CUOTA_INLINE  // clang emits constructors and destructors that are inline and used only in the form for base classes
+#elif CUOTA_SEPARATE_COMPILATION
 #define CUOTA_INLINE inline __attribute__((used))
 #else
 #define CUOTA_INLINE inline
+#endif
+
+/// Precedes definitions with a static object that changes: a program's libraries share that of an inline function only.
+#if CUOTA_SEPARATE_COMPILATION
+#define CUOTA_INLINE_STATE inline __attribute__((used))
+#else
+#define CUOTA_INLINE_STATE inline
 #endif
 
 /// Precedes virtual functions, at declaration and definition, and members of templates declared `extern template`, which must not be inline
@@ -173,6 +182,14 @@ inline namespace [[gnu::abi_tag]] CUOTA_VIEWS {}
 #define CUOTA_INLINE_IN_PLACE
 #else
 #define CUOTA_INLINE_IN_PLACE inline
+#endif
+
+/// consteval. A compiler without __cpp_consteval, such as clang 14, calls a consteval function in a template at run time, and has no code for
+/// it.
+#if defined(__cpp_consteval)
+#define CUOTA_CONSTEVAL consteval
+#else
+#define CUOTA_CONSTEVAL constexpr
 #endif
 
 /// Precedes declarations of functions on hot paths.

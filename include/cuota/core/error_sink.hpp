@@ -96,7 +96,7 @@ CUOTA_PROCESS_STATE sink_slot& the_sink() noexcept;
     return failed && failed->code() == unloading_code;
 }
 
-CUOTA_INLINE sink_slot& the_sink() noexcept {
+CUOTA_INLINE_STATE sink_slot& the_sink() noexcept {
     static never_destroyed<sink_slot> slot;  // static objects may report errors during exit
     return slot.value;
 }
@@ -112,7 +112,7 @@ CUOTA_INLINE bool kept_error::keeps(std::exception const& error, std::exception_
     return true;
 }
 
-CUOTA_INLINE kept_error*& kept_error::innermost() noexcept {
+CUOTA_INLINE_STATE kept_error*& kept_error::innermost() noexcept {
     static constinit thread_local kept_error* one = nullptr;
     return one;
 }

@@ -129,7 +129,7 @@ namespace detail {
 
 namespace cuota::inline v0 {
 
-CUOTA_INLINE tag tag::named(std::string_view name) {
+CUOTA_INLINE_STATE tag tag::named(std::string_view name) {
     static auto& guard = *new detail::process_lock;
     static auto& names = *new detail::dynamic_array<std::string const*>;  // sorted
     std::lock_guard const lock{guard};

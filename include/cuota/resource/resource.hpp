@@ -225,12 +225,12 @@ CUOTA_INLINE void check_alignment(std::size_t alignment, label const& who, std::
     if (!is_power_of_two(alignment) || alignment > largest) refuse_alignment(alignment, largest, who.where);
 }
 
-CUOTA_INLINE std::atomic<std::size_t>& taken_on(device where) noexcept {
+CUOTA_INLINE_STATE std::atomic<std::size_t>& taken_on(device where) noexcept {
     static std::array<std::atomic<std::size_t>, 64> taken{};
     return taken[static_cast<std::size_t>(where.ordinal()) % taken.size()];
 }
 
-CUOTA_INLINE std::atomic<std::size_t>& given_back_on(device where) noexcept {
+CUOTA_INLINE_STATE std::atomic<std::size_t>& given_back_on(device where) noexcept {
     static std::array<std::atomic<std::size_t>, 64> given_back{};
     return given_back[static_cast<std::size_t>(where.ordinal()) % given_back.size()];
 }
@@ -240,17 +240,17 @@ CUOTA_INLINE void count_given_back(device where, std::size_t bytes) noexcept {
     taken_on(where) -= bytes;
 }
 
-CUOTA_INLINE std::atomic<std::size_t>& taken_from_pool_of(device where) noexcept {
+CUOTA_INLINE_STATE std::atomic<std::size_t>& taken_from_pool_of(device where) noexcept {
     static std::array<std::atomic<std::size_t>, 64> taken{};
     return taken[static_cast<std::size_t>(where.ordinal()) % taken.size()];
 }
 
-CUOTA_INLINE std::atomic<std::size_t>& taken_on_host() noexcept {
+CUOTA_INLINE_STATE std::atomic<std::size_t>& taken_on_host() noexcept {
     static std::atomic<std::size_t> taken = 0;
     return taken;
 }
 
-CUOTA_INLINE std::atomic<std::size_t>& given_back_on_host() noexcept {
+CUOTA_INLINE_STATE std::atomic<std::size_t>& given_back_on_host() noexcept {
     static std::atomic<std::size_t> given_back = 0;
     return given_back;
 }

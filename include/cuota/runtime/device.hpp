@@ -116,7 +116,7 @@ CUOTA_INLINE int device::count() {
     return devices;
 }
 
-CUOTA_INLINE std::string const& device::name() const {
+CUOTA_INLINE_STATE std::string const& device::name() const {
     static auto& guard = *new detail::process_lock;
     static auto& names = *new detail::dynamic_array<std::string const*>;  // by ordinal; never destroyed
     std::lock_guard const lock{guard};

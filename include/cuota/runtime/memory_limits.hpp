@@ -176,7 +176,7 @@ CUOTA_INLINE std::optional<memory_limits> limits_of(int device) {
     return nvml.of(pci_text(properties), group.mount + group.process, group.mount);
 }
 
-CUOTA_INLINE std::size_t host_memory_of(int device) {
+CUOTA_INLINE_STATE std::size_t host_memory_of(int device) {
     if (is_simulated()) return cuota_simulator_host_memory(device);
     static std::atomic<bool> is_reported = false;
     host_memory_info const host = host_memory();

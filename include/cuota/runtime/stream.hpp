@@ -176,7 +176,9 @@ public:
     shared_stream(shared_stream&& other) noexcept
         : stream_{std::exchange(other.stream_, stream_ref{cudaStreamLegacy})} {}
     /// Drops the current stream and shares another.
-    shared_stream& operator=(shared_stream other) noexcept;
+    shared_stream& operator=(shared_stream const& other) noexcept { return *this = shared_stream{other}; }
+    /// Drops the current stream and takes over another; `other` refers to cudaStreamLegacy afterwards.
+    shared_stream& operator=(shared_stream&& other) noexcept;
     ~shared_stream();
     /// Refers to cudaStreamLegacy, as after a move.
     [[nodiscard]] static shared_stream none() noexcept { return shared_stream{nullptr}; }
@@ -421,7 +423,7 @@ CUOTA_INLINE void shared_stream::keep_default() noexcept {
     else remember_default();
 }
 
-CUOTA_INLINE void shared_stream::remember_default() noexcept {
+CUOTA_INLINE_STATE void shared_stream::remember_default() noexcept {
     // A wait for this stream is a wait for the device.
     static detail::never_destroyed<detail::stream_state> unknown{
         cudaStreamPerThread, ~std::uint64_t{0}, cuota::device{0}, detail::host_thread{~std::uint64_t{0}, 0}};
@@ -436,8 +438,9 @@ CUOTA_INLINE void shared_stream::remember_default() noexcept {
     stream_.word_ = reinterpret_cast<std::uintptr_t>(known) | stream_ref::remembered_default;
 }
 
-CUOTA_INLINE shared_stream& shared_stream::operator=(shared_stream other) noexcept {
-    std::swap(stream_, other.stream_);
+CUOTA_INLINE shared_stream& shared_stream::operator=(shared_stream&& other) noexcept {
+    shared_stream taken{std::move(other)};
+    std::swap(stream_, taken.stream_);
     return *this;
 }
 

@@ -105,6 +105,11 @@ TEST_CASE("an array that was moved from is empty, and copies are independent", "
     REQUIRE(to[0] == "one");
     to = copy;
     REQUIRE(to[0] == "changed");
+    dynamic_array<std::string>& same = to;
+    to = same;
+    to = std::move(same);
+    REQUIRE(to.size() == 2);
+    REQUIRE(to[0] == "changed");
     to = dynamic_array<std::string>{};
     REQUIRE(to.empty());
     STATIC_REQUIRE(!std::is_copy_constructible_v<dynamic_array<counted>>);

@@ -63,6 +63,29 @@ TEST_CASE("assignment drops the previous object", "[core][shared]") {
     REQUIRE(alive == 0);
 }
 
+// In a template, clang 14 does not destroy the argument of an operator= that takes it by value, if it is written in braces.
+template <class Pointer>
+void assign_nothing(Pointer& to) {
+    to = {};
+}
+
+TEST_CASE("a pointer that is assigned {} in a template drops its object", "[core][shared]") {
+    std::atomic<int> alive = 0;
+    owner counted_owner = owner::make(alive);
+    assign_nothing(counted_owner);
+    REQUIRE(alive == 0);
+    auto only = cuota::detail::light_unique_ptr<counted>::make(alive);
+    assign_nothing(only);
+    REQUIRE(alive == 0);
+    auto shared = cuota::detail::light_shared_ptr<owner>::make(owner::make(alive));
+    assign_nothing(shared);
+    REQUIRE(alive == 0);
+    auto array = cuota::detail::light_unique_array<owner>::make(2);
+    array[1] = owner::make(alive);
+    assign_nothing(array);
+    REQUIRE(alive == 0);
+}
+
 TEST_CASE("a detached reference can be adopted", "[core][shared]") {
     std::atomic<int> alive = 0;
     owner a = owner::make(alive);

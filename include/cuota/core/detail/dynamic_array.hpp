@@ -60,8 +60,12 @@ public:
         reserve(other.size());
         for (T const& element : other) push_back(element);
     }
-    dynamic_array& operator=(dynamic_array other) noexcept {
-        swap(other);
+    dynamic_array& operator=(dynamic_array const& other) requires std::is_copy_constructible_v<T> {
+        return *this = dynamic_array{other};
+    }
+    dynamic_array& operator=(dynamic_array&& other) noexcept {
+        dynamic_array taken{std::move(other)};
+        swap(taken);
         return *this;
     }
     ~dynamic_array() {

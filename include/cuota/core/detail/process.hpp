@@ -105,7 +105,7 @@ void report_forked() noexcept;
 
 namespace cuota::inline v0::detail {
 
-CUOTA_INLINE void process_number::count_forks() noexcept {
+CUOTA_INLINE_STATE void process_number::count_forks() noexcept {
     static bool const is_counted = ::pthread_atfork(nullptr, nullptr, [] { begin_child(); }) == 0;
     is_counted_.store(is_counted, std::memory_order_release);
 }

@@ -37,7 +37,7 @@ CUOTA_PROCESS_STATE void keep_loaded(void const* address) noexcept;
 
 namespace cuota::inline v0::detail {
 
-CUOTA_INLINE void const* process_state() noexcept {
+CUOTA_INLINE_STATE void const* process_state() noexcept {
     static constinit char one = 0;
     return &one;
 }
@@ -74,7 +74,7 @@ CUOTA_INLINE int has_address(dl_phdr_info* info, std::size_t, void* sought) {
 
 }  // namespace loaded
 
-CUOTA_INLINE void keep_loaded(void const* address) noexcept {
+CUOTA_INLINE_STATE void keep_loaded(void const* address) noexcept {
     loaded::library found{reinterpret_cast<std::uintptr_t>(address)};
     if (::dl_iterate_phdr(&loaded::has_address, &found) == 0 || !found.name || !*found.name) return;
     static constinit std::atomic<std::uintptr_t> last_kept = 0;

@@ -65,8 +65,10 @@ public:
     constexpr intrusive_ptr() noexcept = default;
     intrusive_ptr(intrusive_ptr const& other) noexcept;
     intrusive_ptr(intrusive_ptr&& other) noexcept : object_{detail::taken(other.object_)} {}
-    intrusive_ptr& operator=(intrusive_ptr other) noexcept {
-        std::swap(object_, other.object_);
+    intrusive_ptr& operator=(intrusive_ptr const& other) noexcept { return *this = intrusive_ptr{other}; }
+    intrusive_ptr& operator=(intrusive_ptr&& other) noexcept {
+        intrusive_ptr taken{std::move(other)};
+        std::swap(object_, taken.object_);
         return *this;
     }
     ~intrusive_ptr();
@@ -108,8 +110,9 @@ public:
     template <class U>
         requires std::is_convertible_v<U*, T*> light_unique_ptr(light_unique_ptr<U> other)
     noexcept : object_{other.detach()} {}
-    light_unique_ptr& operator=(light_unique_ptr other) noexcept {
-        std::swap(object_, other.object_);
+    light_unique_ptr& operator=(light_unique_ptr&& other) noexcept {
+        light_unique_ptr taken{std::move(other)};
+        std::swap(object_, taken.object_);
         return *this;
     }
     ~light_unique_ptr() { delete object_; }
@@ -136,8 +139,9 @@ class light_unique_array {
 public:
     light_unique_array() noexcept = default;
     light_unique_array(light_unique_array&& other) noexcept : first_{detail::taken(other.first_)} {}
-    light_unique_array& operator=(light_unique_array other) noexcept {
-        std::swap(first_, other.first_);
+    light_unique_array& operator=(light_unique_array&& other) noexcept {
+        light_unique_array taken{std::move(other)};
+        std::swap(first_, taken.first_);
         return *this;
     }
     ~light_unique_array() { delete[] first_; }
@@ -182,9 +186,10 @@ public:
     template <class U>
         requires std::is_convertible_v<U*, T*> light_shared_ptr(light_shared_ptr<U> other)
     noexcept : value_{detail::taken(other.value_)}, cell_{std::move(other.cell_)} {}
-    light_shared_ptr& operator=(light_shared_ptr other) noexcept {
-        std::swap(value_, other.value_);
-        std::swap(cell_, other.cell_);
+    light_shared_ptr& operator=(light_shared_ptr const& other) noexcept {
+        light_shared_ptr shared{other};
+        std::swap(value_, shared.value_);
+        std::swap(cell_, shared.cell_);
         return *this;
     }
     ~light_shared_ptr() = default;

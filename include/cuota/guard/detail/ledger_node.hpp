@@ -576,7 +576,7 @@ CUOTA_INLINE void ledger_node::take_back(stock& s) noexcept {
     s.clear();
 }
 
-CUOTA_INLINE std::uint64_t ledger_node::next_id() noexcept {
+CUOTA_INLINE_STATE std::uint64_t ledger_node::next_id() noexcept {
     static constinit std::atomic<std::uint64_t> last = 0;
     return last.fetch_add(1, std::memory_order_relaxed) + 1;
 }

@@ -221,7 +221,7 @@ CUOTA_INLINE std::string tracker::title() const {
     return name_.is_empty() ? what_ : std::string{what_} + ' ' + name_.text();
 }
 
-CUOTA_INLINE auto tracker::registry::instance() -> registry& {
+CUOTA_INLINE_STATE auto tracker::registry::instance() -> registry& {
     static registry& all = *new registry;  // never destroyed: static objects leave it during exit
     // In a forked child, all live memory belongs to the parent process.
     static child_hook& hook = *new child_hook{[](child_hook&) noexcept { all.first = nullptr; }};

@@ -44,7 +44,7 @@ CUOTA_PROCESS_STATE void deliver(usage_observer* due) noexcept;
 
 namespace cuota::inline v0::detail {
 
-CUOTA_INLINE void deliver(usage_observer* due) noexcept {
+CUOTA_INLINE_STATE void deliver(usage_observer* due) noexcept {
     static constinit thread_local usage_observer** last = nullptr;
     if (last) {
         for (*last = due; *last;) last = &(*last)->next_due;

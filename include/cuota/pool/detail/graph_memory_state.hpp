@@ -189,7 +189,7 @@ CUOTA_INLINE_IN_PLACE graph_memory_state::~graph_memory_state() {
     is_taken(on_).store(false);
 }
 
-CUOTA_INLINE std::atomic<bool>& graph_memory_state::is_taken(device on) noexcept {
+CUOTA_INLINE_STATE std::atomic<bool>& graph_memory_state::is_taken(device on) noexcept {
     static std::array<std::atomic<bool>, 64> taken{};
     return taken[static_cast<std::size_t>(on.ordinal()) % taken.size()];
 }

@@ -179,7 +179,7 @@ CUOTA_PROCESS_STATE cudaError_t repeat_with_driver_relief(short_call const& what
 
 namespace cuota::inline v0::detail {
 
-CUOTA_INLINE bool& reclaiming::is_on() noexcept {
+CUOTA_INLINE_STATE bool& reclaiming::is_on() noexcept {
     static thread_local bool on = false;
     return on;
 }
@@ -217,7 +217,7 @@ struct idle_registry::shelf {
     dynamic_array<std::pair<memory_origin, idle_holder*>> holders;
 };
 
-CUOTA_INLINE idle_registry::shelf& idle_registry::all() noexcept {
+CUOTA_INLINE_STATE idle_registry::shelf& idle_registry::all() noexcept {
     static never_destroyed<shelf> one;  // static pools leave it during exit
     return one.value;
 }

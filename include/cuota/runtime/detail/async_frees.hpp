@@ -44,7 +44,7 @@ struct async_frees::streams {
     dynamic_array<stream_state*> noted;  // removed before they are destroyed
 };
 
-CUOTA_INLINE auto async_frees::all() noexcept -> streams& {
+CUOTA_INLINE_STATE auto async_frees::all() noexcept -> streams& {
     static never_destroyed<streams> one;  // streams may be destroyed during exit
     return one.value;
 }

@@ -97,6 +97,7 @@ private:
     };
 
     [[nodiscard]] static capture_scope*& current() noexcept;
+    [[nodiscard]] static std::uint64_t next_number() noexcept;
     [[nodiscard]] address const* first_from(void const* what) const noexcept;
     [[nodiscard]] graph_use* use_at(void const* what) const noexcept;
     /// Throws: std::bad_alloc; nothing changes.
@@ -121,9 +122,13 @@ namespace cuota::inline v0::detail {
 CUOTA_INLINE capture_scope::capture_scope(dynamic_array<captured_stream> streams)
     : streams_{std::move(streams)} {
     for (captured_stream const& s : streams_) ids_.push_back(s.id);
-    static std::atomic<std::uint64_t> scopes = 0;
-    number_ = ++scopes;
+    number_ = next_number();
     current() = this;
+}
+
+CUOTA_INLINE_STATE std::uint64_t capture_scope::next_number() noexcept {
+    static constinit std::atomic<std::uint64_t> last = 0;
+    return ++last;
 }
 
 CUOTA_INLINE bool capture_scope::has(stream_key stream) const noexcept {
@@ -155,7 +160,7 @@ CUOTA_INLINE void capture_scope::note_error(cudaError_t code, char const* call, 
                       " (" + cudaGetErrorName(code) + ")";
 }
 
-CUOTA_INLINE capture_scope*& capture_scope::current() noexcept {
+CUOTA_INLINE_STATE capture_scope*& capture_scope::current() noexcept {
     static constinit thread_local capture_scope* scope = nullptr;
     return scope;
 }

@@ -168,7 +168,7 @@ CUOTA_INLINE bool capture_delay::is_for(captured_stream const& s) const noexcept
     return s.device == device_ && (s.is_blocking || extent_ == extent::device);
 }
 
-CUOTA_INLINE captured_streams& captured_streams::all() noexcept {
+CUOTA_INLINE_STATE captured_streams& captured_streams::all() noexcept {
     struct hooked : child_hook {
         hooked() noexcept
             : child_hook{[](child_hook& hook) noexcept {

@@ -62,7 +62,7 @@ struct stream_state final : ref_counted {
 
 namespace cuota::inline v0::detail {
 
-CUOTA_INLINE host_thread host_thread::current() noexcept {
+CUOTA_INLINE_STATE host_thread host_thread::current() noexcept {
     static constinit std::atomic<std::uint64_t> threads = 0;
     static constinit thread_local host_thread mine{};
     if (mine.number == 0) mine = {threads.fetch_add(1, std::memory_order_relaxed) + 1, ::gettid()};

@@ -112,7 +112,7 @@ __device__ __noinline__ inline void fail_device_assert(device_assert_record* not
 
 namespace cuota::inline v0::rt {
 
-CUOTA_INLINE device_assert_record& first_device_assert() noexcept {
+CUOTA_INLINE_STATE device_assert_record& first_device_assert() noexcept {
     static constinit device_assert_record first{};
     return first;
 }
@@ -143,7 +143,7 @@ CUOTA_INLINE device_assert_record* open_to_kernels(device_assert_record& record)
 
 namespace cuota::inline v0::rt {
 
-CUOTA_INLINE device_assert_record* device_assert_buffer() noexcept {
+CUOTA_INLINE_STATE device_assert_record* device_assert_buffer() noexcept {
     if (is_simulated()) return nullptr;
     static device_assert_record* const open = detail::open_to_kernels(first_device_assert());
     return open;

@@ -90,7 +90,7 @@ void wait_for_owner_section(thread_slot const& other) noexcept;
 
 namespace cuota::inline v0::detail {
 
-CUOTA_INLINE thread_registry& thread_registry::instance() noexcept {
+CUOTA_INLINE_STATE thread_registry& thread_registry::instance() noexcept {
     struct hooked : child_hook {
         // Not by instance(): a fork may come while another thread constructs it.
         hooked() noexcept
@@ -135,12 +135,12 @@ CUOTA_INLINE disable_thread_cache::~disable_thread_cache() {
     this_thread_slot() = mine_;
 }
 
-CUOTA_INLINE bool& disable_thread_cache::is_hidden() noexcept {
+CUOTA_INLINE_STATE bool& disable_thread_cache::is_hidden() noexcept {
     static constinit thread_local bool hidden = false;
     return hidden;
 }
 
-CUOTA_INLINE thread_slot* register_thread() noexcept {
+CUOTA_INLINE_STATE thread_slot* register_thread() noexcept {
     enum class stage : unsigned char { before, enrolled, ended };
     static constinit thread_local stage now = stage::before;
     struct at_thread_end {

@@ -133,7 +133,7 @@ CUOTA_INLINE kept_addresses pool_release::keeping::here(pool_release const& pool
     return {};
 }
 
-CUOTA_INLINE auto pool_release::keeping::innermost() noexcept -> keeping const*& {
+CUOTA_INLINE_STATE auto pool_release::keeping::innermost() noexcept -> keeping const*& {
     static thread_local keeping const* scope = nullptr;
     return scope;
 }

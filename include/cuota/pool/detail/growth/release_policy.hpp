@@ -162,7 +162,7 @@ CUOTA_INLINE idle_memory idle_mappings::next() const noexcept {
 }
 
 CUOTA_INLINE std::byte* idle_mappings::pointer(std::uintptr_t at) const noexcept {
-    return in_.at() + (at - reinterpret_cast<std::uintptr_t>(in_.at()));
+    return reinterpret_cast<std::byte*>(at);
 }
 
 CUOTA_INLINE std::size_t could_be_idle(block_index const& blocks, std::size_t wanted,
