@@ -129,6 +129,17 @@ def compile_simulator(work, compiler, standard, version):
     return library
 
 
+def run_program(work, compiler, standard, version):
+    """Without optimization, where a file needs more of the definitions' symbols."""
+    objects = compile_parts(work, compiler, standard, version)
+    simulator = compile_simulator(work, compiler, standard, version)
+    program = work / "program"
+    run(*line(compiler, standard, version), "-DCUOTA_SEPARATE_COMPILATION=1", HERE / "program.cpp", *objects, simulator, "-ldl", "-pthread",
+        f"-Wl,-rpath,{work}", "-o", program)
+    run(program, env={**os.environ, "CUOTA_SIM_DEVICES": "2"})
+    return "program"
+
+
 # ---- Toolkits.
 @row(f"toolkit {TOO_OLD}, refused", "all.hpp", [f"cuda-{TOO_OLD}"], compiler="g++", toolkit=TOO_OLD)
 def _(work):
@@ -145,13 +156,7 @@ def add_toolkit(version):
 
     @row(f"toolkit {version}, program", "4 parts, simulator, program", [f"cuda-{version}"], **facts)
     def _(work):
-        objects = compile_parts(work, "g++", "C++20", version)
-        simulator = compile_simulator(work, "g++", "C++20", version)
-        program = work / "program"
-        run(*line("g++", "C++20", version), "-DCUOTA_SEPARATE_COMPILATION=1", HERE / "program.cpp", *objects, simulator, "-ldl", "-pthread",
-            f"-Wl,-rpath,{work}", "-o", program)
-        run(program, env={**os.environ, "CUOTA_SIM_DEVICES": "2"})
-        return "program"
+        return run_program(work, "g++", "C++20", version)
 
 
 for each in TOOLKITS:
@@ -204,10 +209,10 @@ def _(work):
 def add_compiler(compiler, standard):
     package = compiler.replace("clang++", "clang")
 
-    @row(f"{compiler}, {standard}", "all.hpp, 4 parts", [f"cuda-{USUAL}", package], compiler=compiler, toolkit=USUAL, standard=standard)
+    @row(f"{compiler}, {standard}", "all.hpp, 4 parts, simulator, program", [f"cuda-{USUAL}", package], compiler=compiler, toolkit=USUAL, standard=standard)
     def _(work):
         read_all_headers(work, compiler, standard, USUAL)
-        compile_parts(work, compiler, standard, USUAL)
+        return run_program(work, compiler, standard, USUAL)
 
 
 for each in COMPILERS:

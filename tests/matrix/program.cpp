@@ -1,12 +1,16 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Uses the functions for which cuota/runtime/rt/older_toolkits.hpp has substitutes, on a simulated machine of two devices.
-// Prints the checks that failed, and returns 1 if there are any.
+// Uses the functions for which cuota/runtime/rt/older_toolkits.hpp has substitutes, on a simulated machine of two devices, and a loader, and
+// looks at what is left at the end. Prints the checks that failed, and returns 1 if there are any.
+#include <cstddef>
 #include <cstdio>
 #include <vector>
 
 #include <cuota/all.hpp>
+#include <cuota/simulator.hpp>
+
+using namespace cuota::literals;
 
 namespace {
 
@@ -18,9 +22,7 @@ void expect(bool is_true, char const* what) {
     failures = 1;
 }
 
-}  // namespace
-
-int main() try {
+void uses_substitutes() {
     // cudaStreamGetDevice: of a stream that another library created.
     for (int const device : {1, 0}) {
         cudaStream_t native = nullptr;
@@ -52,6 +54,30 @@ int main() try {
     stream.synchronize();
     expect(seen == std::vector<float>(1000, 1.5F), "the values of a filled buffer");
     expect(cuota::query_cuda().built_with == CUDART_VERSION, "the version of the headers");
+}
+
+/// In a template, where some compilers make other mistakes.
+template <class T>
+void streams_and_refuses(std::vector<T> values) {
+    cuota::budget budget{"loader", 1_MiB};
+    cuota::batch_loader loader{cuota::memory_dataset{"values", std::move(values), {10}},
+                               {.batch_size = 32, .device_budget = budget}};
+    std::size_t samples = 0;
+    for (cuota::batch const& batch : loader.epoch(0)) samples += batch.size();
+    expect(samples == 100, "the samples of an epoch");
+    try {
+        budget.charge(2_MiB, "too much");
+        expect(false, "a refusal");
+    } catch (cuota::budget_exceeded const&) {}
+    loader = {cuota::memory_dataset{"others", std::vector<T>(10), {10}}, {.batch_size = 1}};
+}
+
+}  // namespace
+
+int main() try {
+    uses_substitutes();
+    streams_and_refuses(std::vector<float>(1000));
+    expect(cuota::simulator::live().total() == 0, "nothing is left");
     return failures;
 } catch (std::exception const& error) {
     std::printf("FAILED: %s\n", error.what());
