@@ -26,16 +26,19 @@ import tempfile
 import time
 import xml.etree.ElementTree
 
+sys.path.insert(0, str(pathlib.Path(__file__).parent / "lint"))
+import _lint  # noqa: E402
+
 FORMS = {"plain": ("dev", {}), "strict": ("dev", {"CUOTA_SIM_CHECKS": "strict"}), "late": ("dev", {"CUOTA_SIM_SCHEDULE": "late:{turn}"}),
          "asan": ("asan", {}), "tsan": ("tsan", {})}
-OTHERS = "^(lint|compile_fail|model|scripts)$"  # tests of texts and of the compiler
-OWN_MODES = "^own_modes$"  # in a stricter form: those that choose it themselves
+LINTS = "^lint$"
+WITHOUT_MODES = "^(lint|compile_fail|model|scripts|own_modes)$"  # as make modes: a mode changes nothing for them, or they choose it themselves
 CTESTS_OWN = 1500  # seconds, the limit of a test that names none
 COMPILED = shlex.quote('#include <regex>\nbool f(char const* x) { return std::regex_match(x, std::regex{"a*b"}); }\n')
 
 
 def option(name, default):
-    return next((word.split("=", 1)[1] for word in sys.argv[1:] if word.startswith(f"--{name}=")), default)
+    return _lint.option(name) or default
 
 
 @contextlib.contextmanager
@@ -59,7 +62,7 @@ def run(form, turn):
     """Returns the number of tests, those that failed with their output, and those that came near their limits with their seconds."""
     build, variables = FORMS[form]
     ctest = ["ctest", "--test-dir", pathlib.Path(option("builds", "build")) / build,
-             "--label-exclude", f"{OTHERS}|{OWN_MODES}" if variables else OTHERS]
+             "--label-exclude", WITHOUT_MODES if variables else LINTS]
     if option("labels", ""):
         ctest += ["--label-regex", option("labels", "")]
     told = subprocess.run([*ctest, "--show-only=json-v1"], capture_output=True, text=True)

@@ -23,9 +23,7 @@ inline constexpr bool under_address_sanitizer = false;
 #endif
 
 /// Returns the number of rounds for a test that makes threads or streams: a tenth of `all` under ThreadSanitizer, where a stream has a
-/// thread that can take 10 ms to start, and a fourth under AddressSanitizer, which is slow where much memory comes and goes.
-[[nodiscard]] constexpr int rounds(int all) {
-    return under_thread_sanitizer ? all / 10 : under_address_sanitizer ? all / 4 : all;
-}
+/// thread that can take 10 ms to start.
+[[nodiscard]] constexpr int rounds(int all) { return under_thread_sanitizer ? all / 10 : all; }
 
 }  // namespace support
