@@ -84,7 +84,7 @@ for name, (runs, too_much, refusal) in pairs.items():
               re.search(r"cuota::budget_exceeded: " + refusal + r"\n(  .*\n)+\Z", done.stderr), mode, done.stderr)
         check_nothing_is_left(after, report, too_much, mode)
         if name != "trainer":  # which has no limit without cuota
-            done, report = run(before, too_much, mode)
+            done, report = run(before, too_much, without_free_at_once(mode))
             check(f"{before} handles its limit, and prints one line",
                   done.returncode == 2 and len(done.stderr.splitlines()) == 1, mode, done)
             check_nothing_is_left(before, report, too_much, mode)

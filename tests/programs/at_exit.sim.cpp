@@ -59,6 +59,8 @@ struct at_end {
     F f;
     ~at_end() { f(); }
 };
+template <class F>
+at_end(F) -> at_end<F>;
 
 // Statics in the order in which they begin; they end in the reverse order, and then the process, with status 0 when all was right.
 [[noreturn]] void run() {

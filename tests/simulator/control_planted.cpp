@@ -142,6 +142,18 @@ constexpr planted table[] = {
          (void)cudaStreamSynchronize(w.b);
          (void)cudaFreeAsync(p, w.b);
      }},
+    {"use of the middle of a large block before cudaMallocAsync on another stream is reached", "order",
+     "(order) (asan)", "tsan",
+     [](workbench& w) {
+         constexpr std::size_t large = std::size_t{8} << 20;
+         void* p = nullptr;
+         w.write(w.a, w.device, 1);
+         REQUIRE(cudaMallocAsync(&p, large, w.a) == cudaSuccess);
+         if (w.fixed) w.order(w.a, w.b);
+         w.write(w.b, static_cast<int*>(p) + large / 2 / sizeof(int), 1);
+         (void)cudaStreamSynchronize(w.b);
+         (void)cudaFreeAsync(p, w.a);
+     }},
     {"pinned source overwritten while copy in flight", "(value)", "(value)", "tsan",
      [](workbench& w) {
          std::fill_n(w.pinned, count, 1);
@@ -290,7 +302,7 @@ constexpr bool is_found(planted const& p) {
         if (*modes_of_build != '\0' && *modes_of_build != '(') return true;
     return false;
 }
-static_assert(std::size(table) == 10 && std::all_of(std::begin(table), std::end(table), is_found));
+static_assert(std::size(table) == 11 && std::all_of(std::begin(table), std::end(table), is_found));
 
 }  // namespace
 

@@ -170,8 +170,8 @@ TEST_CASE("a wait runs the required work, and more with other seeds", "[simulato
     std::set<int> others;
     for (std::uint64_t seed = 1; seed <= seeds; ++seed)
         others.insert(by_seed_alone([seed] {
-            late_machine late{seed, 4};
             std::atomic<int> ran{0};
+            late_machine late{seed, 4};
             for (auto const s : late.streams) REQUIRE(launch(s, "k", [&] { ++ran; }) == cudaSuccess);
             REQUIRE(cudaStreamSynchronize(late.streams[0]) == cudaSuccess);
             return ran.load();
