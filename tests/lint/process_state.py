@@ -52,7 +52,8 @@ for name, lines in texts.items():
             calls = re.findall(r"([~\w]+)\(", above)
             if calls and not re.match(r"\s*(?:if|for|while|switch|catch)\b", above):
                 owner, is_member = [c for c in calls if c != "noexcept"][0], False
-                first = next(text for text in reversed(lines[:above_number + 1]) if text.startswith(("CUOTA_", "}", "namespace", "struct", "class")))
+                first = next((text for text in reversed(lines[:above_number + 1])
+                              if text.startswith(("CUOTA_", "}", "namespace", "struct", "class"))), "")
                 if first.startswith("CUOTA_INLINE "):
                     findings.append(f"{name}:{number}: {owner} has a static object and is not defined as CUOTA_INLINE_STATE")
                 break

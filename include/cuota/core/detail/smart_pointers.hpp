@@ -65,7 +65,10 @@ public:
     constexpr intrusive_ptr() noexcept = default;
     intrusive_ptr(intrusive_ptr const& other) noexcept;
     intrusive_ptr(intrusive_ptr&& other) noexcept : object_{detail::taken(other.object_)} {}
-    intrusive_ptr& operator=(intrusive_ptr const& other) noexcept { return *this = intrusive_ptr{other}; }
+    intrusive_ptr& operator=(intrusive_ptr const& other) noexcept {
+        if (this != &other) *this = intrusive_ptr{other};
+        return *this;
+    }
     intrusive_ptr& operator=(intrusive_ptr&& other) noexcept {
         intrusive_ptr taken{std::move(other)};
         std::swap(object_, taken.object_);
@@ -187,6 +190,7 @@ public:
         requires std::is_convertible_v<U*, T*> light_shared_ptr(light_shared_ptr<U> other)
     noexcept : value_{detail::taken(other.value_)}, cell_{std::move(other.cell_)} {}
     light_shared_ptr& operator=(light_shared_ptr const& other) noexcept {
+        if (this == &other) return *this;
         light_shared_ptr shared{other};
         std::swap(value_, shared.value_);
         std::swap(cell_, shared.cell_);
