@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cerrno>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -19,11 +18,11 @@
 
 #include <cuota/data/datasets/callable_dataset.hpp>
 #include <cuota/data/datasets/raw_dataset.hpp>
-#include <cuota/data/io/file.hpp>
 #include <cuota/data/samplers/permutation.hpp>
 
 #include "support/catch.hpp"
 #include "support/samples.hpp"
+#include "support/sanitizer.hpp"
 #include "support/temp_folder.hpp"
 #include "support/thrown.hpp"
 
@@ -193,11 +192,11 @@ TEST_CASE("several workers can read more files of directory_of than the process 
         folder.write("shard-" + std::to_string(1000 + i), two);
         whole += two;
     }
-    // UndefinedBehaviorSanitizer makes a pipe when it meets a type for the first time.
-    CHECK(!cuota::detail::errno_text(EMFILE).empty());
     fewer_descriptors const limit{100};
     CHECK(cuota::detail::descriptors_to_use() == 51);
-    CHECK_THROWS_AS(directory_of(folder.path(), "", letters, cuota::unlimited), cuota::data_error);
+    // UndefinedBehaviorSanitizer, which AddressSanitizer's build has too, makes pipes when it looks at the types of objects.
+    if (!support::under_address_sanitizer)
+        CHECK_THROWS_AS(directory_of(folder.path(), "", letters, cuota::unlimited), cuota::data_error);
     auto const all = directory_of(folder.path(), "", letters);
     CHECK(all.size() == 2 * files);
     std::vector<std::thread> workers;
