@@ -36,8 +36,9 @@ CUOTA_CONSTEVAL std::size_t literal(long double n, unsigned shift) {
 
 }  // namespace detail
 
-/// Literals for byte counts, after `using namespace cuota::literals`. A size above the range of std::size_t does not compile, by clang 14 if it
-/// is a constant; fractions are rounded up to whole bytes. Example: examples/first.cpp
+/// Literals for byte counts, after `using namespace cuota::literals`. A size above the range of std::size_t does not compile; clang 14
+/// compiles it outside of constant expressions, and the program throws a char const*. Fractions are rounded up to whole bytes.
+/// Example: examples/first.cpp
 inline namespace literals {
 
 /// `n * 1024` bytes.

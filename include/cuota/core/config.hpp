@@ -162,14 +162,14 @@ inline namespace [[gnu::abi_tag]] CUOTA_VIEWS {}
 
 /// Precedes each definition at the end of a header (docs/design/compilation.md).
 #if CUOTA_SEPARATE_COMPILATION && defined(__clang__)
-#define CUOTA_INLINE  // clang emits constructors and destructors that are inline and used only in the form for base classes
+#define CUOTA_INLINE  // if constructors and destructors are inline and used, clang emits only their form for base classes
 #elif CUOTA_SEPARATE_COMPILATION
 #define CUOTA_INLINE inline __attribute__((used))
 #else
 #define CUOTA_INLINE inline
 #endif
 
-/// Precedes definitions with a static object that changes: a program's libraries share that of an inline function only.
+/// Precedes definitions of functions with a static object that changes: only objects of inline functions are shared by a program's libraries.
 #if CUOTA_SEPARATE_COMPILATION
 #define CUOTA_INLINE_STATE inline __attribute__((used))
 #else
@@ -184,8 +184,8 @@ inline namespace [[gnu::abi_tag]] CUOTA_VIEWS {}
 #define CUOTA_INLINE_IN_PLACE inline
 #endif
 
-/// consteval. A compiler without __cpp_consteval, such as clang 14, calls a consteval function in a template at run time, and has no code for
-/// it.
+/// consteval, or constexpr for compilers without __cpp_consteval: in templates, clang 14 calls consteval functions at run time, but does not
+/// emit them.
 #if defined(__cpp_consteval)
 #define CUOTA_CONSTEVAL consteval
 #else
