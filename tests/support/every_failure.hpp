@@ -4,6 +4,7 @@
 /// Makes each CUDA call of an operation fail in turn.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <cstdlib>
 #include <exception>
@@ -21,10 +22,11 @@
 
 namespace support {
 
-/// Returns how many failing calls a test moves on by after its first 20: CUOTA_FAILURE_STRIDE from the environment, or 1, which is all of them.
+/// Returns how many failing calls a test moves on by after its first 20: CUOTA_FAILURE_STRIDE from the environment, or 1, which is all of
+/// them.
 [[nodiscard]] inline unsigned failure_stride() {
     char const* const given = std::getenv("CUOTA_FAILURE_STRIDE");
-    return given ? static_cast<unsigned>(std::stoul(given)) : 1;
+    return given ? std::max(1u, static_cast<unsigned>(std::stoul(given))) : 1;
 }
 
 struct failures {

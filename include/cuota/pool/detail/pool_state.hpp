@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <exception>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -78,8 +79,11 @@ public:
         growth_.remap_above(remap_above);
         memory_.limit_mappings(largest_mapping);
     }
-    /// Releases no idle memory before it is closed.
-    void keep_idle() noexcept { release_.keep_idle(true); }
+    /// Releases no idle memory before it is closed, and has no bound.
+    void keep_idle() noexcept {
+        release_.keep_idle(true);
+        growth_.remap_above(std::numeric_limits<double>::infinity());
+    }
     void close_to_requests() noexcept;
     [[nodiscard]] std::string survivors() const { return blocks().survivors(); }
     [[nodiscard]] block_pool& blocks() noexcept { return memory_.blocks(); }
@@ -262,7 +266,12 @@ CUOTA_INLINE void* pool_state::take(stream_ref const* s, block_request const& r)
     if (r.bytes == 0) return nullptr;
     memory_.node().refuse_other_state(r.who.where);
     if (s) memory_.refuse_out_of_reach(*s, r.who);
-    if (void* const p = blocks().try_take(s, r)) return p;
+    std::optional<mapping_split> split;
+    if (void* const p = blocks().try_take(s, r, &split)) return p;
+    if (split) [[unlikely]] {
+        growth_.split(*split, r.who);
+        if (void* const p = blocks().try_take(s, r)) return p;
+    }
     if (r.alignment > granularity) return take_aligned(s, r);
     host_waits* left = nullptr;
     void* const p = growth_.grow(r.bytes, r.bytes, r.who, taking{blocks(), s, r, left});

@@ -8,6 +8,7 @@
 #include <random>
 #include <vector>
 
+#include "pool/paged_blocks.hpp"
 #include "support/catch.hpp"
 #include "support/failing_heap.hpp"
 
@@ -479,4 +480,17 @@ TEST_CASE("without host memory, undoing a window keeps its mapped page or counts
     }
     CHECK(not_told_apart > 0);
     CHECK(not_told_apart < 10);
+}
+
+TEST_CASE("hole_around finds the hole that contains all bytes", "[pool][block_index]") {
+    pool_tests::paged_blocks pages{8};
+    constexpr std::size_t page = pool_tests::paged_blocks::page;
+    pages.map(2 * page, 4 * page);
+    CHECK(pages.index.hole_around(pool_tests::address(0), 2 * page)->at() == pool_tests::address(0));
+    CHECK(pages.index.hole_around(pool_tests::address(5 * page), page)->at() ==
+          pool_tests::address(4 * page));
+    CHECK_FALSE(pages.index.hole_around(pool_tests::address(page), 2 * page));
+    CHECK_FALSE(pages.index.hole_around(pool_tests::address(2 * page), page));
+    CHECK_FALSE(pages.index.hole_around(pool_tests::address(7 * page), 2 * page));
+    CHECK_FALSE(pages.index.hole_around(pool_tests::address(9 * page), page));
 }

@@ -14,6 +14,7 @@ using cuota::detail::block;
 using cuota::detail::block_index;
 using cuota::detail::choose_block;
 using cuota::detail::choose_block_to_keep;
+using cuota::detail::choose_lowest;
 using cuota::detail::fit_slack;
 using cuota::detail::slack_for;
 using cuota::detail::stream_order;
@@ -153,4 +154,30 @@ TEST_CASE("a persistent block uses the largest free block when none is beside a 
     block& wall = blocks.take(*small.after, 4_KiB, 1, {});
     blocks.release(small, {});
     CHECK(choose_block_to_keep(blocks, {256}) == wall.after);
+}
+
+TEST_CASE("choose_lowest chooses a block of exactly the size, otherwise that at the lowest address",
+          "[pool][block_choice]") {
+    shop s;
+    auto const lowest = [&](std::size_t size) { return choose_lowest(s.blocks, s.order, {size}, s.me); };
+    CHECK(!lowest(256));
+    block& large = s.freed_by(s.me, 1_MiB);
+    block& middle = s.freed_by(s.me, 512_KiB);
+    s.freed_by(s.me, 64_KiB);
+    CHECK(lowest(512_KiB) == &middle);
+    CHECK(lowest(512_KiB - 256) == &large);
+    CHECK(lowest(65_KiB) == &large);
+    CHECK(!lowest(1_MiB + 256));
+}
+
+TEST_CASE(
+    "choose_lowest chooses no block for which the stream would have to wait, and none that is not aligned",
+    "[pool][block_choice]") {
+    shop s;
+    s.freed_by(s.them, 1_MiB);
+    CHECK(!choose_lowest(s.blocks, s.order, {1_MiB}, s.me));
+    block& own = s.freed_by(s.me, 2_MiB);
+    CHECK(choose_lowest(s.blocks, s.order, {1_MiB}, s.me) == &own);
+    CHECK(choose_lowest(s.blocks, s.order, {2_MiB}, s.me) == &own);
+    CHECK(!choose_lowest(s.blocks, s.order, {2_MiB, 2_MiB}, s.me));
 }

@@ -7,6 +7,9 @@
 #include <cstddef>
 #include <limits>
 #include <optional>
+#include <random>
+#include <thread>
+#include <utility>
 #include <vector>
 
 #include <cuota/pool/scoped_pool.hpp>
@@ -14,6 +17,7 @@
 
 #include "support/calls.hpp"
 #include "support/catch.hpp"
+#include "support/every_failure.hpp"
 #include "support/gate.hpp"
 #include "support/machine.hpp"
 #include "support/words.hpp"
@@ -192,4 +196,181 @@ TEST_CASE("repeated steps of different sizes map no more than the bound", "[pool
     }
     cuota::pool_stats const stats = pool.stats();
     CHECK(stats.peak_reserved <= stats.peak_allocated + stats.peak_allocated / 10 + 2_MiB);
+}
+
+namespace {
+
+// A pool with mappings of up to 16 MiB that exceeded its bound: 14 MiB are free in a mapping with a live block.
+class fragmented_pool {
+public:
+    explicit fragmented_pool(cuota::budget const& budget, double remap_above = 1.02)
+        : pool{budget, {.remap_above = remap_above, .largest_mapping = 16_MiB}} {
+        try {
+            void* const first = take(16_MiB);
+            second_ = take(16_MiB);
+            give(first, 16_MiB);
+            take(2_MiB);
+            take(32_MiB);
+        } catch (...) {
+            give_all();
+            throw;
+        }
+    }
+    fragmented_pool(fragmented_pool const&) = delete;
+    fragmented_pool& operator=(fragmented_pool const&) = delete;
+    ~fragmented_pool() { give_all(); }
+
+    void* take(std::size_t bytes) {
+        void* const p = pool.allocate(s, bytes);
+        all_.emplace_back(p, bytes);
+        return p;
+    }
+    // Frees a block of 16 MiB, which is a whole mapping, so that 30 MiB are free in one piece.
+    void give_mapping(cuota::stream_ref on) {
+        pool.deallocate(on, second_, 16_MiB);
+        forget(second_);
+    }
+
+    cuota::stream s;
+    cuota::scoped_pool pool;
+
+private:
+    void give(void* p, std::size_t bytes) {
+        pool.deallocate(s, p, bytes);
+        forget(p);
+    }
+    void forget(void* p) {
+        std::erase_if(all_, [&](auto const& one) { return one.first == p; });
+    }
+    void give_all() noexcept {
+        for (auto const& [p, bytes] : all_) pool.deallocate(s, p, bytes);
+        all_.clear();
+    }
+
+    void* second_ = nullptr;
+    std::vector<std::pair<void*, std::size_t>> all_{};
+};
+
+}  // namespace
+
+TEST_CASE("a fragmented pool divides an idle mapping before a block shares it with free memory",
+          "[pool][pool_growth]") {
+    support::machine const machine{{1, 64_GiB}};
+    cuota::budget budget{"trainer", cuota::unlimited};
+    bool const is_bounded = GENERATE(true, false);
+    {
+        fragmented_pool p{budget, is_bounded ? 1.02 : std::numeric_limits<double>::infinity()};
+        p.give_mapping(p.s);
+        p.s.synchronize();
+        cuota::pool_stats const before = p.pool.stats();
+        CHECK(before.reserved == 64_MiB);
+        // A fragmented pool makes mappings of an eighth.
+        CHECK(before.mappings_made == (is_bounded ? 2 + 16 : 4));
+
+        void* const block = p.take(20_MiB);
+
+        CHECK(budget.held() == 64_MiB);
+        CHECK(cuota::simulator::live().device_bytes == 64_MiB);
+        cuota::pool_stats const after = p.pool.stats();
+        CHECK(after.mappings_made - before.mappings_made == (is_bounded ? 2 : 0));
+        CHECK(after.mappings_removed - before.mappings_removed == (is_bounded ? 1 : 0));
+        support::write_words(p.s, block, 20_MiB, 7);
+        CHECK(support::all_are(support::words(p.s, block, 20_MiB), 7));
+        CHECK(p.pool.trim() == (is_bounded ? 10_MiB : 0));
+    }
+    CHECK(budget.held() == 0);
+}
+
+TEST_CASE("a mapping is not divided while work uses it, or while the budget has no room for it",
+          "[pool][pool_growth]") {
+    support::machine const machine{{1, 64_GiB}};
+    cuota::budget budget{"trainer", cuota::unlimited};
+    fragmented_pool p{budget};
+    std::size_t const removed = p.pool.stats().mappings_removed;
+    SECTION("work") {
+        cuota::stream const busy;
+        support::gate const closed{busy};
+        p.give_mapping(busy);
+        p.take(20_MiB);
+        CHECK(p.pool.stats().mappings_removed == removed);
+    }
+    SECTION("no room") {
+        p.give_mapping(p.s);
+        p.s.synchronize();
+        budget.set_limit(64_MiB);
+        p.take(20_MiB);
+        CHECK(p.pool.stats().mappings_removed == removed);
+        CHECK(p.pool.trim() == 0);
+    }
+    CHECK(budget.held() == 64_MiB);
+}
+
+TEST_CASE("memory that cannot be mapped again stays unmapped, and the request is served elsewhere",
+          "[pool][pool_growth]") {
+    support::machine const machine{{1, 64_GiB}};
+    cuota::budget budget{"trainer", cuota::unlimited};
+    fragmented_pool p{budget};
+    p.give_mapping(p.s);
+    p.s.synchronize();
+    cuota::simulator::fail_call("cuMemCreate", 2, cudaErrorMemoryAllocation);  // the second part
+
+    void* const block = p.take(20_MiB);
+
+    CHECK(budget.held() == 54_MiB);
+    CHECK(cuota::simulator::live().device_bytes == 54_MiB);
+    support::write_words(p.s, block, 20_MiB, 7);
+    CHECK(support::all_are(support::words(p.s, block, 20_MiB), 7));
+}
+
+TEST_CASE("a fragmented pool survives the failure of any CUDA call", "[pool][pool_growth]") {
+    support::machine machine{{1, 64_GiB}};
+    cuota::simulator::set_memory_checks(cuota::simulator::memory_checks::off);  // they write each block
+    cuota::budget const budget{"trainer", cuota::unlimited};
+    auto const life = [&] {
+        fragmented_pool p{budget};
+        p.give_mapping(p.s);
+        p.s.synchronize();
+        p.take(20_MiB);
+        p.take(10_MiB);
+    };
+    auto const seen = support::survives_every_failure(machine, life);
+    CHECK(budget.held() == 0);
+    CHECK(seen.thrown > 10);
+    CHECK(seen.reported > 2);
+}
+
+TEST_CASE("threads divide mappings of one pool and keep its accounts", "[pool][pool_growth][threads]") {
+    support::machine const machine{{1, 64_GiB}};
+    cuota::budget const budget{"trainer", cuota::unlimited};
+    {
+        cuota::scoped_pool pool{budget, {.largest_mapping = 16_MiB}};
+        std::vector<std::jthread> threads;
+        for (unsigned seed = 1; seed != 4; ++seed)
+            threads.emplace_back([&, seed] {
+                cuota::stream const s;
+                std::mt19937 pick{seed};
+                std::vector<std::pair<void*, std::size_t>> mine;
+                for (int i = 0; i != 300; ++i) {
+                    if (mine.size() == 6 || (!mine.empty() && pick() % 3 == 0)) {
+                        std::size_t const at = pick() % mine.size();
+                        pool.deallocate(s, mine[at].first, mine[at].second);
+                        mine.erase(mine.begin() + static_cast<std::ptrdiff_t>(at));
+                    } else {
+                        std::size_t const bytes = (1 + pick() % 40) * 300_KiB;
+                        mine.emplace_back(pool.allocate(s, bytes), bytes);
+                    }
+                    if (pick() % 4 == 0) s.synchronize();
+                }
+                for (auto const& [p, bytes] : mine) pool.deallocate(s, p, bytes);
+                s.synchronize();
+            });
+        threads.clear();
+        cuota::pool_stats const stats = pool.stats();
+        CHECK(stats.allocated == 0);
+        CHECK(stats.mappings_removed > 10);
+        CHECK(budget.held() == stats.reserved);
+        CHECK(cuota::simulator::live().device_bytes == stats.reserved);
+        CHECK(pool.trim() == stats.reserved);
+    }
+    CHECK(budget.held() == 0);
 }

@@ -195,3 +195,13 @@ TEST_CASE("could_be_idle equals the bytes that choose_idle releases", "[pool][id
         REQUIRE(given == could);
     }
 }
+
+TEST_CASE("the largest free blocks may release their mappings first", "[pool][idle_choice]") {
+    mapped_range r;
+    r.take(3 * page, page);
+    auto const chosen = [&](std::size_t surplus, cuota::detail::idle_order order) {
+        return choose_idle(r.index, surplus, {}, cuota::detail::any_block{}, order);
+    };
+    CHECK(is_pages(chosen(2 * page, cuota::detail::idle_order::smallest_first), page, 3 * page));
+    CHECK(is_pages(chosen(2 * page, cuota::detail::idle_order::largest_first), 29 * page, 31 * page));
+}

@@ -18,6 +18,7 @@
 #include <cuota/pool/detail/blocks/mark_schedule.hpp>
 #include <cuota/pool/detail/blocks/stream_order.hpp>
 #include <cuota/pool/detail/growth/growth_candidate.hpp>
+#include <cuota/pool/detail/growth/mapping_split.hpp>
 #include <cuota/pool/detail/growth/release_policy.hpp>
 #include <cuota/pool/pool_stats.hpp>
 
@@ -96,6 +97,8 @@ public:
 
     /// Holds the best window with at most `most` bytes to map, if any.
     [[nodiscard]] std::optional<growth_candidate> hold(std::size_t size, growth_aim aim, std::size_t most);
+    /// Holds exactly these pages, if they are still unmapped.
+    [[nodiscard]] std::optional<growth_candidate> hold_at(std::byte* at, std::size_t bytes);
     /// Allocates from a held, mapped window, like `take`. On a throw, it stays held, as in the next function.
     [[nodiscard]] block& take_of_grown(growth_candidate const& window, block_request const& r,
                                        block_user const& user);
@@ -109,11 +112,20 @@ public:
     /// waits for its pending work as for that of `take`; `completed` has none.
     [[nodiscard]] std::optional<idle_memory> take_out(std::size_t surplus, kept_addresses const& kept,
                                                       idle_choice which = idle_choice::any);
+    /// Does so with the mapping to divide before `r` is allocated from `b`, if there is one that no work uses.
+    [[nodiscard]] std::optional<mapping_split> take_out_to_split(block& b, block_request const& r);
     /// Ends a take_out: the memory was released or is free again.
     void gone(idle_memory const& out, bool is_gone) noexcept;
 
     /// Waits on the host for the pending work of free blocks; reports failures. For destructors, without the lock.
     void wait_for_freed() noexcept;
+
+    /// Notes that the pool exceeds its bound by more than its idle mappings.
+    void note_excess() noexcept {
+        splits_.note_excess(freed_, std::max(peak_allocated_, block::granularity));
+    }
+    [[nodiscard]] bool is_fragmented() const noexcept { return splits_.is_fragmented(); }
+    [[nodiscard]] bool splits() const noexcept { return splits_.splits(freed_); }
 
     // --- figures ---
 
@@ -138,7 +150,10 @@ private:
     [[nodiscard]] block* choose(block_requirements const& needed, lifetime_hint lifetime,
                                 std::uint32_t stream_index);
     void order_before_use(wait_set const& waits, block_user const& user);
-    // Cuts for a step from the end opposite to persistent blocks.
+    // Blocks for a step are cut from the end opposite to persistent ones.
+    [[nodiscard]] static block_index::side side_of(lifetime_hint lifetime) noexcept {
+        return lifetime == lifetime_hint::step ? block_index::side::high : block_index::side::low;
+    }
     [[nodiscard]] block& cut(block& b, block_request const& r);
     void count(block const& taken) noexcept;
 
@@ -165,6 +180,7 @@ private:
     std::size_t leaving_ = 0;  // part of reserved_
     std::size_t freed_ = 0;
     mark_schedule marks_;
+    split_schedule splits_;
 };
 
 }  // namespace cuota::inline v0::detail
@@ -235,6 +251,14 @@ CUOTA_INLINE std::optional<growth_candidate> block_heap::hold(std::size_t size, 
     return window;
 }
 
+CUOTA_INLINE std::optional<growth_candidate> block_heap::hold_at(std::byte* at, std::size_t bytes) {
+    block* const hole = blocks_.hole_around(at, bytes);
+    if (!hole) return std::nullopt;
+    growth_candidate window{hole, at, at + bytes, bytes, 0};
+    window.first = &blocks_.hold_window(*hole, window.at, window.end);
+    return window;
+}
+
 CUOTA_INLINE block& block_heap::take_of_grown(growth_candidate const& window, block_request const& r,
                                               block_user const& user) {
     wait_set waits = waits_of(window);
@@ -254,9 +278,10 @@ CUOTA_INLINE std::size_t block_heap::give_up(growth_candidate const& window) noe
 CUOTA_INLINE std::optional<idle_memory> block_heap::take_out(std::size_t surplus, kept_addresses const& kept,
                                                              idle_choice which) {
     if (which == idle_choice::completed) order_.look_and_mark();
-    auto out = choose_idle(blocks_, surplus, kept, [&](block const& b) {
-        return which == idle_choice::any || order_.was_over(b.waits);
-    });
+    auto out = choose_idle(
+        blocks_, surplus, kept,
+        [&](block const& b) { return which == idle_choice::any || order_.was_over(b.waits); },
+        which == idle_choice::any ? idle_order::smallest_first : idle_order::largest_first);
     if (!out) return out;
     order_.drop_host_waits_on_throw([&] {
         out->in->waits.for_each([&](wait_point point) { order_.wait_on_host(point); });
@@ -265,6 +290,17 @@ CUOTA_INLINE std::optional<idle_memory> block_heap::take_out(std::size_t surplus
     });
     leaving_ += out->bytes;
     return out;
+}
+
+CUOTA_INLINE std::optional<mapping_split> block_heap::take_out_to_split(block& b, block_request const& r) {
+    if (r.alignment > block::granularity) return std::nullopt;
+    auto split = choose_split(blocks_, b, size_of(r.bytes), side_of(r.lifetime));
+    if (!split) return split;
+    order_.look_and_mark();
+    if (!order_.was_over(b.waits)) return std::nullopt;
+    split->whole.in = &blocks_.hold_pages(b, split->whole.at, split->whole.bytes);
+    leaving_ += split->whole.bytes;
+    return split;
 }
 
 CUOTA_INLINE void block_heap::gone(idle_memory const& out, bool is_gone) noexcept {
@@ -312,6 +348,8 @@ CUOTA_INLINE void block_heap::let_stream_go(block& b) noexcept {
 
 CUOTA_INLINE block* block_heap::choose(block_requirements const& needed, lifetime_hint lifetime,
                                        std::uint32_t stream_index) {
+    if (is_fragmented() && lifetime != lifetime_hint::persistent && needed.size >= blocks_.page())
+        if (block* const b = choose_lowest(blocks_, order_, needed, stream_index)) return b;
     if (lifetime != lifetime_hint::persistent)
         return choose_block(blocks_, order_, needed, stream_index,
                             slack_for(allocated_ + needed.size, reserved_));
@@ -330,9 +368,8 @@ CUOTA_INLINE void block_heap::order_before_use(wait_set const& waits, block_user
 }
 
 CUOTA_INLINE block& block_heap::cut(block& b, block_request const& r) {
-    auto const from = r.lifetime == lifetime_hint::step ? block_index::side::high : block_index::side::low;
-    block& taken =
-        blocks_.take(b, size_of(r.bytes), r.bytes, r.who, {steps_.now(), r.lifetime}, from, r.alignment);
+    block& taken = blocks_.take(b, size_of(r.bytes), r.bytes, r.who, {steps_.now(), r.lifetime},
+                                side_of(r.lifetime), r.alignment);
     if (order_.has_host_waits()) [[unlikely]]
         blocks_.withhold(taken);
     else count(taken);

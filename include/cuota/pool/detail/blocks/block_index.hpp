@@ -68,6 +68,9 @@ public:
         for_each_free(visit_segment);
     }
     [[nodiscard]] std::size_t mapped_runs() const noexcept;
+    [[nodiscard]] bool is_paged(void const* p) const noexcept;
+    /// Returns the hole that contains all these bytes, or null. Cost: O(holes).
+    [[nodiscard]] block* hole_around(std::byte const* at, std::size_t bytes) const noexcept;
 
     /// Bytes of whole mappings in [from, to); whole pages in holes.
     [[nodiscard]] std::size_t mapped_whole(std::byte const* from, std::byte const* to) const noexcept;
@@ -166,7 +169,6 @@ private:
     std::size_t undo_growing(block& b) noexcept;
 
     [[nodiscard]] static std::uintptr_t address(void const* p) noexcept;
-    [[nodiscard]] bool is_paged(void const* p) const noexcept;
     [[nodiscard]] std::size_t pages_between(std::byte const* from, std::byte const* to) const noexcept;
     void put_free(block& b) noexcept;
     void pull_free(block& b) noexcept;
@@ -226,6 +228,15 @@ CUOTA_INLINE std::size_t block_index::mapped_runs() const noexcept {
     std::size_t runs = 0;
     for_each_hole([&](block const& hole) { runs += hole.before && !hole.before->is_hole(); });
     return runs;
+}
+
+CUOTA_INLINE block* block_index::hole_around(std::byte const* at, std::size_t bytes) const noexcept {
+    block* found = nullptr;
+    for_each_hole([&](block& hole) {
+        if (hole.at() <= at && at < hole.end() && bytes <= static_cast<std::size_t>(hole.end() - at))
+            found = &hole;
+    });
+    return found;
 }
 
 CUOTA_INLINE std::size_t block_index::pages_between(std::byte const* from,

@@ -77,8 +77,10 @@ public:
     }
 
     /// Allocates from free blocks, or returns null. The host waits without the lock. Throws: usage_error after close(), and for
-    /// lifetime_hint::step without an open step.
-    [[nodiscard]] void* try_take(stream_ref const* s, block_request const& r);
+    /// lifetime_hint::step without an open step. With `split`: if the block would share an idle mapping of a fragmented pool, returns null
+    /// and that mapping, held as by take_out.
+    [[nodiscard]] void* try_take(stream_ref const* s, block_request const& r,
+                                 std::optional<mapping_split>* split = nullptr);
 
     /// The alignment is at most 256.
     [[nodiscard]] void* take_of_new(segment const& fresh, stream_ref const* s, block_request const& r);
@@ -124,6 +126,10 @@ public:
     [[nodiscard]] std::optional<growth_candidate> could_grow(std::size_t bytes, growth_aim aim) const;
     /// hold, take_of_grown, add_grown and give_up are those of block_heap.
     [[nodiscard]] std::optional<growth_candidate> hold(std::size_t bytes, growth_aim aim, std::size_t most);
+    /// hold_at, note_excess and is_fragmented are those of block_heap, too.
+    [[nodiscard]] std::optional<growth_candidate> hold_at(std::byte* at, std::size_t bytes);
+    void note_excess() noexcept;
+    [[nodiscard]] bool is_fragmented() const noexcept;
     /// The host's waits in `left` are for waited_for.
     [[nodiscard]] void* take_of_grown(growth_candidate const& window, stream_ref const* s,
                                       block_request const& r, host_waits*& left);
@@ -217,7 +223,8 @@ private:
     }
 
     [[nodiscard]] bool is_out_of_step(lifetime_hint lifetime) const noexcept;
-    [[nodiscard]] void* take_free(stream_ref const* s, block_request const& r, host_waits*& left);
+    [[nodiscard]] void* take_free(stream_ref const* s, block_request const& r, host_waits*& left,
+                                  std::optional<mapping_split>* split);
     [[nodiscard, gnu::noinline]] void* wait_for(light_unique_ptr<host_waits> left, stream_ref const* s,
                                                 block_request const& r) {
         block& b = left->waiting();
@@ -238,6 +245,16 @@ private:
     }
 
     // The members below require the lock.
+
+    // Nothing if the mapping cannot be held, as in a foreign capture.
+    [[nodiscard, gnu::noinline]] std::optional<mapping_split> take_out_to_split(
+        block& b, block_request const& r) noexcept {
+        try {
+            auto split = heap_.take_out_to_split(b, r);
+            if (split && watch_) watch_->goes(split->whole.at, split->whole.bytes);
+            return split;
+        } catch (...) { return std::nullopt; }
+    }
 
     [[nodiscard]] pool_stats stats_now() const noexcept;
     // --- closed or observed pool: out of line ---
@@ -388,13 +405,15 @@ CUOTA_INLINE void* block_pool::take_cached(stream_ref s, std::size_t bytes, std:
     return taken;
 }
 
-CUOTA_INLINE void* block_pool::try_take(stream_ref const* s, block_request const& r) {
+CUOTA_INLINE void* block_pool::try_take(stream_ref const* s, block_request const& r,
+                                        std::optional<mapping_split>* split) {
     host_waits* left = nullptr;
-    void* const p = take_free(s, r, left);
+    void* const p = take_free(s, r, left, split);
     return waited_for(left, p, s, r);
 }
 
-CUOTA_INLINE void* block_pool::take_free(stream_ref const* s, block_request const& r, host_waits*& left) {
+CUOTA_INLINE void* block_pool::take_free(stream_ref const* s, block_request const& r, host_waits*& left,
+                                         std::optional<mapping_split>* split) {
     region_lock const lock{guard_};
     if (is_out_of_step(r.lifetime))
         throw_usage_error(r.who.where, "{}: step allocation outside of a step; call begin_step first",
@@ -409,6 +428,8 @@ CUOTA_INLINE void* block_pool::take_free(stream_ref const* s, block_request cons
         b = heap_.find(r, user.stream_index);
     }
     if (!b) return nullptr;
+    if (split && heap_.splits()) [[unlikely]]
+        if ((*split = take_out_to_split(*b, r))) return nullptr;
     block& taken = heap_.take(*b, r, user);
     if (heap_.order().has_host_waits()) [[unlikely]]
         return left_to_host(taken, left);
@@ -488,6 +509,21 @@ CUOTA_INLINE std::optional<growth_candidate> block_pool::hold(std::size_t bytes,
                                                               std::size_t most) {
     auto const lock = lock_all();
     return heap_.hold(heap_.size_of(bytes), aim, most);
+}
+
+CUOTA_INLINE std::optional<growth_candidate> block_pool::hold_at(std::byte* at, std::size_t bytes) {
+    region_lock const lock{guard_};
+    return heap_.hold_at(at, bytes);
+}
+
+CUOTA_INLINE void block_pool::note_excess() noexcept {
+    region_lock const lock{guard_};
+    heap_.note_excess();
+}
+
+CUOTA_INLINE bool block_pool::is_fragmented() const noexcept {
+    region_lock const lock{guard_};
+    return heap_.is_fragmented();
 }
 
 CUOTA_INLINE void* block_pool::take_of_grown(growth_candidate const& window, stream_ref const* s,

@@ -43,6 +43,11 @@ enum class fit_slack { same_size_if_small, quarter };
 [[nodiscard]] block* choose_available_block(block_index const& blocks, stream_order const& order,
                                             block_requirements const& needed, std::uint32_t stream);
 
+/// Returns a free block of exactly this size, otherwise that at the lowest address, among those that fit and that `stream` need not wait for;
+/// null if none is. So memory at high addresses stays free in large pieces. Cost: O(free blocks of at least the size).
+[[nodiscard]] block* choose_lowest(block_index const& blocks, stream_order const& order,
+                                   block_requirements const& needed, std::uint32_t stream) noexcept;
+
 /// Returns a block beside persistent ones, if possible, otherwise the largest; null if none fits. Cost: visits up to 32 blocks.
 [[nodiscard]] block* choose_block_to_keep(block_index const& blocks,
                                           block_requirements const& needed) noexcept;
@@ -105,6 +110,18 @@ CUOTA_INLINE block* choose_block(block_index const& blocks, stream_order& order,
     return !best || is_available(*best, order, stream)
                ? best
                : choose_available_block(blocks, order, needed, stream);
+}
+
+CUOTA_INLINE block* choose_lowest(block_index const& blocks, stream_order const& order,
+                                  block_requirements const& needed, std::uint32_t stream) noexcept {
+    block* lowest = nullptr;
+    blocks.for_each_fit(needed.size, [&](block& b) {
+        bool is_usable = needed.fits(b);
+        b.waits.for_each([&](wait_point point) { is_usable = is_usable && order.is_ordered(point, stream); });
+        if (is_usable && (!lowest || b.at() < lowest->at())) lowest = &b;
+        return !lowest || lowest->size != needed.size;  // the first ones are the smallest
+    });
+    return lowest;
 }
 
 CUOTA_INLINE bool is_available(block const& b, stream_order const& order, std::uint32_t stream) {

@@ -44,7 +44,7 @@ public:
 };
 
 /// A mapping is at most this fraction of the bytes that account and device have available; docs/design/growth.md has the figures.
-inline constexpr std::size_t parts_for_a_mapping = 1024;
+inline constexpr std::size_t parts_for_a_mapping = 2048;
 
 /// Addresses per byte of memory: live blocks may leave only addresses beyond them for a request.
 inline constexpr std::size_t addresses_per_byte = 4;

@@ -50,6 +50,9 @@ public:
             if (void* const p = by_pages(bytes, who, record, enter)) return p;
         return by_segment(bytes, requested, who, record, enter);
     }
+    /// Maps the held mapping again as two, if account and device have room for it: other threads may take its bytes meanwhile. Reports
+    /// failures; a part that cannot be mapped again stays unmapped.
+    void split(mapping_split const& held, label const& who) noexcept;
     /// Sets pool_options::remap_above. Not during another call.
     void remap_above(double times) noexcept { remap_above_ = times; }
     /// Acquires exactly `bytes`.
@@ -92,7 +95,8 @@ private:
             pool_release::keeping const keep{release_, {plan->at, plan->end, plan->idle}};
             if (remap(plan->missing, bytes)) continue;
             if (!try_charge(plan->missing, record)) return nullptr;
-            auto const held = hold(bytes, aim, plan->missing);
+            auto const held =
+                hold(plan->missing, [&] { return memory_.blocks().hold(bytes, aim, plan->missing); });
             if (!held) continue;  // another thread changed the blocks
             if (void* const p = memory_.map(*held, request, who, enter)) return p;
             // The device has less than the budget; other idle memory may cover the rest.
@@ -107,9 +111,22 @@ private:
     [[nodiscard]] std::size_t excess_with(std::size_t fresh, std::size_t bytes) const noexcept;
     // Unmaps pages elsewhere that no work uses, if mapping `missing` bytes would leave an excess. Returns whether the window may have changed.
     [[nodiscard]] bool remap(std::size_t missing, std::size_t bytes) noexcept;
-    // Holds a window for the charged bytes; refunds the excess.
-    [[nodiscard]] std::optional<growth_candidate> hold(std::size_t bytes, growth_aim aim,
-                                                       std::size_t charged);
+    // Holds find() for the charged bytes; refunds the excess.
+    template <class Find>
+    [[nodiscard]] std::optional<growth_candidate> hold(std::size_t charged, Find find) {
+        std::optional<growth_candidate> window;
+        try {
+            window = find();
+        } catch (...) {
+            memory_.did_not_come(charged);
+            throw;
+        }
+        std::size_t const needed = window ? window->missing : 0;
+        if (charged != needed) memory_.did_not_come(charged - needed);
+        return window;
+    }
+    // Maps these pages by one mapping, if they are still unmapped.
+    void map_at(std::byte* at, std::size_t bytes, label const& who);
 
     // --- segments ---
 
@@ -213,23 +230,27 @@ CUOTA_INLINE std::size_t pool_grower::excess_with(std::size_t fresh, std::size_t
 CUOTA_INLINE bool pool_grower::remap(std::size_t missing, std::size_t bytes) noexcept {
     std::size_t const excess = std::min(missing, excess_with(missing, bytes));
     if (excess == 0) return false;
+    std::size_t const idle = release_.reclaimable(excess);
+    if (idle < excess) memory_.blocks().note_excess();
     // A request that does not fit anyway changes nothing.
-    if (saturating_add(node().available(), release_.reclaimable(excess)) < missing) return false;
+    if (saturating_add(node().available(), idle) < missing) return false;
     return release_.release_completed(excess) != 0;
 }
 
-CUOTA_INLINE std::optional<growth_candidate> pool_grower::hold(std::size_t bytes, growth_aim aim,
-                                                               std::size_t charged) {
-    std::optional<growth_candidate> window;
-    try {
-        window = memory_.blocks().hold(bytes, aim, charged);
-    } catch (...) {
-        memory_.did_not_come(charged);
-        throw;
-    }
-    std::size_t const needed = window ? window->missing : 0;
-    if (charged != needed) memory_.did_not_come(charged - needed);
-    return window;
+CUOTA_INLINE void pool_grower::split(mapping_split const& held, label const& who) noexcept {
+    idle_memory const& whole = held.whole;
+    if (!memory_.has_room(whole.bytes)) return memory_.blocks().gone(whole, false);
+    if (memory_.give_back(whole) == 0) return;
+    report_failure_of([&] {
+        map_at(whole.at, held.first, who);
+        map_at(whole.at + held.first, whole.bytes - held.first, who);
+    });
+}
+
+CUOTA_INLINE void pool_grower::map_at(std::byte* at, std::size_t bytes, label const& who) {
+    if (!node().try_charge_coming(bytes)) return;
+    auto const held = hold(bytes, [&] { return memory_.blocks().hold_at(at, bytes); });
+    if (held) (void)memory_.map_as_one(*held, who, adding{memory_.blocks()});
 }
 
 CUOTA_INLINE segment pool_grower::take_segment(std::size_t size, std::size_t requested, label const& who,

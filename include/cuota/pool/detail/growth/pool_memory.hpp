@@ -51,19 +51,17 @@ public:
     [[nodiscard]] void* map(growth_candidate window, std::size_t request, label const& who, Enter enter) {
         window.sizes =
             sizes(saturating_add(node().available(), window.missing), request);  // those are charged
-        bool has_come = false;
-        try {
-            has_come = map_holes(window, who);
-            if (has_come) {
-                node().arrived(window.missing);
-                return enter(window);
-            }
-        } catch (...) {
-            give_up(window, has_come);
-            throw;
-        }
-        give_up(window, has_come);
-        return nullptr;
+        return map_by_sizes(window, who, enter);
+    }
+    /// Does so by one mapping. The window is one hole.
+    template <class Enter>
+    [[nodiscard]] void* map_as_one(growth_candidate window, label const& who, Enter enter) {
+        window.sizes = {page(), window.missing, 1, window.missing};
+        return map_by_sizes(window, who, enter);
+    }
+    /// Whether the account allows these bytes, and the device is believed to have them.
+    [[nodiscard]] bool has_room(std::size_t bytes) const noexcept {
+        return pages_->sizes(node().available()).available >= bytes;
     }
 
     // --- release ---
@@ -98,7 +96,7 @@ public:
 private:
     void refuse_other_devices(stream_ref s, label const& who) const;
     // Returns the sizes of new mappings for a request while the account has `available` bytes. Requests that share a mapping share it as long
-    // as one of them lives, so small requests get smaller mappings.
+    // as one of them lives, so small requests get smaller mappings, and so do all once the pool is fragmented.
     [[nodiscard]] mapping_sizes sizes(std::size_t available, std::size_t request) const noexcept;
     [[nodiscard]] bool map_holes(growth_candidate const& window, label const& who);
     void give_up(growth_candidate const& window, bool has_come) noexcept;
@@ -107,6 +105,23 @@ private:
         block_index::for_each_part(*window.first, window.end, [&](block& part) {
             if (part.has_state(block::state::growing)) visit(part);
         });
+    }
+
+    template <class Enter>
+    [[nodiscard]] void* map_by_sizes(growth_candidate const& window, label const& who, Enter enter) {
+        bool has_come = false;
+        try {
+            has_come = map_holes(window, who);
+            if (has_come) {
+                node().arrived(window.missing);
+                return enter(window);
+            }
+        } catch (...) {
+            give_up(window, has_come);
+            throw;
+        }
+        give_up(window, has_come);
+        return nullptr;
     }
 
     // Waits for the memory's device, even if the source names none.
@@ -239,7 +254,8 @@ CUOTA_INLINE void pool_memory::wait_for_refunds() const noexcept {
 
 CUOTA_INLINE mapping_sizes pool_memory::sizes(std::size_t available, std::size_t request) const noexcept {
     mapping_sizes of = pages_->sizes(available);
-    std::size_t const most = std::min(largest_mapping_, std::max(largest_mapping_ / 2, request));
+    std::size_t const largest = blocks_.is_fragmented() ? largest_mapping_ / 8 : largest_mapping_;
+    std::size_t const most = std::min(largest, std::max(largest / 2, request));
     of.largest = std::min(of.largest, round_down(most, of.page));
     return of;
 }

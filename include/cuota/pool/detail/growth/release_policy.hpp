@@ -71,24 +71,32 @@ private:
     bool at_start_;
 };
 
-/// The idle memory to release first for `surplus` bytes, in free blocks with is_usable(block): large blocks stay whole, and the excess is
-/// small (docs/design/growth.md).
+/// Which free blocks release their mappings first: the smallest, so that large ones stay whole, or the largest, which keeps the small ones for
+/// requests of their sizes.
+enum class idle_order { smallest_first, largest_first };
+
+/// The idle memory to release first for `surplus` bytes, in free blocks with is_usable(block), so that the excess is small
+/// (docs/design/growth.md).
 template <class Usable = any_block>
 [[nodiscard]] std::optional<idle_memory> choose_idle(block_index const& blocks, std::size_t surplus,
-                                                     kept_addresses const& kept, Usable is_usable = {}) {
+                                                     kept_addresses const& kept, Usable is_usable = {},
+                                                     idle_order order = idle_order::smallest_first) {
     std::optional<idle_memory> chosen;
     std::optional<idle_memory> cover;
-    if (blocks.free_pages() > kept.idle)
-        blocks.for_each_fit(blocks.page(), [&](block& b) {
-            idle_mappings idle{blocks, b, kept};
-            if (idle.is_empty() || !is_usable(b)) return true;
-            if (auto const next = idle.next(); next.bytes > surplus) {
-                if (!cover || next.bytes < cover->bytes) cover = next;
-                return cover->bytes != blocks.page();  // the minimum
-            }
-            chosen = idle.take(surplus);
-            return false;
-        });
+    auto const look_at = [&](block& b) {
+        idle_mappings idle{blocks, b, kept};
+        if (idle.is_empty() || !is_usable(b)) return true;
+        if (auto const next = idle.next(); next.bytes > surplus) {
+            if (!cover || next.bytes < cover->bytes) cover = next;
+            return cover->bytes != blocks.page();  // the minimum
+        }
+        chosen = idle.take(surplus);
+        return false;
+    };
+    if (blocks.free_pages() > kept.idle) {
+        if (order == idle_order::smallest_first) blocks.for_each_fit(blocks.page(), look_at);
+        else blocks.for_each_free_from_largest(look_at);
+    }
     if (chosen) return chosen;
     block* const segment = choose_segment(blocks, surplus, is_usable);
     if (cover && (!segment || segment->size < surplus || segment->size > cover->bytes)) return cover;
