@@ -41,6 +41,7 @@ constexpr part parts[] = {
     {"planned_step_in_graph", truth::planned_step_in_graph},
     {"pool_grows_and_trims", truth::pool_grows_and_trims},
     {"pool_maps_elsewhere", truth::pool_maps_elsewhere},
+    {"pool_divides_mappings", truth::pool_divides_mappings},
     {"leases_on_streams", truth::leases_on_streams},
     {"exact_training", truth::exact_training},
     {"limits_of_the_machine", truth::limits_of_the_machine},

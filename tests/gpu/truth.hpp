@@ -63,6 +63,7 @@ std::string capture_with_pool();
 std::string planned_step_in_graph();
 std::string pool_grows_and_trims();
 std::string pool_maps_elsewhere();
+std::string pool_divides_mappings();
 std::string leases_on_streams();
 std::string exact_training();
 std::string limits_of_the_machine();
