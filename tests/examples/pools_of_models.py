@@ -20,6 +20,7 @@ def replay(path, *options):
 
 
 def driver_calls(run):
+    """cuMemCreate, cuMemMap and cuMemRelease for a mapping, cuMemUnmap for its end; cuMemSetAccess is called once for many mappings."""
     return 3 * run["mapped"] + run["unmapped"]
 
 

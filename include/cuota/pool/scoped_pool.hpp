@@ -58,7 +58,8 @@ struct pool_options {
     pool_growth growth = pool_growth::automatic;
     /// With pages: before the pool would hold more than this multiple of its peak of live bytes, it unmaps idle pages that no work uses, and
     /// maps others in their place; at least 1. Infinity: only when budget or device is short. Each mapping takes three driver calls. A pool
-    /// that cannot unmap enough makes mappings of an eighth from then on, and divides idle ones that a block would share.
+    /// that cannot unmap enough makes mappings of at most an eighth of `largest_mapping` from then on, and divides an idle mapping before a
+    /// block shares it with free memory.
     double remap_above = 1.02;
     /// With pages: the maximum bytes of a mapping, which is unmapped as a whole; requests below half of it get mappings of at most half. At
     /// least a page is used. Smaller ones cost more driver calls, and leave less memory that is neither live nor can be unmapped

@@ -56,11 +56,11 @@ TEST_CASE("a block_heap counts live, active and reserved bytes and their peaks",
     heap.give(*a, {});
     CHECK_FALSE(heap.would_peak(1000));
     CHECK(heap.would_peak(1001));  // a peak of the requested bytes
-    CHECK(heap.lend(700) == 700);
+    CHECK(heap.counters().lend(700) == 700);
     CHECK_FALSE(heap.would_peak(300));
     CHECK(heap.would_peak(301));
-    CHECK(heap.lend(5000) == 300);
-    heap.take_back(1000);
+    CHECK(heap.counters().lend(5000) == 300);
+    heap.counters().take_back(1000);
 
     cuota::pool_stats const now = heap.stats();
     CHECK(now.requested == 2000);
@@ -227,17 +227,17 @@ TEST_CASE("a segment that is taken out of a block_heap counts as reserved until 
     REQUIRE(out);
     CHECK_FALSE(heap.order().has_host_waits());
     CHECK(out->bytes == 1_MiB);
-    CHECK(heap.reserved() == 3_MiB);
-    CHECK(heap.leaving() == 1_MiB);
-    CHECK(heap.staying() == 2_MiB);
+    CHECK(heap.counters().reserved() == 3_MiB);
+    CHECK(heap.counters().leaving() == 1_MiB);
+    CHECK(heap.counters().staying() == 2_MiB);
     CHECK(heap.stats().largest_free == 2_MiB);
     heap.gone(*out, 0);  // releasing it failed
-    CHECK(heap.leaving() == 0);
+    CHECK(heap.counters().leaving() == 0);
     CHECK(heap.stats().segments == 2);
     out = heap.take_out(1_MiB, {});
     REQUIRE(out);
     heap.gone(*out, 1_MiB);
-    CHECK(heap.reserved() == 2_MiB);
+    CHECK(heap.counters().reserved() == 2_MiB);
     CHECK(heap.stats().peak_reserved == 3_MiB);
     CHECK(heap.stats().segments == 1);
 }

@@ -15,6 +15,7 @@
 #include <cuota/pool/scoped_pool.hpp>
 #include <cuota/runtime/event.hpp>
 
+#include "pool/diary.hpp"
 #include "support/calls.hpp"
 #include "support/catch.hpp"
 #include "support/every_failure.hpp"
@@ -203,8 +204,9 @@ namespace {
 // A pool with mappings of up to 16 MiB that exceeded its bound: 14 MiB are free in a mapping with a live block.
 class fragmented_pool {
 public:
-    explicit fragmented_pool(cuota::budget const& budget, double remap_above = 1.02)
+    explicit fragmented_pool(cuota::budget const& budget, double remap_above = 1.02, bool is_observed = false)
         : pool{budget, {.remap_above = remap_above, .largest_mapping = 16_MiB}} {
+        if (is_observed) told.emplace(pool);
         try {
             void* const first = take(16_MiB);
             second_ = take(16_MiB);
@@ -233,6 +235,7 @@ public:
 
     cuota::stream s;
     cuota::scoped_pool pool;
+    std::optional<pool_tests::observed> told;
 
 private:
     void give(void* p, std::size_t bytes) {
@@ -303,6 +306,25 @@ TEST_CASE("a mapping is not divided while work uses it, or while the budget has 
         CHECK(p.pool.trim() == 0);
     }
     CHECK(budget.held() == 64_MiB);
+}
+
+TEST_CASE("an observer is notified of a divided mapping as released, and of its parts as allocated",
+          "[pool][pool_growth]") {
+    support::machine const machine{{1, 64_GiB}};
+    cuota::budget budget{"trainer", cuota::unlimited};
+    fragmented_pool p{budget, 1.02, true};
+    auto const& told = **p.told;
+    p.give_mapping(p.s);
+    p.s.synchronize();
+    bool const has_room = GENERATE(true, false);
+    if (!has_room) budget.set_limit(64_MiB);
+    std::size_t const before = told.all.size();
+
+    p.take(20_MiB);
+
+    CHECK_FALSE(told.is_wrong);
+    CHECK(told.reserved == 64_MiB);
+    CHECK(told.all.substr(before) == (has_room ? "rssa" : "rsa"));
 }
 
 TEST_CASE("memory that cannot be mapped again stays unmapped, and the request is served elsewhere",

@@ -13,12 +13,13 @@
 #include <cuota/core/config.hpp>
 #include <cuota/core/detail/dynamic_array.hpp>
 #include <cuota/pool/detail/blocks/block_index.hpp>
+#include <cuota/pool/detail/blocks/byte_counters.hpp>
 #include <cuota/pool/detail/blocks/fit_policy.hpp>
 #include <cuota/pool/detail/blocks/live_report.hpp>
-#include <cuota/pool/detail/blocks/mark_schedule.hpp>
 #include <cuota/pool/detail/blocks/stream_order.hpp>
 #include <cuota/pool/detail/growth/growth_candidate.hpp>
 #include <cuota/pool/detail/growth/mapping_split.hpp>
+#include <cuota/pool/detail/growth/mark_schedule.hpp>
 #include <cuota/pool/detail/growth/release_policy.hpp>
 #include <cuota/pool/pool_stats.hpp>
 
@@ -77,12 +78,12 @@ public:
     /// Frees a live or held block.
     void give(block& b, wait_set waits) noexcept;
     /// Whether a free should be followed by stream_order::look_and_mark.
-    [[nodiscard]] bool is_mark_due() noexcept { return marks_.is_due(freed_, reserved_); }
-    [[nodiscard]] bool would_peak(std::size_t bytes) const noexcept;
-    /// Counts up to `most` bytes as requested, without raising a peak, for the credit of a thread cache; returns them.
-    [[nodiscard]] std::size_t lend(std::size_t most) noexcept;
-    /// Takes back credit, including the requested bytes of cached blocks.
-    void take_back(std::size_t bytes) noexcept { requested_ -= bytes; }
+    [[nodiscard]] bool is_mark_due() noexcept {
+        return marks_.is_due(counters_.freed(), counters_.reserved());
+    }
+    [[nodiscard]] bool would_peak(std::size_t bytes) const noexcept {
+        return counters_.would_peak(bytes, size_of(bytes));
+    }
 
     // --- segments ---
 
@@ -122,22 +123,17 @@ public:
 
     /// Notes that the pool exceeds its bound by more than its idle mappings.
     void note_excess() noexcept {
-        splits_.note_excess(freed_, std::max(peak_allocated_, block::granularity));
+        splits_.note_excess(counters_.freed(), std::max(counters_.peak_allocated(), block::granularity));
     }
     [[nodiscard]] bool is_fragmented() const noexcept { return splits_.is_fragmented(); }
-    [[nodiscard]] bool splits() const noexcept { return splits_.splits(freed_); }
+    [[nodiscard]] bool splits() const noexcept { return splits_.splits(counters_.freed()); }
 
     // --- figures ---
 
     /// Leaves `thread_cache_hits` at 0.
     [[nodiscard]] pool_stats stats() noexcept;
-    [[nodiscard]] std::size_t allocated() const noexcept { return allocated_; }
-    [[nodiscard]] std::size_t reserved() const noexcept { return reserved_; }
-    [[nodiscard]] std::size_t peak_allocated() const noexcept { return peak_allocated_; }
-    [[nodiscard]] std::size_t freed() const noexcept { return freed_; }      ///< of all frees
-    [[nodiscard]] std::size_t leaving() const noexcept { return leaving_; }  ///< taken out
-    [[nodiscard]] std::size_t staying() const noexcept { return reserved_ - leaving_; }
-
+    [[nodiscard]] byte_counters& counters() noexcept { return counters_; }
+    [[nodiscard]] byte_counters const& counters() const noexcept { return counters_; }
     [[nodiscard]] block_index& blocks() noexcept { return blocks_; }
     [[nodiscard]] block_index const& blocks() const noexcept { return blocks_; }
     [[nodiscard]] stream_order& order() noexcept { return order_; }
@@ -155,7 +151,6 @@ private:
         return lifetime == lifetime_hint::step ? block_index::side::high : block_index::side::low;
     }
     [[nodiscard]] block& cut(block& b, block_request const& r);
-    void count(block const& taken) noexcept;
 
     [[nodiscard]] block& enter(segment const& s);
     // Compares sizes, too: a new segment may be at the same address.
@@ -163,22 +158,13 @@ private:
     // Includes those of adjacent free blocks, with which the window will be merged.
     [[nodiscard]] static wait_set waits_of(growth_candidate const& window);
     [[nodiscard]] block& join(growth_candidate const& window, wait_set waits) noexcept;
-    void count_reserved(std::size_t bytes) noexcept;
 
     std::size_t const granularity_;
     block_index blocks_;
     stream_order order_;
     step_clock steps_;
     dynamic_array<segment> segments_;
-    std::size_t requested_ = 0;
-    std::size_t peak_requested_ = 0;
-    std::size_t allocated_ = 0;
-    std::size_t peak_allocated_ = 0;
-    std::size_t peak_active_ = 0;
-    std::size_t reserved_ = 0;
-    std::size_t peak_reserved_ = 0;
-    std::size_t leaving_ = 0;  // part of reserved_
-    std::size_t freed_ = 0;
+    byte_counters counters_;
     mark_schedule marks_;
     split_schedule splits_;
 };
@@ -216,20 +202,8 @@ CUOTA_INLINE void block_heap::keep_stream(block& b, std::uint32_t stream_index) 
 
 CUOTA_INLINE void block_heap::give(block& b, wait_set waits) noexcept {
     let_stream_go(b);
-    requested_ -= b.requested;
-    allocated_ -= b.size;
-    freed_ += b.size;
+    counters_.remove(b);
     blocks_.release(b, std::move(waits));
-}
-
-CUOTA_INLINE bool block_heap::would_peak(std::size_t bytes) const noexcept {
-    return allocated_ + size_of(bytes) > peak_allocated_ || requested_ + bytes > peak_requested_;
-}
-
-CUOTA_INLINE std::size_t block_heap::lend(std::size_t most) noexcept {
-    std::size_t const lent = std::min(most, peak_requested_ - std::min(peak_requested_, requested_));
-    requested_ += lent;
-    return lent;
 }
 
 CUOTA_INLINE block& block_heap::take_of_new(segment const& fresh, block_request const& r) {
@@ -237,7 +211,7 @@ CUOTA_INLINE block& block_heap::take_of_new(segment const& fresh, block_request 
     try {
         return cut(whole, r);
     } catch (...) {
-        reserved_ -= whole.size;
+        counters_.remove_reserved(whole.size);
         forget(whole);
         throw;
     }
@@ -271,7 +245,7 @@ CUOTA_INLINE block& block_heap::take_of_grown(growth_candidate const& window, bl
 
 CUOTA_INLINE std::size_t block_heap::give_up(growth_candidate const& window) noexcept {
     std::size_t const kept = blocks_.undo_window(*window.first, window.end);
-    count_reserved(kept);
+    counters_.add_reserved(kept);
     return kept;
 }
 
@@ -288,7 +262,7 @@ CUOTA_INLINE std::optional<idle_memory> block_heap::take_out(std::size_t surplus
         if (out->is_paged) out->in = &blocks_.hold_pages(*out->in, out->at, out->bytes);
         else blocks_.hold_segment(*out->in);
     });
-    leaving_ += out->bytes;
+    counters_.add_leaving(out->bytes);
     return out;
 }
 
@@ -299,14 +273,14 @@ CUOTA_INLINE std::optional<mapping_split> block_heap::take_out_to_split(block& b
     order_.look_and_mark();
     if (!order_.was_over(b.waits)) return std::nullopt;
     split->whole.in = &blocks_.hold_pages(b, split->whole.at, split->whole.bytes);
-    leaving_ += split->whole.bytes;
+    counters_.add_leaving(split->whole.bytes);
     return split;
 }
 
 CUOTA_INLINE void block_heap::gone(idle_memory const& out, bool is_gone) noexcept {
-    leaving_ -= out.bytes;
+    counters_.remove_leaving(out.bytes);
     if (!is_gone) return blocks_.put_back(*out.in);
-    reserved_ -= out.bytes;
+    counters_.remove_reserved(out.bytes);
     if (out.is_paged) blocks_.let_go(*out.in);
     else forget(*out.in);
 }
@@ -322,14 +296,7 @@ CUOTA_INLINE void block_heap::wait_for_freed() noexcept {
 
 CUOTA_INLINE pool_stats block_heap::stats() noexcept {
     pool_stats now;
-    now.requested = requested_;
-    now.peak_requested = peak_requested_;
-    now.allocated = allocated_;
-    now.peak_allocated = peak_allocated_;
-    now.active = allocated_ + bytes_in_flight(blocks_, order_);
-    now.peak_active = peak_active_ = std::max({peak_active_, peak_allocated_, now.active});
-    now.reserved = reserved_;
-    now.peak_reserved = peak_reserved_;
+    counters_.write_to(now, bytes_in_flight(blocks_, order_));
     now.live_blocks = blocks_.live_blocks();
     now.free_blocks = blocks_.free_blocks();
     now.largest_free = blocks_.largest_free();
@@ -352,7 +319,7 @@ CUOTA_INLINE block* block_heap::choose(block_requirements const& needed, lifetim
         if (block* const b = choose_lowest(blocks_, order_, needed, stream_index)) return b;
     if (lifetime != lifetime_hint::persistent)
         return choose_block(blocks_, order_, needed, stream_index,
-                            slack_for(allocated_ + needed.size, reserved_));
+                            slack_for(counters_.allocated() + needed.size, counters_.reserved()));
     block* const b = choose_block_to_keep(blocks_, needed);
     return !b || is_available(*b, order_, stream_index)
                ? b
@@ -372,20 +339,13 @@ CUOTA_INLINE block& block_heap::cut(block& b, block_request const& r) {
                                 side_of(r.lifetime), r.alignment);
     if (order_.has_host_waits()) [[unlikely]]
         blocks_.withhold(taken);
-    else count(taken);
+    else counters_.add(taken);
     return taken;
-}
-
-CUOTA_INLINE void block_heap::count(block const& taken) noexcept {
-    requested_ += taken.requested;
-    allocated_ += taken.size;
-    peak_requested_ = std::max(peak_requested_, requested_);
-    peak_allocated_ = std::max(peak_allocated_, allocated_);
 }
 
 CUOTA_INLINE void block_heap::arrived(block& b) {
     blocks_.admit(b);
-    count(b);
+    counters_.add(b);
 }
 
 CUOTA_INLINE void block_heap::did_not_come(block& b) noexcept { blocks_.cancel(b); }
@@ -394,7 +354,7 @@ CUOTA_INLINE block& block_heap::enter(segment const& s) {
     segments_.reserve(segments_.size() + 1);
     block& whole = blocks_.add_segment(s.at, s.bytes);
     segments_.push_back(s);
-    count_reserved(s.bytes);
+    counters_.add_reserved(s.bytes);
     return whole;
 }
 
@@ -419,14 +379,9 @@ CUOTA_INLINE wait_set block_heap::waits_of(growth_candidate const& window) {
 }
 
 CUOTA_INLINE block& block_heap::join(growth_candidate const& window, wait_set waits) noexcept {
-    count_reserved(window.missing);
-    marks_.note_growth(freed_, reserved_);
+    counters_.add_reserved(window.missing);
+    marks_.note_growth(counters_.freed(), counters_.reserved());
     return blocks_.join_window(*window.first, window.end, window.sizes, std::move(waits));
-}
-
-CUOTA_INLINE void block_heap::count_reserved(std::size_t bytes) noexcept {
-    reserved_ += bytes;
-    peak_reserved_ = std::max(peak_reserved_, reserved_);
 }
 
 }  // namespace cuota::inline v0::detail

@@ -465,8 +465,9 @@ CUOTA_INLINE std::optional<idle_memory> block_pool::take_out(std::size_t surplus
 }
 
 CUOTA_INLINE std::optional<idle_memory> block_pool::take_out_above(std::size_t keep) {
-    return take_out_of([&] { return heap_.staying() - std::min(heap_.staying(), keep); }, {},
-                       idle_choice::any);
+    return take_out_of(
+        [&] { return heap_.counters().staying() - std::min(heap_.counters().staying(), keep); }, {},
+        idle_choice::any);
 }
 
 CUOTA_INLINE void block_pool::gone(idle_memory const& out, bool is_gone) noexcept {
@@ -482,10 +483,11 @@ CUOTA_INLINE void block_pool::gone(idle_memory const& out, bool is_gone) noexcep
 CUOTA_INLINE std::size_t block_pool::wait_for_leaving() noexcept {
     if (giving_back::is_on()) return 0;
     std::unique_lock<std::mutex> lock{guard_};
-    std::size_t const before = heap_.leaving();
+    std::size_t const before = heap_.counters().leaving();
     std::size_t const gone_before = gone_;
-    left_.wait(lock,
-               [&] { return heap_.leaving() < before || heap_.leaving() == 0 || gone_ != gone_before; });
+    left_.wait(lock, [&] {
+        return heap_.counters().leaving() < before || heap_.counters().leaving() == 0 || gone_ != gone_before;
+    });
     return gone_ - gone_before;
 }
 
@@ -493,7 +495,7 @@ CUOTA_INLINE std::size_t block_pool::could_take_out(std::size_t wanted,
                                                     kept_addresses const& kept) const noexcept {
     auto const lock = lock_all();
     std::size_t const given = could_be_idle(heap_.blocks(), wanted, kept);
-    return given >= wanted ? given : given + heap_.leaving();
+    return given >= wanted ? given : given + heap_.counters().leaving();
 }
 
 CUOTA_INLINE void block_pool::add_range(std::byte* at, std::size_t bytes, std::size_t page) {
@@ -610,7 +612,7 @@ CUOTA_INLINE std::size_t block_pool::largest_free() const noexcept {
 
 CUOTA_INLINE std::size_t block_pool::reserved() const noexcept {
     region_lock const lock{guard_};
-    return heap_.reserved();
+    return heap_.counters().reserved();
 }
 
 CUOTA_INLINE idle_pieces block_pool::idle_if_released(std::span<allocation_group const> released) const {
@@ -621,19 +623,19 @@ CUOTA_INLINE idle_pieces block_pool::idle_if_released(std::span<allocation_group
 
 CUOTA_INLINE growth_figures block_pool::figures_with(std::size_t bytes) const noexcept {
     auto const lock = lock_all();
-    std::size_t const live = saturating_add(heap_.allocated(), bytes);
-    return {std::max(heap_.peak_allocated(), live), heap_.staying()};
+    std::size_t const live = saturating_add(heap_.counters().allocated(), bytes);
+    return {std::max(heap_.counters().peak_allocated(), live), heap_.counters().staying()};
 }
 
 CUOTA_INLINE std::size_t block_pool::freed() const noexcept {
     auto const lock = lock_all();
-    return heap_.freed();
+    return heap_.counters().freed();
 }
 
 CUOTA_INLINE void block_pool::allocation_groups(std::vector<allocation_group>& into) const {
     auto const lock = lock_all();
     append_allocation_groups(heap_.blocks(), into);
-    if (std::size_t const cached = heap_.reserved() - heap_.allocated(); cached != 0)
+    if (std::size_t const cached = heap_.counters().reserved() - heap_.counters().allocated(); cached != 0)
         into.push_back({tag::named("cached in " + title()), {}, cached, true});
 }
 
@@ -715,7 +717,7 @@ CUOTA_INLINE void block_pool::put_in_order(block& b, stream_ref s, late_free& la
 }
 
 CUOTA_INLINE bool block_pool::may_be_ready(block const& b, stream_ref s) const noexcept {
-    return b.size <= thread_cache::largest && s.is_owned() && b.size <= heap_.reserved() / 2048;
+    return b.size <= thread_cache::largest && s.is_owned() && b.size <= heap_.counters().reserved() / 2048;
 }
 
 CUOTA_INLINE void block_pool::expect_back(block& b, stream_ref s) noexcept {
@@ -729,7 +731,7 @@ CUOTA_INLINE void block_pool::expect_back(block& b, stream_ref s) noexcept {
     if (!thread_caches_.of(*me).is_of(*me)) return;
     thread_cache& mine = thread_caches_.of(*me);
     mine.remember(b);
-    if (mine.credit() < thread_cache::loan) mine.lend(heap_.lend(thread_cache::loan));
+    if (mine.credit() < thread_cache::loan) mine.lend(heap_.counters().lend(thread_cache::loan));
 }
 
 CUOTA_INLINE bool block_pool::keep_ready(block& b, stream_ref s, std::uint32_t stream_index) noexcept {
@@ -747,7 +749,7 @@ CUOTA_INLINE void block_pool::give_ready(block& b) const noexcept {
 }
 
 CUOTA_INLINE void block_pool::collect() const noexcept {
-    heap_.take_back(thread_caches_.collect([this](block& b) { give_ready(b); }));
+    heap_.counters().take_back(thread_caches_.collect([this](block& b) { give_ready(b); }));
 }
 
 CUOTA_INLINE block_user block_pool::user_of(stream_ref const* s) {

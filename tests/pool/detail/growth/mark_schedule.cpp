@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-#include <cuota/pool/detail/blocks/mark_schedule.hpp>
+#include <cuota/pool/detail/growth/mark_schedule.hpp>
 
 #include <cstddef>
 
