@@ -24,7 +24,7 @@ configure_cuda = -DCMAKE_CUDA_ARCHITECTURES='80-real;90-real;90-virtual'
 for_sanitizers = -DCUOTA_TEST_BATCH=$(if $(SHORT),48,24) -DCUOTA_TEST_BY_FILE=$(if $(SHORT),ON,OFF) \
     -DCUOTA_TEST_LESS='$(if $(SHORT),$(less))'
 less = gpu;shared_libraries;simulator;third_party
-fewer = CUOTA_FAILURE_STRIDE=4
+fewer = CUOTA_TEST_DIVISOR=4
 # AddressSanitizer's build is by clang where it is, so that a second compiler's tests run. At -O0 clang compiles it in two thirds of the time
 # that g++ takes at -Og without UndefinedBehaviorSanitizer's checks of pointers; the tests take 1.7 times as long. A folder that another
 # compiler has configured needs --fresh: else CMake drops the options of the command line.
@@ -109,7 +109,7 @@ skipped = sed -n 's/^CUOTA_SKIPPED: /SKIPPED: /p' build/$(1)/Testing/Temporary/L
 .PHONY: sanitize
 sanitize: ## the same tests under AddressSanitizer and UndefinedBehaviorSanitizer, then under ThreadSanitizer
 	@$(SETUP)
-	@$(call left_out,examples; tests/ $(less); three of four failing CUDA calls after the 20th of an operation; AddressSanitizer without modes; ThreadSanitizer for files that start no threads)
+	@$(call left_out,examples; tests/ $(less); three of four rounds of long tests$(comma) and of failing CUDA calls after the 20th of an operation; AddressSanitizer without modes; ThreadSanitizer for files that start no threads)
 	@$(if $(by_clang),,echo 'SKIPPED: AddressSanitizer by clang (no clang++ that has it): g++ takes its place')
 	@$(call build,asan)
 	@$(if $(SHORT),env $(fewer) $(subst +, ,$(modes)) $(call ctest,asan,$(without_modes)),$(call ctest,asan))

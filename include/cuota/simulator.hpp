@@ -146,7 +146,7 @@ enum class on_misuse {
 CUOTA_SIMULATOR_API void set_on_misuse(on_misuse wanted);
 
 /// Returns one line for each misuse except races, with the call sites of the call and of the creation, free or destruction of its memory or
-/// handle. Call sites need debug information and addr2line. Only the first 1000 are kept.
+/// handle. Call sites need debug information and llvm-addr2line or addr2line. Only the first 1000 are kept.
 [[nodiscard]] CUOTA_SIMULATOR_API std::vector<std::string> misuse_reports();
 
 /// Action when host code accesses device memory with `memory_checks::strict`.

@@ -37,9 +37,6 @@ target_link_libraries(cuota-compiled PRIVATE cuota-dev)  # a program's own code:
 foreach(ours cuota-simulator cuota-simulated-libraries)  # held to the same, uninstrumented
   target_link_libraries(${ours} PRIVATE cuota-warnings)
 endforeach()
-if(CUOTA_SANITIZE)  # tests spend most of their time in it
-  target_compile_options(cuota-compiled PRIVATE -O1)
-endif()
 # Builds in folders of the source tree share what they compile with equal options: the simulated runtime is the same under each sanitizer.
 find_program(CUOTA_CCACHE ccache)
 mark_as_advanced(CUOTA_CCACHE)

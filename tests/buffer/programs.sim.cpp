@@ -283,7 +283,7 @@ private:
 
 std::uint64_t programs() {
     char const* const wanted = std::getenv("CUOTA_PROGRAMS");
-    return wanted ? std::strtoull(wanted, nullptr, 10) : support::under_thread_sanitizer ? 200 : 1000;
+    return wanted ? std::strtoull(wanted, nullptr, 10) : support::rounds<std::uint64_t>(1000);
 }
 
 }  // namespace

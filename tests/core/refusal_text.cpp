@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "support/catch.hpp"
+#include "support/sanitizer.hpp"
 
 using namespace cuota::literals;
 
@@ -355,7 +356,7 @@ TEST_CASE("the text of any refusal fits on one screen", "[core][refusal_text]") 
     };
 
     std::size_t most_lines = 0;
-    for (int round = 0; round != 3000; ++round) {
+    for (int round = 0; round != support::rounds(3000); ++round) {
         cuota::refusal r;
         r.requested = bytes();
         r.charged = up_to(1) == 0 ? r.requested : bytes();

@@ -22,6 +22,7 @@
 #include "support/catch.hpp"
 #include "support/failing_heap.hpp"
 #include "support/look_until.hpp"
+#include "support/sanitizer.hpp"
 #include "support/sink.hpp"
 #include "support/thrown.hpp"
 
@@ -811,7 +812,7 @@ TEST_CASE("alerts agree with a naive model over random trees, threads and reserv
 
     bool agrees = true;
     std::size_t compared = 0;
-    for (unsigned seed = 0; seed != 20; ++seed) {
+    for (unsigned seed = 0; seed != support::rounds(20U); ++seed) {
         support::captured_errors refused;
         std::mt19937_64 random(seed);
         auto const below = [&](std::size_t n) { return static_cast<std::size_t>(random() % n); };
@@ -925,7 +926,7 @@ TEST_CASE("alerts agree with a naive model over random trees, threads and reserv
         REQUIRE(refused.count() == 0);
         REQUIRE(nodes[0].real.held() == 0);
     }
-    REQUIRE(compared > 100'000);
+    REQUIRE(compared > support::rounds(100'000U));
 }
 
 TEST_CASE("each crossing by several threads is delivered once and in order, or counted as missed",

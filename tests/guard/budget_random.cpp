@@ -491,13 +491,13 @@ private:
 TEST_CASE("budgets, reservations and caches agree with a naive ledger in random operations with exceptions",
           "[guard][budget]") {
     // Three threads take turns, so that the stock of each is in the way of the others.
-    constexpr int part = support::under_thread_sanitizer ? 6 : 1;  // a step takes ten times as long there
-    constexpr int trees = 120 / part;
+    int const trees = support::rounds(120);
+    int const part = 120 / trees;
     constexpr int steps = 9'000;
     support::captured_errors errors;
     std::vector<support::worker> workers(3);
     seen so_far;
-    for (unsigned seed = 1; seed <= trees; ++seed) {
+    for (unsigned seed = 1; seed <= static_cast<unsigned>(trees); ++seed) {
         INFO("tree " << seed);
         std::minstd_rand turns{seed};
         random_tree tree{seed, so_far};

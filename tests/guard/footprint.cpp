@@ -15,6 +15,7 @@
 #include <cuota/resource/pinned_memory.hpp>
 
 #include "support/catch.hpp"
+#include "support/sanitizer.hpp"
 #include "support/sink.hpp"
 #include "support/thrown.hpp"
 
@@ -371,7 +372,8 @@ TEST_CASE("the largest batch is the one that trying every batch finds", "[guard]
     std::size_t none = 0;
     std::size_t some = 0;
     std::size_t disagreements = 0;
-    for (int round = 0; round != 120'000; ++round) {
+    int const rounds = support::rounds(120'000);
+    for (int round = 0; round != rounds; ++round) {
         footprint const plan = random.with(4, 6, [](plans& r) { return r.up_to(12); });
         std::size_t const available = random.up_to(round % 4 == 0 ? 20 : 400);
         batch_fit const fit = plan.largest_batch_in(available);
@@ -394,15 +396,16 @@ TEST_CASE("the largest batch is the one that trying every batch finds", "[guard]
         ++(is_any ? any : fitted == 0 ? none : some);
     }
     CHECK(disagreements == 0);
-    CHECK(any > 1000);
-    CHECK(none > 1000);
-    CHECK(some > 1000);
+    CHECK(any > support::rounds(1000U));
+    CHECK(none > support::rounds(1000U));
+    CHECK(some > support::rounds(1000U));
 }
 
 TEST_CASE("the largest batch of any plan fits, and the next one does not", "[guard][footprint]") {
     plans random{7};
     std::size_t found = 0;
-    for (int round = 0; round != 100'000; ++round) {
+    int const rounds = support::rounds(100'000);
+    for (int round = 0; round != rounds; ++round) {
         footprint const plan = random.with(4, 63, [](plans& r) { return r.of_any_size() >> r.up_to(40); });
         std::size_t const available = random.of_any_size();
         batch_fit const fit = plan.largest_batch_in(available);
@@ -420,7 +423,7 @@ TEST_CASE("the largest batch of any plan fits, and the next one does not", "[gua
         }
         if (!right) FAIL("round " << round << ": " << plan.text(fit.batch) << '\n' << fit.text());
     }
-    CHECK(found > 1000);
+    CHECK(found > support::rounds(1000U));
 }
 
 TEST_CASE("the sum of a plan is exact, or unlimited if it overflows", "[guard][footprint]") {

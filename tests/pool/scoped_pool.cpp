@@ -22,6 +22,7 @@
 
 #include "support/catch.hpp"
 #include "support/resource_suite.hpp"
+#include "support/sanitizer.hpp"
 #include "support/sink.hpp"
 #include "support/thrown.hpp"
 #include "support/words.hpp"
@@ -812,7 +813,8 @@ TEST_CASE("in a random walk over four streams blocks keep their values, and stat
     cuota::pool_stats peak;
     {
         walk walk{pool, 20'260'801};
-        for (int i = 0; i != 100'000; ++i) {
+        int const steps = support::rounds(100'000);
+        for (int i = 0; i != steps; ++i) {
             walk.step();
             cuota::pool_stats const now = pool.stats();
             peak.requested = std::max(peak.requested, now.requested);

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Runs whole programs on a host without memory. Each request of operator new, on any thread, fails in one run: alone in the first mode
-// (or each CUOTA_FAILURE_STRIDEth), with all later requests in the second (every fifth request in the suite); all of them with
+// (or each CUOTA_TEST_DIVISORth), with all later requests in the second (every fifth request in the suite); all of them with
 // CUOTA_STRESS. A program continues with the right values or throws std::bad_alloc, and releases all its memory in both cases.
 #include <atomic>
 #include <cstddef>
@@ -49,6 +49,7 @@
 #include "support/every_failure.hpp"
 #include "support/failing_heap.hpp"
 #include "support/machine.hpp"
+#include "support/sanitizer.hpp"
 #include "support/words.hpp"
 
 using namespace cuota::literals;
@@ -369,7 +370,7 @@ TEST_CASE("when any request for host memory fails, a program continues or throws
     accounts to;
     std::size_t const stride = std::getenv("CUOTA_STRESS")           ? 1
                                : how == support::heap_failure::stays ? 5
-                                                                     : support::failure_stride();
+                                                                     : support::divisor();
     std::size_t threw = 0;
     std::size_t allowed = 0;
     for (bool is_whole = false; !is_whole; allowed += stride) {

@@ -678,7 +678,7 @@ private:
 // Steps of all programs of a test.
 std::size_t steps() {
     char const* const told = std::getenv("CUOTA_STRESS");
-    return told ? std::strtoull(told, nullptr, 10) : support::under_thread_sanitizer ? 2'000 : 12'000;
+    return told ? std::strtoull(told, nullptr, 10) : support::rounds<std::size_t>(12'000);
 }
 constexpr std::size_t steps_of_one = 600;
 

@@ -195,7 +195,7 @@ void make_and_destroy(int count) {
 
 TEST_CASE("streams and events leak no host memory", "[simulator][counts]") {
     machine m;
-    static constexpr int all = support::rounds(10'000);
+    static int const all = support::rounds(10'000);
     auto const at_once = GENERATE(all / 50, all);
     make_and_destroy(at_once);
     REQUIRE(cudaDeviceSynchronize() == cudaSuccess);

@@ -4,9 +4,7 @@
 /// Makes each CUDA call of an operation fail in turn.
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
-#include <cstdlib>
 #include <exception>
 #include <initializer_list>
 #include <string>
@@ -19,15 +17,9 @@
 #include "support/catch.hpp"
 #include "support/last_error.hpp"
 #include "support/machine.hpp"
+#include "support/sanitizer.hpp"
 
 namespace support {
-
-/// Returns how many failing calls a test moves on by after its first 20: CUOTA_FAILURE_STRIDE from the environment, or 1, which is all of
-/// them.
-[[nodiscard]] inline unsigned failure_stride() {
-    char const* const given = std::getenv("CUOTA_FAILURE_STRIDE");
-    return given ? std::max(1u, static_cast<unsigned>(std::stoul(given))) : 1;
-}
 
 struct failures {
     std::uint64_t all = 0;       ///< runs in which a call failed
@@ -64,12 +56,12 @@ bool throws_ours(Operation& operation) {
 }  // namespace detail
 
 /// Runs `operation` with its first CUDA call failing, then its second, until a run completes before the fault is injected; repeats this for
-/// every code. After the 20th call, only each failure_stride()th fails. No run may leak memory or change CUDA's last error.
+/// every code. After the 20th call, only each divisor()th fails. No run may leak memory or change CUDA's last error.
 template <class Operation>
 failures survives_every_failure(machine& on, Operation operation,
                                 std::initializer_list<cudaError_t> codes = {cudaErrorMemoryAllocation,
                                                                             cudaErrorUnknown}) {
-    std::uint64_t const stride = failure_stride();
+    std::uint64_t const stride = divisor();
     failures seen;
     for (cudaError_t const code : codes) {
         for (std::uint64_t nth = 1;; nth += nth < 20 ? 1 : stride) {

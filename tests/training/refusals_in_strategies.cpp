@@ -21,6 +21,7 @@
 #include <cuota/training/checkpointing/simple_plans.hpp>
 
 #include "support/catch.hpp"
+#include "support/sanitizer.hpp"
 
 using cuota::chain;
 using cuota::chain_schedule;
@@ -221,7 +222,7 @@ TEST_CASE("a step that is refused anywhere holds nothing, and smaller parts have
         cuota::budget const account{"device", cuota::unlimited};
         refusing_memory const memory{account};
         std::size_t number = 1;
-        for (;; ++number) {
+        for (;; number += number < 20 ? 1 : support::divisor()) {
             INFO(how.name << ", allocation " << number);
             memory.refuse(number);
             cuota::retry_result const went =
@@ -244,7 +245,7 @@ TEST_CASE("a refusal is thrown if no smaller part is possible, and the same step
         cuota::budget const account{"device", cuota::unlimited};
         refusing_memory const memory{account};
         std::vector<refused_word> right;
-        for (std::size_t number = 0;; ++number) {
+        for (std::size_t number = 0;; number += number < 20 ? 1 : support::divisor()) {
             INFO(how.name << ", allocation " << number);
             memory.refuse(number);
             auto const run = [&] {

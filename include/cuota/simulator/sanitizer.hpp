@@ -81,12 +81,12 @@ inline void observe(void* token) noexcept {
     AnnotateIgnoreSyncBegin(__FILE__, __LINE__);
 }
 
-/// Records a write of the range where memory is allocated or freed, so that each unordered use is a race. In a range of more than 4 MiB,
-/// it records writes of the first and the last MiB and of one word in each 64 KiB between them, because a record of the whole range takes
+/// Records a write of the range where memory is allocated or freed, so that each unordered use is a race. In a range of more than 512 KiB,
+/// it records writes of the first and the last 64 KiB and of one word in each 64 KiB between them, because a record of the whole range takes
 /// longer than the rest of the call. Only in quiet code.
 inline void claim(void* address, std::size_t bytes) noexcept {
     if (!watches_threads() || bytes == 0) return;
-    constexpr std::size_t whole = std::size_t{4} << 20, end = std::size_t{1} << 20,
+    constexpr std::size_t whole = std::size_t{512} << 10, end = std::size_t{64} << 10,
                           step = std::size_t{64} << 10;
     loud seen;
     if (bytes <= whole) return __tsan_write_range(address, bytes);

@@ -13,6 +13,7 @@
 #include <cuota/core/bytes.hpp>
 
 #include "support/catch.hpp"
+#include "support/sanitizer.hpp"
 #include "support/worker.hpp"
 
 using cuota::unlimited;
@@ -248,7 +249,7 @@ TEST_CASE("a node that is destroyed refunds the stocks of its threads", "[guard]
 
 TEST_CASE("a ledger agrees with a naive model over random trees", "[guard][ledger]") {
     // Several threads take turns, so that the stocks of each are in the way of the others.
-    constexpr int trees = 100;
+    int const trees = support::rounds(100);
     constexpr int steps = 10'000;
     std::vector<worker> workers(3);
     for (int seed = 0; seed != trees; ++seed) {

@@ -11,6 +11,7 @@
 #include <type_traits>
 
 #include "support/catch.hpp"
+#include "support/sanitizer.hpp"
 #include "support/sink.hpp"
 #include "support/thrown.hpp"
 
@@ -162,7 +163,8 @@ TEST_CASE("a million random sequences of calls have the results of a plain state
     auto const below = [&](unsigned n) { return static_cast<unsigned>(random() % n); };
     std::uint64_t refusals = 0;
     std::uint64_t at_an_end = 0;
-    for (int sequence = 0; sequence != 1'000'000; ++sequence) {
+    int const sequences = support::rounds(1'000'000);
+    for (int sequence = 0; sequence != sequences; ++sequence) {
         float const floor = std::ldexp(1.0f, -static_cast<int>(below(20)));
         float const ceiling = floor * static_cast<float>(1 + below(1u << below(20)));
         float const initial = below(2) ? floor : ceiling;

@@ -14,6 +14,7 @@
 
 #include "support/catch.hpp"
 #include "support/failing_heap.hpp"
+#include "support/sanitizer.hpp"
 
 using cuota::detail::block;
 using cuota::detail::free_bins;
@@ -284,7 +285,8 @@ TEST_CASE("free_bins match an ordered set over random steps", "[pool][free_bins]
         return &b;
     };
     std::size_t goal = 300;
-    for (int step = 0; step != 1'000'000; ++step) {
+    int const steps = support::rounds(1'000'000);
+    for (int step = 0; step != steps; ++step) {
         // Alternates between nearly empty and nearly full.
         if (step % 10'000 == 0) goal = random() % blocks.size();
         bool const inserts = !out.empty() && (in.empty() || random() % 100 < (in.size() < goal ? 70 : 30));

@@ -12,6 +12,7 @@
 
 #include "support/catch.hpp"
 #include "support/failing_heap.hpp"
+#include "support/sanitizer.hpp"
 
 using cuota::detail::block;
 using cuota::detail::block_store;
@@ -148,7 +149,7 @@ TEST_CASE("a small live_table matches a map over many random steps", "[pool][liv
     std::mt19937_64 random{20'261'121};
     records blocks{48};
 
-    for (int round = 0; round != 2000; ++round) {
+    for (int round = 0; round != support::rounds(2000); ++round) {
         live_table table{blocks.store};
         std::unordered_map<std::byte*, block*> expected;
         std::vector<std::byte*> gone;
@@ -186,7 +187,7 @@ TEST_CASE("a large live_table matches a map over many random steps", "[pool][liv
     std::unordered_map<std::byte*, block*> expected;
     std::size_t const distance = GENERATE(std::size_t{256}, std::size_t{1} << 16);
 
-    for (int step = 0; step != 500'000; ++step) {
+    for (int step = 0; step != support::rounds(500'000); ++step) {
         std::size_t const i = random() % blocks.size();
         block& b = blocks[i];
         if (is_in[i]) {
