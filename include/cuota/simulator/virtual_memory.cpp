@@ -27,6 +27,11 @@ struct reservation {
     origin made;
 };
 
+struct hole {
+    std::int64_t offset;
+    bool is_resident;  ///< the host's memory was not released
+};
+
 struct tables {
     std::map<std::uintptr_t, reservation> reserved;  ///< by their start
     registry<physical_memory> physical{0x56};
@@ -34,7 +39,8 @@ struct tables {
     int file = -1;
     std::byte* view = nullptr;  ///< the whole file, at the simulator's addresses
     std::int64_t end_of_file = 0;
-    std::multimap<std::size_t, std::int64_t> holes;  ///< free pieces: bytes and offset
+    std::multimap<std::size_t, hole> holes;  ///< free pieces by their bytes, the newest first
+    std::size_t resident = 0;                ///< bytes of the free pieces that are resident
 };
 
 tables& known() {
@@ -103,10 +109,11 @@ bool open_file(tables& t) {
 
 std::optional<std::int64_t> find_piece(tables& t, std::size_t bytes) {
     if (!open_file(t)) return std::nullopt;
-    if (auto const hole = t.holes.find(bytes); hole != t.holes.end()) {
-        auto const where = hole->second;
-        t.holes.erase(hole);
-        return where;
+    if (auto const found = t.holes.lower_bound(bytes); found != t.holes.end() && found->first == bytes) {
+        hole const piece = found->second;
+        t.holes.erase(found);
+        if (piece.is_resident) t.resident -= bytes;
+        return piece.offset;
     }
     auto const where = t.end_of_file;
     auto const end = where + static_cast<std::int64_t>(bytes);
@@ -115,9 +122,16 @@ std::optional<std::int64_t> find_piece(tables& t, std::size_t bytes) {
     return where;
 }
 
+/// Keeps up to 256 MiB of the host's memory for the next pieces of the same sizes, whose fill would take several times as long with page faults.
 void give_pages_back(tables& t, physical_memory const& p) {
-    t.holes.emplace(p.bytes, p.offset);
-    // Releases the host's memory too; on failure, that happens at exit.
+    constexpr std::size_t most_resident = std::size_t{256} << 20;
+    bool const stays = t.resident + p.bytes <= most_resident;
+    t.holes.emplace_hint(t.holes.lower_bound(p.bytes), p.bytes, hole{p.offset, stays});
+    if (stays) {
+        t.resident += p.bytes;
+        return;
+    }
+    // On failure, that happens at exit.
     (void)fallocate(t.file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, p.offset,
                     static_cast<std::int64_t>(p.bytes));
 }
