@@ -26,7 +26,7 @@ for_sanitizers = -DCUOTA_TEST_BATCH=$(if $(SHORT),48,24) -DCUOTA_TEST_BY_FILE=$(
 less = gpu;shared_libraries;simulator;third_party
 fewer = CUOTA_TEST_DIVISOR=4
 # AddressSanitizer's build is by clang where it is, so that a second compiler's tests run. At -O0 clang compiles it in two thirds of the time
-# that g++ takes at -Og without UndefinedBehaviorSanitizer's checks of pointers; the tests take 1.7 times as long. A folder that another
+# that g++ takes at -Og without UndefinedBehaviorSanitizer's checks of pointers; the tests take about twice as long. A folder that another
 # compiler has configured needs --fresh: else CMake drops the options of the command line.
 by_clang = $(shell mkdir -p build; echo 'int main() {}' | clang++ -fsanitize=address,undefined -x c++ - -o build/has-asan 2> /dev/null \
     && echo "-DCMAKE_CXX_COMPILER=clang++ -DCMAKE_CXX_FLAGS='-O0 -g1'")

@@ -21,6 +21,7 @@
 #include "support/every_failure.hpp"
 #include "support/gate.hpp"
 #include "support/machine.hpp"
+#include "support/rounds.hpp"
 #include "support/sanitizer.hpp"
 
 using namespace cuota::literals;

@@ -24,6 +24,7 @@
 #include "support/catch.hpp"
 #include "support/machine.hpp"
 #include "support/order_trace.hpp"
+#include "support/rounds.hpp"
 #include "support/sanitizer.hpp"
 #include "support/words.hpp"
 

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "support/catch.hpp"
-#include "support/sanitizer.hpp"
+#include "support/rounds.hpp"
 
 using namespace cuota::literals;
 

@@ -40,7 +40,7 @@
 #include "support/child.hpp"
 #include "support/machine.hpp"
 #include "support/numbered_source.hpp"
-#include "support/sanitizer.hpp"
+#include "support/rounds.hpp"
 #include "support/seen_by.hpp"
 #include "support/sink.hpp"
 #include "support/thread_waits.hpp"

@@ -22,7 +22,7 @@
 #include "support/catch.hpp"
 #include "support/failing_heap.hpp"
 #include "support/look_until.hpp"
-#include "support/sanitizer.hpp"
+#include "support/rounds.hpp"
 #include "support/sink.hpp"
 #include "support/thrown.hpp"
 

@@ -21,7 +21,7 @@
 
 #include "support/catch.hpp"
 #include "support/failing_heap.hpp"
-#include "support/sanitizer.hpp"
+#include "support/rounds.hpp"
 #include "support/sink.hpp"
 #include "support/worker.hpp"
 

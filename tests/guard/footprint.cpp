@@ -15,7 +15,7 @@
 #include <cuota/resource/pinned_memory.hpp>
 
 #include "support/catch.hpp"
-#include "support/sanitizer.hpp"
+#include "support/rounds.hpp"
 #include "support/sink.hpp"
 #include "support/thrown.hpp"
 

@@ -22,6 +22,7 @@
 #include "support/child_ends.hpp"
 #include "support/every_failure.hpp"
 #include "support/machine.hpp"
+#include "support/rounds.hpp"
 #include "support/sanitizer.hpp"
 #include "support/thrown.hpp"
 

@@ -22,7 +22,7 @@
 
 #include "support/catch.hpp"
 #include "support/resource_suite.hpp"
-#include "support/sanitizer.hpp"
+#include "support/rounds.hpp"
 #include "support/sink.hpp"
 #include "support/thrown.hpp"
 #include "support/words.hpp"

@@ -28,6 +28,7 @@
 #include "support/failing_heap.hpp"
 #include "support/gate.hpp"
 #include "support/machine.hpp"
+#include "support/rounds.hpp"
 #include "support/sanitizer.hpp"
 #include "support/thrown.hpp"
 #include "support/words.hpp"

@@ -49,7 +49,7 @@
 #include "support/every_failure.hpp"
 #include "support/failing_heap.hpp"
 #include "support/machine.hpp"
-#include "support/sanitizer.hpp"
+#include "support/rounds.hpp"
 #include "support/words.hpp"
 
 using namespace cuota::literals;

@@ -33,7 +33,7 @@
 
 #include "support/catch.hpp"
 #include "support/machine.hpp"
-#include "support/sanitizer.hpp"
+#include "support/rounds.hpp"
 
 namespace simulator = cuota::simulator;
 
@@ -225,9 +225,8 @@ void look_on(cuota::budget const& account, std::atomic<bool> const& ends, counts
 
 std::size_t epochs() {
     char const* const told = std::getenv("CUOTA_STRESS");
-    return told ? std::max<std::size_t>(30, std::strtoull(told, nullptr, 10) / 500)
-           : support::under_thread_sanitizer ? 36
-                                             : 180;
+    return std::max<std::size_t>(30, told ? std::strtoull(told, nullptr, 10) / 500
+                                          : support::rounds<std::size_t>(180));
 }
 
 }  // namespace

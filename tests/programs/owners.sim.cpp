@@ -44,7 +44,7 @@
 #include "support/catch.hpp"
 #include "support/machine.hpp"
 #include "support/numbered_source.hpp"
-#include "support/sanitizer.hpp"
+#include "support/rounds.hpp"
 #include "support/words.hpp"
 
 using namespace cuota::literals;

@@ -28,7 +28,7 @@
 
 #include "support/catch.hpp"
 #include "support/machine.hpp"
-#include "support/sanitizer.hpp"
+#include "support/rounds.hpp"
 #include "support/words.hpp"
 
 using namespace cuota::literals;
@@ -114,8 +114,8 @@ std::unique_ptr<cuota::scoped_pool> pool_of(cuota::budget const& account, source
 
 std::size_t rounds() {
     char const* const told = std::getenv("CUOTA_STRESS");
-    if (!told) return support::under_thread_sanitizer ? 8 : 60;
-    return std::max<std::size_t>(8, std::strtoull(told, nullptr, 10) / (threads * requests));
+    return std::max<std::size_t>(8, told ? std::strtoull(told, nullptr, 10) / (threads * requests)
+                                         : support::rounds<std::size_t>(60));
 }
 
 }  // namespace

@@ -29,7 +29,7 @@
 
 #include "support/catch.hpp"
 #include "support/machine.hpp"
-#include "support/sanitizer.hpp"
+#include "support/rounds.hpp"
 #include "support/words.hpp"
 
 using namespace cuota::literals;

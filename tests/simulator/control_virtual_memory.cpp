@@ -3,9 +3,12 @@
 #include "simulator/process.hpp"
 #include "simulator/virtual_memory.hpp"
 
+#include <filesystem>
 #include <optional>
+#include <system_error>
 
 #include <sys/resource.h>
+#include <sys/stat.h>
 
 using namespace control;
 
@@ -220,6 +223,32 @@ TEST_CASE("many small physical allocations do not need one file each", "[simulat
     for (auto& h : handles) REQUIRE(d.create(&h, 2 * MiB, &wanted, 0) == CUDA_SUCCESS);
     for (auto const h : handles) REQUIRE(d.release(h) == CUDA_SUCCESS);
     CHECK(free_bytes() == std::size_t{8} << 30);
+}
+
+TEST_CASE("free physical memory keeps at most 256 MiB of the host's memory", "[simulator][virtual_memory]") {
+    auto const on_the_host = [] {
+        std::size_t bytes = 0;
+        for (auto const& file : std::filesystem::directory_iterator{"/proc/self/fd"}) {
+            std::error_code none;
+            struct stat what {};
+            auto const name = std::filesystem::read_symlink(file, none).string();
+            if (has(name, "simulated device memory") && ::stat(file.path().c_str(), &what) == 0)
+                bytes += static_cast<std::size_t>(what.st_blocks) * 512;
+        }
+        return bytes;
+    };
+    machine m{{.devices = 1, .capacity = std::size_t{8} << 30}};
+    sim::set_memory_checks(sim::memory_checks::heap);
+    driver const d;
+    auto const wanted = on_device(0);
+    for (int round = 0; round != 2; ++round) {
+        std::vector<CUmemGenericAllocationHandle> handles(150);  // 300 MiB
+        for (auto& h : handles) REQUIRE(d.create(&h, 2 * MiB, &wanted, 0) == CUDA_SUCCESS);
+        CHECK(on_the_host() >= 300 * MiB);
+        for (auto const h : handles) REQUIRE(d.release(h) == CUDA_SUCCESS);
+        CHECK(on_the_host() <= 256 * MiB);
+        CHECK(on_the_host() >= 200 * MiB);
+    }
 }
 
 TEST_CASE("a race is found in each of a copy's mappings", "[simulator][virtual_memory][races]") {

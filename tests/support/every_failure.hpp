@@ -17,7 +17,7 @@
 #include "support/catch.hpp"
 #include "support/last_error.hpp"
 #include "support/machine.hpp"
-#include "support/sanitizer.hpp"
+#include "support/rounds.hpp"
 
 namespace support {
 

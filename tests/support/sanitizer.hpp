@@ -1,13 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Detects sanitizers, which make some tests slow and others impossible, and divides the work of long tests.
+/// Detects sanitizers, which make some tests slow and others impossible.
 #pragma once
-
-#include <algorithm>
-#include <concepts>
-#include <cstdlib>
-#include <string>
 
 namespace support {
 
@@ -26,21 +21,5 @@ inline constexpr bool under_address_sanitizer = true;
 #else
 inline constexpr bool under_address_sanitizer = false;
 #endif
-
-/// Returns the number by which the short forms of make targets divide the work of long tests: CUOTA_TEST_DIVISOR from the environment, or 1.
-[[nodiscard]] inline unsigned divisor() {
-    static unsigned const given = [] {
-        char const* const text = std::getenv("CUOTA_TEST_DIVISOR");
-        return text ? std::max(1u, static_cast<unsigned>(std::stoul(text))) : 1;
-    }();
-    return given;
-}
-
-/// Returns the number of rounds of a long test, at least 1: a tenth of `all` under ThreadSanitizer, where a stream has a thread that can take
-/// 10 ms to start; otherwise `all` divided by divisor().
-template <std::integral Number>
-[[nodiscard]] Number rounds(Number all) {
-    return std::max(Number{1}, all / static_cast<Number>(under_thread_sanitizer ? 10 : divisor()));
-}
 
 }  // namespace support

@@ -21,7 +21,7 @@
 #include <cuota/training/checkpointing/simple_plans.hpp>
 
 #include "support/catch.hpp"
-#include "support/sanitizer.hpp"
+#include "support/rounds.hpp"
 
 using cuota::chain;
 using cuota::chain_schedule;

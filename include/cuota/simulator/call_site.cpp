@@ -162,10 +162,20 @@ bool is_of_the_system(module const& m) {
     return false;
 }
 
-/// Runs llvm-addr2line once, or addr2line if it is not installed. addr2line takes seconds for a large program that clang compiled,
-/// because clang writes no table of addresses for it. A return address is one past its call.
+/// Runs llvm-addr2line, or addr2line if llvm-addr2line is not installed. addr2line takes seconds for a large program that clang compiled, because
+/// clang writes no table of addresses for it.
+std::string output_of_addr2line(std::vector<std::string> words) {
+    words.emplace(words.begin());
+    for (char const* const program : {"llvm-addr2line", "addr2line"}) {
+        words.front() = program;
+        if (auto text = output_of(words); !text.empty()) return text;
+    }
+    return {};
+}
+
+/// A return address is one past its call.
 void look_up(module const& in, std::vector<std::uintptr_t> const& addresses) {
-    std::vector<std::string> words{"", "-a", "-i", "-e", in.file};
+    std::vector<std::string> words{"-a", "-i", "-e", in.file};
     std::map<std::uintptr_t, std::uintptr_t> by_offset;
     for (auto const address : addresses) {
         auto const offset = address - 1 - in.base;
@@ -173,12 +183,7 @@ void look_up(module const& in, std::vector<std::uintptr_t> const& addresses) {
         by_offset[offset] = address;
         known().lines[address];
     }
-    std::string text;
-    for (char const* const program : {"llvm-addr2line", "addr2line"}) {
-        if (!text.empty() || is_of_the_system(in)) break;
-        words.front() = program;
-        text = output_of(words);
-    }
+    auto const text = is_of_the_system(in) ? std::string{} : output_of_addr2line(std::move(words));
     std::vector<std::string>* current = nullptr;
     for (std::size_t from = 0; from < text.size();) {
         auto const end = std::min(text.find('\n', from), text.size());

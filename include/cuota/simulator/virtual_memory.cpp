@@ -39,7 +39,7 @@ struct tables {
     int file = -1;
     std::byte* view = nullptr;  ///< the whole file, at the simulator's addresses
     std::int64_t end_of_file = 0;
-    std::multimap<std::size_t, hole> holes;  ///< free pieces by their bytes, the newest first
+    std::multimap<std::size_t, hole> holes;  ///< free pieces by their bytes, of equal ones the resident first
     std::size_t resident = 0;                ///< bytes of the free pieces that are resident
 };
 
@@ -122,16 +122,18 @@ std::optional<std::int64_t> find_piece(tables& t, std::size_t bytes) {
     return where;
 }
 
-/// Keeps up to 256 MiB of the host's memory for the next pieces of the same sizes, whose fill would take several times as long with page faults.
+/// Adds a piece to the free ones. Up to 256 MiB of these keep the host's memory, so that the fill of the next piece of the same size has no page
+/// faults, which take several times as long as the fill itself.
 void give_pages_back(tables& t, physical_memory const& p) {
     constexpr std::size_t most_resident = std::size_t{256} << 20;
     bool const stays = t.resident + p.bytes <= most_resident;
-    t.holes.emplace_hint(t.holes.lower_bound(p.bytes), p.bytes, hole{p.offset, stays});
     if (stays) {
+        t.holes.emplace_hint(t.holes.lower_bound(p.bytes), p.bytes, hole{p.offset, stays});
         t.resident += p.bytes;
         return;
     }
-    // On failure, that happens at exit.
+    t.holes.emplace(p.bytes, hole{p.offset, stays});
+    // Releases the host's memory too; on failure, that happens at exit.
     (void)fallocate(t.file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, p.offset,
                     static_cast<std::int64_t>(p.bytes));
 }

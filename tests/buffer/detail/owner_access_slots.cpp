@@ -10,7 +10,7 @@
 
 #include "support/catch.hpp"
 #include "support/look_until.hpp"
-#include "support/sanitizer.hpp"
+#include "support/rounds.hpp"
 
 using cuota::source_location;
 using cuota::detail::owner_access_slots;

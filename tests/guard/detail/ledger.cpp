@@ -13,7 +13,7 @@
 #include <cuota/core/bytes.hpp>
 
 #include "support/catch.hpp"
-#include "support/sanitizer.hpp"
+#include "support/rounds.hpp"
 #include "support/worker.hpp"
 
 using cuota::unlimited;

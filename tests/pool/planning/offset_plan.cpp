@@ -13,7 +13,7 @@
 
 #include "support/catch.hpp"
 #include "support/random_lifetimes.hpp"
-#include "support/sanitizer.hpp"
+#include "support/rounds.hpp"
 
 namespace {
 

@@ -20,7 +20,7 @@
 
 #include "report/timeline_svg_samples.hpp"
 #include "support/catch.hpp"
-#include "support/sanitizer.hpp"
+#include "support/rounds.hpp"
 #include "support/temp_folder.hpp"
 #include "support/thrown.hpp"
 
@@ -311,7 +311,9 @@ TEST_CASE("a picture of many events is small and shows their exact peak", "[repo
         noise.sites.push_back({cuota::tag::named("tag " + std::to_string(i)), {}});
     std::vector<std::size_t> live(2000);
     for (std::uint64_t at = 1; at != count; ++at) {
-        auto const i = static_cast<std::size_t>(random() % 2000);
+        auto const any = static_cast<std::size_t>(random() % 2000);
+        std::size_t const i =
+            at == count / 2 ? static_cast<std::size_t>(std::ranges::find(live, 0U) - live.begin()) : any;
         auto const site = static_cast<std::uint32_t>(i % 30);
         std::size_t const bytes = at == count / 2 ? 4_GiB : 1 + random() % 4_MiB;
         if (live[i] == 0) svg_event(noise, event_kind::allocated, at * 1000, i, live[i] = bytes, site, 3);

@@ -23,7 +23,7 @@
 #include <cuota/training/distributed/thread_group.hpp>
 
 #include "support/catch.hpp"
-#include "support/sanitizer.hpp"
+#include "support/rounds.hpp"
 #include "support/sink.hpp"
 #include "support/thrown.hpp"
 

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "support/catch.hpp"
-#include "support/sanitizer.hpp"
+#include "support/rounds.hpp"
 #include "support/sink.hpp"
 #include "support/thrown.hpp"
 

@@ -27,7 +27,7 @@
 #include "support/every_failure.hpp"
 #include "support/machine.hpp"
 #include "support/numbered_source.hpp"
-#include "support/sanitizer.hpp"
+#include "support/rounds.hpp"
 #include "support/seen_by.hpp"
 #include "support/thrown.hpp"
 

@@ -14,7 +14,7 @@
 
 #include "support/catch.hpp"
 #include "support/failing_heap.hpp"
-#include "support/sanitizer.hpp"
+#include "support/rounds.hpp"
 
 using cuota::detail::block;
 using cuota::detail::free_bins;

@@ -12,7 +12,7 @@
 
 #include "support/catch.hpp"
 #include "support/failing_heap.hpp"
-#include "support/sanitizer.hpp"
+#include "support/rounds.hpp"
 
 using cuota::detail::block;
 using cuota::detail::block_store;

@@ -18,7 +18,7 @@
 #include "support/failing_heap.hpp"
 #include "support/gate.hpp"
 #include "support/machine.hpp"
-#include "support/sanitizer.hpp"
+#include "support/rounds.hpp"
 
 using cuota::detail::stream_order;
 using cuota::detail::wait_point;
