@@ -28,6 +28,7 @@ TEST_CASE("lines of call sites come from llvm-addr2line or addr2line, and withou
         auto* const p = device_memory(16);
         CHECK(cudaFree(p) == cudaSuccess);
         CHECK(cudaFree(p) == cudaErrorInvalidValue);
+        for (std::string const& line : sim::misuse_reports()) std::printf("%s\n", line.c_str());
         return;
     }
     std::string const program = GENERATE("llvm-addr2line", "addr2line", "");
@@ -41,6 +42,6 @@ TEST_CASE("lines of call sites come from llvm-addr2line or addr2line, and withou
         "CUOTA_PLANTED=1 CUOTA_SIM_MISUSE=report PATH='" + folder.path() + "'",
         "lines of call sites come from llvm-addr2line or addr2line, and without both sites are addresses");
     INFO(program << ": " << r.text);
-    CHECK(has(r.text, "cudaFree at control_call_sites.cpp:") == !program.empty());
-    CHECK(has(r.text, "cudaFree at test-simulator+0x") == program.empty());
+    CHECK((r.text.find("cudaFree at control_call_sites.cpp:") == std::string::npos) == program.empty());
+    CHECK((r.text.find("cudaFree at test-simulator+0x") == std::string::npos) == !program.empty());
 }
