@@ -8,7 +8,6 @@ The folder is as `make gpu` makes it, of shell scripts; nvidia-smi and compute-s
 
 import concurrent.futures
 import json
-import os
 import pathlib
 import shutil
 import subprocess
@@ -126,14 +125,12 @@ class Folder:
         return done.returncode, done.stdout, done.stderr, time.monotonic() - started
 
 
-failures = 0
+failures = []
 
 
 def check(what, good, *more):
-    global failures
     if not good:
-        failures += 1
-        print(f"FAILED: {what}", *more, sep="\n")
+        failures.append("\n".join(map(str, (f"FAILED: {what}", *more))))
 
 
 def parts_of(out):
@@ -329,8 +326,19 @@ def the_folder():
 
 GROUPS = (a_limit_and_a_program_that_hangs, a_limit_and_a_case_that_hangs, a_limit_and_no_time, a_limit_and_programs_that_do_not_end,
           a_limit_and_programs_that_end, all_is_well, what_a_machine_lacks, a_program_fails, the_folder)
-with concurrent.futures.ThreadPoolExecutor(len(GROUPS)) as pool:  # most of the time they sleep
-    for done in [pool.submit(group) for group in GROUPS]:
-        done.result()
-print(f"run_gpu: {failures} checks failed" if failures else "run_gpu: all checks hold")
-sys.exit(1 if failures else 0)
+
+
+def failures_of(group):
+    failures.clear()
+    group()
+    return failures
+
+
+if __name__ == "__main__":
+    # In processes and not in threads: a child that one thread starts inherits, until it executes its program, the script that another thread
+    # is writing, and the kernel executes no file that is open for writing (ETXTBSY).
+    with concurrent.futures.ProcessPoolExecutor(len(GROUPS)) as pool:  # most of the time they sleep
+        failed = [failure for of_group in pool.map(failures_of, GROUPS) for failure in of_group]
+    print(*failed, sep="\n", end="\n" if failed else "")
+    print(f"run_gpu: {len(failed)} checks failed" if failed else "run_gpu: all checks hold")
+    sys.exit(1 if failed else 0)
