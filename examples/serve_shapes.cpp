@@ -1,12 +1,12 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// A server captures a graph for each new shape of a request and keeps the latest 16: 1,000 shapes under one budget.
+/// A server captures a graph for each new shape of a request and keeps the latest 16: 200 shapes under one budget.
 ///
 /// In each capture a library calls cudaMallocAsync; the driver allocates that memory at the graph's first launch and keeps it. `graph_memory`
 /// charges it, and when the buffer of an answer does not fit beside it, the memory of idle graphs is released. Expected output:
 ///
-///     1000 shapes under 64.0 MiB: at most 16 graphs, 64.0 MiB held; memory of idle graphs was released 84 times
+///     200 shapes under 64.0 MiB: at most 16 graphs, 64.0 MiB held; memory of idle graphs was released 17 times
 #include <algorithm>
 #include <cstddef>
 #include <cstdio>
@@ -27,7 +27,7 @@ void library_call(cuota::stream const& stream, std::size_t bytes) {
 }
 
 int main() try {
-    constexpr std::size_t shapes = 1'000, most_graphs = 16;
+    constexpr std::size_t shapes = 200, most_graphs = 16;
     cuota::budget const budget{"server", 64_MiB};
     cuota::graph_memory memory{budget};
     cuota::stream const stream;

@@ -39,7 +39,7 @@ case("a test that fails in a mode", {"core.one": ("test -z $CUOTA_SIM_CHECKS", "
 case("a test that chooses its mode itself", {"core.one": ("true", "core", 60), "core.two": ("false", "own_modes", 60)}, "--forms=strict", status=0,
      says=["strict, turn 1: 1 tests, 0 failed"])
 case("a test that runs into its limit", {"core.one": ("sleep 60", "core", 1)}, "--forms=plain", status=1, says=["FAILED: plain: core.one"])
-case("a test that comes near its limit", {"core.one": ("sleep 16", "core", 30)}, "--forms=plain", status=0, says=["SLOW: plain: core.one took 16 s"])
+case("a test that comes near its limit", {"core.one": ("sleep 6", "core", 10)}, "--forms=plain", status=0, says=["SLOW: plain: core.one took 6 s"])
 case("a label that no test has", {"core.one": ("true", "core", 60)}, "--forms=plain", "--labels=^pool$", status=1, says=["plain: ", "has no such tests"])
 case("a form that there is not", {"core.one": ("true", "core", 60)}, "--forms=plan", status=1, says=["there are no forms plan"])
 print(f"under_load: {failures} checks failed" if failures else "under_load: all checks hold")

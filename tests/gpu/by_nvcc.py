@@ -26,12 +26,12 @@ def takes_out(header, text):
     return change
 
 
-def source(text):
-    return lambda top: (top / "tests/one.cpp").write_text(text)
+def source(text, name="one.cpp"):
+    return lambda top: (top / "tests" / name).write_text(text)
 
 
-def case(what, change, *words, refused=None):
-    """Runs by_nvcc.py on a changed copy, in which nvcc compiles tests/odr.cpp and tests/one.cpp; `refused` is in what it says."""
+def case(what, change, *words, nvcc=("one.cpp",), refused=()):
+    """Runs by_nvcc.py on a changed copy, in which nvcc compiles tests/odr.cpp and `nvcc`; each of `refused` is in what it says."""
     global failures
     with tempfile.TemporaryDirectory() as folder:
         top = pathlib.Path(folder)
@@ -46,11 +46,11 @@ def case(what, change, *words, refused=None):
         commands.write_text(json.dumps([
             {"directory": folder, "file": str(top / "tests" / name),
              "command": f"{NVCC} -DCUOTA_SEPARATE_COMPILATION=1 -I{top}/include --extended-lambda -std=c++20 -Werror=all-warnings -x cu -c {top}/tests/{name} -o {name}.o"}
-            for name in ("odr.cpp", "one.cpp")] + [
+            for name in ("odr.cpp", *nvcc)] + [
             {"directory": folder, "file": str(top / "tests/batches/host.cpp"), "command": f"g++ -o host.o -c {top}/tests/batches/host.cpp"}]))
         run = subprocess.run([sys.executable, ROOT / "tests/by_nvcc.py", f"--commands={commands}", *words, top], text=True,
                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-    if bool(run.returncode) != bool(refused) or (refused or "") not in run.stdout:
+    if bool(run.returncode) != bool(refused) or not all(one in run.stdout for one in refused):
         failures += 1
         print(f"FAILED: {what}: status {run.returncode}\n{run.stdout}")
 
@@ -61,17 +61,15 @@ def nothing(top):
 
 case("a header is taken", nothing, "--headers=in place,apart", "--only=guard/detail/ledger_node.hpp")  # nvcc refused it once
 case("a header without one that it needs", takes_out("guard/detail/ledger_node.hpp", "#include <cuota/guard/detail/ledger_tree.hpp>\n"),
-     "--headers=apart", "--only=guard/detail/ledger_node.hpp", refused="guard/detail/ledger_node.hpp does not compile alone by nvcc, definitions apart")
+     "--headers=apart", "--only=guard/detail/ledger_node.hpp", refused=["guard/detail/ledger_node.hpp does not compile alone by nvcc, definitions apart"])
 case("a source is taken", nothing, "--sources")
-case("a source that nobody can read", source("int main() { return none; }\n"), "--sources", refused="tests/one.cpp is refused by nvcc")
-case("a source that only the device refuses", source("#if defined(__CUDA_ARCH__)\n#error not here\n#endif\nint main() {}\n"), "--sources",
-     refused="tests/one.cpp is refused by nvcc")
-case("a kernel that calls the host", source("int host() { return 1; }\n__global__ void f(int* p) { *p = host(); }\nint main() {}\n"), "--sources",
-     refused="tests/one.cpp is refused by nvcc")
-case("a warning", source("__global__ void f() { int unused = 1; }\nint main() {}\n"), "--sources", refused="tests/one.cpp is refused by nvcc")
-case("a test without kernels that the host's compiler refuses", lambda top: (top / "tests/batches/host.cpp").write_text("int main() { return none; }\n"),
-     "--sources", refused="tests/batches/host.cpp is refused by the host's compiler")
+BAD = {"not_cpp.cpp": "int main() { return none; }\n",
+       "only_the_device_refuses_it.cpp": "#if defined(__CUDA_ARCH__)\n#error not here\n#endif\nint main() {}\n",
+       "a_kernel_calls_the_host.cpp": "int host() { return 1; }\n__global__ void f(int* p) { *p = host(); }\nint main() {}\n",
+       "a_warning.cpp": "__global__ void f() { int unused = 1; }\nint main() {}\n"}
+case("sources that are refused", lambda top: [source(text, name)(top) for name, text in (*BAD.items(), ("batches/host.cpp", BAD["not_cpp.cpp"]))],
+     "--sources", nvcc=BAD, refused=[*(f"tests/{name} is refused by nvcc" for name in BAD), "tests/batches/host.cpp is refused by the host's compiler"])
 case("a source that was compiled", source("int main() { return none; }\n"), "--sources", "--compiled=^one")
-case("a source that is not made", lambda top: (top / "tests/one.cpp").unlink(), "--sources", refused="tests/one.cpp is not made")
+case("a source that is not made", lambda top: (top / "tests/one.cpp").unlink(), "--sources", refused=["tests/one.cpp is not made"])
 print(f"by_nvcc: {failures} checks failed" if failures else "by_nvcc: all checks hold")
 sys.exit(1 if failures else 0)
