@@ -13,6 +13,8 @@ so does one that is new or gone; one that shrank so much is named.
 What the compiler inlines is in them: text that a path does not run can move it.
 """
 import argparse
+import concurrent.futures
+import os
 import pathlib
 import platform
 import re
@@ -98,13 +100,16 @@ def main():
     if not asked.update and made_by not in lines:
         skip(f"the figures are of {[line[2:] for line in lines if line.startswith('# ') and line not in head][-1:]}, this is {made_by[2:]}")
     known = {name: float(n) for name, n in (line.split() for line in lines if line and not line.startswith("#"))}
-    now = counted(program)
-    for name, n in counted(program, slower=next(iter(now))).items():
-        if (n > now[name] * (1 + TOLERANCE)) != (name == next(iter(now))):
-            sys.exit(f"this gate is blind: {name} was made slower and was not noticed, or the other way round")
-    now["reading.cuota.hpp"] = counted_by_compiler(compiler, "cuota/cuota.hpp")
-    for name in ("first", "budget"):
-        now |= made_by_compiler(compiler, name)
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:  # what is counted does not depend on what runs beside it
+        paths, reading = pool.submit(counted, program), pool.submit(counted_by_compiler, compiler, "cuota/cuota.hpp")
+        made = [pool.submit(made_by_compiler, compiler, name) for name in ("first", "budget")]
+        now = paths.result()
+        for name, n in pool.submit(counted, program, slower=next(iter(now))).result().items():
+            if (n > now[name] * (1 + TOLERANCE)) != (name == next(iter(now))):
+                sys.exit(f"this gate is blind: {name} was made slower and was not noticed, or the other way round")
+        now["reading.cuota.hpp"] = reading.result()
+        for one in made:
+            now |= one.result()
 
     grown, other, shrunk = [], [], []
     width = max(map(len, now))

@@ -11,6 +11,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 
 import _lint
 
@@ -25,11 +26,24 @@ if _lint.option("system"):  # where Thrust is found
     by_other += ["-isystem", _lint.option("system")]
 
 
-def check(source):
-    form = ["-DCUOTA_SEPARATE_COMPILATION=1"] if "examples" in source.relative_to(root).parts else []
-    run = subprocess.run([*by_other, *form, f"-I{root}/include", "-fsyntax-only", source], text=True, stdout=subprocess.PIPE,
+def check(source, *more):
+    run = subprocess.run([*by_other, *more, f"-I{root}/include", "-fsyntax-only", source], text=True, stdout=subprocess.PIPE,
                          stderr=subprocess.STDOUT)
     return f"{source.relative_to(root)} does not compile by {other}:\n{run.stdout}" if run.returncode else None
+
+
+def check_example(source):
+    return check(source, "-DCUOTA_SEPARATE_COMPILATION=1", *precompiled)
+
+
+def precompile(folder):
+    """Options for the headers that all examples read, which clang++ loads in a tenth of the time that it takes to read them. That an
+    example includes what it uses, the build's compiler shows."""
+    if other != "clang++":
+        return []
+    headers = f"{folder}/all.pch"
+    subprocess.run([*by_other, "-DCUOTA_SEPARATE_COMPILATION=1", f"-I{root}/include", "-x", "c++-header", f"{root}/include/cuota/all.hpp", "-o", headers], check=True)
+    return ["-include-pch", headers]
 
 
 only = _lint.option("only")
@@ -37,5 +51,9 @@ sources = [root / only] if only else [root / "tests" / "odr.cpp", *sorted((root 
 without = [name for name in (_lint.option("without") or "").split(",") if name]
 sources = [source for source in sources if source.name not in without]
 print(*(f"SKIPPED: {name}" for name in without), sep="\n")
-with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
-    _lint.finish([r for r in pool.map(check, sources) if r])
+examples = [source for source in sources if "examples" in source.relative_to(root).parts]
+with tempfile.TemporaryDirectory() as folder, concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+    others = pool.map(check, [source for source in sources if source not in examples])
+    precompiled = precompile(folder) if examples else []
+    findings = [finding for finding in [*others, *pool.map(check_example, examples)] if finding]
+_lint.finish(findings)

@@ -5,6 +5,8 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+#include <cstring>
 
 #include <cuota/core/config.hpp>
 
@@ -21,6 +23,25 @@ struct write_pattern {
     CUOTA_HOST_DEVICE void operator()(std::size_t i) const { to[i] = pattern_byte(i, salt); }
 };
 
+/// Eight bytes of the pattern, from byte 8 * i on, as they are in memory of a little-endian machine.
+[[nodiscard]] CUOTA_HOST_DEVICE constexpr std::uint64_t pattern_word(std::size_t i, unsigned salt) noexcept {
+    std::uint64_t word = 0;
+    for (std::size_t k = 0; k != 8; ++k) word |= std::uint64_t{pattern_byte(8 * i + k, salt)} << (8 * k);
+    return word;
+}
+
+/// Writes the pattern to `bytes` bytes by eight, for a sanitizer checks each access. For (bytes + 7) / 8 indices; `to` is a multiple of 8.
+struct write_pattern_words {
+    unsigned char* to;
+    std::size_t bytes;
+    unsigned salt;
+    CUOTA_HOST_DEVICE void operator()(std::size_t i) const {
+        if (8 * i + 8 <= bytes) reinterpret_cast<std::uint64_t*>(to)[i] = pattern_word(i, salt);
+        else
+            for (std::size_t last = 8 * i; last != bytes; ++last) to[last] = pattern_byte(last, salt);
+    }
+};
+
 struct add_one {
     int* to;
     int const* from;
@@ -35,7 +56,13 @@ struct write_value {
 
 [[nodiscard]] inline bool has_pattern(void const* at, std::size_t bytes, unsigned salt) noexcept {
     auto const* const found = static_cast<unsigned char const*>(at);
-    for (std::size_t i = 0; i != bytes; ++i)
+    std::size_t i = 0;
+    for (; bytes - i >= 8; i += 8) {
+        std::uint64_t word = 0;
+        std::memcpy(&word, found + i, 8);
+        if (word != pattern_word(i / 8, salt)) return false;
+    }
+    for (; i != bytes; ++i)
         if (found[i] != pattern_byte(i, salt)) return false;
     return true;
 }

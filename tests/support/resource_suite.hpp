@@ -36,7 +36,8 @@ struct block {
 };
 
 inline void write(block const& b, cuota::stream_ref s) {
-    cuota::for_each_index(s, b.bytes, write_pattern{static_cast<unsigned char*>(b.at), b.salt});
+    cuota::for_each_index(s, (b.bytes + 7) / 8,
+                          write_pattern_words{static_cast<unsigned char*>(b.at), b.bytes, b.salt});
 }
 
 /// Returns true if the bytes are those that `write` left. Waits for s.
