@@ -25,9 +25,9 @@ struct write_pattern {
 
 /// Eight bytes of the pattern, from byte 8 * i on, as they are in memory of a little-endian machine.
 [[nodiscard]] CUOTA_HOST_DEVICE constexpr std::uint64_t pattern_word(std::size_t i, unsigned salt) noexcept {
-    std::uint64_t word = 0;
-    for (std::size_t k = 0; k != 8; ++k) word |= std::uint64_t{pattern_byte(8 * i + k, salt)} << (8 * k);
-    return word;
+    std::uint64_t eight = 0;
+    for (std::size_t k = 0; k != 8; ++k) eight |= std::uint64_t{pattern_byte(8 * i + k, salt)} << (8 * k);
+    return eight;
 }
 
 /// Writes the pattern to `bytes` bytes by eight, for a sanitizer checks each access. For (bytes + 7) / 8 indices; `to` is a multiple of 8.
@@ -58,9 +58,9 @@ struct write_value {
     auto const* const found = static_cast<unsigned char const*>(at);
     std::size_t i = 0;
     for (; bytes - i >= 8; i += 8) {
-        std::uint64_t word = 0;
-        std::memcpy(&word, found + i, 8);
-        if (word != pattern_word(i / 8, salt)) return false;
+        std::uint64_t eight = 0;
+        std::memcpy(&eight, found + i, 8);
+        if (eight != pattern_word(i / 8, salt)) return false;
     }
     for (; i != bytes; ++i)
         if (found[i] != pattern_byte(i, salt)) return false;
