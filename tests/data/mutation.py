@@ -72,10 +72,12 @@ def is_chosen(m):
 
 
 helpers = [HERE.parent / "support/thread_waits.cpp"]
-plain = Build(option("commands"), "test-data", helpers)
-under_tsan = Build(option("tsan"), "test-data", helpers) if option("tsan", "-") != "-" else None
+has_tsan = option("tsan", "-") != "-"
 jobs = int(option("jobs", str(os.cpu_count() or 1)))
-chosen = [m for m in MUTATIONS if is_chosen(m) and (under_tsan or not m.by_tsan)]
+chosen = [m for m in MUTATIONS if is_chosen(m) and (has_tsan or not m.by_tsan)]
+plain = Build(option("commands"), "test-data", helpers) if chosen else None
+under_tsan = Build(option("tsan"), "test-data", helpers) if has_tsan and any(m.by_tsan for m in chosen) else None
+
 for m in MUTATIONS:
     if is_chosen(m) and m not in chosen:
         print("SKIPPED ", m.rule, "-- needs a build under ThreadSanitizer: --tsan")

@@ -31,7 +31,8 @@ def ends(program, programs=300):
     return outcome(program, "*", {"CUOTA_ADVERSARY": str(programs)})
 
 
-build = Build(option("commands"), "test-programs")
-take_out(chosen_of(MUTATIONS), int(option("jobs", str(os.cpu_count() or 1))),
+chosen = chosen_of(MUTATIONS)
+build = Build(option("commands"), "test-programs") if chosen else None
+take_out(chosen, int(option("jobs", str(os.cpu_count() or 1))),
          lambda m: notices(build, m, path_of, lambda program: ends(program, m.programs)),
          [] if words() else without_mutation(build, MUTATIONS, path_of, ends))

@@ -104,7 +104,7 @@ chosen = [m for m in MUTATIONS if not words() or any(w in m.rule or any(w in e[0
 program = option("program")
 jobs = int(option("jobs", str(os.cpu_count() or 1)))
 unchanged = tempfile.TemporaryDirectory(prefix="unchanged-")
-library = Library(option("commands"), pathlib.Path(unchanged.name), jobs)
+library = Library(option("commands"), pathlib.Path(unchanged.name), jobs) if chosen else None
 
 findings = [f"no such test: {test}" for m in MUTATIONS for test in m.tests if test not in test_names(HERE, "*.cpp")]
 if not words():

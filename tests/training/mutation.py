@@ -33,7 +33,8 @@ def ends(program, modes=MODES):
     return "passed"
 
 
-build = Build(option("commands"), "test-training")
-take_out(chosen_of(MUTATIONS), int(option("jobs", str(os.cpu_count() or 1))),
+chosen = chosen_of(MUTATIONS)
+build = Build(option("commands"), "test-training") if chosen else None
+take_out(chosen, int(option("jobs", str(os.cpu_count() or 1))),
          lambda m: notices(build, m, PATHS.get, lambda program: ends(program, m.modes)),
          [] if words() else without_mutation(build, MUTATIONS, PATHS.get, ends))
