@@ -27,7 +27,7 @@ get_target_property(parts cuota-compiled SOURCES)
 add_library(cuota-compiled-ndebug STATIC EXCLUDE_FROM_ALL ${parts})
 set_target_properties(cuota-compiled-ndebug PROPERTIES POSITION_INDEPENDENT_CODE ON)
 target_compile_definitions(cuota-compiled-ndebug INTERFACE CUOTA_SEPARATE_COMPILATION=1)
-target_compile_options(cuota-compiled-ndebug PRIVATE --extended-lambda)
+target_compile_options(cuota-compiled-ndebug PRIVATE $<$<COMPILE_LANGUAGE:CUDA>:--extended-lambda>)
 target_link_libraries(cuota-compiled-ndebug PUBLIC cuota::headers PRIVATE cuota-dev)
 
 add_executable(train-ndebug examples/train.cpp)
@@ -65,8 +65,10 @@ cuota_gpu_programs(bench benchmarks)
 
 # -O is for host code; kernels are optimised in any case. Most of a test's host code is the framework's. -lineinfo: a finding of
 # compute-sanitizer names a line. The host compiler's warnings are those of the other builds, where g++ reads the same text.
-target_compile_options(cuota-compiled PRIVATE -O1 -Xcompiler=-ffunction-sections,-fdata-sections)
-target_compile_options(cuota-compiled-ndebug PRIVATE -O3 -DNDEBUG -Xcompiler=-ffunction-sections,-fdata-sections)
+set(to_host $<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=>)
+set(in_sections ${to_host}-ffunction-sections ${to_host}-fdata-sections)
+target_compile_options(cuota-compiled PRIVATE -O1 ${in_sections})
+target_compile_options(cuota-compiled-ndebug PRIVATE -O3 -DNDEBUG ${in_sections})
 target_compile_options(cuota-warnings INTERFACE $<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-w>)
 foreach(target IN LISTS tests examples ITEMS cuota-test-odr)
   target_compile_options(${target} PRIVATE -O0 $<$<COMPILE_LANGUAGE:CUDA>:-lineinfo>)

@@ -116,8 +116,8 @@ function(cuota_add_simulated_libraries folder)
 endfunction()
 
 # Defines cuota::cuota from the sources in <folder>, which compile in parallel. The library works with NVIDIA's runtimes and with the
-# simulated one; the target that links it chooses. nvcc compiles the sources when the project has enabled CUDA, because they have
-# kernels. Symbols have default visibility whatever the project's preset is, so that all shared libraries of a program have one
+# simulated one; the target that links it chooses. nvcc compiles kernels.cpp when the project has enabled CUDA, and the other sources
+# only in a project without C++. Symbols have default visibility whatever the project's preset is, so that all shared libraries of a program have one
 # copy of the library's state.
 function(cuota_add_compiled folder)
   if(TARGET cuota-compiled)
@@ -133,7 +133,11 @@ function(cuota_add_compiled folder)
     POSITION_INDEPENDENT_CODE ON CXX_SCAN_FOR_MODULES OFF
     CXX_VISIBILITY_PRESET default CUDA_VISIBILITY_PRESET default VISIBILITY_INLINES_HIDDEN OFF)
   if(CMAKE_CUDA_COMPILER AND NOT CUOTA_RUNTIME STREQUAL SIMULATED)
-    set_source_files_properties(${sources} PROPERTIES LANGUAGE CUDA)
+    set(by_nvcc ${sources})
+    if(CMAKE_CXX_COMPILER_ID)
+      list(FILTER by_nvcc INCLUDE REGEX "/kernels\\.cpp$")
+    endif()
+    set_source_files_properties(${by_nvcc} PROPERTIES LANGUAGE CUDA)
   endif()
   target_compile_definitions(cuota-compiled INTERFACE CUOTA_SEPARATE_COMPILATION=1)
   target_compile_options(cuota-compiled PRIVATE $<$<COMPILE_LANG_AND_ID:CUDA,NVIDIA>:--extended-lambda>)

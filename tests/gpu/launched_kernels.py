@@ -20,7 +20,7 @@ struct seen_by_the_host {
 };
 void launch(cuota::stream_ref s) {
     cuota::for_each_index(s, 1, seen_by_both{});
-#if !defined(__CUDA_ARCH__) || !defined(HIDDEN)
+#if (!defined(__CUDA_ARCH__) || !defined(HIDDEN)) && !defined(ONE)
     cuota::for_each_index(s, 1, seen_by_the_host{});
 #endif
 }
@@ -46,6 +46,18 @@ def check(what, options, status, wanted):
 
 check("the device has both", [], 0, "2 kernels in 1 object files")
 check("the device lacks one", ["-DHIDDEN"], 1, "seen_by_the_host")
+with tempfile.TemporaryDirectory() as folder:
+    source = pathlib.Path(folder) / "launches.cu"
+    source.write_text(SOURCE)
+    place = pathlib.Path(folder) / "cuota-compiled.dir"
+    place.mkdir()
+    common = ["-std=c++20", "-DCUOTA_SEPARATE_COMPILATION=1", f"-I{ROOT}/include", "-c"]
+    subprocess.run([NVCC, *common, source, "-arch=sm_90", "-DONE", "-o", place / "kernels.o"], check=True)
+    subprocess.run(["c++", *common, f"-I{pathlib.Path(NVCC).resolve().parents[1]}/include", "-x", "c++", source, "-o", place / "memory.o"], check=True)
+    run = subprocess.run([sys.executable, ROOT / "tests/launched_kernels.py", folder], text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    if run.returncode != 1 or "memory.o" not in run.stdout or "seen_by_the_host" not in run.stdout or "seen_by_both" in run.stdout:
+        failures += 1
+        print(f"FAILED: a kernel that only a file of the C++ compiler launches: status {run.returncode}\n{run.stdout}")
 with tempfile.TemporaryDirectory() as empty:
     run = subprocess.run([sys.executable, ROOT / "tests/launched_kernels.py", empty], text=True, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
     if run.returncode == 0 or "nothing was checked" not in run.stderr:

@@ -14,7 +14,7 @@ import _lint
 # How headers are read: with declarations only ("apart"), as users of CMake's cuota::cuota read them; with the definitions of one part
 # of cuota.cpp besides, as that part is compiled; with all definitions ("in place"), as a plain include has them, which takes much
 # longer, and finds hardly anything that the others do not.
-PARTS = "memory", "data", "training", "report"
+PARTS = "memory", "data", "training", "report", "kernels"
 FORMS = "apart", *PARTS, "in place"
 
 

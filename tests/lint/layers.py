@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-FileCopyrightText: 2026 The cuota authors
 # SPDX-License-Identifier: Apache-2.0
-"""Includes go down: a header may see its own folder and folders of lower rank. Only runtime/ calls CUDA. What stands among a header's
-definitions is for the part of cuota.cpp that its folder belongs to."""
+"""Includes go down: a header may see its own folder and folders of lower rank. Only runtime/ calls CUDA. A header's
+definitions are of its folder's part, or of the kernels' part."""
 import os
 import re
 
@@ -13,7 +13,7 @@ RANK = {"core": 0, "runtime": 1, "resource": 2, "guard": 3, "pool": 4, "buffer":
 SEES_CUDA = {"runtime", "simulator", "interop"}
 CALLS_CUDA = {"runtime", "simulator"}
 PARTS = {"data": "DATA", "training": "TRAINING", "report": "REPORT"}  # the others: MEMORY
-DEFINITIONS = re.compile(r"\bCUOTA_(?:DEFINE|PART)_(\w+)")
+DEFINITIONS = re.compile(r"\bCUOTA_(DEFINE|PART)_(\w+)")
 INCLUDE = re.compile(r'\s*#\s*include\s*([<"])([^>"]+)[>"]')
 CUDA_HEADER = re.compile(r"cuda(_\w+)?(\.h)?$|cuda/|cu[a-z]+\.h$|device_launch_parameters\.h|driver_types\.h|vector_types\.h")
 CUDA_CALL = re.compile(r"(?<![\w:])(?:::)?(cu(?:da)?[A-Z]\w*)\s*\(")
@@ -52,9 +52,11 @@ for path in sorted([*base.rglob("*.hpp"), *base.rglob("*.cuh"), *base.rglob("*.c
         if (found := INCLUDE.match(line)) and name not in ("cuota.hpp", "report.hpp", "training.hpp", "all.hpp", "cuota.cpp") and folder != "parts" and (why := check_include(folder, found[1], found[2])):
             findings.append(f"{name}:{number}: {why}")
     for number, line in enumerate(_lint.code(text).splitlines(), 1):
-        for part in DEFINITIONS.findall(line) if folder in RANK and name != "core/config.hpp" else []:
-            if part != PARTS.get(folder, "MEMORY"):
-                findings.append(f"{name}:{number}: definitions of {folder} are of the part {PARTS.get(folder, 'MEMORY')}, not {part}")
+        for macro in DEFINITIONS.findall(line) if folder in RANK and name != "core/config.hpp" else []:
+            own = PARTS.get(folder, "MEMORY")
+            if macro not in (("DEFINE", own), ("PART", "KERNELS")):
+                findings.append(f"{name}:{number}: definitions of {folder} stand under CUOTA_DEFINE_{own}, or CUOTA_PART_KERNELS if they "
+                                f"launch kernels, not CUOTA_{'_'.join(macro)}")
         for call in CUDA_CALL.findall(line) if folder not in CALLS_CUDA else []:
             if not call.endswith("_t"):
                 findings.append(f"{name}:{number}: only runtime/ calls CUDA ({call})")

@@ -8,23 +8,10 @@
 #include <string>
 #include <vector>
 
+#include <cuota/buffer/detail/scratch_counts.hpp>
 #include <cuota/buffer/device_buffer.hpp>
 #include <cuota/buffer/kernel_overflow_error.hpp>
 #include <cuota/core/config.hpp>
-
-namespace cuota::inline v0::detail::inline CUOTA_VIEWS {
-
-// Requested bytes per part: the first half is for the present kernel, the second half has the maxima of earlier ones.
-struct begin_scratch_anew {
-    device_span<kernel_count> requested;
-    CUOTA_KERNEL void operator()(std::size_t i) const {
-        kernel_count& most = requested[requested.size() / 2 + i];
-        if (requested[i] > most) most = requested[i];
-        requested[i] = 0;
-    }
-};
-
-}  // namespace cuota::inline v0::detail::inline CUOTA_VIEWS
 
 namespace cuota::inline v0::inline CUOTA_VIEWS {
 
@@ -132,7 +119,7 @@ private:
 
 }  // namespace cuota::inline v0::inline CUOTA_VIEWS
 
-#if CUOTA_PART_MEMORY
+#if CUOTA_DEFINE_MEMORY
 
 #include <algorithm>
 
@@ -158,7 +145,7 @@ CUOTA_INLINE scratch_arena::scratch_lease::scratch_lease(scratch_arena& of, stre
     : all_{of.memory_.write(s, where)},
       requested_{of.requested_.write(s, where)},
       part_bytes_{of.part_bytes_} {
-    for_each_index(s, of.parts(), detail::begin_scratch_anew{requested_.span()}, "scratch_arena", where);
+    detail::begin_scratch_counts(s, requested_.span(), where);
 }
 
 CUOTA_INLINE scratch_arena::scratch_lease::operator device_scratch() const {

@@ -120,10 +120,12 @@ inline namespace [[gnu::abi_tag]] CUOTA_VIEWS {}
 #undef CUOTA_PART_DATA
 #undef CUOTA_PART_TRAINING
 #undef CUOTA_PART_REPORT
+#undef CUOTA_PART_KERNELS
 #define CUOTA_PART_MEMORY 1
 #define CUOTA_PART_DATA 1      ///< see CUOTA_PART_MEMORY
 #define CUOTA_PART_TRAINING 1  ///< see CUOTA_PART_MEMORY
 #define CUOTA_PART_REPORT 1    ///< see CUOTA_PART_MEMORY
+#define CUOTA_PART_KERNELS 1   ///< definitions of all layers that launch kernels; see CUOTA_PART_MEMORY
 #else
 #if !defined(CUOTA_PART_MEMORY)
 #define CUOTA_PART_MEMORY 0
@@ -137,9 +139,13 @@ inline namespace [[gnu::abi_tag]] CUOTA_VIEWS {}
 #if !defined(CUOTA_PART_REPORT)
 #define CUOTA_PART_REPORT 0
 #endif
+#if !defined(CUOTA_PART_KERNELS)
+#define CUOTA_PART_KERNELS 0
+#endif
 #endif
 
-#if (CUOTA_PART_MEMORY || CUOTA_PART_DATA || CUOTA_PART_TRAINING || CUOTA_PART_REPORT) &&                    \
+#if (CUOTA_PART_MEMORY || CUOTA_PART_DATA || CUOTA_PART_TRAINING || CUOTA_PART_REPORT ||                     \
+     CUOTA_PART_KERNELS) &&                                                                                  \
     !defined(__cpp_rtti) && !defined(__CUDA_ARCH__)
 #error                                                                                                       \
     "cuota's definitions need RTTI: compile without -fno-rtti, or compile them apart (CUOTA_SEPARATE_COMPILATION=1 in files without RTTI)"

@@ -13,7 +13,7 @@
 #include <cuota/core/detail/std_minimal.hpp>
 #include <cuota/core/error.hpp>
 #include <cuota/core/error_sink.hpp>
-#include <cuota/guard/detail/guard_keeper.hpp>
+#include <cuota/guard/detail/guarded/guard_keeper.hpp>
 #include <cuota/guard/detail/resource_adaptor_base.hpp>
 #include <cuota/guard/guard_options.hpp>
 #include <cuota/resource/device_memory.hpp>

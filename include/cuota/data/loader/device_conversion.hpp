@@ -44,7 +44,7 @@ void convert_on_device(stream_ref s, std::size_t count, std::byte const* from, e
 
 }  // namespace cuota::inline v0
 
-#if CUOTA_PART_DATA
+#if CUOTA_PART_KERNELS
 
 namespace cuota::inline v0::detail {
 

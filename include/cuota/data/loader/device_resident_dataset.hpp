@@ -16,6 +16,7 @@
 #include <cuota/core/detail/smart_pointers.hpp>
 #include <cuota/core/detail/std_minimal.hpp>
 #include <cuota/data/datasets/dataset.hpp>
+#include <cuota/data/detail/loader/gather_rows.hpp>
 #include <cuota/data/element.hpp>
 #include <cuota/data/loader/batch_loader.hpp>
 #include <cuota/data/loader/device_transform.hpp>
@@ -23,43 +24,9 @@
 #include <cuota/data/loader/slot_layout.hpp>
 #include <cuota/guard/budget.hpp>
 #include <cuota/runtime/device.hpp>
-#include <cuota/runtime/for_each_index.hpp>
 #include <cuota/runtime/stream.hpp>
 
 namespace cuota::inline v0 {
-
-namespace detail {
-
-struct alignas(16) sixteen_bytes {
-    std::uint64_t halves[2];
-};
-
-template <class Word>
-struct gather_row {
-    Word const* from;
-    std::uint64_t const* rows;
-    Word* to;
-    std::size_t words;  // per row
-    CUOTA_HOST_DEVICE void operator()(std::size_t i) const {
-        to[i] = from[rows[i / words] * words + i % words];
-    }
-};
-
-template <class Word>
-void gather_rows(stream_ref s, std::byte const* from, std::uint64_t const* rows, std::byte* to,
-                 std::size_t count, std::size_t row_bytes) {
-    std::size_t const words = row_bytes / sizeof(Word);
-    for_each_index(
-        s, count * words,
-        gather_row<Word>{reinterpret_cast<Word const*>(from), rows, reinterpret_cast<Word*>(to), words},
-        "device_resident_dataset");
-}
-
-/// Gathers rows in the largest words that divide row_bytes.
-void gather_rows_of(std::size_t row_bytes, stream_ref s, std::byte const* from, std::uint64_t const* rows,
-                    std::byte* to, std::size_t count);
-
-}  // namespace detail
 
 /// All samples of a dataset in device memory. Its loaders transfer 8 bytes per sample and gather on the device.
 ///
@@ -171,7 +138,7 @@ template <dataset S>
 
 }  // namespace cuota::inline v0
 
-#if CUOTA_PART_DATA
+#if CUOTA_DEFINE_DATA
 
 #include <algorithm>
 #include <cstring>
@@ -195,13 +162,6 @@ namespace cuota::inline v0::detail {
         [](std::span<std::uint64_t const> samples, std::span<std::span<std::byte> const> out) {
             if (!samples.empty()) std::memcpy(out[0].data(), samples.data(), samples.size_bytes());
         }};
-}
-
-CUOTA_INLINE void gather_rows_of(std::size_t row_bytes, stream_ref s, std::byte const* from,
-                                 std::uint64_t const* rows, std::byte* to, std::size_t count) {
-    if (row_bytes % 16 == 0) gather_rows<sixteen_bytes>(s, from, rows, to, count, row_bytes);
-    else if (row_bytes % 4 == 0) gather_rows<std::uint32_t>(s, from, rows, to, count, row_bytes);
-    else gather_rows<std::uint8_t>(s, from, rows, to, count, row_bytes);
 }
 
 }  // namespace cuota::inline v0::detail

@@ -72,7 +72,7 @@ private:
 
 }  // namespace cuota::inline v0
 
-#if CUOTA_PART_TRAINING
+#if CUOTA_PART_KERNELS
 
 namespace cuota::inline v0::detail {
 

@@ -157,7 +157,7 @@ struct scatter_survivor {
 
 }  // namespace cuota::inline v0::detail
 
-#if CUOTA_PART_TRAINING
+#if CUOTA_PART_KERNELS
 
 #include <cuota/runtime/rt/drain.hpp>
 

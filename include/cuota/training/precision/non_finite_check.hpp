@@ -126,7 +126,7 @@ private:
 
 }  // namespace cuota::inline v0::inline CUOTA_VIEWS
 
-#if CUOTA_PART_TRAINING
+#if CUOTA_PART_KERNELS
 
 namespace cuota::inline v0::inline CUOTA_VIEWS {
 

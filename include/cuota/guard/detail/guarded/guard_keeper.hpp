@@ -18,13 +18,13 @@
 #include <cuota/core/detail/threads/locked_region.hpp>
 #include <cuota/core/error.hpp>
 #include <cuota/core/error_sink.hpp>
+#include <cuota/guard/detail/guarded/guard_copy.hpp>
 #include <cuota/guard/detail/resource_adaptor_base.hpp>
 #include <cuota/guard/detail/tracker.hpp>
 #include <cuota/guard/guard_options.hpp>
 #include <cuota/guard/guard_violation.hpp>
 #include <cuota/resource/pinned_memory.hpp>
 #include <cuota/runtime/event.hpp>
-#include <cuota/runtime/for_each_index.hpp>
 #include <cuota/runtime/rt/copy.hpp>
 #include <cuota/runtime/rt/memory.hpp>
 
@@ -43,26 +43,6 @@ struct guard_bytes {
     std::optional<event> done;      // live: guard bytes written; pending: copied to `seen`
     unsigned char* seen = nullptr;  // pinned: front, rear
     guard_bytes* next = nullptr;
-};
-
-/// Kernel that copies guard bytes to pinned memory.
-struct copy_guard_bytes {
-    static constexpr std::size_t most = 16;
-
-    struct pair {
-        unsigned char const* front;
-        unsigned char const* behind;
-        unsigned char* seen;
-    };
-
-    std::size_t redzone_bytes;
-    pair of[most];
-
-    CUOTA_KERNEL void operator()(std::size_t i) const {
-        pair const& one = of[i / (2 * redzone_bytes)];
-        std::size_t const at = i % (2 * redzone_bytes);
-        one.seen[at] = at < redzone_bytes ? one.front[at] : one.behind[at - redzone_bytes];
-    }
 };
 
 /// The guard bytes of a resource. Host and CUDA resources for a block are allocated before upstream is called.
@@ -184,7 +164,7 @@ private:
 
 }  // namespace cuota::inline v0::detail
 
-#if CUOTA_PART_MEMORY
+#if CUOTA_DEFINE_MEMORY
 
 #include <cuota/runtime/rt/drain.hpp>
 
@@ -391,22 +371,18 @@ CUOTA_INLINE void guard_keeper::verify(stream_ref s, void const* p, source_locat
 CUOTA_INLINE void guard_keeper::look(std::span<probe const> some, stream_ref s) const {
     std::size_t const redzone_bytes = wanted_.redzone_bytes;
     for (probe const& p : some) s.wait(*p.of->done);
-    if (is_for_host_ || !rt::is_runnable<copy_guard_bytes>()) {
-        for (auto const& [f, seen] : some) {
-            rt::copy_anywhere(seen, f->at - redzone_bytes, redzone_bytes, s, f->where);
-            rt::copy_anywhere(seen + redzone_bytes, f->at + f->bytes, redzone_bytes, s, f->where);
+    if (!is_for_host_) {
+        copy_guard_bytes all{redzone_bytes, {}};
+        for (std::size_t i = 0; i != some.size(); ++i) {
+            guard_bytes const& f = *some[i].of;
+            all.of[i] = {f.at - redzone_bytes, f.at + f.bytes, some[i].seen};
         }
-        return;
+        if (try_copy_guard_bytes(s, all, some.size(), some.front().of->where)) return;
     }
-    copy_guard_bytes all{redzone_bytes, {}};
-    std::optional<rt::access_annotation> read[2 * copy_guard_bytes::most];
-    for (std::size_t i = 0; i != some.size(); ++i) {
-        guard_bytes const& f = *some[i].of;
-        all.of[i] = {f.at - redzone_bytes, f.at + f.bytes, some[i].seen};
-        read[2 * i].emplace(s, all.of[i].front, redzone_bytes, false);
-        read[2 * i + 1].emplace(s, all.of[i].behind, redzone_bytes, false);
+    for (auto const& [f, seen] : some) {
+        rt::copy_anywhere(seen, f->at - redzone_bytes, redzone_bytes, s, f->where);
+        rt::copy_anywhere(seen + redzone_bytes, f->at + f->bytes, redzone_bytes, s, f->where);
     }
-    for_each_index(s, some.size() * 2 * redzone_bytes, all, "guarded", some.front().of->where);
 }
 
 CUOTA_INLINE std::vector<guard_violation> guard_keeper::collect(bool waits) {

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-#include <cuota/guard/detail/guard_keeper.hpp>
+#include <cuota/guard/detail/guarded/guard_keeper.hpp>
 
 #include <algorithm>
 #include <cstddef>
