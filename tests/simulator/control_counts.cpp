@@ -7,6 +7,7 @@
 
 #include <malloc.h>
 
+#include "support/failing_heap.hpp"
 #include "support/rounds.hpp"
 
 using namespace control;
@@ -194,6 +195,66 @@ void make_and_destroy(int count) {
 }
 
 }  // namespace
+
+TEST_CASE("a free for which the host has no memory frees, or fails and changes nothing",
+          "[simulator][counts]") {
+    machine m;
+    bool const strict = GENERATE(false, true);
+    sim::set_memory_checks(strict ? sim::memory_checks::strict : sim::memory_checks::heap);
+    enum kind { device, managed, pinned, stream_ordered, registered };
+    auto const of = GENERATE(device, managed, pinned, stream_ordered, registered);
+    bool const is_used = GENERATE(false, true);  // by work that may be unfinished
+    cudaStream_t const s = new_stream();
+    alignas(4096) static std::byte own[4096];
+    auto const allocate = [&] {
+        void* p = own;
+        REQUIRE((of == device           ? cudaMalloc(&p, 4096)
+                 : of == managed        ? cudaMallocManaged(&p, 4096)
+                 : of == pinned         ? cudaHostAlloc(&p, 4096, cudaHostAllocDefault)
+                 : of == stream_ordered ? cudaMallocAsync(&p, 4096, s)
+                                        : cudaHostRegister(p, 4096, cudaHostRegisterDefault)) == cudaSuccess);
+        return p;
+    };
+    auto const free_it = [&](void* p) {
+        return of == pinned           ? cudaFreeHost(p)
+               : of == stream_ordered ? cudaFreeAsync(p, s)
+               : of == registered     ? cudaHostUnregister(p)
+                                      : cudaFree(p);
+    };
+    auto const live = [] { return sim::live().total(); };
+    std::size_t const before = live();
+    std::size_t failed = 0;
+    for (std::size_t allowed = 0;; ++allowed) {
+        REQUIRE(allowed < 100);
+        void* const p = allocate();
+        std::size_t const with_it = live();
+        if (is_used) REQUIRE(cudaMemsetAsync(p, 1, 4096, s) == cudaSuccess);
+        cudaError_t error = cudaSuccess;
+        std::size_t refused = 0;
+        {
+            support::failing_heap const heap{allowed};
+            error = free_it(p);
+            refused = heap.refused();
+        }
+        INFO("kind " << of << ", " << allowed << " allowed, " << refused << " refused");
+        if (error != cudaSuccess) {
+            ++failed;
+            CHECK(error == cudaErrorMemoryAllocation);
+            CHECK(cudaGetLastError() == cudaErrorMemoryAllocation);
+            REQUIRE(live() == with_it);
+            cudaPointerAttributes facts{};
+            REQUIRE(cudaPointerGetAttributes(&facts, p) == cudaSuccess);
+            CHECK(facts.type != cudaMemoryTypeUnregistered);
+            REQUIRE(free_it(p) == cudaSuccess);
+        }
+        REQUIRE(cudaStreamSynchronize(s) == cudaSuccess);
+        CHECK(live() == before);
+        if (refused == 0) break;
+    }
+    CHECK(failed > 0);
+    CHECK(sim::misuse().total() == 0);
+    REQUIRE(cudaStreamDestroy(s) == cudaSuccess);
+}
 
 TEST_CASE("streams and events leak no host memory", "[simulator][counts]") {
     machine m;

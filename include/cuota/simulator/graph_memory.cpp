@@ -191,8 +191,14 @@ cudaError_t free_in_graph(guard& lock, void* address, stream_handle const& s) {
 cudaError_t free_outside(guard& lock, allocation_ref const& a, stream_handle const& s) {
     if (!a->in_graph->is_taken) return refuse_free(a->address());
     a->in_graph->is_taken = false;
-    operation_ref const work = make_task([a, d = &s->owner] { end_life(*a, *d, "cudaFreeAsync"); });
-    enqueue(lock, s, work);
+    operation_ref work;
+    try {
+        work = make_task([a, d = &s->owner] { end_life(*a, *d, "cudaFreeAsync"); });
+        enqueue(lock, s, work);
+    } catch (...) {
+        a->in_graph->is_taken = true;
+        throw;
+    }
     ordering::access const whole[] = {{a.get(), 0, a->bytes, ordering::use::writes}};
     ordering::accesses(*s, *work, name_of(caller.calling), whole);
     leave(a);

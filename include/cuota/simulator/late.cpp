@@ -138,7 +138,8 @@ void help() {
             --l.idle_helpers;
             continue;
         }
-        run(lock, l.for_helpers.pop());
+        auto const s = l.for_helpers.pop();
+        if (step_in_worker(lock, s)) simulator::make_ready(s);
     }
 }
 

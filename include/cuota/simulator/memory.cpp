@@ -93,9 +93,8 @@ void wait_for_users(guard& lock, allocation const& a) {
     }
 }
 
-/// Heap memory is kept until all unfinished work has finished: a late write could hit a new allocation.
-void give_freed(allocation const& a) {
-    auto until = a.block.shift == 0 ? under_way() : std::vector<operation_ref>{};
+/// Heap memory is kept until all work in `until` has finished: a late write could hit a new allocation. The list of such memory has room.
+void give_freed(allocation const& a, std::vector<operation_ref> until) noexcept {
     if (until.empty()) return give_memory(a.address(), a.block, a.bytes);
     the_machine().resting.push_back({a.address(), a.block, a.bytes, std::move(until)});
     poison_freed(a.address(), a.block, a.bytes);
@@ -127,18 +126,24 @@ void end_rests() {
     });
 }
 
+// If the host has no memory for the wait or for a report, the free fails and the block stays allocated.
 void release(guard& lock, allocation_ref const& a) {
-    forget_memory(a);  // first: the wait releases the lock, and another thread could free it again
+    forgotten_memory forgotten{a};  // the wait releases the lock, and another thread could free it again
     wait_for_users(lock, *a);
     end_rests();
-    a->now = allocation::phase::released;
     ordering::host_frees(*a, name_of(caller.calling));
+    check_guards(*a);
+    auto until = a->block.shift == 0 ? under_way() : std::vector<operation_ref>{};
+    auto& resting = the_machine().resting;
+    if (resting.size() == resting.capacity()) resting.reserve(2 * resting.size() + 1);
+
+    forgotten.free_is_complete();
+    a->now = allocation::phase::released;
     if (a->from) return_to_pool(*a->from, a->units);
     else if (a->units != 0)
         give_to_device(*the_machine().all_devices[static_cast<std::size_t>(a->device)], a->units);
-    check_guards(*a);
     sanitizer::claim(a->address(), a->bytes);
-    give_freed(*a);
+    give_freed(*a, std::move(until));
 }
 
 namespace {
@@ -194,6 +199,20 @@ void forget_memory(allocation_ref const& a) {
     the_machine().memory.erase(a->disguise);
     remember_freed(a);
     count(*a, false);
+}
+
+forgotten_memory::forgotten_memory(allocation_ref const& a) : a_{a} {
+    remember_freed(a);
+    entry_ = the_machine().memory.extract(a->disguise);
+    count(*a, false);
+}
+
+forgotten_memory::~forgotten_memory() {
+    if (!a_) return;
+    auto& m = the_machine();
+    m.memory.insert(std::move(entry_));
+    std::erase(m.recently_freed, a_);
+    count(*a_, true);
 }
 
 void check_guards(allocation const& a) {
@@ -356,10 +375,11 @@ cudaError_t cudaHostUnregister(void* address) {
     return api(function::cudaHostUnregister, [&](guard& lock) {
         auto const a = exactly(address);
         if (!a || a->kind != memory_kind::registered) return cudaErrorHostMemoryNotRegistered;
-        forget_memory(a);
-        the_machine().recently_freed.pop_back();  // the memory itself stays allocated
+        forgotten_memory forgotten{a};
+        std::erase(the_machine().recently_freed, a);  // the memory itself stays allocated
         wait_for_users(lock, *a);
         ordering::host_frees(*a, name_of(caller.calling));
+        forgotten.free_is_complete();
         return cudaSuccess;
     });
 }

@@ -137,6 +137,19 @@ allocation_ref note_memory(void* address, backing const& block, std::size_t byte
                            int device, function by);
 void forget_memory(allocation_ref const& a);
 void remember_freed(allocation_ref const& a);
+/// Forgets an allocation, and restores it in the destructor unless its free is complete. Restoring allocates no memory.
+class forgotten_memory {
+public:
+    explicit forgotten_memory(allocation_ref const& a);
+    forgotten_memory(forgotten_memory const&) = delete;
+    forgotten_memory& operator=(forgotten_memory const&) = delete;
+    ~forgotten_memory();
+    void free_is_complete() noexcept { a_ = nullptr; }
+
+private:
+    allocation_ref a_;
+    std::map<std::uintptr_t, allocation_ref>::node_type entry_;
+};
 /// Called with or without the lock.
 void check_guards(allocation const& a);
 /// Waits for work that may use the memory, unless unkindness::free_at_once is set.

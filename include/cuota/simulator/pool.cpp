@@ -108,14 +108,20 @@ cudaError_t allocate(guard& lock, void** out, std::size_t bytes, std::shared_ptr
     return cudaSuccess;
 }
 
-void finish_free(allocation& a, device& d, operation const* work) {
+void report_wrong_free(allocation const& a, device& d) {
     if (a.now != allocation::phase::live)
         illegal_access(d, std::string{"cudaFreeAsync"} + call_sites::mark(a.freed_at) + " ran before the " +
                               name_of(a.made_by) + " of " + describe(a));
-    a.now = allocation::phase::released;
+    check_guards(a);
+}
+
+void finish_free(allocation& a, device& d, operation const* work) {
     sanitizer::allow(a.address(), a.bytes);
     sanitizer::claim(a.address(), a.bytes);
-    check_guards(a);
+    try {
+        report_wrong_free(a, d);
+    } catch (std::bad_alloc const&) {}  // the host has no memory for a report
+    a.now = allocation::phase::released;
     give_memory(a.address(), a.block, a.bytes);
     guard lock{the_machine().mutex};
     auto& frees = a.from->frees;
@@ -130,9 +136,16 @@ cudaError_t free_in_stream(guard& lock, allocation_ref const& a, stream_handle c
     auto self = std::make_shared<operation const*>(nullptr);
     auto work = make_task([a, s, self] { finish_free(*a, s->owner, *self); });
     *self = work.get();
-    a->from->frees.push_back({work, s, a->units});
-    forget_memory(a);
-    enqueue(lock, s, work, pace::at_once);
+    auto& frees = a->from->frees;
+    frees.push_back({work, s, a->units});
+    try {
+        forgotten_memory forgotten{a};
+        enqueue(lock, s, work, pace::at_once);
+        forgotten.free_is_complete();
+    } catch (...) {
+        std::erase_if(frees, [&](pending_free const& f) { return f.work == work; });
+        throw;
+    }
     ordering::stream_frees(a, *s, *work);  // can no longer be found
     return cudaSuccess;
 }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <condition_variable>
 #include <exception>
+#include <new>
 #include <system_error>
 #include <thread>
 
@@ -57,7 +58,12 @@ void perform(stream& s, operation& work) {
     sanitizer::observe(work.token());
     delay_by_jitter();
     auto const outer = std::exchange(caller.running, work.from);
-    work.run();
+    try {
+        work.run();
+    } catch (...) {
+        caller.running = outer;
+        throw;
+    }
     caller.running = outer;
     sanitizer::publish(work.token());
 }
@@ -125,7 +131,10 @@ bool step(guard& lock, stream_handle const& s) {
     operation_ref const work = std::move(s->queue.front());
     s->queue.pop_front();
     lock.unlock();
-    perform(*s, *work);
+    std::exception_ptr failure;
+    try {
+        perform(*s, *work);
+    } catch (std::bad_alloc const&) { failure = std::current_exception(); }
     lock.lock();
     auto const finished_on = std::move(work->on);
     work->after.clear();
@@ -134,10 +143,26 @@ bool step(guard& lock, stream_handle const& s) {
     late::one_done();
     while (auto const other = work->awaited_by.pop())
         if (startable(other)) make_ready(other);
-    if (!s->queue.empty()) return startable(s);
-    s->state = stream::progress::idle;
-    if (s->destroyed) retire(s);
-    return false;
+    bool const has_more = !s->queue.empty() && startable(s);
+    if (s->queue.empty()) {
+        s->state = stream::progress::idle;
+        if (s->destroyed) retire(s);
+    }
+    if (failure) {
+        if (has_more) make_ready(s);
+        std::rethrow_exception(failure);
+    }
+    return has_more;
+}
+
+bool step_in_worker(guard& lock, stream_handle const& s) {
+    try {
+        return step(lock, s);
+    } catch (std::bad_alloc const&) {
+        auto none = cudaSuccess;
+        s->owner.failure.compare_exchange_strong(none, cudaErrorMemoryAllocation);
+        return false;  // the stream's next operation is ready
+    }
 }
 
 namespace {
@@ -156,8 +181,8 @@ void work_until_told(std::shared_ptr<crew> const& mine) {
             continue;
         }
         auto const s = mine->ready.pop();
-        bool more = step(lock, s);
-        while (more && work_may_start()) more = step(lock, s);
+        bool more = step_in_worker(lock, s);
+        while (more && work_may_start()) more = step_in_worker(lock, s);
         if (more) make_ready(s);
     }
 }

@@ -14,7 +14,10 @@ namespace cuota::inline v0::simulator {
 bool work_may_start();
 void make_ready(stream_handle const& s);
 /// Runs the first operation. Returns true if the next one may start at once; the stream then still counts as running.
+/// Throws: std::bad_alloc if the host has no memory for the operation, which counts as done.
 bool step(guard& lock, stream_handle const& s);
+/// The same where no call of the program could report std::bad_alloc: the device fails with cudaErrorMemoryAllocation.
+bool step_in_worker(guard& lock, stream_handle const& s);
 bool all_idle();
 
 /// A fork waits for threads that have not yet acquired the lock: they hold locks of the C library and of sanitizers.

@@ -229,9 +229,9 @@ void add_mapping(std::uintptr_t start, std::size_t bytes, std::shared_ptr<physic
 }
 
 void remove_mapping(allocation_ref const& a) {
+    ordering::host_frees(*a, name_of(caller.calling));
     remember_freed(a);
     a->now = allocation::phase::released;  // work that uses it later is invalid
-    ordering::host_frees(*a, name_of(caller.calling));
     sanitizer::claim(a->address(), a->bytes);
     the_machine().memory.erase(a->disguise);
     --a->mapped->memory->mappings;
