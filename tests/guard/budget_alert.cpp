@@ -934,7 +934,7 @@ TEST_CASE("each crossing by several threads is delivered once and in order, or c
     budget root{"root", unlimited};
     std::vector<budget> children;
     for (int t = 0; t != 4; ++t) children.emplace_back("child", unlimited, root);
-    constexpr std::uint64_t rounds = 20'000;
+    auto const rounds = support::rounds<std::uint64_t>(20'000);
     std::uint64_t calls = 0;  // written by the delivering thread; deliveries do not overlap
     std::uint64_t missed = 0;
     std::uint64_t last = 0;
@@ -975,6 +975,7 @@ TEST_CASE("each crossing by several threads is delivered once and in order, or c
 }
 
 TEST_CASE("every crossing by two alternating threads is delivered", "[guard][budget_alert]") {
+    int const all = support::rounds(5000);
     // The threads alternate. Each turn charges all 20 bytes and refunds them, which crosses the threshold twice.
     budget b{"b", 20};
     std::atomic<int> turn = 0;
@@ -991,7 +992,7 @@ TEST_CASE("every crossing by two alternating threads is delivered", "[guard][bud
                              },
                              with_falling()};
         auto const turns = [&](int mine) {
-            for (int i = 0; i != 5000; ++i) {
+            for (int i = 0; i != all; ++i) {
                 support::look_until([&] { return turn.load() == mine; });
                 b.charge(20);
                 b.refund(20);

@@ -126,7 +126,7 @@ void end_leaving() {
         auto const is_done = [](operation_ref const& work) { return work->done != 0; };
         if (!std::all_of(one.until.begin(), one.until.end(), is_done)) return false;
         forget_memory(one.memory);
-        the_machine().recently_freed.pop_back();  // its own frees are told, not its end
+        std::erase(the_machine().recently_freed, one.memory);  // its own frees are told, not its end
         one.memory->now = allocation::phase::released;
         sanitizer::allow(one.memory->address(), one.memory->bytes);
         give_memory(one.memory->address(), one.memory->block, one.memory->bytes);

@@ -72,13 +72,17 @@ stream_handle next_towards(operation_ref work) {
 
 /// Returns mostly the newest: running it before older ones exposes a missing dependency.
 operation_ref one_open(std::span<awaited const> all) {
-    std::vector<operation_ref> open;
-    for (auto const& one : all)
-        if (one.work && one.work->done == 0) open.push_back(one.work);
-    if (open.empty()) return nullptr;
-    auto const older = [](auto const& a, auto const& b) { return a->turn < b->turn; };
-    auto const newest = std::max_element(open.begin(), open.end(), older);
-    return coin() ? *newest : open[one_of(open.size())];
+    auto const is_open = [](awaited const& one) { return one.work && one.work->done == 0; };
+    auto const count = std::count_if(all.begin(), all.end(), is_open);
+    if (count == 0) return nullptr;
+    bool const wants_newest = coin();
+    auto left = wants_newest ? 0 : one_of(static_cast<std::size_t>(count));
+    operation_ref const* found = nullptr;
+    for (auto const& one : all) {
+        if (!is_open(one)) continue;
+        if (wants_newest ? !found || (*found)->turn < one.work->turn : left-- == 0) found = &one.work;
+    }
+    return *found;
 }
 
 // ---- Helpers, and the watch that starts them ----

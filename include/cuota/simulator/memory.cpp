@@ -84,13 +84,41 @@ allocation_ref exactly(void const* address) {
 
 namespace {
 
-void wait_for_users(guard& lock, allocation const& a) {
+template <class Use>
+void for_each_user(allocation const& a, Use use) {
     auto& m = the_machine();
-    if (m.free_at_once) return;
-    for (int i = 0; i < m.devices; ++i) {
-        bool const concerned = a.kind != memory_kind::device || i == a.device;
-        if (concerned) wait_for_device(lock, *m.all_devices[static_cast<std::size_t>(i)]);
+    for (int i = 0; i < m.devices; ++i)
+        if (a.kind != memory_kind::device || i == a.device) use(*m.all_devices[static_cast<std::size_t>(i)]);
+}
+
+void wait_for_users(guard& lock, allocation const& a) {
+    if (the_machine().free_at_once) return;
+    try {
+        for_each_user(a, [&lock](device& d) { wait_for_device(lock, d); });
+    } catch (std::bad_alloc const&) {
+        for_each_user(a, [&lock](device& d) { wait_for_device_without_memory(lock, d); });
     }
+}
+
+/// Returns the work until whose end freed memory is kept, after it has made room for it in the list. Waits if the host has no memory for that.
+std::vector<operation_ref> users_after_free(guard& lock, allocation const& a) {
+    if (a.block.shift != 0) return {};
+    auto& m = the_machine();
+    try {
+        auto until = under_way();
+        if (m.resting.size() == m.resting.capacity()) m.resting.reserve(2 * m.resting.size() + 1);
+        return until;
+    } catch (std::bad_alloc const&) {
+        for (auto const& d : m.all_devices) wait_for_device_without_memory(lock, *d);
+        return {};
+    }
+}
+
+void check_freed(allocation& a) noexcept {
+    try {
+        ordering::host_frees(a, name_of(caller.calling));
+        check_guards(a);
+    } catch (std::bad_alloc const&) {}  // the host has no memory for a report
 }
 
 /// Heap memory is kept until all work in `until` has finished: a late write could hit a new allocation. The list of such memory has room.
@@ -126,19 +154,13 @@ void end_rests() {
     });
 }
 
-// If the host has no memory for the wait or for a report, the free fails and the block stays allocated.
 void release(guard& lock, allocation_ref const& a) {
-    forgotten_memory forgotten{a};  // the wait releases the lock, and another thread could free it again
+    forget_memory(a);  // first: the waits release the lock, and another thread could free it again
     wait_for_users(lock, *a);
     end_rests();
-    ordering::host_frees(*a, name_of(caller.calling));
-    check_guards(*a);
-    auto until = a->block.shift == 0 ? under_way() : std::vector<operation_ref>{};
-    auto& resting = the_machine().resting;
-    if (resting.size() == resting.capacity()) resting.reserve(2 * resting.size() + 1);
-
-    forgotten.free_is_complete();
+    auto until = users_after_free(lock, *a);
     a->now = allocation::phase::released;
+    check_freed(*a);
     if (a->from) return_to_pool(*a->from, a->units);
     else if (a->units != 0)
         give_to_device(*the_machine().all_devices[static_cast<std::size_t>(a->device)], a->units);
@@ -189,9 +211,11 @@ allocation_ref note_memory(void* address, backing const& block, std::size_t byte
 
 void remember_freed(allocation_ref const& a) {
     auto& m = the_machine();
-    a->freed_at = here();
     a->freed_by = caller.calling;
-    m.recently_freed.push_back(a);
+    try {
+        a->freed_at = here();
+        m.recently_freed.push_back(a);
+    } catch (std::bad_alloc const&) {}  // reports will not name it
     if (m.recently_freed.size() > freed_kept) m.recently_freed.pop_front();
 }
 
@@ -375,11 +399,10 @@ cudaError_t cudaHostUnregister(void* address) {
     return api(function::cudaHostUnregister, [&](guard& lock) {
         auto const a = exactly(address);
         if (!a || a->kind != memory_kind::registered) return cudaErrorHostMemoryNotRegistered;
-        forgotten_memory forgotten{a};
+        forget_memory(a);
         std::erase(the_machine().recently_freed, a);  // the memory itself stays allocated
         wait_for_users(lock, *a);
-        ordering::host_frees(*a, name_of(caller.calling));
-        forgotten.free_is_complete();
+        check_freed(*a);
         return cudaSuccess;
     });
 }

@@ -136,7 +136,7 @@ void name_block(void const* first, std::size_t bytes, char const* tag, call_site
 allocation_ref note_memory(void* address, backing const& block, std::size_t bytes, memory_kind kind,
                            int device, function by);
 void forget_memory(allocation_ref const& a);
-void remember_freed(allocation_ref const& a);
+void remember_freed(allocation_ref const& a);  ///< for reports; not if the host has no memory
 /// Forgets an allocation, and restores it in the destructor unless its free is complete. Restoring allocates no memory.
 class forgotten_memory {
 public:

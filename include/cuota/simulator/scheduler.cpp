@@ -131,10 +131,10 @@ bool step(guard& lock, stream_handle const& s) {
     operation_ref const work = std::move(s->queue.front());
     s->queue.pop_front();
     lock.unlock();
-    std::exception_ptr failure;
+    bool is_lost = false;
     try {
         perform(*s, *work);
-    } catch (std::bad_alloc const&) { failure = std::current_exception(); }
+    } catch (std::bad_alloc const&) { is_lost = true; }
     lock.lock();
     auto const finished_on = std::move(work->on);
     work->after.clear();
@@ -148,19 +148,27 @@ bool step(guard& lock, stream_handle const& s) {
         s->state = stream::progress::idle;
         if (s->destroyed) retire(s);
     }
-    if (failure) {
+    if (is_lost) {
         if (has_more) make_ready(s);
-        std::rethrow_exception(failure);
+        throw lost_operation{s->owner};
     }
     return has_more;
 }
 
+namespace {
+
+void fail_without_memory(device& d) noexcept {
+    auto none = cudaSuccess;
+    d.failure.compare_exchange_strong(none, cudaErrorMemoryAllocation);
+}
+
+}  // namespace
+
 bool step_in_worker(guard& lock, stream_handle const& s) {
     try {
         return step(lock, s);
-    } catch (std::bad_alloc const&) {
-        auto none = cudaSuccess;
-        s->owner.failure.compare_exchange_strong(none, cudaErrorMemoryAllocation);
+    } catch (lost_operation const& lost) {
+        fail_without_memory(lost.where);
         return false;  // the stream's next operation is ready
     }
 }
@@ -307,6 +315,25 @@ void wait_for_device(guard& lock, device& d) {
     wait_for(lock, all);
     sanitizer::observe(&d.retired);
     ordering::host_learns(d.gone);
+}
+
+void wait_for_device_without_memory(guard& lock, device& d) {
+    auto const next = [&d]() -> operation_ref {
+        auto const is_open = [](stream const& s) { return s.last && s.last->done == 0; };
+        if (is_open(*d.legacy)) return d.legacy->last;
+        auto const found =
+            std::find_if(d.streams.begin(), d.streams.end(), [&](auto const& s) { return is_open(*s); });
+        return found == d.streams.end() ? nullptr : (*found)->last;
+    };
+    while (operation_ref const work = next()) try {
+            wait_for(lock, work);
+        } catch (lost_operation const& lost) {
+            fail_without_memory(lost.where);
+        } catch (std::bad_alloc const&) {}  // another try makes other choices
+    sanitizer::observe(&d.retired);
+    try {
+        ordering::host_learns(d.gone);
+    } catch (std::bad_alloc const&) {}
 }
 
 void let_go(guard& lock, stream_handle const& s) {

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <new>
 #include <span>
 #include <thread>
 #include <vector>
@@ -13,10 +14,16 @@ namespace cuota::inline v0::simulator {
 
 bool work_may_start();
 void make_ready(stream_handle const& s);
+/// The host had no memory for an operation, which counts as done.
+struct lost_operation : std::bad_alloc {
+    explicit lost_operation(device& d) noexcept : where{d} {}
+    device& where;
+};
+
 /// Runs the first operation. Returns true if the next one may start at once; the stream then still counts as running.
-/// Throws: std::bad_alloc if the host has no memory for the operation, which counts as done.
+/// Throws: lost_operation.
 bool step(guard& lock, stream_handle const& s);
-/// The same where no call of the program could report std::bad_alloc: the device fails with cudaErrorMemoryAllocation.
+/// The same where no call of the program could report lost_operation: the device fails with cudaErrorMemoryAllocation.
 bool step_in_worker(guard& lock, stream_handle const& s);
 bool all_idle();
 
