@@ -299,10 +299,10 @@ without("a device has an end",
           "        d.used += in_units(bytes);\n")],
         "an allocation that does not fit fails with out of memory")
 without("freeing waits for the device",
-        ("memory.cpp", "for_each_user(a, [&lock](device& d) { wait_for_device(lock, d); });", ""),
+        ("memory.cpp", "if (concerned) wait_before_free(", "if (false) wait_before_free("),
         "freeing device memory waits for the device")
 without("freeing waits for nothing where that is asked for",
-        ("memory.cpp", "if (the_machine().free_at_once) return;", ""),
+        ("memory.cpp", "if (m.free_at_once) return;", ""),
         "an immediate free does not wait, and reports work that may still use the memory")
 without("freed memory rests while work may touch it",
         ("memory.cpp", "if (until.empty()) return give_memory(", "if (true) return give_memory("),

@@ -209,7 +209,7 @@ cudaError_t free_outside(guard& lock, allocation_ref const& a) {
     if (!a->in_graph->is_taken) return refuse_free(a->address());
     a->in_graph->is_taken = false;
     auto& d = *the_machine().all_devices[static_cast<std::size_t>(a->device)];
-    wait_for_device(lock, d);
+    wait_before_free(lock, d);
     if (failure_of(d) == cudaSuccess) end_life(*a, d, "cudaFree");
     leave(a);
     return failure_of(d);

@@ -84,23 +84,17 @@ allocation_ref exactly(void const* address) {
 
 namespace {
 
-template <class Use>
-void for_each_user(allocation const& a, Use use) {
-    auto& m = the_machine();
-    for (int i = 0; i < m.devices; ++i)
-        if (a.kind != memory_kind::device || i == a.device) use(*m.all_devices[static_cast<std::size_t>(i)]);
-}
-
 void wait_for_users(guard& lock, allocation const& a) {
-    if (the_machine().free_at_once) return;
-    try {
-        for_each_user(a, [&lock](device& d) { wait_for_device(lock, d); });
-    } catch (std::bad_alloc const&) {
-        for_each_user(a, [&lock](device& d) { wait_for_device_without_memory(lock, d); });
+    auto& m = the_machine();
+    if (m.free_at_once) return;
+    for (int i = 0; i < m.devices; ++i) {
+        bool const concerned = a.kind != memory_kind::device || i == a.device;
+        if (concerned) wait_before_free(lock, *m.all_devices[static_cast<std::size_t>(i)]);
     }
 }
 
-/// Returns the work until whose end freed memory is kept, after it has made room for it in the list. Waits if the host has no memory for that.
+/// Returns the unfinished work that may use heap memory that is being freed, and reserves an entry in the list of such memory. If the host has
+/// no memory for either, waits for all work and returns none.
 std::vector<operation_ref> users_after_free(guard& lock, allocation const& a) {
     if (a.block.shift != 0) return {};
     auto& m = the_machine();
@@ -109,7 +103,7 @@ std::vector<operation_ref> users_after_free(guard& lock, allocation const& a) {
         if (m.resting.size() == m.resting.capacity()) m.resting.reserve(2 * m.resting.size() + 1);
         return until;
     } catch (std::bad_alloc const&) {
-        for (auto const& d : m.all_devices) wait_for_device_without_memory(lock, *d);
+        for (auto const& d : m.all_devices) wait_before_free(lock, *d);
         return {};
     }
 }
@@ -121,7 +115,7 @@ void check_freed(allocation& a) noexcept {
     } catch (std::bad_alloc const&) {}  // the host has no memory for a report
 }
 
-/// Heap memory is kept until all work in `until` has finished: a late write could hit a new allocation. The list of such memory has room.
+/// Heap memory is kept until all work in `until` has finished: a late write could hit a new allocation.
 void give_freed(allocation const& a, std::vector<operation_ref> until) noexcept {
     if (until.empty()) return give_memory(a.address(), a.block, a.bytes);
     the_machine().resting.push_back({a.address(), a.block, a.bytes, std::move(until)});

@@ -317,7 +317,12 @@ void wait_for_device(guard& lock, device& d) {
     ordering::host_learns(d.gone);
 }
 
-void wait_for_device_without_memory(guard& lock, device& d) {
+void wait_before_free(guard& lock, device& d) {
+    try {
+        return wait_for_device(lock, d);
+    } catch (lost_operation const& lost) { fail_without_memory(lost.where); } catch (std::bad_alloc const&) {
+    }
+    // The host has no memory for a list of the work, or had none for an operation: wait for one stream after the other.
     auto const next = [&d]() -> operation_ref {
         auto const is_open = [](stream const& s) { return s.last && s.last->done == 0; };
         if (is_open(*d.legacy)) return d.legacy->last;

@@ -251,8 +251,8 @@ std::vector<awaited> unfinished(stream const& s);
 /// Orders the host after the work of destroyed streams that a synchronisation includes.
 void come_after_the_gone(stream const& s);
 void wait_for_device(guard& lock, device& d);
-/// The same for a free that has met std::bad_alloc. An operation for which the host has no memory fails its device.
-void wait_for_device_without_memory(guard& lock, device& d);
+/// The same, also if the host has no memory: a free cannot fail. An operation that is lost meanwhile fails its device.
+void wait_before_free(guard& lock, device& d);
 /// The stream is removed when its work has finished.
 void let_go(guard& lock, stream_handle const& s);
 void resume_all();
