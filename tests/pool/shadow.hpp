@@ -11,6 +11,7 @@
 #include <map>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -22,7 +23,8 @@
 
 namespace pool_tests {
 
-/// Live blocks, segments and mapped pages by address. wrong() returns the first claim that did not hold. Threads: any.
+/// Live blocks, segments and mapped pages by address. wrong() returns the first claim that did not hold. Once a failed unmapping has left
+/// pages that the pool may be unable to use, claims about free memory are not checked (is_exact). Threads: any.
 class shadow {
 public:
     static constexpr std::size_t granularity = 256;
@@ -41,13 +43,21 @@ public:
         claim(after == live_.end() || end <= after->first, "a block ends before the next live one");
         claim(after == live_.begin() || end_of(*std::prev(after)) <= at,
               "a block begins after the live one before it");
-        claim(came_ == 0 || went_ != 0 || came_ == least_, "a pool maps no more than a request lacks");
+        claim(came_ == 0 || !gone_.empty() || came_ == least_ || !is_exact_,
+              "a pool maps no more than a request lacks");
+        fresh_.clear();
         live_.emplace(at, block{end - at, bytes, name, lifetime, steps_});
         requested_ += bytes;
         allocated_ += end - at;
         peak_requested_ = std::max(peak_requested_, requested_);
         peak_allocated_ = std::max(peak_allocated_, allocated_);
         peak_reserved_ = std::max(peak_reserved_, reserved_);
+    }
+    /// Reserved memory stays although an operation failed: it counts for the peak.
+    void failed() {
+        std::scoped_lock const lock{guard_};
+        peak_reserved_ = std::max(peak_reserved_, reserved_);
+        fresh_.clear();
     }
     void gives(void const* p, std::size_t bytes) {
         std::scoped_lock const lock{guard_};
@@ -59,11 +69,14 @@ public:
     void wants(std::size_t bytes) {
         std::scoped_lock const lock{guard_};
         wanted_ = bytes;
-        came_ = went_ = 0;
+        came_ = 0;
+        gone_.clear();
+        fresh_.clear();
     }
     /// Checks a refusal for lack of memory, by a pool that may reserve `limit` bytes from upstreams that have them.
     void refused(std::size_t bytes, std::size_t limit) {
         std::scoped_lock const lock{guard_};
+        if (!is_exact_) return;
         std::size_t const size = cuota::round_up(bytes, granularity);
         std::size_t const in_use = reserved_ - idle();
         claim(largest_gap() < bytes, "what fits a gap is not refused");
@@ -75,7 +88,7 @@ public:
     /// mapping is one page.
     [[nodiscard]] std::optional<std::pair<std::size_t, std::size_t>> to_trim(std::size_t keep) const {
         std::scoped_lock const lock{guard_};
-        if (page_ == 0 || !segments_.empty()) return std::nullopt;
+        if (page_ == 0 || !segments_.empty() || !is_exact_) return std::nullopt;
         std::size_t largest = 0;
         for (auto const& [at, bytes] : mappings_) largest = std::max(largest, bytes);
         std::size_t const wanted = reserved_ - std::min(reserved_, keep);
@@ -84,7 +97,7 @@ public:
     }
     void trimmed(std::size_t keep) {
         std::scoped_lock const lock{guard_};
-        claim(reserved_ <= keep || idle() == 0, "a trim gives back what is idle");
+        claim(reserved_ <= keep || idle() == 0 || !is_exact_, "a trim gives back what is idle");
     }
 
     void step_begins() {
@@ -114,7 +127,8 @@ public:
 
     void segment_comes(void const* p, std::size_t bytes) {
         std::scoped_lock const lock{guard_};
-        claim(wanted_ == 0 || largest_gap() < wanted_, "a pool grows only when nothing fits");
+        claim(wanted_ == 0 || largest_gap() < wanted_ || !is_exact_,
+              "a pool allocates a segment only when nothing fits");
         segments_.emplace(address(p), bytes);
         reserved_ += bytes;
         peak_reserved_ = std::max(peak_reserved_, reserved_);
@@ -149,13 +163,14 @@ public:
         claim(at % page_ == 0 && bytes % page_ == 0 && at >= range_at_ && at + bytes <= range_end_,
               "what is mapped are pages of the range");
         claim(!overlaps(mapped_, at, at + bytes), "no page is mapped twice");
-        if (wanted_ != 0 && came_ == 0) {
-            claim(largest_gap() < wanted_, "a pool grows only when nothing fits");
+        if (wanted_ != 0 && came_ == 0 && !gone_.contains(at)) {  // else a mapping is divided
+            claim(largest_gap() < wanted_ || !is_exact_, "a pool maps pages only when nothing fits");
             least_ = least_pages(cuota::round_up(wanted_, granularity), pages_counted::missing).value_or(0);
         }
         if (wanted_ != 0) came_ += bytes;
         insert(mapped_, at, bytes);
         mappings_.emplace(at, bytes);
+        for (std::size_t i = 0; i < bytes; i += page_) fresh_.insert(at + i);
         reserved_ += bytes;  // the peak counts only if a block uses it, as the growth may fail
     }
     void pages_go(void const* p, std::size_t bytes) {
@@ -164,7 +179,8 @@ public:
         claim(at % page_ == 0 && bytes % page_ == 0, "what is unmapped are pages");
         claim(covers(mapped_, at, at + bytes), "what is unmapped was mapped");
         claim(!any_live(at, at + bytes), "nothing is live in pages that go");
-        if (wanted_ != 0) went_ += bytes;
+        if (wanted_ != 0)
+            for (std::size_t i = 0; i < bytes; i += page_) gone_.insert(at + i);
         erase(mapped_, at, bytes);
         std::uintptr_t gone = at;
         for (auto m = mappings_.find(at); m != mappings_.end() && m->first == gone && gone < at + bytes;) {
@@ -173,6 +189,13 @@ public:
         }
         claim(gone == at + bytes, "what is unmapped are whole mappings");
         reserved_ -= bytes;
+    }
+    /// These pages could not be unmapped. If they were mapped for the request in progress, the pool may have been restoring the state
+    /// before it: it cannot use them then (block_index::undo_window).
+    void pages_stay(void const* p, std::size_t bytes) {
+        std::scoped_lock const lock{guard_};
+        for (std::size_t i = 0; i < bytes; i += page_)
+            is_exact_ = is_exact_ && !fresh_.contains(address(p) + i);
     }
 
     // --- results ---
@@ -208,6 +231,11 @@ public:
     [[nodiscard]] std::size_t allocated() const {
         std::scoped_lock const lock{guard_};
         return allocated_;
+    }
+    /// Returns false once pages may be mapped that the pool cannot use.
+    [[nodiscard]] bool is_exact() const {
+        std::scoped_lock const lock{guard_};
+        return is_exact_;
     }
     [[nodiscard]] std::size_t reserved() const {
         std::scoped_lock const lock{guard_};
@@ -349,6 +377,8 @@ private:
     runs segments_;
     runs mapped_;
     runs mappings_;
+    std::set<std::uintptr_t> fresh_;  // pages mapped for the request in progress
+    bool is_exact_ = true;
     std::uintptr_t range_at_ = 0;
     std::uintptr_t range_end_ = 0;
     std::size_t page_ = 0;
@@ -361,9 +391,9 @@ private:
     std::size_t steps_ = 0;  // begun
     bool is_in_step_ = false;
     std::size_t wanted_ = 0;
-    std::size_t came_ = 0;  // bytes mapped for the request
-    std::size_t went_ = 0;
-    std::size_t least_ = 0;  // bytes that had to be mapped
+    std::size_t came_ = 0;           // bytes mapped for the request
+    std::set<std::uintptr_t> gone_;  // pages unmapped for it
+    std::size_t least_ = 0;          // bytes that had to be mapped
     std::vector<void*> lost_;
     std::string wrong_;
 };

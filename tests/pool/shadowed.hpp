@@ -88,6 +88,7 @@ public:
         // Reported last: the pool maps these pages again only after this call.
         bool const done = pages_->unmap(at, bytes);
         if (done) told_.pages_go(at, bytes);
+        else told_.pages_stay(at, bytes);
         return done;
     }
 

@@ -4,6 +4,8 @@
 // A thread that waits for a stream holds no lock: others can use the pool meanwhile, also one that the stream's work depends on.
 #include <cuota/pool/detail/blocks/host_waits.hpp>
 
+#include <cstddef>
+#include <new>
 #include <optional>
 #include <string>
 #include <utility>
@@ -16,6 +18,7 @@
 #include <cuota/runtime/graph.hpp>
 
 #include "support/catch.hpp"
+#include "support/failing_heap.hpp"
 #include "support/gate.hpp"
 #include "support/machine.hpp"
 #include "support/thrown.hpp"
@@ -111,12 +114,65 @@ TEST_CASE("an allocate_sync whose wait fails leaves its block free", "[pool][hos
     auto const before = on.pool.stats();
     simulator::fail_call("cudaEventSynchronize", 1, cudaErrorUnknown);
     CHECK_THROWS_AS(on.pool.resource().allocate_sync(1_MiB), cuota::cuda_error);
-    CHECK(on.a.is_idle());  // waited for otherwise
     CHECK(on.pool.stats().live_blocks == before.live_blocks);
     CHECK(on.pool.stats().requested == before.requested);
     void* const p = on.pool.resource().allocate_sync(1_MiB);
     CHECK(p == on.large);
     on.pool.resource().deallocate_sync(p, 1_MiB);
+}
+
+TEST_CASE("after an allocate_sync that could not wait, the next user of the block waits for its earlier work",
+          "[pool][host_waits]") {
+    support::machine const machine;
+    scene on;
+    std::size_t const all = on.budget.limit();  // else the rest of the block would keep its waits
+    on.free_large();
+    simulator::fail_randomly("cudaEventSynchronize", 1, 1, cudaErrorUnknown);
+    CHECK_THROWS_AS(on.pool.resource().allocate_sync(all), cuota::cuda_error);
+    simulator::clear_faults();
+    void* const p = on.pool.allocate(on.b, all);
+    CHECK(p == on.large);
+    support::write_words(on.b, p, all, 2);
+    on.gate.open();
+    on.a.synchronize();
+    on.b.synchronize();
+    CHECK(simulator::race_reports().empty());
+    on.pool.deallocate(on.b, p, all);
+}
+
+TEST_CASE("an allocate_sync that can neither wait nor store the block's waits drains the streams",
+          "[pool][host_waits][failure]") {
+    support::machine const machine;
+    simulator::set_schedule(simulator::schedule::late);
+    std::size_t refused = 0;
+    for (std::size_t allowed = 0; allowed != 40; ++allowed) {
+        CAPTURE(allowed);
+        scene on;
+        std::size_t const all = on.budget.limit();
+        void* const rest = on.pool.allocate(on.b, 64_KiB);
+        support::write_words(on.b, rest, 64_KiB, 1);
+        on.pool.deallocate(on.b, rest, 64_KiB);
+        on.gate.open();
+        on.free_large();  // merged with the rest: waits for both streams
+        simulator::fail_call("cudaEventSynchronize", 1, cudaErrorUnknown);
+        {
+            support::failing_heap const heap{allowed};
+            try {
+                (void)on.pool.resource().allocate_sync(all);
+                FAIL("the wait fails");
+            } catch (cuota::cuda_error const&) {
+            } catch (std::bad_alloc const&) {}
+            refused += heap.refused();
+        }
+        simulator::clear_faults();
+        cuota::stream const c;
+        void* const p = on.pool.allocate(c, all);
+        support::write_words(c, p, all, 2);
+        cuota::device::current().synchronize();
+        REQUIRE(simulator::race_reports().empty());
+        on.pool.deallocate(c, p, all);
+    }
+    CHECK(refused > 0);
 }
 
 TEST_CASE("a peak includes an allocate_sync only if its wait succeeds", "[pool][host_waits]") {
@@ -306,5 +362,49 @@ TEST_CASE("a step_plan is usable while a planned allocation on a captured stream
     CHECK(plan.stats().served == 2);
     graph->launch(captured);
     captured.synchronize();
+    CHECK(simulator::race_reports().empty());
+}
+
+TEST_CASE("after a captured step that could not wait, the next user of its memory waits for earlier work",
+          "[step_plan][graph][host_waits]") {
+    support::machine const machine;
+    cuota::scoped_pool pool{cuota::budget{"trainer", 64_MiB}};
+    cuota::stream const a;
+    cuota::stream const b;
+    cuota::stream const captured;
+    cuota::step_plan plan{pool};
+    cuota::step_resource memory = plan.resource();
+    void* at = nullptr;
+    auto const step = [&](cuota::stream_ref s) {
+        auto const scope = plan.begin();
+        void* const p = memory.allocate(s, 1_MiB);
+        at = p;
+        support::write_words(s, p, 1_MiB, 1);
+        memory.deallocate(s, p, 1_MiB);
+    };
+    step(a);
+    plan.prepare();
+    support::gate gate{a};
+    step(a);
+    void* const planned = at;
+    simulator::fail_randomly("cudaEventSynchronize", 1, 1, cudaErrorUnknown);
+    CHECK_THROWS_AS(cuota::capture(captured, [&] { step(captured); }), cuota::cuda_error);
+    simulator::clear_faults();
+    bool const is_again_captured = GENERATE(false, true);
+    if (is_again_captured) {
+        std::optional<cuota::graph_exec> graph;
+        while_waiting(
+            gate, "cudaEventSynchronize", [&] { graph = cuota::capture(captured, [&] { step(captured); }); },
+            [] {});
+        CHECK(at == planned);
+        graph->launch(captured);
+        captured.synchronize();
+    } else {
+        step(b);
+        CHECK(at == planned);
+        gate.open();
+        b.synchronize();
+    }
+    a.synchronize();
     CHECK(simulator::race_reports().empty());
 }

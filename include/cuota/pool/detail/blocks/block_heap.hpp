@@ -73,8 +73,8 @@ public:
     void keep_stream(block& b, std::uint32_t stream_index) noexcept;
     /// Makes a withheld block live after the host's wait. Throws: std::bad_alloc.
     void arrived(block& b);
-    /// Frees it after a wait that failed.
-    void did_not_come(block& b) noexcept;
+    /// Frees it after a wait that failed; its next user waits for the pending work.
+    void did_not_come(block& b, wait_set pending) noexcept;
     /// Frees a live or held block.
     void give(block& b, wait_set waits) noexcept;
     /// Whether a free should be followed by stream_order::look_and_mark.
@@ -348,7 +348,9 @@ CUOTA_INLINE void block_heap::arrived(block& b) {
     counters_.add(b);
 }
 
-CUOTA_INLINE void block_heap::did_not_come(block& b) noexcept { blocks_.cancel(b); }
+CUOTA_INLINE void block_heap::did_not_come(block& b, wait_set pending) noexcept {
+    blocks_.cancel(b, std::move(pending));
+}
 
 CUOTA_INLINE block& block_heap::enter(segment const& s) {
     segments_.reserve(segments_.size() + 1);

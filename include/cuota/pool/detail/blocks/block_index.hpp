@@ -140,8 +140,8 @@ public:
     void withhold(block& b) noexcept;
     /// Makes a withheld block live. On a throw it stays withheld. Throws: std::bad_alloc.
     void admit(block& b);
-    /// Frees a withheld block; its waits are over.
-    void cancel(block& b) noexcept;
+    /// Frees a withheld block with these waits.
+    void cancel(block& b, wait_set pending) noexcept;
     /// Frees a live or held block and merges it with its free neighbours.
     block& release(block& b, wait_set waits) noexcept;
     /// Guarantees that the next `take` does not throw.
@@ -339,9 +339,9 @@ CUOTA_INLINE void block_index::admit(block& b) {
     live_.insert(b);
 }
 
-CUOTA_INLINE void block_index::cancel(block& b) noexcept {
+CUOTA_INLINE void block_index::cancel(block& b, wait_set pending) noexcept {
     store_.drop_note(*b.note);
-    (void)free_again(b, {});
+    (void)free_again(b, std::move(pending));
 }
 
 CUOTA_INLINE block& block_index::release(block& b, wait_set waits) noexcept {

@@ -237,9 +237,9 @@ private:
             heap_.arrived(b);
             return is_special_ ? found_and_told(b, s, r) : found(b, s, r.keeps);
         } catch (...) {
-            left->drain();
+            wait_set pending = left->points_or_drain();
             region_lock const lock{guard_};
-            heap_.did_not_come(b);
+            heap_.did_not_come(b, std::move(pending));
             throw;
         }
     }

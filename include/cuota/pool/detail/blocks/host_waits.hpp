@@ -4,6 +4,7 @@
 /// Work that the host waits for without a lock.
 #pragma once
 
+#include <new>
 #include <utility>
 
 #include <cuota/core/config.hpp>
@@ -32,8 +33,8 @@ public:
         waits_.push_back({std::move(mark), covers});
     }
     void wait() const;
-    /// Waits by rt::drain, after `wait` has failed.
-    void drain() const noexcept;
+    /// Returns the points, or waits by rt::drain and returns none if the host has no memory for them.
+    [[nodiscard]] wait_set points_or_drain() const noexcept;
     /// Stores the block that is allocated once the wait has succeeded.
     void set_block(block& waiting) noexcept { block_ = &waiting; }
     [[nodiscard]] block& waiting() const noexcept { return *block_; }
@@ -61,8 +62,18 @@ CUOTA_INLINE void host_waits::wait() const {
     for (one const& w : waits_) w.mark->synchronize();
 }
 
-CUOTA_INLINE void host_waits::drain() const noexcept {
-    for (one const& w : waits_) rt::drain(*w.mark);
+CUOTA_INLINE wait_set host_waits::points_or_drain() const noexcept {
+    try {
+        wait_set all;
+        for (one const& w : waits_) {
+            wait_set point{w.covers};
+            all.merge(point);
+        }
+        return all;
+    } catch (std::bad_alloc const&) {
+        for (one const& w : waits_) rt::drain(*w.mark);
+        return {};
+    }
 }
 
 }  // namespace cuota::inline v0::detail

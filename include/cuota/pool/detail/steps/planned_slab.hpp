@@ -62,6 +62,8 @@ public:
     [[nodiscard]] std::uint32_t find_live(void const* p, std::size_t bytes) const;
     /// Frees for reuse after `after`: a point of a stream from expect(), or none.
     void give_back(std::uint32_t i, wait_point after) noexcept;
+    /// Frees a request that was not used: the next users of its bytes wait for all earlier frees.
+    void cancel(std::uint32_t i) noexcept;
     /// Prepares for frees in the order of that stream.
     void expect(std::uint32_t stream_index);
     template <class Visit>
@@ -226,6 +228,11 @@ CUOTA_INLINE void planned_slab::give_back(std::uint32_t i, wait_point after) noe
     flip(i);
     --live_count_;
     if (after.ticket != 0) latest_[after.stream] = after.ticket;
+}
+
+CUOTA_INLINE void planned_slab::cancel(std::uint32_t i) noexcept {
+    give_back(i, wait_point{});
+    requests_[i].turn = 0;
 }
 
 CUOTA_INLINE void planned_slab::expect(std::uint32_t stream_index) {

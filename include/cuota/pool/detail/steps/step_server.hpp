@@ -220,8 +220,7 @@ CUOTA_INLINE void* step_server::wait_for(host_waits const& left, void* p, std::s
         left.wait();
         return p;
     } catch (...) {
-        left.drain();
-        deallocate_sync(p, bytes, block::granularity);
+        lock_.run([&] { router_.cancel(p, bytes); });
         throw;
     }
 }
