@@ -44,7 +44,7 @@ public:
           me_{pool_, shadow_, streams_, wanted.seed,
               wanted.how == grown_by::pages ? sizes_about_a_page : small_sizes} {}
 
-    /// Walks `operations`, and on until these counts are reached. Throws if 100 * `operations` do not reach them.
+    /// Walks `operations`, and on until these counts are reached. Throws if 100 * `operations` do not suffice.
     void run(std::uint64_t operations, walk_counts const& least) {
         std::uint64_t until_check = 1;
         walk_until(operations, least, [&](std::uint64_t) {
@@ -71,7 +71,7 @@ private:
     template <class Step>
     void walk_until(std::uint64_t operations, walk_counts const& least, Step step) {
         for (std::uint64_t i = 0; i < operations || !did_.reach(least); ++i) {
-            if (i == 100 * operations) throw std::logic_error{"too little happens in this walk"};
+            if (i == 100 * operations + 10'000) throw std::logic_error{"too little happens in this walk"};
             step(i);
         }
         end();

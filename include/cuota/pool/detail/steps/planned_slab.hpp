@@ -61,7 +61,7 @@ public:
     /// Throws: usage_error if no request of that size is live at p.
     [[nodiscard]] std::uint32_t find_live(void const* p, std::size_t bytes) const;
     /// Frees for reuse after `after`: a point of a stream from expect(), or none.
-    void give_back(std::uint32_t i, wait_point after) noexcept;
+    CUOTA_ALWAYS_INLINE void give_back(std::uint32_t i, wait_point after) noexcept;
     /// Frees a request that was not used: the next users of its bytes wait for all earlier frees.
     void cancel(std::uint32_t i) noexcept;
     /// Prepares for frees in the order of that stream.

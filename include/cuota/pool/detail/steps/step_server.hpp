@@ -62,8 +62,16 @@ private:
         return upstream_.allocate(s, bytes, alignment, who);
     }
     static void wait_for_device_of(void const* p);
-    // Returns p after the host has waited; frees it on a throw.
-    [[nodiscard]] void* wait_for(host_waits const& left, void* p, std::size_t bytes);
+    // Returns p after the host has waited; cancels the request on a throw.
+    [[nodiscard, gnu::noinline]] void* wait_for(host_waits const& left, void* p, std::size_t bytes) {
+        try {
+            left.wait();
+            return p;
+        } catch (...) {
+            lock_.run([&] { router_.cancel(p, bytes); });
+            throw;
+        }
+    }
     [[nodiscard]] bool give(stream_ref const* s, void const* p, std::size_t bytes);
     void give_back(planned_slab const& slab) noexcept;
 
@@ -213,16 +221,6 @@ CUOTA_INLINE void* step_server::allocate_unplanned(stream_ref s, std::size_t byt
 
 CUOTA_INLINE void step_server::wait_for_device_of(void const* p) {
     rt::device_of(p).value_or(device::current()).synchronize();
-}
-
-CUOTA_INLINE void* step_server::wait_for(host_waits const& left, void* p, std::size_t bytes) {
-    try {
-        left.wait();
-        return p;
-    } catch (...) {
-        lock_.run([&] { router_.cancel(p, bytes); });
-        throw;
-    }
 }
 
 CUOTA_INLINE bool step_server::give(stream_ref const* s, void const* p, std::size_t bytes) {
