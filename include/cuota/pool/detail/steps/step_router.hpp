@@ -56,7 +56,7 @@ public:
     /// Frees p in the order of s (null: at once); false if upstream owns it. Strong guarantee. Throws: usage_error for an invalid call;
     /// cuda_error or std::bad_alloc if the order cannot be recorded.
     [[nodiscard]] bool try_give(stream_ref const* s, void const* p, std::size_t bytes);
-    /// Frees what try_take returned, before any use.
+    /// Frees the result of try_take before any use. Throws: as try_give.
     void cancel(void const* p, std::size_t bytes);
 
     [[nodiscard]] step_plan_stats stats() const noexcept;
@@ -146,8 +146,8 @@ CUOTA_INLINE bool step_router::try_give(stream_ref const* s, void const* p, std:
 }
 
 CUOTA_INLINE void step_router::cancel(void const* p, std::size_t bytes) {
-    planned_slab& slab = *slabs_.find(p);
-    slab.cancel(slab.find_live(p, bytes));
+    planned_slab* const slab = slabs_.find(p);
+    if (slab) slab->cancel(slab->find_live(p, bytes));
 }
 
 CUOTA_INLINE step_plan_stats step_router::stats() const noexcept {
