@@ -41,11 +41,15 @@ class Skipped(Exception):
 
 # ---- How a way is written: a function of the folder that it has for itself, in the order of this file.
 WAYS = {}
+FIRST = []
 
 
-def way(name, *, takes_long=False):
+def way(name, *, takes_long=False, comes_first=False):
+    """One that comes first runs by itself, on all cores: later ways find its objects in ccache, which those at the same time do not."""
     def keep(function):
         WAYS[name] = (function, takes_long)
+        if comes_first:
+            FIRST.append(name)
         return function
     return keep
 
@@ -191,13 +195,15 @@ def main():
     shutil.copytree(TREE, SOURCE, ignore=NOT_OURS)
     if shutil.which("ninja"):
         os.environ.setdefault("CMAKE_GENERATOR", "Ninja")
-    os.environ.setdefault("CMAKE_BUILD_PARALLEL_LEVEL", str(max(1, os.cpu_count() // JOBS)))
     if shutil.which("ccache"):  # several ways compile the same files with the same options
         for variable, value in {"CMAKE_CXX_COMPILER_LAUNCHER": "ccache", "CMAKE_CUDA_COMPILER_LAUNCHER": "ccache",
                                 "CCACHE_DIR": str(WORK / "ccache"), "CCACHE_BASEDIR": str(WORK), "CCACHE_NOHASHDIR": "1"}.items():
             os.environ.setdefault(variable, value)
+    os.environ["CMAKE_BUILD_PARALLEL_LEVEL"] = str(os.cpu_count())
+    verdicts = [verdict_of(name) for name in FIRST if name in chosen]
+    os.environ["CMAKE_BUILD_PARALLEL_LEVEL"] = str(max(1, os.cpu_count() // JOBS))
     with concurrent.futures.ThreadPoolExecutor(JOBS) as pool:
-        verdicts = list(pool.map(verdict_of, chosen))
+        verdicts += pool.map(verdict_of, [name for name in chosen if name not in FIRST])
     count = verdicts.count
     print(f"{count('passed')} passed, {count('failed')} failed, {count('skipped')} skipped, "
           f"in {time.monotonic() - start:.0f} s, {sum(os.times()[:4]):.0f} s of them by a processor")
