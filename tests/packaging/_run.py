@@ -41,15 +41,12 @@ class Skipped(Exception):
 
 # ---- How a way is written: a function of the folder that it has for itself, in the order of this file.
 WAYS = {}
-FIRST = []
 
 
 def way(name, *, takes_long=False, comes_first=False):
     """One that comes first runs by itself, on all cores: later ways find its objects in ccache, which those at the same time do not."""
     def keep(function):
-        WAYS[name] = (function, takes_long)
-        if comes_first:
-            FIRST.append(name)
+        WAYS[name] = (function, takes_long, comes_first)
         return function
     return keep
 
@@ -158,7 +155,7 @@ def say(line):
 
 
 def verdict_of(name):
-    function, takes_long = WAYS[name]
+    function, takes_long, _ = WAYS[name]
     if SHORT and takes_long:
         say(f"SKIPPED: {name}: not in the short form")
         return "skipped"
@@ -200,10 +197,10 @@ def main():
                                 "CCACHE_DIR": str(WORK / "ccache"), "CCACHE_BASEDIR": str(WORK), "CCACHE_NOHASHDIR": "1"}.items():
             os.environ.setdefault(variable, value)
     os.environ["CMAKE_BUILD_PARALLEL_LEVEL"] = str(os.cpu_count())
-    verdicts = [verdict_of(name) for name in FIRST if name in chosen]
+    verdicts = [verdict_of(name) for name in chosen if WAYS[name][2]]
     os.environ["CMAKE_BUILD_PARALLEL_LEVEL"] = str(max(1, os.cpu_count() // JOBS))
     with concurrent.futures.ThreadPoolExecutor(JOBS) as pool:
-        verdicts += pool.map(verdict_of, [name for name in chosen if name not in FIRST])
+        verdicts += pool.map(verdict_of, [name for name in chosen if not WAYS[name][2]])
     count = verdicts.count
     print(f"{count('passed')} passed, {count('failed')} failed, {count('skipped')} skipped, "
           f"in {time.monotonic() - start:.0f} s, {sum(os.times()[:4]):.0f} s of them by a processor")

@@ -43,8 +43,8 @@ public:
         claim(after == live_.end() || end <= after->first, "a block ends before the next live one");
         claim(after == live_.begin() || end_of(*std::prev(after)) <= at,
               "a block begins after the live one before it");
-        claim(came_ == 0 || !gone_.empty() || came_ == least_ || !is_exact_,
-              "a pool maps no more than a request lacks");
+        claim_of_free(came_ == 0 || !gone_.empty() || came_ == least_,
+                      "a pool maps no more than a request lacks");
         fresh_.clear();
         live_.emplace(at, block{end - at, bytes, name, lifetime, steps_});
         requested_ += bytes;
@@ -53,7 +53,7 @@ public:
         peak_allocated_ = std::max(peak_allocated_, allocated_);
         peak_reserved_ = std::max(peak_reserved_, reserved_);
     }
-    /// Reserved memory stays although an operation failed: it counts for the peak.
+    /// Called after a failed operation: memory that it reserved and the pool keeps counts for the peak.
     void failed() {
         std::scoped_lock const lock{guard_};
         peak_reserved_ = std::max(peak_reserved_, reserved_);
@@ -97,7 +97,8 @@ public:
     }
     void trimmed(std::size_t keep) {
         std::scoped_lock const lock{guard_};
-        claim(reserved_ <= keep || idle() == 0 || !is_exact_, "a trim gives back what is idle");
+        claim_of_free(reserved_ <= keep || idle() == 0,
+                      "a trim releases all idle memory above the kept bytes");
     }
 
     void step_begins() {
@@ -127,8 +128,8 @@ public:
 
     void segment_comes(void const* p, std::size_t bytes) {
         std::scoped_lock const lock{guard_};
-        claim(wanted_ == 0 || largest_gap() < wanted_ || !is_exact_,
-              "a pool allocates a segment only when nothing fits");
+        claim_of_free(wanted_ == 0 || largest_gap() < wanted_,
+                      "a pool allocates a segment only when nothing fits");
         segments_.emplace(address(p), bytes);
         reserved_ += bytes;
         peak_reserved_ = std::max(peak_reserved_, reserved_);
@@ -164,7 +165,7 @@ public:
               "what is mapped are pages of the range");
         claim(!overlaps(mapped_, at, at + bytes), "no page is mapped twice");
         if (wanted_ != 0 && came_ == 0 && !gone_.contains(at)) {  // else a mapping is divided
-            claim(largest_gap() < wanted_ || !is_exact_, "a pool maps pages only when nothing fits");
+            claim_of_free(largest_gap() < wanted_, "a pool maps pages only when nothing fits");
             least_ = least_pages(cuota::round_up(wanted_, granularity), pages_counted::missing).value_or(0);
         }
         if (wanted_ != 0) came_ += bytes;
@@ -268,6 +269,7 @@ private:
     void claim(bool holds, char const* what) {
         if (!holds && wrong_.empty()) wrong_ = what;
     }
+    void claim_of_free(bool holds, char const* what) { claim(holds || !is_exact_, what); }
 
     [[nodiscard]] static bool covers(runs const& all, std::uintptr_t at, std::uintptr_t end) {
         auto const after = all.upper_bound(at);

@@ -44,7 +44,7 @@ public:
           me_{pool_, shadow_, streams_, wanted.seed,
               wanted.how == grown_by::pages ? sizes_about_a_page : small_sizes} {}
 
-    /// Walks `operations`, and on until these counts are reached. Throws if 100 * `operations` do not suffice.
+    /// Walks `operations`, and on until these counts are reached. Throws if they are not after 100 * `operations` + 10'000.
     void run(std::uint64_t operations, walk_counts const& least) {
         std::uint64_t until_check = 1;
         walk_until(operations, least, [&](std::uint64_t) {

@@ -52,6 +52,35 @@ struct scene {
     }
 };
 
+// A plan of a step with one allocation. The second step, the first planned one, waits behind the gate on `a`.
+struct planned_scene {
+    cuota::scoped_pool pool{cuota::budget{"trainer", 64_MiB}};
+    cuota::stream const a{};
+    cuota::stream const b{};
+    cuota::stream const captured{};
+    cuota::step_plan plan{pool};
+    cuota::step_resource memory = plan.resource();
+    std::optional<support::gate> gate{};
+    std::optional<cuota::graph_exec> graph{};
+    void* at = nullptr;  // of the last step
+
+    planned_scene() {
+        step(a);
+        plan.prepare();
+        gate.emplace(a);
+        step(a);
+    }
+    void step(cuota::stream_ref s) {
+        auto const scope = plan.begin();
+        at = memory.allocate(s, 1_MiB);
+        support::write_words(s, at, 1_MiB, 1);
+        memory.deallocate(s, at, 1_MiB);
+    }
+    void capture() {
+        graph = cuota::capture(captured, [this] { step(captured); });
+    }
+};
+
 // Records the tags of allocations and frees.
 class diary final : public cuota::detail::pool_observer {
 public:
@@ -339,72 +368,36 @@ TEST_CASE("a step_plan is usable while prepare waits for the slab of an earlier 
 TEST_CASE("a step_plan is usable while a planned allocation on a captured stream waits",
           "[pool][host_waits]") {
     support::machine const machine;
-    cuota::scoped_pool pool{cuota::budget{"trainer", 64_MiB}};
-    cuota::stream const a;
-    cuota::stream const b;
-    cuota::stream const captured;
-    cuota::step_plan plan{pool};
-    cuota::step_resource memory = plan.resource();
-    auto const step = [&](cuota::stream_ref s) {
-        auto const scope = plan.begin();
-        void* const p = memory.allocate(s, 1_MiB);
-        support::write_words(s, p, 1_MiB, 1);
-        memory.deallocate(s, p, 1_MiB);
-    };
-    step(a);
-    plan.prepare();
-    support::gate gate{a};
-    step(a);
-    std::optional<cuota::graph_exec> graph;
+    planned_scene on;
     while_waiting(
-        gate, "cudaEventSynchronize", [&] { graph = cuota::capture(captured, [&] { step(captured); }); },
-        [&] { memory.deallocate_sync(memory.allocate_sync(4_KiB), 4_KiB); });
-    CHECK(plan.stats().served == 2);
-    graph->launch(captured);
-    captured.synchronize();
+        *on.gate, "cudaEventSynchronize", [&] { on.capture(); },
+        [&] { on.memory.deallocate_sync(on.memory.allocate_sync(4_KiB), 4_KiB); });
+    CHECK(on.plan.stats().served == 2);
+    on.graph->launch(on.captured);
+    on.captured.synchronize();
     CHECK(simulator::race_reports().empty());
 }
 
 TEST_CASE("after a captured step that could not wait, the next user of its memory waits for earlier work",
           "[step_plan][graph][host_waits]") {
     support::machine const machine;
-    cuota::scoped_pool pool{cuota::budget{"trainer", 64_MiB}};
-    cuota::stream const a;
-    cuota::stream const b;
-    cuota::stream const captured;
-    cuota::step_plan plan{pool};
-    cuota::step_resource memory = plan.resource();
-    void* at = nullptr;
-    auto const step = [&](cuota::stream_ref s) {
-        auto const scope = plan.begin();
-        void* const p = memory.allocate(s, 1_MiB);
-        at = p;
-        support::write_words(s, p, 1_MiB, 1);
-        memory.deallocate(s, p, 1_MiB);
-    };
-    step(a);
-    plan.prepare();
-    support::gate gate{a};
-    step(a);
-    void* const planned = at;
+    planned_scene on;
+    void* const planned = on.at;
     simulator::fail_randomly("cudaEventSynchronize", 1, 1, cudaErrorUnknown);
-    CHECK_THROWS_AS(cuota::capture(captured, [&] { step(captured); }), cuota::cuda_error);
+    CHECK_THROWS_AS(on.capture(), cuota::cuda_error);
     simulator::clear_faults();
     bool const is_again_captured = GENERATE(false, true);
     if (is_again_captured) {
-        std::optional<cuota::graph_exec> graph;
         while_waiting(
-            gate, "cudaEventSynchronize", [&] { graph = cuota::capture(captured, [&] { step(captured); }); },
-            [] {});
-        CHECK(at == planned);
-        graph->launch(captured);
-        captured.synchronize();
+            *on.gate, "cudaEventSynchronize", [&] { on.capture(); }, [] {});
+        on.graph->launch(on.captured);
+        on.captured.synchronize();
     } else {
-        step(b);
-        CHECK(at == planned);
-        gate.open();
-        b.synchronize();
+        on.step(on.b);
+        on.gate->open();
+        on.b.synchronize();
     }
-    a.synchronize();
+    CHECK(on.at == planned);
+    on.a.synchronize();
     CHECK(simulator::race_reports().empty());
 }
