@@ -11,8 +11,8 @@ ifneq ($(shell command -v ninja),)
 export CMAKE_GENERATOR ?= Ninja
 endif
 # The short form of what takes long, as CI runs it: sanitizers without the examples and without tests in which they find little,
-# AddressSanitizer in all modes of make modes at once, ThreadSanitizer for files that start threads; by nvcc all that make gpu compiles
-# for one architecture, by its front ends, and two programs to the end.
+# AddressSanitizer in all modes of make modes at once, ThreadSanitizer for files that start threads; by nvcc all files with kernels that
+# make gpu compiles, for one architecture, by its front ends, and two programs to the end.
 SHORT ?=
 # Where `packaging/setup optional` has put Arrow, KvikIO and a further CCCL, their tests run, too.
 optional = $(wildcard $(CURDIR)/build/optional)
@@ -21,25 +21,28 @@ by_lld = $(shell command -v ld.lld > /dev/null && echo -DCMAKE_EXE_LINKER_FLAGS=
 configure_dev = $(by_lld) -DCUOTA_TEST_BROWSER=$(if $(filter browser,$(MAKECMDGOALS)),ON,OFF) $(if $(optional),-DCUOTA_PYARROW_ROOT=$(optional)/pyarrow \
     -DCUOTA_KVIKIO_ROOT=$(optional) -DCUOTA_CCCL_MORE=$(optional)/nvidia/cu13/include/cccl)
 configure_cuda = -DCMAKE_CUDA_ARCHITECTURES='80-real;90-real;90-virtual'
-# More test files that are compiled together take less of the compiler's time, but an edit compiles all of them. A process for each
-# file takes less time than one for each test, but a failed test may make the next one fail.
-for_sanitizers = -DCUOTA_TEST_BATCH=$(if $(SHORT),48,24) -DCUOTA_TEST_BY_FILE=$(if $(SHORT),ON,OFF) \
-    -DCUOTA_TEST_LESS='$(if $(SHORT),$(less))'
+# More test files that are compiled together take less of the compiler's time, but an edit compiles all of them.
+for_sanitizers = -DCUOTA_TEST_BATCH=$(if $(SHORT),48,24) -DCUOTA_TEST_LESS='$(if $(SHORT),$(less)$(1))'
 less = gpu;shared_libraries;simulator;third_party
-fewer = CUOTA_TEST_DIVISOR=4
+less_by_asan = ;training;report;interop
+fewer = CUOTA_TEST_DIVISOR=16
 # AddressSanitizer's build is by clang where it is, so that a second compiler's tests run. At -O0 clang compiles it in two thirds of the time
 # that g++ takes at -Og without UndefinedBehaviorSanitizer's checks of pointers; the tests take about twice as long. A folder that another
 # compiler has configured needs --fresh: else CMake drops the options of the command line.
 by_clang = $(shell mkdir -p build; echo 'int main() {}' | clang++ -fsanitize=address,undefined -x c++ - -o build/has-asan 2> /dev/null \
     && echo "-DCMAKE_CXX_COMPILER=clang++ -DCMAKE_CXX_FLAGS='-O0 -g1'")
-configure_asan = --fresh $(by_lld) $(for_sanitizers) -DCUOTA_BUILD_EXAMPLES=$(if $(SHORT),OFF,ON) $(by_clang)
+configure_asan = --fresh $(by_lld) $(call for_sanitizers,$(less_by_asan)) -DCUOTA_BUILD_EXAMPLES=$(if $(SHORT),OFF,ON) $(by_clang)
 left_out = $(if $(SHORT),echo 'SKIPPED: in the short form of make $@: $(1)')
-configure_tsan = $(by_lld) $(for_sanitizers) $(if $(SHORT),-DCUOTA_TEST_THREADS_ONLY=ON -DCUOTA_BUILD_EXAMPLES=OFF,-DCUOTA_TEST_THREADS_ONLY=OFF -DCUOTA_BUILD_EXAMPLES=ON)
+configure_tsan = $(by_lld) $(call for_sanitizers) $(if $(SHORT),-DCUOTA_TEST_THREADS_ONLY=ON -DCUOTA_BUILD_EXAMPLES=OFF,-DCUOTA_TEST_THREADS_ONLY=OFF -DCUOTA_BUILD_EXAMPLES=ON)
 configure = cmake --preset $(1) $(configure_$(1)) > build/$(1).log 2>&1 || { cat build/$(1).log; exit 1; }; grep -a '^-- cuota:' build/$(1).log
 build = mkdir -p build; $(call configure,$(1)); cmake --build --preset $(1) --parallel $(JOBS) $(2)
 # One more than there are cores: some tests wait for seconds, for a rank that must not come. Those that compile do not wait:
 # they say how many.
 ctest = ctest --preset $(1) --parallel $(or $(3),$$(($(JOBS) + 1))) $(2)
+# A process runs all tests of a file: CTest says neither how many they are nor which were skipped.
+told = sed -n 's/^CUOTA_SKIPPED: /SKIPPED: /p' build/$(1)/Testing/Temporary/LastTest.log | sort -u; \
+    awk '/^All tests passed [(]/ { tests += $$(NF - 2); checks += substr($$4, 2) } END { print tests " tests with " checks " checks in the files above" }' \
+    build/$(1)/Testing/Temporary/LastTest.log
 
 .PHONY: help
 help: ## this list
@@ -57,6 +60,7 @@ test: ## build and run the tests
 	@$(SETUP)
 	@$(call build,dev)
 	@$(call ctest,dev,--label-exclude '^lint$$')
+	@$(call told,dev)
 
 .PHONY: lint
 lint: ## the project's own rules
@@ -97,28 +101,25 @@ without_modes = --label-exclude '^(lint|compile_fail|model|scripts|own_modes)$$'
 .PHONY: modes
 modes: ## the same tests on stricter devices: memory closed to the host; what CUDA leaves open decided otherwise; work as late as it may be, by two seeds
 	@$(SETUP)
-	@$(call left_out,each mode by itself; the second seed)
+	@$(call left_out,each mode by itself; the second seed; 15 of 16 rounds of long tests)
 	@$(call build,dev)
 	@for mode in $(modes); do \
 	    echo "==== $$mode"; \
-	    env $$(echo $$mode | tr + ' ') $(call ctest,dev,$(without_modes) $(if $(LABELS),--label-regex '$(LABELS)')) \
+	    env $(if $(SHORT),$(fewer)) $$(echo $$mode | tr + ' ') $(call ctest,dev,$(without_modes) $(if $(LABELS),--label-regex '$(LABELS)')) \
 	        || { echo "FAILED with $$mode"; exit 1; }; \
 	done
-
-# Of processes that ran all tests of a file, CTest does not say which tests were skipped.
-skipped = sed -n 's/^CUOTA_SKIPPED: /SKIPPED: /p' build/$(1)/Testing/Temporary/LastTest.log | sort -u
 
 .PHONY: sanitize
 sanitize: ## the same tests under AddressSanitizer and UndefinedBehaviorSanitizer, then under ThreadSanitizer
 	@$(SETUP)
-	@$(call left_out,examples; tests/ $(less); three of four rounds of long tests$(comma) and of failing CUDA calls after the 20th of an operation; AddressSanitizer without modes; ThreadSanitizer for files that start no threads)
+	@$(call left_out,examples; tests/ $(less)$(comma) and by AddressSanitizer$(less_by_asan); 15 of 16 rounds of long tests$(comma) and of failing CUDA calls after the 20th of an operation; AddressSanitizer without modes; ThreadSanitizer for files that start no threads)
 	@$(if $(by_clang),,echo 'SKIPPED: AddressSanitizer by clang (no clang++ that has it): g++ takes its place')
 	@$(call build,asan)
 	@$(if $(SHORT),env $(fewer) $(subst +, ,$(modes)) $(call ctest,asan,$(without_modes)),$(call ctest,asan))
-	@$(if $(SHORT),$(call skipped,asan))
+	@$(call told,asan)
 	@$(call build,tsan)
 	@$(if $(SHORT),env $(fewer)) $(call ctest,tsan)
-	@$(if $(SHORT),$(call skipped,tsan))
+	@$(call told,tsan)
 
 # The suite so many times in each of these forms; SHORT as in make sanitize.
 TIMES ?= 6
@@ -228,9 +229,9 @@ cuda_long = $(call configure,cuda); cmake --build --preset cuda --parallel $(JOB
 	if $(call no_gpu,cuda); then $(call nvcc_reads,cuda) --headers='in place,apart' && $(not_run); else $(call ctest,cuda); fi
 cuda_short = cmake --preset gpu -B build/nvcc -DCMAKE_CUDA_ARCHITECTURES=90-real > build/nvcc.log 2>&1 || { cat build/nvcc.log; exit 1; }; \
 	if ! $(call no_gpu,nvcc); then $(cuda_long); exit; fi; \
-	$(call left_out,the host compiler and ptxas for all programs but first and test-runtime; each header alone; other architectures than sm_90); \
+	$(call left_out,files without kernels; the host compiler and ptxas for all programs but first and test-runtime; each header alone; other architectures than sm_90); \
 	cmake --build build/nvcc --parallel $(JOBS) --target test-sources --target first --target test-runtime && \
-	$(call nvcc_reads,nvcc) --sources --compiled='/(cuota-compiled|cuota-test-odr|first|test-runtime)\.dir/' && \
+	$(call nvcc_reads,nvcc) --sources --kernels --compiled='/(cuota-compiled|cuota-test-odr|first|test-runtime)\.dir/' && \
 	tests/launched_kernels.py build/nvcc && tests/gpu/machine_code.py && $(not_run)
 
 # The preset's architectures, or those of ARCH: make gpu ARCH=90-real. RMM, a folder as for make bench, adds rows beside RMM.
@@ -287,11 +288,11 @@ instructions: ## a gate without noise: callgrind counts the hot paths, and what 
 
 # What takes long and is no step of CI by itself. In full: the targets that this one calls.
 .PHONY: targets
-targets: ## one row of make bench, two of make matrix, one rule of make mutate, the modes and make loaded for one layer, moments of make stress and make fuzz, and make single and make docs: whether they work
+targets: ## one row of make bench, two of make matrix, one rule of make mutate, the modes for the layers that make sanitize leaves out in its short form, make loaded for one layer, moments of make stress and make fuzz, and make single and make docs: whether they work
 	@$(MAKE) bench ONLY='budget: charge and refund' TURNS=1
 	@$(MAKE) matrix SHORT=1
 	@$(MAKE) mutate RULE='sizes have a sum'
-	@$(MAKE) modes SHORT=1 LABELS='^resource$$$$'
+	@$(MAKE) modes SHORT=1 LABELS='^(training|report|interop)$$$$'
 	@$(MAKE) loaded TIMES=1 FORMS='plain late' LABELS='^resource$$$$'
 	@$(MAKE) stress STRESS=100000 SHORT=1
 	@$(MAKE) fuzz RUNS=1000 PARSERS=text

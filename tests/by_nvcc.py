@@ -3,17 +3,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """What nvcc's front ends refuse in the sources of a build and in each public header alone.
 
-by_nvcc.py --commands=FILE [--sources] [--compiled=PATTERN] [--headers=FORMS] [--only=HEADER] [--jobs=N] [ROOT]
+by_nvcc.py --commands=FILE [--sources [--kernels]] [--compiled=PATTERN] [--headers=FORMS] [--only=HEADER] [--jobs=N] [ROOT]
 
 FILE: the compile_commands.json of a build of the preset gpu, whose generated sources are made.
 --sources  each file that this build compiles by nvcc: read by the front end for the host, and compiled to PTX for the device. Left
            out are the host's compiler, which takes most of the time and reads what nvcc makes of a text that g++ reads in the
-           other builds, and ptxas. Tests without kernels, which the build leaves to the host's compiler: read by it.
+           other builds, and ptxas.
+--kernels  of these files only those that have kernels or include a file of the project that has some, each once, although several targets
+           may compile it with other options.
 --compiled leaves out sources whose objects' paths match this regular expression: the build has compiled them.
 --headers  each public header alone, by the front end for the host, with definitions "in place", "apart" or, both, "in place,apart".
            lint.headers has them by g++. Several share a file in a way that shows each alone: see lint/_headers.py
 """
 import concurrent.futures
+import functools
 import json
 import os
 import pathlib
@@ -26,6 +29,8 @@ import tempfile
 sys.path.insert(0, str(pathlib.Path(__file__).parent / "lint"))
 import _headers  # noqa: E402
 import _lint  # noqa: E402
+
+KERNEL = re.compile(r"__global__|__device__|CUOTA_KERNEL|CUOTA_HOST_DEVICE|for_each_index|for_each_element|thrust::|cub::")
 
 
 def is_front_end(step, device):
@@ -56,13 +61,15 @@ def check_source(entry):
     return [f"{name} is refused by nvcc:\n{said}"] if said else []
 
 
-def check_host_source(entry):
-    words = shlex.split(entry["command"])
-    at = words.index("-o")
-    run = subprocess.run([word for word in [*words[:at], *words[at + 2:], "-fsyntax-only"] if word != "-c"], cwd=entry["directory"], text=True,
-                         stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-    name = os.path.relpath(entry["file"], root)
-    return [f"{name} is refused by the host's compiler:\n{run.stdout}"] if run.returncode else []
+@functools.lru_cache(maxsize=None)
+def has_kernels(path):
+    """Whether the file, or one that it includes by a quoted name from its own folder or from tests/, has kernels."""
+    text = path.read_text()
+    if KERNEL.search(text):
+        return True
+    folders = (path.parent, root / "tests")
+    included = [folder / name for name in re.findall(r'^#include "(.+)"', text, flags=re.M) for folder in folders if (folder / name).exists()]
+    return any(has_kernels(one) for one in included)
 
 
 def said_of_headers(chain, form):
@@ -102,18 +109,21 @@ def line_of(entry):
 root = _lint.root().resolve()
 commands = json.loads(pathlib.Path(_lint.option("commands")).read_text())
 entries = [entry for entry in commands if pathlib.Path(shlex.split(entry["command"])[0]).name == "nvcc"]
-of_host = [entry for entry in commands if entry not in entries and "/tests/batches/" in entry["file"]]
 if not entries:
     sys.exit(f"{_lint.option('commands')} has no file that nvcc compiles")
 jobs = []
 if "--sources" in sys.argv:
-    for entry in entries + of_host:
+    for entry in entries:
         if not pathlib.Path(entry["file"]).exists():
             sys.exit(f"{entry['file']} is not made: build the target that generates it first")
-    left, left_to_host = [[entry for entry in some if not is_compiled(entry)] for some in (entries, of_host)]
-    jobs += [(check_source, entry) for entry in left] + [(check_host_source, entry) for entry in left_to_host]
-    done = len(entries) + len(of_host) - len(left) - len(left_to_host)
-    print(f"{len(entries) + len(of_host)} sources, {len(of_host)} of them for the host's compiler" + (f", {done} compiled by the build" if done else ""))
+    left = [entry for entry in entries if not is_compiled(entry)]
+    said = [f"{len(entries) - len(left)} compiled by the build"] if len(left) != len(entries) else []
+    if "--kernels" in sys.argv:
+        with_kernels = {entry["file"]: entry for entry in reversed(left) if has_kernels(pathlib.Path(entry["file"]))}
+        said += [f"{len(left) - len(with_kernels)} left out, without kernels or again with other options"]
+        left = list(with_kernels.values())
+    jobs += [(check_source, entry) for entry in left]
+    print(", ".join([f"{len(entries)} sources", *said]))
 if _lint.option("headers"):
     line = line_of(next(entry for entry in entries if entry["file"].endswith("tests/odr.cpp")))
     headers = _headers.Headers(root, list(_lint.headers(root)))

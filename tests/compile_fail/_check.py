@@ -3,14 +3,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """A program that must not compile does not, and the compiler says why.
 
-_check.py --commands=FILE [--nvcc=PROGRAM] SOURCE
-_check.py --commands=FILE --fixed SOURCE...
+_check.py --commands=FILE [--nvcc=PROGRAM] [--cccl=FOLDER] SOURCE
+_check.py --commands=FILE [--cccl=FOLDER] --fixed SOURCE...
 
 The source's first line is '// expect: <regex>', to be found in what the compiler says. With -DCUOTA_FIXED, which leaves out the
 mistake, the same file must compile: so it is the mistake that is refused, and nothing else. With --fixed that is asked of several
 at once, each in a namespace of its own, and then not of each. A second line '// flags: ...' has flags for the compiler that are the
 mistake: the source compiles without them, and with them the compiler stops at the first error, with nothing behind it. A source that ends in .cu is for nvcc, and one that ends in
-.clang.cpp for clang: they are asked both, and without it SKIPPED, by name.
+.clang.cpp for clang: they are asked both, and without it SKIPPED, by name; so is one that includes cuota/interop/thrust.hpp, without CCCL.
 """
 import pathlib
 import re
@@ -23,11 +23,19 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "lint"))
 import _lint  # noqa: E402
 
 include = pathlib.Path(__file__).resolve().parents[2] / "include"
-line = [*_lint.compile_line(), "-DCUOTA_SEPARATE_COMPILATION=1", f"-I{include}", "-fsyntax-only"]
+cccl = _lint.option("cccl")
+line = [*_lint.compile_line(), "-DCUOTA_SEPARATE_COMPILATION=1", f"-I{include}", *(["-isystem", cccl] if cccl else []), "-fsyntax-only"]
+
+
+def lacks_cccl(source):
+    return not cccl and "#include <cuota/interop/thrust.hpp>" in source.read_text()
+
+
 if "--fixed" in sys.argv:
     with tempfile.TemporaryDirectory() as folder:
         together = pathlib.Path(folder) / "fixed.cpp"
         sources = [pathlib.Path(word).resolve() for word in sys.argv[sys.argv.index("--fixed") + 1:]]
+        sources = [source for source in sources if not lacks_cccl(source)]
         batch = pathlib.Path(__file__).resolve().parents[1] / "batch.py"
         subprocess.run([sys.executable, batch, together, *sources], check=True)
         sys.exit(subprocess.run([*line, "-DCUOTA_FIXED", str(together)]).returncode)
@@ -36,6 +44,9 @@ source = pathlib.Path(sys.argv[-1])
 expected = re.match(r"// expect: (.+)", source.read_text())
 if not expected:
     sys.exit(f"{source.name}: its first line is not '// expect: <regex>'")
+if lacks_cccl(source):
+    print(f"SKIPPED: {source.name} needs CCCL, which is not here")
+    sys.exit(77)
 alone = source.suffix == ".cu" or source.name.endswith(".clang.cpp")
 if source.name.endswith(".clang.cpp"):
     line = _lint.by_clang(line)

@@ -31,7 +31,7 @@ def source(text, name="one.cpp"):
 
 
 def case(what, change, *words, nvcc=("one.cpp",), refused=()):
-    """Runs by_nvcc.py on a changed copy, in which nvcc compiles tests/odr.cpp and `nvcc`; each of `refused` is in what it says."""
+    """Runs by_nvcc.py on a changed copy, in which nvcc compiles tests/odr.cpp and `nvcc`; it says each of `refused`."""
     global failures
     with tempfile.TemporaryDirectory() as folder:
         top = pathlib.Path(folder)
@@ -39,15 +39,12 @@ def case(what, change, *words, nvcc=("one.cpp",), refused=()):
         shutil.copytree(ROOT / "tests/lint", top / "tests/lint", ignore=shutil.ignore_patterns("__pycache__"))
         (top / "tests/odr.cpp").write_text("")
         (top / "tests/one.cpp").write_text("int main() {}\n")
-        (top / "tests/batches").mkdir()
-        (top / "tests/batches/host.cpp").write_text("int main() {}\n")
         change(top)
         commands = top / "commands.json"
         commands.write_text(json.dumps([
             {"directory": folder, "file": str(top / "tests" / name),
              "command": f"{NVCC} -DCUOTA_SEPARATE_COMPILATION=1 -I{top}/include --extended-lambda -std=c++20 -Werror=all-warnings -x cu -c {top}/tests/{name} -o {name}.o"}
-            for name in ("odr.cpp", *nvcc)] + [
-            {"directory": folder, "file": str(top / "tests/batches/host.cpp"), "command": f"g++ -o host.o -c {top}/tests/batches/host.cpp"}]))
+            for name in ("odr.cpp", *nvcc)]))
         run = subprocess.run([sys.executable, ROOT / "tests/by_nvcc.py", f"--commands={commands}", *words, top], text=True,
                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     if bool(run.returncode) != bool(refused) or not all(one in run.stdout for one in refused):
@@ -67,8 +64,16 @@ BAD = {"not_cpp.cpp": "int main() { return none; }\n",
        "only_the_device_refuses_it.cpp": "#if defined(__CUDA_ARCH__)\n#error not here\n#endif\nint main() {}\n",
        "a_kernel_calls_the_host.cpp": "int host() { return 1; }\n__global__ void f(int* p) { *p = host(); }\nint main() {}\n",
        "a_warning.cpp": "__global__ void f() { int unused = 1; }\nint main() {}\n"}
-case("sources that are refused", lambda top: [source(text, name)(top) for name, text in (*BAD.items(), ("batches/host.cpp", BAD["not_cpp.cpp"]))],
-     "--sources", nvcc=BAD, refused=[*(f"tests/{name} is refused by nvcc" for name in BAD), "tests/batches/host.cpp is refused by the host's compiler"])
+
+
+def several(texts):
+    return lambda top: [source(text, name)(top) for name, text in texts.items()]
+
+
+case("sources that are refused", several(BAD), "--sources", nvcc=BAD, refused=[f"tests/{name} is refused by nvcc" for name in BAD])
+case("a source without kernels is left out", source("int main() { return none; }\n"), "--sources", "--kernels")
+case("a source that includes kernels", several({"one.cpp": '#include "kernels.hpp"\nint main() { return none; }\n', "kernels.hpp": "__global__ void f() {}\n"}),
+     "--sources", "--kernels", refused=["tests/one.cpp is refused by nvcc"])
 case("a source that was compiled", source("int main() { return none; }\n"), "--sources", "--compiled=^one")
 case("a source that is not made", lambda top: (top / "tests/one.cpp").unlink(), "--sources", refused=["tests/one.cpp is not made"])
 print(f"by_nvcc: {failures} checks failed" if failures else "by_nvcc: all checks hold")

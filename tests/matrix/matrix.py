@@ -167,7 +167,7 @@ def configure(folder, version, *options):
     generator = ["-G", "Ninja"] if shutil.which("ninja") else []
     launcher = ["-DCMAKE_CXX_COMPILER_LAUNCHER=ccache"] if shutil.which("ccache") else []
     run(tool("cmake"), "-S", SOURCE, "-B", folder, *generator, *launcher, f"-DCUDAToolkit_ROOT={toolkit_folder(version)}",
-        "-DCUOTA_RUNTIME=SIMULATED", "-DCUOTA_BUILD_EXAMPLES=OFF", "-DCUOTA_MPI=OFF", *options)
+        "-DCUOTA_RUNTIME=SIMULATED", "-DCUOTA_BUILD_EXAMPLES=OFF", "-DCUOTA_MPI=OFF", "-DCUOTA_TEST_BY_FILE=OFF", *options)
 
 
 def build(folder, *targets):
@@ -175,8 +175,8 @@ def build(folder, *targets):
 
 
 def run_tests(name, folder, layer):
-    """Returns how many test cases ran. Names the skipped ones. CTest starts a process for each: qemu's memory grows with every address
-    that a process has ever mapped."""
+    """Returns how many test cases ran. Names the skipped ones. CTest starts a process for each test case: qemu's memory grows with every
+    address that a process has ever mapped."""
     left_out = NOT_UNDER_QEMU if folder.name == "aarch64" else {}
     for case, why in left_out.items():
         if case.startswith(f"{layer}."):

@@ -272,14 +272,15 @@ void three_threads_of_three_operations(std::initializer_list<unsigned> seeds) {
 
 }  // namespace
 
-// The seeds are those of the first forty random programs with fewer than about two million states; `make model` runs the others.
+// The seeds are those of the first forty random programs with fewer than about three million states: here two with few states, below the
+// others, which `make model` runs.
 TEST_CASE("three threads of three operations each at two levels", "[model][ledger]") {
-    three_threads_of_three_operations({0, 5, 9, 12});
+    three_threads_of_three_operations({0, 12});
 }
 
 TEST_CASE("three threads of three operations each at two levels, in more programs",
           "[.][long][more][ledger]") {
-    three_threads_of_three_operations({14, 19, 22, 23, 24, 26, 27, 30, 32, 35});
+    three_threads_of_three_operations({5, 9, 14, 19, 22, 23, 24, 26, 27, 30, 32, 35});
 }
 
 TEST_CASE("reads of published figures without the lock are linearizable", "[model][ledger]") {

@@ -15,6 +15,7 @@
 
 #include "support/catch.hpp"
 #include "support/machine.hpp"
+#include "support/rounds.hpp"
 #include "support/sanitizer.hpp"
 
 namespace adversary {
@@ -42,12 +43,13 @@ inline constexpr int kinds = static_cast<int>(std::size(all_kinds));
             .is_integrated = kind == device_kind::unified};
 }
 
-/// Returns the number of programs on each kind of device: CUOTA_ADVERSARY, or `usual`, or a tenth of that where programs are slow.
+/// Returns the number of programs on each kind of device: CUOTA_ADVERSARY, or `usual`, or a tenth of that where programs are slow, and half
+/// of that in short forms.
 [[nodiscard]] inline std::size_t programs_of_each_kind(std::size_t usual) {
     if (char const* const wanted = std::getenv("CUOTA_ADVERSARY")) return std::strtoull(wanted, nullptr, 10);
     bool const is_slow = support::under_thread_sanitizer || support::under_address_sanitizer ||
                          std::getenv("CUOTA_SIM_CHECKS") || std::getenv("CUOTA_SIM_SCHEDULE");
-    return is_slow ? usual / 10 : usual;
+    return (is_slow ? usual / 10 : usual) / (support::divisor() > 1 ? 2 : 1);
 }
 
 struct counts {

@@ -22,11 +22,12 @@ namespace support {
     return given;
 }
 
-/// Returns the number of rounds of a long test, at least 1: a tenth of `all` under ThreadSanitizer, where a stream has a thread that can take
-/// 10 ms to start; otherwise `all` divided by divisor().
+/// Returns the number of rounds of a long test, at least 1: `all` divided by divisor(), and under ThreadSanitizer, where a stream has a thread
+/// that can take 10 ms to start, by 10 or more.
 template <std::integral Number>
 [[nodiscard]] Number rounds(Number all) {
-    return std::max(Number{1}, all / static_cast<Number>(under_thread_sanitizer ? 10 : divisor()));
+    return std::max(Number{1},
+                    all / static_cast<Number>(std::max(under_thread_sanitizer ? 10u : 1u, divisor())));
 }
 
 }  // namespace support

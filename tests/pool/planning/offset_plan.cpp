@@ -239,7 +239,7 @@ TEST_CASE("check_offsets returns the rows of a conflict", "[pool][offset_plan]")
 TEST_CASE("check_offsets finds a conflict exactly when blocks overlap", "[pool][offset_plan]") {
     std::mt19937_64 random{43};
     std::size_t conflicts = 0;
-    for (int round = 0; round != 3'000; ++round) {
+    for (int round = 0; round != support::rounds(3'000); ++round) {
         auto const blocks = support::random_lifetimes(random, 20, 30, 50);
         offset_plan plan = plan_offsets(blocks, {.time_limit = 1ms});
         std::size_t& moved = plan.offsets[support::pick(random, 0, blocks.size() - 1)];
@@ -254,5 +254,5 @@ TEST_CASE("check_offsets finds a conflict exactly when blocks overlap", "[pool][
         REQUIRE(a.from < b.until);
         REQUIRE(b.from < a.until);
     }
-    CHECK(conflicts > 500);
+    CHECK(conflicts > support::rounds(500U));
 }

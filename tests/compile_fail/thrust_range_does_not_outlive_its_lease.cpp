@@ -1,4 +1,4 @@
-// expect: attempting to reference a deleted function|use of deleted function|cannot be referenced
+// expect: use of deleted function|call to deleted constructor
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 #include <cuota/interop/thrust.hpp>
