@@ -188,7 +188,8 @@ void look_on(scene& in, std::atomic<bool> const& ends) {
 
 std::size_t operations() {
     char const* const told = std::getenv("CUOTA_STRESS");
-    return told ? std::strtoull(told, nullptr, 10) : support::rounds<std::size_t>(20'000);
+    return told ? std::strtoull(told, nullptr, 10)
+                : std::max<std::size_t>(4'000, support::rounds<std::size_t>(20'000));
 }
 
 }  // namespace

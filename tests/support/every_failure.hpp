@@ -56,7 +56,8 @@ bool throws_ours(Operation& operation) {
 }  // namespace detail
 
 /// Runs `operation` with its first CUDA call failing, then its second, until a run completes before the fault is injected; repeats this for
-/// every code. After the 20th call, only each divisor()th fails. No run may leak memory or change CUDA's last error.
+/// every code. After the 20th call, only each divisor()th fails: a test may count on the first 20. No run may leak memory or change CUDA's last
+/// error.
 template <class Operation>
 failures survives_every_failure(machine& on, Operation operation,
                                 std::initializer_list<cudaError_t> codes = {cudaErrorMemoryAllocation,
