@@ -203,7 +203,7 @@ TEST_CASE("a free frees although the host has no memory, or, in stream order, fa
     sim::set_memory_checks(strict ? sim::memory_checks::strict : sim::memory_checks::heap);
     enum kind { device, managed, pinned, stream_ordered, registered };
     auto const of = GENERATE(device, managed, pinned, stream_ordered, registered);
-    // By work that may be unfinished: a bug where a free need not wait.
+    // Work that may be unfinished uses the memory, except where a free need not wait for it.
     bool const is_used =
         GENERATE(false, true) && (of == stream_ordered || !sim::current_unkindness().free_at_once);
     cudaStream_t const s = new_stream();
