@@ -112,7 +112,7 @@ modes: ## the same tests on stricter devices: memory closed to the host; what CU
 .PHONY: sanitize
 sanitize: ## the same tests under AddressSanitizer and UndefinedBehaviorSanitizer, then under ThreadSanitizer
 	@$(SETUP)
-	@$(call left_out,examples; tests/ $(less)$(comma) and by AddressSanitizer$(less_by_asan); 15 of 16 rounds of long tests$(comma) and of failing CUDA calls after the 20th of an operation; AddressSanitizer without modes; ThreadSanitizer for files that start no threads)
+	@$(call left_out,examples; tests/ $(less)$(comma) and by AddressSanitizer $(patsubst ;%,%,$(less_by_asan))$(comma) which make targets runs in its modes; 15 of 16 rounds of long tests$(comma) and of failing CUDA calls after the 20th of an operation; AddressSanitizer without modes; ThreadSanitizer for files that start no threads)
 	@$(if $(by_clang),,echo 'SKIPPED: AddressSanitizer by clang (no clang++ that has it): g++ takes its place')
 	@$(call build,asan)
 	@$(if $(SHORT),env $(fewer) $(subst +, ,$(modes)) $(call ctest,asan,$(without_modes)),$(call ctest,asan))
