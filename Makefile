@@ -24,14 +24,14 @@ configure_cuda = -DCMAKE_CUDA_ARCHITECTURES='80-real;90-real;90-virtual'
 # More test files that are compiled together take less of the compiler's time, but an edit compiles all of them.
 for_sanitizers = -DCUOTA_TEST_BATCH=$(if $(SHORT),48,24) -DCUOTA_TEST_LESS='$(if $(SHORT),$(less)$(1))'
 less = gpu;shared_libraries;simulator;third_party
-less_by_asan = ;training;report;interop
+less_by_asan = training;report;interop
 fewer = CUOTA_TEST_DIVISOR=16
 # AddressSanitizer's build is by clang where it is, so that a second compiler's tests run. At -O0 clang compiles it in two thirds of the time
 # that g++ takes at -Og without UndefinedBehaviorSanitizer's checks of pointers; the tests take about twice as long. A folder that another
 # compiler has configured needs --fresh: else CMake drops the options of the command line.
 by_clang = $(shell mkdir -p build; echo 'int main() {}' | clang++ -fsanitize=address,undefined -x c++ - -o build/has-asan 2> /dev/null \
     && echo "-DCMAKE_CXX_COMPILER=clang++ -DCMAKE_CXX_FLAGS='-O0 -g1'")
-configure_asan = --fresh $(by_lld) $(call for_sanitizers,$(less_by_asan)) -DCUOTA_BUILD_EXAMPLES=$(if $(SHORT),OFF,ON) $(by_clang)
+configure_asan = --fresh $(by_lld) $(call for_sanitizers,;$(less_by_asan)) -DCUOTA_BUILD_EXAMPLES=$(if $(SHORT),OFF,ON) $(by_clang)
 left_out = $(if $(SHORT),echo 'SKIPPED: in the short form of make $@: $(1)')
 configure_tsan = $(by_lld) $(call for_sanitizers) $(if $(SHORT),-DCUOTA_TEST_THREADS_ONLY=ON -DCUOTA_BUILD_EXAMPLES=OFF,-DCUOTA_TEST_THREADS_ONLY=OFF -DCUOTA_BUILD_EXAMPLES=ON)
 configure = cmake --preset $(1) $(configure_$(1)) > build/$(1).log 2>&1 || { cat build/$(1).log; exit 1; }; grep -a '^-- cuota:' build/$(1).log
@@ -41,7 +41,7 @@ build = mkdir -p build; $(call configure,$(1)); cmake --build --preset $(1) --pa
 ctest = ctest --preset $(1) --parallel $(or $(3),$$(($(JOBS) + 1))) $(2)
 # A process runs all tests of a file: CTest says neither how many they are nor which were skipped.
 told = sed -n 's/^CUOTA_SKIPPED: /SKIPPED: /p' build/$(1)/Testing/Temporary/LastTest.log | sort -u; \
-    awk '/^All tests passed [(]/ { tests += $$(NF - 2); checks += substr($$4, 2) } END { print tests " tests with " checks " checks in the files above" }' \
+    awk '/^All tests passed [(]/ { tests += $$(NF - 2); checks += substr($$4, 2) } END { print tests + 0 " tests with " checks + 0 " checks in the files above" }' \
     build/$(1)/Testing/Temporary/LastTest.log
 
 .PHONY: help
@@ -112,7 +112,7 @@ modes: ## the same tests on stricter devices: memory closed to the host; what CU
 .PHONY: sanitize
 sanitize: ## the same tests under AddressSanitizer and UndefinedBehaviorSanitizer, then under ThreadSanitizer
 	@$(SETUP)
-	@$(call left_out,examples; tests/ $(less)$(comma) and by AddressSanitizer $(patsubst ;%,%,$(less_by_asan))$(comma) which make targets runs in its modes; 15 of 16 rounds of long tests$(comma) and of failing CUDA calls after the 20th of an operation; AddressSanitizer without modes; ThreadSanitizer for files that start no threads)
+	@$(call left_out,examples; tests/ $(less)$(comma) and by AddressSanitizer $(less_by_asan)$(comma) which make targets runs in the same modes; 15 of 16 rounds of long tests$(comma) and of failing CUDA calls after the 20th of an operation; AddressSanitizer without modes; ThreadSanitizer for files that start no threads)
 	@$(if $(by_clang),,echo 'SKIPPED: AddressSanitizer by clang (no clang++ that has it): g++ takes its place')
 	@$(call build,asan)
 	@$(if $(SHORT),env $(fewer) $(subst +, ,$(modes)) $(call ctest,asan,$(without_modes)),$(call ctest,asan))
@@ -292,7 +292,7 @@ targets: ## one row of make bench, two of make matrix, one rule of make mutate, 
 	@$(MAKE) bench ONLY='budget: charge and refund' TURNS=1
 	@$(MAKE) matrix SHORT=1
 	@$(MAKE) mutate RULE='sizes have a sum'
-	@$(MAKE) modes SHORT=1 LABELS='^(training|report|interop)$$$$'
+	@$(MAKE) modes SHORT=1 LABELS='^($(subst ;,|,$(less);$(less_by_asan)))$$$$'
 	@$(MAKE) loaded TIMES=1 FORMS='plain late' LABELS='^resource$$$$'
 	@$(MAKE) stress STRESS=100000 SHORT=1
 	@$(MAKE) fuzz RUNS=1000 PARSERS=text

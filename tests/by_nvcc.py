@@ -16,7 +16,6 @@ FILE: the compile_commands.json of a build of the preset gpu, whose generated so
            lint.headers has them by g++. Several share a file in a way that shows each alone: see lint/_headers.py
 """
 import concurrent.futures
-import functools
 import json
 import os
 import pathlib
@@ -26,11 +25,13 @@ import subprocess
 import sys
 import tempfile
 
-sys.path.insert(0, str(pathlib.Path(__file__).parent / "lint"))
+TESTS = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(TESTS / "lint"))
 import _headers  # noqa: E402
 import _lint  # noqa: E402
 
-KERNEL = re.compile(r"__global__|__device__|CUOTA_KERNEL|CUOTA_HOST_DEVICE|for_each_index|for_each_element|thrust::|cub::")
+# The build chooses by this, too, which tests nvcc compiles.
+KERNEL = re.compile(re.search(r'^set\(kernels "(.+)"\)', (TESTS / "CMakeLists.txt").read_text(), flags=re.M)[1])
 
 
 def is_front_end(step, device):
@@ -61,15 +62,18 @@ def check_source(entry):
     return [f"{name} is refused by nvcc:\n{said}"] if said else []
 
 
-@functools.lru_cache(maxsize=None)
 def has_kernels(path):
     """Whether the file, or one that it includes by a quoted name from its own folder or from tests/, has kernels."""
-    text = path.read_text()
-    if KERNEL.search(text):
-        return True
-    folders = (path.parent, root / "tests")
-    included = [folder / name for name in re.findall(r'^#include "(.+)"', text, flags=re.M) for folder in folders if (folder / name).exists()]
-    return any(has_kernels(one) for one in included)
+    seen, waiting = set(), [path]
+    while waiting:
+        if (one := waiting.pop()) in seen or not one.exists():
+            continue
+        seen.add(one)
+        text = one.read_text()
+        if KERNEL.search(text):
+            return True
+        waiting += [folder / name for name in re.findall(r'^#include "(.+)"', text, flags=re.M) for folder in (one.parent, root / "tests")]
+    return False
 
 
 def said_of_headers(chain, form):
