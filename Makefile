@@ -4,6 +4,8 @@
 # Short names for the CMake presets. Everything is built under build/<preset>.
 
 .DEFAULT_GOAL := help
+empty =
+comma = ,
 MAKEFLAGS += --no-print-directory
 JOBS ?= $(shell nproc)
 SETUP ?= packaging/setup
@@ -11,7 +13,7 @@ ifneq ($(shell command -v ninja),)
 export CMAKE_GENERATOR ?= Ninja
 endif
 # The short form of what takes long, as CI runs it: sanitizers without the examples and without tests in which they find little,
-# AddressSanitizer in all modes of make modes at once, ThreadSanitizer for files that start threads; by nvcc all files with kernels that
+# AddressSanitizer in all modes of make modes at once, ThreadSanitizer for tests that start threads; by nvcc all files with kernels that
 # make gpu compiles, for one architecture, by its front ends, and two programs to the end.
 SHORT ?=
 # Where `packaging/setup optional` has put Arrow, KvikIO and a further CCCL, their tests run, too.
@@ -31,7 +33,8 @@ fewer = CUOTA_TEST_DIVISOR=16
 # compiler has configured needs --fresh: else CMake drops the options of the command line.
 by_clang = $(shell mkdir -p build; echo 'int main() {}' | clang++ -fsanitize=address,undefined -x c++ - -o build/has-asan 2> /dev/null \
     && echo "-DCMAKE_CXX_COMPILER=clang++ -DCMAKE_CXX_FLAGS='-O0 -g1'")
-configure_asan = --fresh $(by_lld) $(call for_sanitizers,;$(less_by_asan)) -DCUOTA_BUILD_EXAMPLES=$(if $(SHORT),OFF,ON) $(by_clang)
+# The simulated runtime is never under a sanitizer: AddressSanitizer's build takes that of the build dev.
+configure_asan = --fresh -DCUOTA_SIMULATOR_LIBRARY=$(CURDIR)/build/dev/libcuota-simulator.so $(by_lld) $(call for_sanitizers,;$(less_by_asan)) -DCUOTA_BUILD_EXAMPLES=$(if $(SHORT),OFF,ON) $(by_clang)
 left_out = $(if $(SHORT),echo 'SKIPPED: in the short form of make $@: $(1)')
 configure_tsan = $(by_lld) $(call for_sanitizers) $(if $(SHORT),-DCUOTA_TEST_THREADS_ONLY=ON -DCUOTA_BUILD_EXAMPLES=OFF,-DCUOTA_TEST_THREADS_ONLY=OFF -DCUOTA_BUILD_EXAMPLES=ON)
 configure = cmake --preset $(1) $(configure_$(1)) > build/$(1).log 2>&1 || { cat build/$(1).log; exit 1; }; grep -a '^-- cuota:' build/$(1).log
@@ -55,11 +58,21 @@ demo: ## train a small network on a synthetic set, on the GPU if there is one, e
 	@grep -q 'runtime CUDA' build/demo.log && echo 'demo: on the GPU' || echo 'demo: on the simulated device (build/demo.log says why)'
 	@build/demo/examples/train --timeline build/demo/timeline.html
 
+layers = core runtime resource guard pool buffer data training report simulator
+of_layers = ^($(subst $(empty) $(empty),|,$(layers)))$$
+
 .PHONY: test
-test: ## build and run the tests
+test: ## build and run the tests of each layer, and of the simulated runtime
+	@$(SETUP)
+	@$(call build,dev,$(layers:%=--target test-%))
+	@$(call ctest,dev,--label-regex '$(of_layers)')
+	@$(call told,dev)
+
+.PHONY: integration
+integration: ## build and run the other tests: examples, whole programs, libraries of others, pages, parsers, the model, scripts
 	@$(SETUP)
 	@$(call build,dev)
-	@$(call ctest,dev,--label-exclude '^lint$$')
+	@$(call ctest,dev,--label-exclude '$(of_layers)|^lint$$')
 	@$(call told,dev)
 
 .PHONY: lint
@@ -112,8 +125,9 @@ modes: ## the same tests on stricter devices: memory closed to the host; what CU
 .PHONY: sanitize
 sanitize: ## the same tests under AddressSanitizer and UndefinedBehaviorSanitizer, then under ThreadSanitizer
 	@$(SETUP)
-	@$(call left_out,examples; tests/ $(less)$(comma) and by AddressSanitizer $(less_by_asan)$(comma) which make targets runs in the same modes; 15 of 16 rounds of long tests$(comma) and of failing CUDA calls after the 20th of an operation; AddressSanitizer without modes; ThreadSanitizer for files that start no threads)
+	@$(call left_out,examples; tests/ $(less)$(comma) and by AddressSanitizer $(less_by_asan)$(comma) which make targets runs in the same modes; 15 of 16 rounds of long tests$(comma) and of failing CUDA calls after the 20th of an operation; AddressSanitizer without modes; ThreadSanitizer for tests that start no threads)
 	@$(if $(by_clang),,echo 'SKIPPED: AddressSanitizer by clang (no clang++ that has it): g++ takes its place')
+	@$(call build,dev,--target cuota-simulator)
 	@$(call build,asan)
 	@$(if $(SHORT),env $(fewer) $(subst +, ,$(modes)) $(call ctest,asan,$(without_modes)),$(call ctest,asan))
 	@$(call told,asan)
@@ -124,13 +138,10 @@ sanitize: ## the same tests under AddressSanitizer and UndefinedBehaviorSanitize
 # The suite so many times in each of these forms; SHORT as in make sanitize.
 TIMES ?= 6
 FORMS ?= plain strict late asan tsan
-empty =
-comma = ,
-
 .PHONY: loaded
 loaded: ## the suite again and again while other processes keep the machine busy: hours
 	@$(SETUP)
-	@$(if $(filter plain strict late,$(FORMS)),$(call build,dev))
+	@$(call build,dev,$(if $(filter plain strict late,$(FORMS)),,--target cuota-simulator))
 	@$(if $(filter asan,$(FORMS)),$(call build,asan))
 	@$(if $(filter tsan,$(FORMS)),$(call build,tsan))
 	@$(if $(SHORT),env $(fewer)) tests/under_load.py --times=$(TIMES) --forms=$(subst $(empty) $(empty),$(comma),$(strip $(FORMS))) $(if $(LABELS),--labels='$(LABELS)')
@@ -199,7 +210,7 @@ mutate: ## take the simulator's rules, the ledger's steps, the loader's guards, 
 
 # Inputs for each parser of tests/fuzz, of at most so many bytes: what a parser reads beyond that is more of the same. New
 # inputs are kept in build/fuzz/corpus, those that broke something in build/fuzz. A failure names the file: put it into
-# tests/fuzz/corpus, where every make test tries it.
+# tests/fuzz/corpus, where every make integration tries it.
 RUNS ?= 10000000
 PARSERS ?= $(patsubst tests/fuzz/corpus/%,%,$(wildcard tests/fuzz/corpus/*))
 longest = $(or $(patsubst $(1):%,%,$(filter $(1):%,cifar:6200 plan_step:160 text:128 loader_state:128)),1024)

@@ -34,7 +34,11 @@ if(CUOTA_SANITIZE)
 endif()
 
 target_link_libraries(cuota-compiled PRIVATE cuota-dev)  # a program's own code: under its sanitizers
-foreach(ours cuota-simulator cuota-simulated-libraries)  # held to the same, uninstrumented
+set(compiled_here cuota-simulator cuota-simulated-libraries)
+if(CUOTA_SIMULATOR_LIBRARY)
+  list(REMOVE_ITEM compiled_here cuota-simulator)
+endif()
+foreach(ours IN LISTS compiled_here)  # held to the same, uninstrumented
   target_link_libraries(${ours} PRIVATE cuota-warnings)
 endforeach()
 # Builds in folders of the source tree share what they compile with equal options: the simulated runtime is the same under each sanitizer.
@@ -44,7 +48,7 @@ cmake_path(IS_PREFIX PROJECT_SOURCE_DIR ${CMAKE_BINARY_DIR} in_source_tree)
 if(CUOTA_CCACHE AND in_source_tree AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
   set(launcher ${CMAKE_COMMAND} -E env CCACHE_DIR=${PROJECT_SOURCE_DIR}/build/ccache CCACHE_BASEDIR=${PROJECT_SOURCE_DIR} CCACHE_NOHASHDIR=1
     ${CUOTA_CCACHE})
-  set_target_properties(cuota-compiled cuota-simulator cuota-simulated-libraries PROPERTIES CXX_COMPILER_LAUNCHER "${launcher}")
+  set_target_properties(cuota-compiled ${compiled_here} PROPERTIES CXX_COMPILER_LAUNCHER "${launcher}")
 endif()
 find_package(ZLIB)
 find_package(nlohmann_json QUIET)

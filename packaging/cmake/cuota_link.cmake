@@ -17,7 +17,8 @@
 #                          What links it reads declarations only, and compiles in a tenth of the time
 #   cuota::headers         the headers alone: each file compiles all of cuota that it uses. A program may have targets of both
 #                          kinds
-#   cuota::simulator       a shared library, compiled from the sources beside simulator.hpp when something links it
+#   cuota::simulator       a shared library, compiled from the sources beside simulator.hpp when something links it; or
+#                          CUOTA_SIMULATOR_LIBRARY, a libcuota-simulator.so that another build has compiled, of the same version and toolkit
 #   cuota::simulated_libraries   a static library: handles, workspaces and a few operations of cuBLAS, cuDNN, cuSOLVER and cuFFT for
 #                          the simulated runtime, as far as their headers are there. Never linked by cuota_link
 #
@@ -26,6 +27,7 @@
 
 set(CUOTA_RUNTIME AUTO CACHE STRING "CUDA runtime that cuota_link gives a program: AUTO, CUDA or SIMULATED")
 set_property(CACHE CUOTA_RUNTIME PROPERTY STRINGS AUTO CUDA SIMULATED)
+set(CUOTA_SIMULATOR_LIBRARY "" CACHE FILEPATH "A simulated runtime of another build, in place of one compiled here")
 
 # True when this machine shows an NVIDIA GPU to this process.
 function(cuota_find_gpu result)
@@ -79,10 +81,30 @@ function(cuota_choose_runtime)
   set(CUOTA_RUNTIME_CHOSEN ${chosen} CACHE INTERNAL "the runtime that CUOTA_RUNTIME selected")
 endfunction()
 
+# Defines cuota::simulator as CUOTA_SIMULATOR_LIBRARY, whose file says of which version it is (simulator/environment.cpp).
+function(cuota_import_simulator)
+  if(NOT EXISTS ${CUOTA_SIMULATOR_LIBRARY})
+    message(FATAL_ERROR "cuota: CUOTA_SIMULATOR_LIBRARY names ${CUOTA_SIMULATOR_LIBRARY}, which does not exist")
+  endif()
+  math(EXPR toolkit "${CUDAToolkit_VERSION_MAJOR} * 1000 + ${CUDAToolkit_VERSION_MINOR} * 10")
+  set(expected "cuota ${cuota_VERSION}, simulated runtime for CUDART_VERSION ${toolkit}")
+  file(STRINGS ${CUOTA_SIMULATOR_LIBRARY} found REGEX "^cuota [0-9.]+, simulated runtime for CUDART_VERSION [0-9]+$" LIMIT_COUNT 1)
+  if(NOT found STREQUAL expected)
+    message(FATAL_ERROR "cuota: CUOTA_SIMULATOR_LIBRARY names ${CUOTA_SIMULATOR_LIBRARY}, which is '${found}'; required is '${expected}'")
+  endif()
+  add_library(cuota-simulator SHARED IMPORTED GLOBAL)
+  set_target_properties(cuota-simulator PROPERTIES IMPORTED_LOCATION ${CUOTA_SIMULATOR_LIBRARY})
+  add_library(cuota::simulator ALIAS cuota-simulator)
+endfunction()
+
 # Defines cuota::simulator from the sources in <folder>. Never instrumented: one build serves plain, address and thread
 # sanitizer programs, and it reaches the sanitizers of the program through weak symbols.
 function(cuota_add_simulator folder)
   if(TARGET cuota-simulator)
+    return()
+  endif()
+  if(CUOTA_SIMULATOR_LIBRARY)
+    cuota_import_simulator()
     return()
   endif()
   file(GLOB sources CONFIGURE_DEPENDS ${folder}/*.cpp)

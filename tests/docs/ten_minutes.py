@@ -6,8 +6,8 @@
 ten_minutes.py SOURCE SCRATCH CMAKE GENERATOR CXX CUDA_INCLUDE SIMULATOR CUDA_TOOLKIT_ROOT [NVCC]
 
 In place of the page's own words stand this machine's compiler, generator and toolkit, and nothing is optimised or has debug
-information. What the page compiles as the simulated runtime by hand is only looked at, and SIMULATOR, which is built, linked: it takes
-a minute, and CMake compiles the same sources.
+information. The simulated runtime takes a minute to compile: SIMULATOR, which the project's own build has compiled from the same sources, takes
+its place, and the page's command for it is only looked at.
 """
 import pathlib
 import re
@@ -56,7 +56,7 @@ def check(printed):
 with_cmake, by_hand, by_nvcc, installed = [text.splitlines() for kind, text in blocks if kind == ["sh"]]
 configure, build, program = with_cmake
 run(configure.replace("cmake", shlex.quote(cmake), 1) + f" -G {shlex.quote(generator)} -DCMAKE_CXX_COMPILER={shlex.quote(cxx)}"
-    " -DCMAKE_CXX_FLAGS_DEBUG=-O0 -DCUOTA_RUNTIME=SIMULATED" + (f" -DCUDAToolkit_ROOT={shlex.quote(hint)}" if hint else ""))
+    f" -DCMAKE_CXX_FLAGS_DEBUG=-O0 -DCUOTA_RUNTIME=SIMULATED -DCUOTA_SIMULATOR_LIBRARY={shlex.quote(simulator)}" + (f" -DCUDAToolkit_ROOT={shlex.quote(hint)}" if hint else ""))
 run(build.replace("cmake", shlex.quote(cmake), 1))
 check(run(program))
 

@@ -214,6 +214,8 @@ CASES = [  # lint, what is broken, how, what the lint must say
         add("include/cuota/core/bare.hpp", SPDX + "#pragma once\nnamespace cuota { class BareThing {}; }")(top),
         add("tests/bare.cpp", "#include <cuota/core/bare.hpp>")(top)), r"core/bare.hpp(.|\n)*invalid case style for class 'BareThing'"),
     ("format", "a badly formatted file", add("include/cuota/core/bare.hpp", "#pragma  once\nint   bare( ) ;"), r"core/bare.hpp: \d+ places"),
+    ("tables", "two rows in one line", add("docs/limits.md", "\n| a | b |\n|---|---|\n| c | d | | e | f |"), r"limits.md:\d+: this row has 5 cells"),
+    ("tables", "a row of two lines", add("docs/limits.md", "\n| a | b |\n|---|---|\n| c | d\nd |"), r"limits.md:\d+: this line follows a table"),
 ]
 
 root = _lint.root()

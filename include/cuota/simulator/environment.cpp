@@ -10,13 +10,25 @@
 #include <stdexcept>
 #include <string_view>
 
+#include <cuda_runtime_api.h>
 #include <pthread.h>
 
 #include <cuota/core/bytes.hpp>
+#include <cuota/version.hpp>
 
 // Initialization when the library is loaded, and the actions at exit.
 namespace cuota::inline v0::simulator {
 namespace {
+
+// cuota_import_simulator of cuota_link.cmake reads it in the compiled library.
+#define CUOTA_TEXT_OF(x) #x
+#define CUOTA_VERSION_TEXT(major, minor, patch, cudart)                                                      \
+    "cuota " CUOTA_TEXT_OF(major) "." CUOTA_TEXT_OF(minor) "." CUOTA_TEXT_OF(                                \
+        patch) ", simulated runtime for CUDART_VERSION " CUOTA_TEXT_OF(cudart)
+[[gnu::used]] char const built_as[] =
+    CUOTA_VERSION_TEXT(CUOTA_VERSION_MAJOR, CUOTA_VERSION_MINOR, CUOTA_VERSION_PATCH, CUDART_VERSION);
+#undef CUOTA_VERSION_TEXT
+#undef CUOTA_TEXT_OF
 
 [[noreturn]] void refuse(char const* variable, char const* value, char const* expected) {
     std::fprintf(stderr, "cuota simulator: %s=\"%s\" is not %s\n", variable, value, expected);
