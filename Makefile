@@ -78,8 +78,9 @@ integration: ## build and run the other tests: examples, whole programs, librari
 .PHONY: lint
 lint: ## the project's own rules
 	@$(SETUP)
+	@$(call left_out,each header of a folder detail alone)
 	@$(call build,dev)
-	@$(call ctest,dev,--label-regex '^lint$$',$(JOBS))
+	@$(if $(SHORT),env CUOTA_LINT_SHORT=1) $(call ctest,dev,--label-regex '^lint$$',$(JOBS))
 
 .PHONY: alone
 alone: ## every test file compiled with what it includes itself, every header with all definitions in place: five minutes
@@ -238,7 +239,7 @@ no_gpu = grep -q 'no GPU on this machine' build/$(1).log
 not_run = echo 'SKIPPED: running what make cuda compiled (no GPU on this machine)'
 cuda_long = $(call configure,cuda); cmake --build --preset cuda --parallel $(JOBS) && tests/launched_kernels.py build/cuda && tests/gpu/machine_code.py && \
 	if $(call no_gpu,cuda); then $(call nvcc_reads,cuda) --headers='in place,apart' && $(not_run); else $(call ctest,cuda); fi
-cuda_short = cmake --preset gpu -B build/nvcc -DCMAKE_CUDA_ARCHITECTURES=90-real > build/nvcc.log 2>&1 || { cat build/nvcc.log; exit 1; }; \
+cuda_short = cmake --preset gpu -B build/nvcc -DCMAKE_CUDA_ARCHITECTURES=90-real -DCMAKE_CXX_FLAGS='-Og -g1' > build/nvcc.log 2>&1 || { cat build/nvcc.log; exit 1; }; \
 	if ! $(call no_gpu,nvcc); then $(cuda_long); exit; fi; \
 	$(call left_out,files without kernels; the host compiler and ptxas for all programs but first and test-runtime; each header alone; other architectures than sm_90); \
 	cmake --build build/nvcc --parallel $(JOBS) --target test-sources --target first --target test-runtime && \

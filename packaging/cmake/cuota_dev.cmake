@@ -46,9 +46,9 @@ find_program(CUOTA_CCACHE ccache)
 mark_as_advanced(CUOTA_CCACHE)
 cmake_path(IS_PREFIX PROJECT_SOURCE_DIR ${CMAKE_BINARY_DIR} in_source_tree)
 if(CUOTA_CCACHE AND in_source_tree AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
-  set(launcher ${CMAKE_COMMAND} -E env CCACHE_DIR=${PROJECT_SOURCE_DIR}/build/ccache CCACHE_BASEDIR=${PROJECT_SOURCE_DIR} CCACHE_NOHASHDIR=1
+  set(cuota_launcher ${CMAKE_COMMAND} -E env CCACHE_DIR=${PROJECT_SOURCE_DIR}/build/ccache CCACHE_BASEDIR=${PROJECT_SOURCE_DIR} CCACHE_NOHASHDIR=1
     ${CUOTA_CCACHE})
-  set_target_properties(cuota-compiled ${compiled_here} PROPERTIES CXX_COMPILER_LAUNCHER "${launcher}")
+  set_target_properties(cuota-compiled ${compiled_here} PROPERTIES CXX_COMPILER_LAUNCHER "${cuota_launcher}")
 endif()
 find_package(ZLIB)
 find_package(nlohmann_json QUIET)

@@ -67,7 +67,9 @@ cuota_gpu_programs(bench benchmarks)
 # compute-sanitizer names a line. The host compiler's warnings are those of the other builds, where g++ reads the same text.
 set(to_host $<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=>)
 set(in_sections ${to_host}-ffunction-sections ${to_host}-fdata-sections)
-target_compile_options(cuota-compiled PRIVATE -O1 ${in_sections})
+if(NOT CMAKE_CXX_FLAGS MATCHES "-O")  # make cuda SHORT=1 has the flags of the build dev, from which ccache then takes the library
+  target_compile_options(cuota-compiled PRIVATE -O1 ${in_sections})
+endif()
 target_compile_options(cuota-compiled-ndebug PRIVATE -O3 -DNDEBUG ${in_sections})
 target_compile_options(cuota-warnings INTERFACE $<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-w>)
 foreach(target IN LISTS tests examples ITEMS cuota-test-odr)

@@ -9,7 +9,8 @@ headers.py --commands=FILE [--forms=FORMS] [--stamps=FOLDER] [--system=FOLDER] [
 FORMS: those of lint/_headers.py, with commas; without it, all but "in place", which takes as long as they do together.
 
 Several headers share a file in a way that shows each alone: see _headers.py. With a stamp folder, a file is compiled again only
-when it, or something that it includes, is newer than its last success. What needs a library that is not here is skipped by name.
+when it, or something that it includes, is newer than its last success. What needs a library that is not here is skipped by name. With
+CUOTA_LINT_SHORT in the environment, headers in folders detail are left out: parts and public headers include them.
 """
 import concurrent.futures
 import os
@@ -77,6 +78,8 @@ forms = _lint.option("forms").split(",") if _lint.option("forms") else [form for
 headers = _headers.Headers(root, list(_lint.headers(root)))
 lacking = headers.lacking(line, stamps)
 headers.names = [_lint.option("only")] if _lint.option("only") else [name for name in headers.names if name not in lacking]
+if os.environ.get("CUOTA_LINT_SHORT"):
+    headers.names = [name for name in headers.names if "/detail/" not in name]
 jobs = [(chain, form) for form in forms for chain in headers.chains(form)]
 with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
     results = list(pool.map(check, sorted(jobs, key=lambda job: -len(job[0]))))

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-FileCopyrightText: 2026 The cuota authors
 # SPDX-License-Identifier: Apache-2.0
-"""Each row of a table in Markdown is one line with as many cells as the table's head, and an empty line ends the table."""
+"""Each row of a table in Markdown is one line and has the number of cells of the head; an empty line ends the table."""
 import re
 
 import _lint
