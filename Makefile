@@ -58,18 +58,18 @@ demo: ## train a small network on a synthetic set, on the GPU if there is one, e
 	@grep -q 'runtime CUDA' build/demo.log && echo 'demo: on the GPU' || echo 'demo: on the simulated device (build/demo.log says why)'
 	@build/demo/examples/train --timeline build/demo/timeline.html
 
-layers = core runtime resource guard pool buffer data training report simulator
+layers = core runtime resource guard pool buffer data training report
 of_layers = ^($(subst $(empty) $(empty),|,$(layers)))$$
 
 .PHONY: test
-test: ## build and run the tests of each layer, and of the simulated runtime
+test: ## build and run the tests of each layer but interop
 	@$(SETUP)
 	@$(call build,dev,$(layers:%=--target test-%))
 	@$(call ctest,dev,--label-regex '$(of_layers)')
 	@$(call told,dev)
 
 .PHONY: integration
-integration: ## build and run the other tests: examples, whole programs, libraries of others, pages, parsers, the model, scripts
+integration: ## build and run the other tests: interop, examples, whole programs, the simulated runtime, pages, parsers, the model, scripts
 	@$(SETUP)
 	@$(call build,dev)
 	@$(call ctest,dev,--label-exclude '$(of_layers)|^lint$$')
