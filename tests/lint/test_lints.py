@@ -159,7 +159,7 @@ CASES = [  # lint, what is broken, how, what the lint must say
      r"its resource is not the one of"),
     ("contributing", "a target that has gone", swap("Makefile", r"(?m)^tidy:", "lint-by-clang:"), r"there is no make tidy"),
     ("contributing", "a lint that nobody is told of", add("tests/lint/newer.py", ""), r"its lints are not those .*newer"),
-    ("contributing", "another step of CI", swap(".ci/run", r"steps=\(test ", "steps=(tests "), r"CI runs tests lint"),
+    ("contributing", "another step of CI", swap(".ci/run", r"steps=\(test ", "steps=(tests "), r"CI runs tests integration lint"),
     ("messages", "a value without a place", swap("include/cuota/buffer/mirrored_buffer.hpp", 'for the device.s side"', 'for a side", {1}'),
      r"buffer/mirrored_buffer.hpp:\d+: 1 values for 0 places"),
     ("messages", "a place without a value", swap("include/cuota/core/detail/text/leak_summary.hpp", r"\{\} x ", "{} {} x "),
