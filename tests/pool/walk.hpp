@@ -369,6 +369,9 @@ private:
         agree(pool_, shadow_, budget_.held());
         if (cuota::simulator::live().device_bytes != shadow_.reserved())
             throw std::logic_error{"the device holds what the pool has not"};
+        cuota::pool_stats const now = pool_.stats();
+        did_.thread_cache_hits = now.thread_cache_hits;
+        did_.stream_waits = now.stream_waits;
     }
     void end() {
         check();
