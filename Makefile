@@ -139,6 +139,7 @@ sanitize: ## the same tests under AddressSanitizer and UndefinedBehaviorSanitize
 # The suite so many times in each of these forms; SHORT as in make sanitize.
 TIMES ?= 6
 FORMS ?= plain strict late asan tsan
+
 .PHONY: loaded
 loaded: ## the suite again and again while other processes keep the machine busy: hours
 	@$(SETUP)
