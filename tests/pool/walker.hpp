@@ -27,17 +27,15 @@
 #include "pool/shadow.hpp"
 #include "support/catch.hpp"
 #include "support/machine.hpp"
-#include "support/rounds.hpp"
 
 namespace pool_tests {
 
 using namespace cuota::literals;
 
-/// Returns `percent` of CUOTA_STRESS; if that is not set, `in_the_suite`, or a quarter of it in short forms. A walk goes on until it has reached
-/// its goals.
+/// Returns `percent` of CUOTA_STRESS, or `in_the_suite` if that is not set.
 inline std::uint64_t share_of(double percent, std::uint64_t in_the_suite) {
     char const* const told = std::getenv("CUOTA_STRESS");
-    if (!told) return in_the_suite / std::min(support::divisor(), 4u);
+    if (!told) return in_the_suite;
     return static_cast<std::uint64_t>(static_cast<double>(std::strtoull(told, nullptr, 10)) * percent / 100);
 }
 
@@ -239,8 +237,7 @@ struct walk_counts {
     std::uint64_t steps = 0;      ///< ended steps
     std::uint64_t survivors = 0;  ///< blocks that outlived their step
     std::uint64_t frames_ended = 0;
-    std::uint64_t thread_cache_hits = 0,
-                  stream_waits = 0;  ///< of the pool's statistics, when they were last compared
+    std::uint64_t thread_cache_hits = 0, stream_waits = 0;  ///< of pool_stats, at the last check
 
     [[nodiscard]] bool reach(walk_counts const& least) const {
         return allocations >= least.allocations && refusals >= least.refusals && failed >= least.failed &&
