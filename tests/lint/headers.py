@@ -77,9 +77,9 @@ if not (stamps / "line").exists() or (stamps / "line").read_text() != repr(line)
 forms = _lint.option("forms").split(",") if _lint.option("forms") else [form for form in _headers.FORMS if form != "in place"]
 headers = _headers.Headers(root, list(_lint.headers(root)))
 lacking = headers.lacking(line, stamps)
-headers.names = [_lint.option("only")] if _lint.option("only") else [name for name in headers.names if name not in lacking]
-if os.environ.get("CUOTA_LINT_SHORT"):
-    headers.names = [name for name in headers.names if "/detail/" not in name]
+is_short = os.environ.get("CUOTA_LINT_SHORT")
+headers.names = [_lint.option("only")] if _lint.option("only") else [
+    name for name in headers.names if name not in lacking and not (is_short and "/detail/" in name)]
 jobs = [(chain, form) for form in forms for chain in headers.chains(form)]
 with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
     results = list(pool.map(check, sorted(jobs, key=lambda job: -len(job[0]))))
