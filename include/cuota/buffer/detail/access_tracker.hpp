@@ -14,11 +14,11 @@
 #include <utility>
 
 #include <cuota/buffer/detail/owner_access_slots.hpp>
+#include <cuota/buffer/detail/stream_uses.hpp>
 #include <cuota/core/config.hpp>
 #include <cuota/core/detail/dynamic_array.hpp>
 #include <cuota/core/detail/process.hpp>
 #include <cuota/core/detail/process_state.hpp>
-#include <cuota/core/detail/smart_pointers.hpp>
 #include <cuota/core/detail/threads/locked_region.hpp>
 #include <cuota/core/detail/threads/thread_slot.hpp>
 #include <cuota/core/error.hpp>
@@ -38,9 +38,9 @@ class access_tracker {
 public:
     /// Starts with a write by the home stream; the host waits for another thread's default stream. Throws: cuda_error.
     explicit access_tracker(stream_ref home);
-    access_tracker() noexcept : home_{cudaStream_t{}} {}
+    access_tracker() noexcept : streams_{false} {}
     struct in_capture {};
-    explicit access_tracker(in_capture) noexcept : access_tracker{} { is_for_capture_ = true; }
+    explicit access_tracker(in_capture) noexcept : streams_{true} {}
     access_tracker(access_tracker const&) = delete;
     access_tracker& operator=(access_tracker const&) = delete;
     ~access_tracker();
@@ -66,11 +66,12 @@ public:
             return;
         if (capture_scope::here()) [[unlikely]]
             report_failure_of([this] {
-                if (capture_scope const* const scope = capture_of(home_)) ended_in_ = scope->number();
+                if (capture_scope const* const scope = capture_of(streams_.home()))
+                    ended_in_ = scope->number();
             });
         if (never_locked()) delete this;
         else
-            end_all([home = home_](event const& last) {
+            end_all([home = streams_.home()](event const& last) {
                 bool is_after = false;
                 (void)report_failure_of([&] {
                     if (is_captured(home) || !home.is_reachable()) return;
@@ -102,50 +103,9 @@ private:
     // Skips foreign captures: their launches are unknown.
     static void wait_on_host_for(event const& e);
 
-    static constexpr std::size_t at_home = 0;  // unused for host memory
-    static constexpr std::size_t no_user = ~std::size_t{0};
+    static constexpr std::size_t at_home = stream_uses::at_home;
+    using host_wait = stream_uses::host_wait;
 
-    // An event with an owner count, to be waited for without the lock.
-    class use_mark final : public ref_counted {
-    public:
-        [[nodiscard]] event const& operator*() const noexcept { return *event_; }
-        void record(stream_ref s, std::uint64_t foreign) {
-            if (event_) event_->record_in(s, foreign);
-            else event_.emplace(s);
-        }
-
-    private:
-        struct recordable final : event {
-            using event::event;
-            using event::record_in;
-        };
-        std::optional<recordable> event_;
-    };
-    // A stream by its id, as it may be destroyed; `last` follows its last use.
-    struct user {
-        std::uint64_t id = ~std::uint64_t{0};
-        intrusive_ptr<use_mark> last{};
-        std::uint64_t record = 0;  // of that event's last record, from 1
-        std::uint64_t seen = 0;    // last write that it is ordered after
-        bool reads = false;        // since the last write
-    };
-    // A stream's last use, for which the host has to wait; none if `last` is null.
-    struct host_wait {
-        intrusive_ptr<use_mark> last{};
-        std::size_t user = no_user;
-        std::uint64_t record = 0;
-    };
-    class user_list {
-    public:
-        [[nodiscard]] std::size_t size() const noexcept { return 1 + others_.size(); }
-        [[nodiscard]] user& operator[](std::size_t i) noexcept { return i == 0 ? home_ : others_[i - 1]; }
-        [[nodiscard]] user const& operator[](std::size_t i) const noexcept;
-        void add() { others_.emplace_back(); }
-
-    private:
-        user home_;
-        dynamic_array<user> others_;
-    };
     struct open_use {
         shared_stream stream;
         std::size_t user;
@@ -165,7 +125,7 @@ private:
     }
     [[nodiscard, gnu::noinline]] std::uint64_t begin_among_others(stream_ref s, bool writes,
                                                                   source_location where) {
-        if (s.is_same(home_))
+        if (s.is_same(streams_.home()))
             if (auto const number = slots_.try_begin(writes, where); number != 0) return number;
         return begin_in_order(s, writes, where);
     }
@@ -181,39 +141,11 @@ private:
 
     // Accounts for uses that ended in slots_.
     void see_home() noexcept;
-    // Records an event on the home stream unless `capture` captures it.
-    [[nodiscard]] bool mark_home(std::uint64_t foreign);
-    void record(user& u, stream_ref s, std::uint64_t foreign);
-    void leave_at_home(bool written) noexcept;
-    // Records the use's work, or returns what the host has to wait for before.
-    [[nodiscard]] host_wait leave(open_use const& use);
-    // Returns the earlier use by a stream that is now in a foreign capture, if it must be waited for: the stream's event will represent
-    // work of a graph.
-    [[nodiscard]] host_wait before_capture(std::size_t u, std::uint64_t foreign) const noexcept;
-    [[nodiscard]] host_wait next_to_wait_for(bool for_writers_only) const noexcept;
-    [[nodiscard]] host_wait wait_of(std::size_t u) const noexcept {
-        return {users_[u].last, u, users_[u].record};
-    }
-    // Forgets a use for which the host has waited, unless the stream had another one meanwhile.
-    void note(host_wait const& over) noexcept;
-    // The use's stream is captured: earlier work has completed.
-    void leave_for_capture(open_use const& use) noexcept;
-    // Records a write that is ordered after all earlier uses.
-    void set_written(std::size_t by) noexcept;
-
-    // Returns a stream's index. Reuses a closed entry that has no reads since the last write and is not ordered after it.
-    [[nodiscard]] std::size_t find(std::uint64_t id);
     [[nodiscard]] bool is_open(std::size_t u) const noexcept;
 
     void throw_on_conflict(std::size_t me, bool writes, source_location where) const;
     [[noreturn]] static void refuse(bool writes, source_location where, bool other_writes,
                                     source_location since);
-
-    // Makes s wait for reads first, which implies the write before them. Returns what the host has to wait for before the next call.
-    // Throws: cuda_error; enqueued waits stay recorded.
-    [[nodiscard]] host_wait order(stream_ref s, std::size_t me, bool writes);
-    // Returns false if the host has to wait.
-    [[nodiscard]] bool try_wait_for(std::size_t of, stream_ref s);
 
     // Sets the uses that the owner may start without the lock.
     void publish() noexcept;
@@ -221,52 +153,34 @@ private:
     // Waits for open uses, which are misuse. Returns whether any exist, and where the first began.
     [[nodiscard]] bool drain_open_uses(source_location& since) noexcept;
 
-    // `join` is called without the lock.
+    struct ended_uses {
+        stream_uses streams;
+        bool are_last;
+    };
+    // From now on the end of an open use may delete this.
+    [[nodiscard]] ended_uses take_uses() noexcept;
+
+    // Calls `join` without the lock.
     template <class Join>
     void end_all(Join join) noexcept {
         if (guard_.is_of_parent()) [[unlikely]]
             return;
         source_location borrowed_at{};
         bool const was_borrowed = drain_open_uses(borrowed_at);
-        bool is_last = false;
-        user_list users;
-        std::uint64_t version = 0;
-        std::size_t writer = no_user;
-        bool is_home_marked = false;
-        stream_ref const home = home_;
-        {
-            region_lock const lock{guard_};
-            is_last = is_unused();
-            users = std::move(users_);
-            version = version_;
-            writer = writer_;
-            is_home_marked = is_home_marked_;
-            slots_.set_owner(nullptr);
-            has_ended_ = true;  // now the end of an open use may delete this
-        }
-        if (!home.is_reachable() && is_home_marked) (void)rt::drain(**users[at_home].last);
-        for (std::size_t i = at_home + 1; i != users.size(); ++i)
-            if (users[i].reads || (i == writer && users[at_home].seen != version)) join(**users[i].last);
-        if (is_last) delete this;
+        ended_uses ended = take_uses();
+        ended.streams.join_at_home(join);
+        if (ended.are_last) delete this;
         else if (was_borrowed)
             report_failure_of([&] { throw_usage_error(borrowed_at, "buffer destroyed while it is leased"); });
     }
 
-    stream_ref const home_;  // kept alive by the buffer
     void const* const state_ = process_state();
-
     owner_access_slots slots_;
     std::atomic<bool> was_locked_ = false;
-
     object_lock guard_;
-    user_list users_;
+    stream_uses streams_;
     dynamic_array<open_use> uses_;  // open uses outside of slots_
     std::uint64_t last_number_ = owner_access_slots::count;
-    std::uint64_t version_ = 0;  // number of writes so far
-    std::uint64_t records_ = 0;
-    std::size_t writer_ = no_user;
-    bool is_home_marked_ = false;
-    bool is_for_capture_ = false;
     std::size_t keepers_ = 0;
     std::uint64_t ended_in_ = 0;
     std::atomic<bool> has_ended_ = false;
@@ -278,13 +192,9 @@ private:
 
 namespace cuota::inline v0::detail {
 
-CUOTA_INLINE access_tracker::access_tracker(stream_ref home) : home_{home} {
-    users_[at_home].id = home.id();
-    set_written(at_home);
+CUOTA_INLINE access_tracker::access_tracker(stream_ref home) : streams_{home} {
     if (home.is_of_one_thread()) {
         was_locked_.store(true, std::memory_order_relaxed);
-        if (home.is_reachable()) (void)mark_home(foreign_capture_of(home));
-        else (void)rt::drain(home);  // completes that thread's work
     } else {
         slots_.count_as_used();  // makes the first use as cheap as the second
         if (home.is_owned()) slots_.set_owner(this_thread());
@@ -308,7 +218,7 @@ CUOTA_INLINE void access_tracker::end(std::uint64_t number, bool writes) noexcep
 }
 
 CUOTA_INLINE bool access_tracker::may_begin_first(stream_ref s, bool writes) const noexcept {
-    return s.is_same(home_) && slots_.may_begin_first(writes);
+    return s.is_same(streams_.home()) && slots_.may_begin_first(writes);
 }
 
 CUOTA_INLINE void access_tracker::end_first(bool writes) noexcept {
@@ -361,25 +271,12 @@ CUOTA_INLINE void access_tracker::wait_on_host(bool for_writers_only) {
     for (host_wait next;;) {
         {
             region_lock const lock{guard_};
-            note(next);
-            next = next_to_wait_for(for_writers_only);
+            streams_.note(next);
+            next = streams_.next_to_wait_for(for_writers_only);
         }
         if (!next.last) return;
         wait_on_host_for(**next.last);
     }
-}
-
-CUOTA_INLINE auto access_tracker::next_to_wait_for(bool for_writers_only) const noexcept -> host_wait {
-    if (!for_writers_only)
-        for (std::size_t i = at_home; i != users_.size(); ++i)
-            if (users_[i].reads) return wait_of(i);
-    return writer_ != no_user ? wait_of(writer_) : host_wait{};
-}
-
-CUOTA_INLINE void access_tracker::note(host_wait const& over) noexcept {
-    if (!over.last || users_[over.user].record != over.record) return;
-    users_[over.user].reads = false;
-    if (writer_ == over.user) writer_ = no_user;
 }
 
 CUOTA_INLINE bool access_tracker::drain_open_uses(source_location& since) noexcept {
@@ -393,7 +290,7 @@ CUOTA_INLINE bool access_tracker::drain_open_uses(source_location& since) noexce
                 if (use.number > last && (!first || use.number < first->number)) first = &use;
             if (auto const at_home_since = slots_.open(); last == 0 && at_home_since) {
                 since = at_home_since->where;
-                next.emplace(home_);
+                next.emplace(streams_.home());
                 last = owner_access_slots::count;
             } else if (first) {
                 if (!were_any) since = first->where;
@@ -405,10 +302,6 @@ CUOTA_INLINE bool access_tracker::drain_open_uses(source_location& since) noexce
         were_any = true;
         rt::drain(*next);
     }
-}
-
-CUOTA_INLINE auto access_tracker::user_list::operator[](std::size_t i) const noexcept -> user const& {
-    return i == 0 ? home_ : others_[i - 1];
 }
 
 CUOTA_INLINE bool access_tracker::never_locked() const noexcept {
@@ -423,14 +316,14 @@ CUOTA_INLINE std::uint64_t access_tracker::begin_in_order(stream_ref s, bool wri
     for (host_wait before;;) {
         {
             region_lock const lock{guard_};
-            note(before);
-            std::size_t const me = find(id);
+            streams_.note(before);
+            std::size_t const me = streams_.find(id, [this](std::size_t user) { return is_open(user); });
             throw_on_conflict(me, writes, where);
             see_home();  // includes each use that it found ended
             uses_.reserve(uses_.size() + 1);
-            before = order(s, me, writes);
+            before = streams_.order(s, me, writes);
             if (!before.last) {
-                if (me == at_home && writes && home_.is_owned() && !slots_.open())
+                if (me == at_home && writes && streams_.home().is_owned() && !slots_.open())
                     slots_.set_owner(this_thread());
                 publish();
                 if (me == at_home)
@@ -460,11 +353,11 @@ CUOTA_INLINE void access_tracker::end_in_order(std::uint64_t number, bool writes
                 if (has_ended_) {
                     before = {};
                 } else if (unmarked) {  // waited for
-                    if (use->writes) set_written(no_user);
+                    if (use->writes) streams_.leave_completed_write();
                 } else {
-                    note(before);
+                    streams_.note(before);
                     try {
-                        before = leave(*use);
+                        before = streams_.leave(use->user, use->stream, use->writes);
                     } catch (...) {
                         before = {};
                         unmarked = std::current_exception();
@@ -492,75 +385,7 @@ CUOTA_INLINE void access_tracker::end_in_order(std::uint64_t number, bool writes
 
 CUOTA_INLINE void access_tracker::see_home() noexcept {
     auto const done = slots_.take_done();
-    if (done.read || done.written) leave_at_home(done.written);
-}
-
-CUOTA_INLINE void access_tracker::leave_at_home(bool written) noexcept {
-    is_home_marked_ = false;
-    if (written) set_written(at_home);
-    else users_[at_home].reads = true;
-}
-
-CUOTA_INLINE auto access_tracker::before_capture(std::size_t u, std::uint64_t foreign) const noexcept
-    -> host_wait {
-    user const& of = users_[u];
-    bool const is_needed = of.reads || writer_ == u;
-    return foreign != 0 && of.record != 0 && foreign_capture_of(**of.last) == 0 && is_needed ? wait_of(u)
-                                                                                             : host_wait{};
-}
-
-CUOTA_INLINE auto access_tracker::leave(open_use const& use) -> host_wait {
-    if (use.user == at_home) {
-        if (!home_.is_of_one_thread()) return leave_at_home(use.writes), host_wait{};
-        std::uint64_t const foreign = foreign_capture_of(home_);
-        if (is_home_marked_)
-            if (host_wait before = before_capture(at_home, foreign); before.last) return before;
-        if (!mark_home(foreign)) return leave_for_capture(use), host_wait{};
-        if (use.writes) set_written(at_home);
-        else users_[at_home].reads = true;
-        return {};
-    }
-    user& u = users_[use.user];
-    std::uint64_t const foreign = is_for_capture_ ? 0 : foreign_capture_of(use.stream);
-    if (host_wait before = before_capture(use.user, foreign); before.last) return before;
-    if (is_for_capture_) record(u, use.stream, foreign);
-    else if (!mark_outside_capture(use.stream, [&] { record(u, use.stream, foreign); }))
-        return leave_for_capture(use), host_wait{};
-    if (use.writes) set_written(use.user);
-    else u.reads = true;
-    return {};
-}
-
-CUOTA_INLINE void access_tracker::record(user& u, stream_ref s, std::uint64_t foreign) {
-    if (!u.last) u.last = intrusive_ptr<use_mark>::make();
-    u.last->record(s, foreign);
-    u.record = ++records_;
-}
-
-CUOTA_INLINE void access_tracker::leave_for_capture(open_use const& use) noexcept {
-    users_[use.user].reads = false;
-    if (use.writes || writer_ == use.user) set_written(no_user);
-}
-
-CUOTA_INLINE void access_tracker::set_written(std::size_t by) noexcept {
-    ++version_;
-    writer_ = by;
-    if (by != no_user) users_[by].seen = version_;
-}
-
-CUOTA_INLINE std::size_t access_tracker::find(std::uint64_t id) {
-    std::size_t vacant = no_user;
-    for (std::size_t i = at_home; i != users_.size(); ++i) {
-        user const& u = users_[i];
-        if (u.id == id) return i;
-        if (i != at_home && i != writer_ && !u.reads && u.seen != version_ && !is_open(i)) vacant = i;
-    }
-    if (vacant == no_user) {
-        vacant = users_.size();
-        users_.add();
-    }
-    users_[vacant] = {id, intrusive_ptr<use_mark>::make()};  // now: the end of a use must not fail
-    return vacant;
+    if (done.read || done.written) streams_.leave_at_home(done.written);
 }
 
 CUOTA_INLINE bool access_tracker::is_open(std::size_t u) const noexcept {
@@ -584,46 +409,15 @@ CUOTA_INLINE void access_tracker::refuse(bool writes, source_location where, boo
         {writes ? "write" : "read", other_writes ? "writing" : "reading", since});
 }
 
-CUOTA_INLINE auto access_tracker::order(stream_ref s, std::size_t me, bool writes) -> host_wait {
-    if (writes)
-        for (std::size_t i = at_home; i != users_.size(); ++i) {
-            if (i == me || !users_[i].reads) continue;
-            if (!try_wait_for(i, s)) return wait_of(i);
-            users_[me].seen = version_;
-        }
-    if (users_[me].seen != version_ && writer_ != no_user)
-        if (!try_wait_for(writer_, s)) return wait_of(writer_);
-    users_[me].seen = version_;
-    if (writes)
-        for (std::size_t i = at_home; i != users_.size(); ++i)
-            users_[i].reads = false;  // later uses wait for this write
-    return {};
-}
-
-CUOTA_INLINE bool access_tracker::try_wait_for(std::size_t of, stream_ref s) {
-    intrusive_ptr<use_mark> const& last = users_[of].last;
-    if (of == at_home && home_.is_of_one_thread()) {
-        // It was captured at its last use: earlier work has completed.
-        if (!is_home_marked_) return true;
-    } else if (of == at_home && (!is_home_marked_ || foreign_capture_of(**last) != 0)) {
-        std::uint64_t const foreign = foreign_capture_of(home_);
-        if (foreign != 0 && foreign != foreign_capture_of(s))
-            throw_usage_error(
-                "buffer: cannot be used on another stream while its home stream is captured outside "
-                "cuota::capture; end the capture first");
-        if (!mark_home(foreign)) return true;
-    }
-    return try_order_after(s, **last);
-}
-
-CUOTA_INLINE bool access_tracker::mark_home(std::uint64_t foreign) {
-    return is_home_marked_ = mark_outside_capture(home_, [&] { record(users_[at_home], home_, foreign); });
+CUOTA_INLINE auto access_tracker::take_uses() noexcept -> ended_uses {
+    region_lock const lock{guard_};
+    slots_.set_owner(nullptr);
+    has_ended_ = true;
+    return {std::move(streams_), is_unused()};
 }
 
 CUOTA_INLINE void access_tracker::publish() noexcept {
-    bool reads = false;
-    bool writes = writer_ != no_user && users_[at_home].seen != version_;
-    for (std::size_t i = at_home + 1; i != users_.size(); ++i) reads |= users_[i].reads;
+    auto [reads, writes] = streams_.unordered_at_home();
     for (open_use const& use : uses_)
         if (use.user != at_home) (use.writes ? writes : reads) = true;
     slots_.allow(!writes, !writes && !reads);
