@@ -26,6 +26,7 @@
 #include "support/gate.hpp"
 #include "support/machine.hpp"
 #include "support/resource_suite.hpp"
+#include "support/rounds.hpp"
 #include "support/thrown.hpp"
 #include "support/words.hpp"
 
@@ -339,7 +340,7 @@ TEST_CASE("freeing memory needs no host memory, at whichever allocation the host
     cuota::scoped_pool pool{budget};
     cuota::tracked const tracked{pool.resource()};
     std::size_t allowed = 0;
-    for (std::size_t refused = 1; refused != 0; ++allowed) {
+    for (std::size_t refused = 1; refused != 0; allowed += allowed < 20 ? 1 : support::divisor()) {
         INFO("the host has memory for " << allowed << " more");
         REQUIRE(allowed < 1000);
         std::vector<cuota::stream> streams(8);

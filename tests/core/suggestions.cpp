@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "support/catch.hpp"
+#include "support/rounds.hpp"
 
 using namespace cuota::literals;
 using cuota::suggestion;
@@ -327,7 +328,7 @@ TEST_CASE("each suggestion that suffices lets the request fit, and no smaller ch
     std::mt19937 random{4};
     auto const up_to = [&](std::size_t most) { return static_cast<std::size_t>(random() % (most + 1)); };
     int seen[5] = {};
-    for (int round = 0; round != 20'000; ++round) {
+    for (int round = 0; round != support::rounds(20'000); ++round) {
         INFO("round " << round);
         cuota::refusal r;
         for (std::size_t i = 0, count = up_to(6); i != count; ++i)
@@ -399,9 +400,9 @@ TEST_CASE("each suggestion that suffices lets the request fit, and no smaller ch
             }
         }
     }
-    REQUIRE(seen[static_cast<int>(suggestion_kind::request_less)] > 1000);
-    REQUIRE(seen[static_cast<int>(suggestion_kind::free_memory)] > 1000);
-    REQUIRE(seen[static_cast<int>(suggestion_kind::raise_limit)] > 1000);
+    REQUIRE(seen[static_cast<int>(suggestion_kind::request_less)] > support::rounds(1'000));
+    REQUIRE(seen[static_cast<int>(suggestion_kind::free_memory)] > support::rounds(1'000));
+    REQUIRE(seen[static_cast<int>(suggestion_kind::raise_limit)] > support::rounds(1'000));
 }
 
 TEST_CASE("free_memory names the blocks that the pools reported, if they were queried",

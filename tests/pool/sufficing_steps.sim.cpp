@@ -20,6 +20,7 @@
 
 #include "support/catch.hpp"
 #include "support/machine.hpp"
+#include "support/rounds.hpp"
 
 using namespace cuota::literals;
 
@@ -148,7 +149,8 @@ struct tally {
 TEST_CASE("after following one suggestion that is marked as sufficient, the request fits",
           "[pool][sufficing_steps]") {
     char const* const requested = std::getenv("CUOTA_SUFFICING");
-    unsigned const programs = requested ? static_cast<unsigned>(std::strtoul(requested, nullptr, 10)) : 100;
+    unsigned const programs = requested ? static_cast<unsigned>(std::strtoul(requested, nullptr, 10))
+                                        : std::max(25u, support::rounds(100u));
     tally of[5];
     std::size_t refusals = 0;
     std::string wrong;

@@ -17,6 +17,7 @@
 
 #include "support/catch.hpp"
 #include "support/heap_watch.hpp"
+#include "support/rounds.hpp"
 #include "support/samples.hpp"
 #include "support/temp_folder.hpp"
 #include "support/thrown.hpp"
@@ -442,14 +443,18 @@ TEST_CASE("npy_dataset refuses every truncation of a file", "[data][npy_dataset]
 TEST_CASE("with any header byte changed, npy_dataset reads the file or throws data_error",
           "[data][npy_dataset]") {
     support::temp_folder const folder;
+    int const every = 256 / support::rounds(256);  // tries one value of a byte in `every`
     for (int const version : {1, 2}) {
         std::string const whole = npy("<i2", "(4, 3)", support::pattern(24), version);
         std::string const path = folder.write("x.npy", whole);
         int parsed = 0;
         for (std::size_t at = 0; at != 80; ++at)  // the dict ends before 80; the rest is padding
             for (int value = 0; value != 256; ++value) {
-                INFO("byte " << at << " is " << value);
                 std::string bytes = whole;
+                if (value != static_cast<unsigned char>(whole[at]) &&
+                    (static_cast<int>(at) + value) % every != 0)
+                    continue;
+                INFO("byte " << at << " is " << value);
                 bytes[at] = static_cast<char>(value);
                 folder.overwrite("x.npy", at, bytes[at]);
                 if (is_read_or_refused(path, bytes)) ++parsed;

@@ -24,6 +24,7 @@
 
 #include "support/catch.hpp"
 #include "support/heap_watch.hpp"
+#include "support/rounds.hpp"
 #include "support/samples.hpp"
 #include "support/temp_folder.hpp"
 #include "support/thrown.hpp"
@@ -553,16 +554,19 @@ TEST_CASE("with any header byte changed, safetensors_dataset reads the file or t
     support::temp_folder const folder;
     std::string const whole = bytes("3,2", "0,6", "abcdef");
     std::string const path = folder.write("x", whole);
+    int const every = 256 / support::rounds(256);  // tries one value of a byte in `every`
     int read = 0;
     for (std::size_t at = 0; at != whole.size() - 6; ++at)
         for (int value = 0; value != 256; ++value) {
+            if (value != static_cast<unsigned char>(whole[at]) && (static_cast<int>(at) + value) % every != 0)
+                continue;
             INFO("byte " << at << " is " << value);
             folder.overwrite("x", at, static_cast<char>(value));
             if (is_read_or_refused(path, whole.size())) ++read;
             folder.overwrite("x", at, whole[at]);
         }
-    // Each byte with its own value, the tensor's name with nearly any ASCII character, and "I8" for "U8".
-    CHECK(read > static_cast<int>(whole.size()) - 6 + 90);
+    // Reads each byte with its own value, and if all values are tried, the tensor's name with nearly any ASCII character, and "I8" for "U8".
+    CHECK(read > static_cast<int>(whole.size()) - 6 + (every == 1 ? 90 : -1));
     CHECK(read < static_cast<int>(whole.size()) - 6 + 110);
 }
 

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "support/catch.hpp"
+#include "support/rounds.hpp"
 #include "support/thrown.hpp"
 
 using cuota::any_sampler;
@@ -104,27 +105,28 @@ TEST_CASE("shuffles have a different order for each seed and epoch", "[data][sam
 TEST_CASE("shuffles draw every sample at every position equally often", "[data][sampler]") {
     // 900 cells, 841 degrees of freedom, standard deviation 41. Five standard deviations are not chance.
     constexpr double most = 841 + 5 * 41;
-    CHECK(unevenness([](std::uint64_t seed) { return shuffle_sampler{seed}; }, 30, 1, 20'000) < most);
+    CHECK(unevenness([](std::uint64_t seed) { return shuffle_sampler{seed}; }, 30, 1,
+                     support::rounds(20'000)) < most);
     CHECK(unevenness(
               [](std::uint64_t seed) {
                   return block_shuffle_sampler{seed, 1};
               },
-              30, 1, 20'000) < most);
+              30, 1, support::rounds(20'000)) < most);
     CHECK(unevenness(
               [](std::uint64_t seed) {
                   return block_shuffle_sampler{seed, 7};
               },
-              30, 1, 20'000) < most);
+              30, 1, support::rounds(20'000)) < most);
     CHECK(unevenness(
               [](std::uint64_t seed) {
                   return block_shuffle_sampler{seed, 10};
               },
-              30, 1, 20'000) < most);
+              30, 1, support::rounds(20'000)) < most);
     CHECK(unevenness(
               [](std::uint64_t seed) {
                   return block_shuffle_sampler{seed, 64};
               },
-              30, 1, 20'000) < most);
+              30, 1, support::rounds(20'000)) < most);
     CHECK(unevenness([](std::uint64_t) { return sequential_sampler{}; }, 30, 1, 100) > 10 * most);
 }
 

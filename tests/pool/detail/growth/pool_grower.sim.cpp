@@ -21,6 +21,7 @@
 #include "support/every_failure.hpp"
 #include "support/gate.hpp"
 #include "support/machine.hpp"
+#include "support/rounds.hpp"
 #include "support/words.hpp"
 
 using namespace cuota::literals;
@@ -391,7 +392,7 @@ TEST_CASE("threads divide mappings of one pool and keep its accounts", "[pool][p
     // How many mappings threads divide depends on their order, so one thread shows first that this load
     // divides some. A pool that has served the load once has no more to divide: each turn has a new one.
     bool const has_threads = GENERATE(false, true);
-    for (unsigned turn = 0; turn != (has_threads ? 8 : 1); ++turn) {
+    for (unsigned turn = 0; turn != (has_threads ? support::rounds(8u) : 1); ++turn) {
         cuota::scoped_pool pool{budget, {.largest_mapping = 16_MiB}};
         if (has_threads) {
             std::vector<std::jthread> threads;
