@@ -14,7 +14,7 @@ export CMAKE_GENERATOR ?= Ninja
 endif
 # The short form of what takes long, as CI runs it: sanitizers without the examples and without tests in which they find little,
 # AddressSanitizer in all modes of make modes at once, ThreadSanitizer for tests that start threads; by nvcc all files with kernels that
-# make gpu compiles, for one architecture, by its front ends, and two programs to the end.
+# make gpu compiles, for one architecture, by its front end for the device, and two programs to the end.
 SHORT ?=
 # Where `packaging/setup optional` has put Arrow, KvikIO and a further CCCL, their tests run, too.
 optional = $(wildcard $(CURDIR)/build/optional)
@@ -33,8 +33,10 @@ fewer = CUOTA_TEST_DIVISOR=16
 # compiler has configured needs --fresh: else CMake drops the options of the command line.
 by_clang = $(shell mkdir -p build; echo 'int main() {}' | clang++ -fsanitize=address,undefined -x c++ - -o build/has-asan 2> /dev/null \
     && echo "-DCMAKE_CXX_COMPILER=clang++ -DCMAKE_CXX_FLAGS='-O0 -g1'")
-# The simulated runtime is never under a sanitizer: AddressSanitizer's build takes that of the build dev.
-configure_asan = --fresh -DCUOTA_SIMULATOR_LIBRARY=$(CURDIR)/build/dev/libcuota-simulator.so $(by_lld) $(call for_sanitizers,;$(less_by_asan)) -DCUOTA_BUILD_EXAMPLES=$(if $(SHORT),OFF,ON) $(by_clang)
+# The simulated runtime is never under a sanitizer: AddressSanitizer's build and the fuzzers take that of the build dev.
+by_dev = -DCUOTA_SIMULATOR_LIBRARY=$(CURDIR)/build/dev/libcuota-simulator.so
+configure_fuzz = $(by_dev)
+configure_asan = --fresh $(by_dev) $(by_lld) $(call for_sanitizers,;$(less_by_asan)) -DCUOTA_BUILD_EXAMPLES=$(if $(SHORT),OFF,ON) $(by_clang)
 left_out = $(if $(SHORT),echo 'SKIPPED: in the short form of make $@: $(1)')
 configure_tsan = $(by_lld) $(call for_sanitizers) $(if $(SHORT),-DCUOTA_TEST_THREADS_ONLY=ON -DCUOTA_BUILD_EXAMPLES=OFF,-DCUOTA_TEST_THREADS_ONLY=OFF -DCUOTA_BUILD_EXAMPLES=ON)
 configure = cmake --preset $(1) $(configure_$(1)) > build/$(1).log 2>&1 || { cat build/$(1).log; exit 1; }; grep -a '^-- cuota:' build/$(1).log
@@ -78,7 +80,7 @@ integration: ## build and run the other tests: interop, examples, whole programs
 .PHONY: lint
 lint: ## the project's own rules
 	@$(SETUP)
-	@$(call left_out,each header of a folder detail alone)
+	@$(call left_out,each header of a folder detail alone$(comma) other headers with definitions; examples by another compiler)
 	@$(call build,dev)
 	@$(if $(SHORT),env CUOTA_LINT_SHORT=1) $(call ctest,dev,--label-regex '^lint$$',$(JOBS))
 
@@ -226,7 +228,7 @@ fuzz: ## every parser on RUNS inputs that libFuzzer makes up, under AddressSanit
 	@mkdir -p build; echo 'extern "C" int LLVMFuzzerTestOneInput(char const*, unsigned long) { return 0; }' \
 	    | clang++ -fsanitize=fuzzer -x c++ - -o build/has-libfuzzer 2> /dev/null \
 	    || { echo 'SKIPPED: make fuzz (no clang++ with libFuzzer)'; exit; }; \
-	$(SETUP) && { $(call build,fuzz,$(PARSERS:%=--target fuzz-%)); } && { $(foreach one,$(PARSERS),$(call fuzz_one,$(one))) }
+	$(SETUP) && { $(call build,dev,--target cuota-simulator); } && { $(call build,fuzz,$(PARSERS:%=--target fuzz-%)); } && { $(foreach one,$(PARSERS),$(call fuzz_one,$(one))) }
 
 .PHONY: cuda
 cuda: ## compile tests that have kernels, examples, benchmarks and each header alone by nvcc, other tests by g++, and read the machine code of kernels; run the tests if there is a GPU
@@ -242,9 +244,9 @@ cuda_long = $(call configure,cuda); cmake --build --preset cuda --parallel $(JOB
 	if $(call no_gpu,cuda); then $(call nvcc_reads,cuda) --headers='in place,apart' && $(not_run); else $(call ctest,cuda); fi
 cuda_short = cmake --preset gpu -B build/nvcc -DCMAKE_CUDA_ARCHITECTURES=90-real -DCMAKE_CXX_FLAGS='-Og -g1' > build/nvcc.log 2>&1 || { cat build/nvcc.log; exit 1; }; \
 	if ! $(call no_gpu,nvcc); then $(cuda_long); exit; fi; \
-	$(call left_out,files without kernels; the host compiler and ptxas for all programs but first and test-runtime; each header alone; other architectures than sm_90); \
+	$(call left_out,files without kernels; nvcc's front end for the host$(comma) the host compiler and ptxas for all programs but first and test-runtime; each header alone; other architectures than sm_90); \
 	cmake --build build/nvcc --parallel $(JOBS) --target test-sources --target first --target test-runtime && \
-	$(call nvcc_reads,nvcc) --sources --kernels --compiled='/(cuota-compiled|cuota-test-odr|first|test-runtime)\.dir/' && \
+	$(call nvcc_reads,nvcc) --sources --kernels --device-only --compiled='/(cuota-compiled|cuota-test-odr|first|test-runtime)\.dir/' && \
 	tests/launched_kernels.py build/nvcc && tests/gpu/machine_code.py && $(not_run)
 
 # The preset's architectures, or those of ARCH: make gpu ARCH=90-real. RMM, a folder as for make bench, adds rows beside RMM.

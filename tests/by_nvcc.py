@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What nvcc's front ends refuse in the sources of a build and in each public header alone.
 
-by_nvcc.py --commands=FILE [--sources [--kernels]] [--compiled=PATTERN] [--headers=FORMS] [--only=HEADER] [--jobs=N] [ROOT]
+by_nvcc.py --commands=FILE [--sources [--kernels] [--device-only]] [--compiled=PATTERN] [--headers=FORMS] [--only=HEADER] [--jobs=N] [ROOT]
 
 FILE: the compile_commands.json of a build of the preset gpu, whose generated sources are made.
 --sources  each file that this build compiles by nvcc: read by the front end for the host, and compiled to PTX for the device. Left
@@ -11,6 +11,8 @@ FILE: the compile_commands.json of a build of the preset gpu, whose generated so
            other builds, and ptxas.
 --kernels  of these files only those that have kernels or include a file of the project that has some, each once, although several targets
            may compile it with other options.
+--device-only  leaves out the front end for the host, which takes half of the time: that for the device reads the same text with
+           __CUDA_ARCH__, and reports errors of host code, too.
 --compiled leaves out sources whose objects' paths match this regular expression: the build has compiled them.
 --headers  each public header alone, by the front end for the host, with definitions "in place", "apart" or, both, "in place,apart".
            lint.headers has them by g++. Several share a file in a way that shows each alone: see lint/_headers.py
@@ -34,22 +36,23 @@ import _lint  # noqa: E402
 KERNEL = re.compile(re.search(r'^set\(kernels "(.+)"\)', (TESTS / "CMakeLists.txt").read_text(), flags=re.M)[1])
 
 
-def is_front_end(step, device):
+def side_of(step):
+    """Which front end the step is, or prepares the text for: "host" or "device"; None for any other step."""
     by_cicc = re.match(r'\S*cicc"? ', step)
-    for_device = by_cicc or " -D__CUDA_ARCH__=" in step
-    is_one = by_cicc or step.startswith("cudafe++ ") or " -E " in step
-    return bool(is_one) and (device or not for_device)
+    if not (by_cicc or step.startswith("cudafe++ ") or " -E " in step):
+        return None
+    return "device" if by_cicc or " -D__CUDA_ARCH__=" in step else "host"
 
 
-def said_by_nvcc(command, folder, *, device):
+def said_by_nvcc(command, folder, *, sides):
     """What the front ends say of the command's source; nothing when they take it. The steps are those that nvcc itself tells."""
     with tempfile.TemporaryDirectory() as scratch:
         environment = {**os.environ, "TMPDIR": scratch}
         told = subprocess.run([*command, "--dryrun"], cwd=folder, text=True, capture_output=True, env=environment)
         told_steps = re.findall(r"^#\$ (.*)$", told.stderr, flags=re.M)
         environment |= dict(step.split("=", 1) for step in told_steps if re.match(r"\w+=", step))  # where its programs are
-        steps = [step for step in told_steps if is_front_end(step, device)]
-        if told.returncode or not any(step.startswith("cudafe++ ") for step in steps):
+        steps = [step for step in told_steps if side_of(step) in sides]
+        if told.returncode or {side_of(step) for step in steps if " -E " not in step} != set(sides):
             return f"nvcc does not tell its steps:\n{told.stderr}"
         run = subprocess.run(["bash", "-e", "-c", "\n".join(steps)], cwd=folder, text=True, stdin=subprocess.DEVNULL, env=environment,
                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
@@ -58,7 +61,8 @@ def said_by_nvcc(command, folder, *, device):
 
 def check_source(entry):
     name = os.path.relpath(entry["file"], root)
-    said = said_by_nvcc(shlex.split(entry["command"]), entry["directory"], device=True)
+    sides = ["device"] if "--device-only" in sys.argv else ["host", "device"]
+    said = said_by_nvcc(shlex.split(entry["command"]), entry["directory"], sides=sides)
     return [f"{name} is refused by nvcc:\n{said}"] if said else []
 
 
@@ -80,7 +84,7 @@ def said_of_headers(chain, form):
     with tempfile.TemporaryDirectory() as scratch:
         source = pathlib.Path(scratch) / "headers.cu"
         source.write_text(_headers.source(chain))
-        return said_by_nvcc([*line, *_headers.options_of(form), "-c", str(source), "-o", f"{source}.o"], scratch, device=False)
+        return said_by_nvcc([*line, *_headers.options_of(form), "-c", str(source), "-o", f"{source}.o"], scratch, sides=["host"])
 
 
 def check_headers(job):

@@ -71,6 +71,8 @@ def several(texts):
 
 
 case("sources that are refused", several(BAD), "--sources", nvcc=BAD, refused=[f"tests/{name} is refused by nvcc" for name in BAD])
+case("sources that the device's front end alone refuses", several(BAD), "--sources", "--device-only", nvcc=BAD,
+     refused=[f"tests/{name} is refused by nvcc" for name in BAD])
 case("a source without kernels is left out", source("int main() { return none; }\n"), "--sources", "--kernels")
 case("a source that includes kernels", several({"one.cpp": '#include "kernels.hpp"\nint main() { return none; }\n', "kernels.hpp": "__global__ void f() {}\n"}),
      "--sources", "--kernels", refused=["tests/one.cpp is refused by nvcc"])

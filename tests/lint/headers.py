@@ -10,7 +10,8 @@ FORMS: those of lint/_headers.py, with commas; without it, all but "in place", w
 
 Several headers share a file in a way that shows each alone: see _headers.py. With a stamp folder, a file is compiled again only
 when it, or something that it includes, is newer than its last success. What needs a library that is not here is skipped by name. With
-CUOTA_LINT_SHORT in the environment, headers in folders detail are left out: parts and public headers include them.
+CUOTA_LINT_SHORT in the environment, other headers than those in folders detail are compiled with their definitions apart: public headers
+and the parts of cuota.cpp include the rest.
 """
 import concurrent.futures
 import os
@@ -74,10 +75,10 @@ if not (stamps / "line").exists() or (stamps / "line").read_text() != repr(line)
     for old in stamps.glob("*.d"):
         old.unlink()
     (stamps / "line").write_text(repr(line))
-forms = _lint.option("forms").split(",") if _lint.option("forms") else [form for form in _headers.FORMS if form != "in place"]
 headers = _headers.Headers(root, list(_lint.headers(root)))
 lacking = headers.lacking(line, stamps)
-is_short = os.environ.get("CUOTA_LINT_SHORT")
+is_short = os.environ.get("CUOTA_LINT_SHORT") and not _lint.option("only")
+forms = (_lint.option("forms") or ("apart" if is_short else ",".join(form for form in _headers.FORMS if form != "in place"))).split(",")
 headers.names = [_lint.option("only")] if _lint.option("only") else [
     name for name in headers.names if name not in lacking and not (is_short and "/detail/" in name)]
 jobs = [(chain, form) for form in forms for chain in headers.chains(form)]

@@ -7,7 +7,9 @@ that is inline, the file with the definitions may lack the table, and other file
 every file that includes headers with definitions emits the table and all functions that it reaches: so a file that only includes all.hpp
 must compile to an object file without a symbol.
 
-virtual_functions.py [--commands=FILE] [ROOT]
+virtual_functions.py [--commands=FILE [--only=HEADER]] [ROOT]
+
+--only: that header is compiled in place of all.hpp.
 """
 import pathlib
 import re
@@ -33,10 +35,10 @@ def declared(text):
 
 
 def emitted():
-    """The symbols of a file that includes all headers, every definition with them, and uses nothing."""
+    """The symbols of a file that includes the header, every definition with it, and uses nothing."""
     with tempfile.TemporaryDirectory() as folder:
         source = pathlib.Path(folder) / "all.cpp"
-        source.write_text("#include <cuota/all.hpp>\n")
+        source.write_text(f"#include <cuota/{header}>\n")
         subprocess.run([*_lint.compile_line(), f"-I{root}/include", "-O1", "-g0", "-c", source, "-o", source.with_suffix(".o")],
                        check=True)
         told = subprocess.run(["nm", "--demangle", "--defined-only", source.with_suffix(".o")], capture_output=True, text=True,
@@ -45,6 +47,7 @@ def emitted():
 
 
 root = _lint.root()
+header = _lint.option("only") or "all.hpp"
 findings = []
 for name in _lint.headers(root):
     text = _lint.code((root / "include" / "cuota" / name).read_text())
@@ -59,5 +62,5 @@ for name in _lint.headers(root):
 if findings:
     _lint.finish(findings)
 if _lint.option("commands") and (symbols := emitted()):
-    findings.append(f"a file that includes all.hpp and uses nothing emits {len(symbols)} symbols, as {symbols[0]}")
+    findings.append(f"a file that includes {header} and uses nothing emits {len(symbols)} symbols, as {symbols[0]}")
 _lint.finish(findings)
