@@ -305,13 +305,20 @@ instructions: ## a gate without noise: callgrind counts the hot paths, and what 
 .PHONY: targets
 targets: ## one row of make bench, two of make matrix, one rule of make mutate, the modes for the layers that make sanitize leaves out in its short form, make loaded for one layer, moments of make stress and make fuzz, and make single and make docs: whether they work
 	@$(MAKE) bench ONLY='budget: charge and refund' TURNS=1
+	@$(MAKE) --jobs=2 --output-sync=recurse target-of-matrix targets-of-builds
+
+# The rows of make matrix are compiled one after the other, in a folder of their own, while the other targets use build/dev.
+.PHONY: target-of-matrix targets-of-builds
+target-of-matrix:
 	@$(MAKE) matrix SHORT=1
+targets-of-builds:
 	@$(MAKE) mutate RULE='sizes have a sum'
 	@$(MAKE) modes SHORT=1 LABELS='^($(subst ;,|,$(less);$(less_by_asan)))$$$$'
 	@$(MAKE) loaded TIMES=1 FORMS='plain late' LABELS='^resource$$$$'
 	@$(MAKE) stress STRESS=100000 SHORT=1
 	@$(MAKE) fuzz RUNS=1000 PARSERS=text
-	@$(MAKE) single docs
+	@$(MAKE) single
+	@$(MAKE) docs
 
 .PHONY: tidy
 tidy: ## clang-tidy over the whole library and the examples

@@ -10,8 +10,8 @@ FORMS: those of lint/_headers.py, with commas; without it, all but "in place", w
 
 Several headers share a file in a way that shows each alone: see _headers.py. With a stamp folder, a file is compiled again only
 when it, or something that it includes, is newer than its last success. What needs a library that is not here is skipped by name. With
-CUOTA_LINT_SHORT in the environment, other headers than those in folders detail are compiled with their definitions apart: public headers
-and the parts of cuota.cpp include the rest.
+CUOTA_LINT_SHORT in the environment, headers in folders detail are left out, and others are compiled with their definitions apart only: public
+headers and the parts of cuota.cpp include the rest.
 """
 import concurrent.futures
 import os
