@@ -244,7 +244,7 @@ cuda_long = $(call configure,cuda); cmake --build --preset cuda --parallel $(JOB
 	if $(call no_gpu,cuda); then $(call nvcc_reads,cuda) --headers='in place,apart' && $(not_run); else $(call ctest,cuda); fi
 cuda_short = cmake --preset gpu -B build/nvcc -DCMAKE_CUDA_ARCHITECTURES=90-real -DCMAKE_CXX_FLAGS='-Og -g1' > build/nvcc.log 2>&1 || { cat build/nvcc.log; exit 1; }; \
 	if ! $(call no_gpu,nvcc); then $(cuda_long); exit; fi; \
-	$(call left_out,files without kernels; nvcc's front end for the host$(comma) the host compiler and ptxas for all programs but first and test-runtime; each header alone; other architectures than sm_90); \
+	$(call left_out,files without kernels; the front end for the host$(comma) the host compiler and ptxas for all programs but first and test-runtime; each header alone; other architectures than sm_90); \
 	cmake --build build/nvcc --parallel $(JOBS) --target test-sources --target first --target test-runtime && \
 	$(call nvcc_reads,nvcc) --sources --kernels --device-only --compiled='/(cuota-compiled|cuota-test-odr|first|test-runtime)\.dir/' && \
 	tests/launched_kernels.py build/nvcc && tests/gpu/machine_code.py && $(not_run)
