@@ -54,6 +54,9 @@ def said_by_nvcc(command, folder, *, sides):
         steps = [step for step in told_steps if side_of(step) in sides]
         if told.returncode or {side_of(step) for step in steps if " -E " not in step} != set(sides):
             return f"nvcc does not tell its steps:\n{told.stderr}"
+        if "host" not in sides:  # the front end for the host would write it, for names in the object file
+            for path in re.findall(r'--module_id_file_name "([^"]+)"', "\n".join(steps)):
+                pathlib.Path(path).write_text("_by_nvcc")
         run = subprocess.run(["bash", "-e", "-c", "\n".join(steps)], cwd=folder, text=True, stdin=subprocess.DEVNULL, env=environment,
                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     return (run.stdout or "no reason given") if run.returncode else ""

@@ -64,15 +64,18 @@ BAD = {"not_cpp.cpp": "int main() { return none; }\n",
        "only_the_device_refuses_it.cpp": "#if defined(__CUDA_ARCH__)\n#error not here\n#endif\nint main() {}\n",
        "a_kernel_calls_the_host.cpp": "int host() { return 1; }\n__global__ void f(int* p) { *p = host(); }\nint main() {}\n",
        "a_warning.cpp": "__global__ void f() { int unused = 1; }\nint main() {}\n"}
+REFUSALS = [*(f"tests/{name} is refused by nvcc" for name in BAD), 'identifier "none" is undefined', "not here",
+            'calling a __host__ function("host()") from a __global__ function', 'variable "unused" was declared but never referenced']
 
 
 def several(texts):
     return lambda top: [source(text, name)(top) for name, text in texts.items()]
 
 
-case("sources that are refused", several(BAD), "--sources", nvcc=BAD, refused=[f"tests/{name} is refused by nvcc" for name in BAD])
-case("sources that the device's front end alone refuses", several(BAD), "--sources", "--device-only", nvcc=BAD,
-     refused=[f"tests/{name} is refused by nvcc" for name in BAD])
+case("sources that are refused", several(BAD), "--sources", nvcc=BAD, refused=REFUSALS)
+case("a source that the front end for the device takes", source("static __device__ int held;\n__global__ void f() { held = held + 1; }\nint main() {}\n"),
+     "--sources", "--device-only")
+case("sources that the front end for the device refuses", several(BAD), "--sources", "--device-only", nvcc=BAD, refused=REFUSALS)
 case("a source without kernels is left out", source("int main() { return none; }\n"), "--sources", "--kernels")
 case("a source that includes kernels", several({"one.cpp": '#include "kernels.hpp"\nint main() { return none; }\n', "kernels.hpp": "__global__ void f() {}\n"}),
      "--sources", "--kernels", refused=["tests/one.cpp is refused by nvcc"])
