@@ -240,12 +240,15 @@ cuda: ## compile tests that have kernels, examples, benchmarks and each header a
 nvcc_reads = tests/by_nvcc.py --jobs=$(JOBS) --commands=build/$(1)/compile_commands.json
 no_gpu = grep -q 'no GPU on this machine' build/$(1).log
 not_run = echo 'SKIPPED: running what make cuda compiled (no GPU on this machine)'
-cuda_long = $(call configure,cuda); cmake --build --preset cuda --parallel $(JOBS) && tests/launched_kernels.py build/cuda && tests/gpu/machine_code.py && \
+# make demo compiles by nvcc where there is a GPU; ccache has most of this library for make demo, or from it.
+demo_by_nvcc = { cmake --preset demo -B build/demo-cuda -DCUOTA_RUNTIME=CUDA > build/demo-cuda.log 2>&1 || { cat build/demo-cuda.log; exit 1; }; } && \
+	cmake --build build/demo-cuda --parallel $(JOBS) --target cuota-compiled
+cuda_long = $(demo_by_nvcc) && { $(call configure,cuda); } && cmake --build --preset cuda --parallel $(JOBS) && tests/launched_kernels.py build/cuda && tests/gpu/machine_code.py && \
 	if $(call no_gpu,cuda); then $(call nvcc_reads,cuda) --headers='in place,apart' && $(not_run); else $(call ctest,cuda); fi
 cuda_short = cmake --preset gpu -B build/nvcc -DCMAKE_CUDA_ARCHITECTURES=90-real -DCMAKE_CXX_FLAGS='-Og -g1' > build/nvcc.log 2>&1 || { cat build/nvcc.log; exit 1; }; \
 	if ! $(call no_gpu,nvcc); then $(cuda_long); exit; fi; \
 	$(call left_out,files without kernels; the front end for the host$(comma) the host compiler and ptxas for all programs but first and test-runtime; each header alone; other architectures than sm_90); \
-	cmake --build build/nvcc --parallel $(JOBS) --target test-sources --target first --target test-runtime && \
+	$(demo_by_nvcc) && cmake --build build/nvcc --parallel $(JOBS) --target test-sources --target first --target test-runtime && \
 	$(call nvcc_reads,nvcc) --sources --kernels --device-only --compiled='/(cuota-compiled|cuota-test-odr|first|test-runtime)\.dir/' && \
 	tests/launched_kernels.py build/nvcc && tests/gpu/machine_code.py && $(not_run)
 

@@ -34,8 +34,8 @@ if(CUOTA_SANITIZE)
 endif()
 
 target_link_libraries(cuota-compiled PRIVATE cuota-dev)  # a program's own code: under its sanitizers
-set(CUOTA_LIBRARY_OPTIONS "" CACHE STRING "Options for the library's own files, after those of the build")
-target_compile_options(cuota-compiled PRIVATE ${CUOTA_LIBRARY_OPTIONS})
+set(CUOTA_LIBRARY_OPTIONS "" CACHE STRING "Options of the C++ compiler for the library's own files, after those of the build")
+target_compile_options(cuota-compiled PRIVATE "$<$<COMPILE_LANGUAGE:CXX>:${CUOTA_LIBRARY_OPTIONS}>")  # nvcc has no -Og
 set(compiled_here cuota-simulator cuota-simulated-libraries)
 if(CUOTA_SIMULATOR_LIBRARY)
   list(REMOVE_ITEM compiled_here cuota-simulator)

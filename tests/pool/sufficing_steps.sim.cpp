@@ -7,6 +7,7 @@
 #include <cuota/guard/detail/ledger.hpp>
 #include <cuota/pool/scoped_pool.hpp>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdlib>
 #include <deque>

@@ -15,8 +15,6 @@ using cuota::detail::stream_uses;
 
 namespace {
 
-constexpr std::size_t at_home = stream_uses::at_home;
-
 struct scene {
     cuota::stream const home{};
     cuota::stream const b{};
@@ -136,7 +134,7 @@ TEST_CASE("the home stream joins the uses that it is not ordered after", "[buffe
     CHECK(unordered() == std::pair{false, false});
 }
 
-TEST_CASE("uses that moved leave a list without any", "[buffer][stream_uses]") {
+TEST_CASE("moved uses are joined by the same home stream", "[buffer][stream_uses]") {
     scene on;
     (void)on.use(on.b, true);
     stream_uses moved{std::move(on.uses)};
@@ -144,5 +142,5 @@ TEST_CASE("uses that moved leave a list without any", "[buffer][stream_uses]") {
     moved.join_at_home([&](cuota::event const&) { ++events; });
     CHECK(events == 1);
     CHECK(moved.home() == on.home);
-    CHECK(moved.find(on.home.id(), [](std::size_t) { return false; }) == at_home);
+    CHECK(moved.find(on.home.id(), [](std::size_t) { return false; }) == stream_uses::at_home);
 }

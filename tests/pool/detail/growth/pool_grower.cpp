@@ -3,6 +3,7 @@
 
 #include <cuota/pool/detail/growth/pool_grower.hpp>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdlib>
 #include <new>
