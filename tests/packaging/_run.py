@@ -24,7 +24,8 @@ def option(name, default=None):
 TREE = pathlib.Path(option("source", pathlib.Path(__file__).resolve().parents[2])).resolve()
 WORK = pathlib.Path(option("work", TREE / "build" / "packages")).resolve()
 PYPI = pathlib.Path(option("pypi", WORK / "pypi")).resolve()
-SOURCE = WORK / "source"
+COPIED = "--copied" in sys.argv
+SOURCE = TREE if COPIED else WORK / "source"
 HERE = SOURCE / "tests" / "packaging"
 JOBS = int(option("jobs", os.cpu_count()))
 SHORT = "--short" in sys.argv
@@ -189,7 +190,8 @@ def main():
     start = time.monotonic()
     for folder in ("source", "ways", "installed", "single"):
         shutil.rmtree(WORK / folder, ignore_errors=True)
-    shutil.copytree(TREE, SOURCE, ignore=NOT_OURS)
+    if not COPIED:
+        shutil.copytree(TREE, SOURCE, ignore=NOT_OURS)
     if shutil.which("ninja"):
         os.environ.setdefault("CMAKE_GENERATOR", "Ninja")
     if shutil.which("ccache"):  # several ways compile the same files with the same options
