@@ -3,13 +3,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs the suite several times in each form while the machine is busy: no test may depend on the machine's load.
 
-under_load.py [--times=N] [--forms=NAME,...] [--labels=PATTERN] [--jobs=N] [--builds=DIR]
+under_load.py [--times=N] [--forms=NAME,...] [--labels=PATTERN] [--jobs=N] [--builds=DIR] [--idle]
 
 --times   how often each form runs; 1
 --forms   of plain, strict, late, asan, tsan; all of them
 --labels  only tests with such a label: a regular expression
 --jobs    tests that run side by side; one more than processors
 --builds  the folder of the builds dev, asan and tsan; build
+--idle    without what keeps the machine busy: for the tests of this script
 
 Beside the tests, two processes compute and one compiles again and again. Prints the output of each test that failed, and the name of each
 that took more than half of its time limit. Exit status 1 if a test failed or ran into its limit, or if a form has no test.
@@ -44,6 +45,9 @@ def option(name, default):
 @contextlib.contextmanager
 def load():
     """The processes that keep the machine busy."""
+    if "--idle" in sys.argv:
+        yield
+        return
     compiler = os.environ.get("CXX", "c++")
     once = ["", "", f"printf %s {COMPILED} | {compiler} -std=c++20 -O2 -x c++ -c -o /dev/null - || exit"]
     running = [subprocess.Popen(["bash", "-c", f"while :; do :; {one}\ndone"], start_new_session=True) for one in once]

@@ -23,6 +23,7 @@
 #include "support/every_failure.hpp"
 #include "support/foreign_capture.hpp"
 #include "support/machine.hpp"
+#include "support/rounds.hpp"
 #include "support/thrown.hpp"
 #include "support/words.hpp"
 
@@ -229,13 +230,14 @@ TEST_CASE("threads allocate from a pool, trim it and make it grow while another 
     scene on;
     simulator::set_capture_checks(simulator::capture_checks::every_slow_call);
     std::atomic<bool> is_over = false;
+    int const captures = std::max(2, support::rounds(5));
     std::atomic<int> rounds = 0;
     std::vector<std::thread> threads;
     for (int t = 0; t != 2; ++t)
         threads.emplace_back([&] {
             cuota::stream const mine;
             cuota::stream const other;
-            while (!is_over || rounds < 20) {
+            while (!is_over || rounds < 4 * captures) {
                 use(on.pool, mine, much);
                 use(on.pool, other, 2 * much);
                 use(on.pool, cuota::stream_ref{mine.get()}, much);
@@ -244,7 +246,7 @@ TEST_CASE("threads allocate from a pool, trim it and make it grow while another 
                 ++rounds;
             }
         });
-    for (int i = 0; i != 5; ++i) {
+    for (int i = 0; i != captures; ++i) {
         foreign_capture capture{on.captured};
         for (int const now = rounds; rounds < now + 4;) std::this_thread::yield();
         use(on.pool, on.captured, much);
