@@ -36,7 +36,7 @@ by_clang = $(shell mkdir -p build; echo 'int main() {}' | clang++ -fsanitize=add
 # The simulated runtime is never under a sanitizer: AddressSanitizer's build and the fuzzers take that of the build dev.
 by_dev = -DCUOTA_SIMULATOR_LIBRARY=$(CURDIR)/build/dev/libcuota-simulator.so
 configure_fuzz = $(by_dev)
-configure_asan = --fresh $(by_dev) $(by_lld) $(call for_sanitizers,;$(less_by_asan)) -DCUOTA_BUILD_EXAMPLES=$(if $(SHORT),OFF,ON) $(by_clang)
+configure_asan = --fresh $(by_dev) $(by_lld) $(call for_sanitizers,;$(less_by_asan)) -DCUOTA_BUILD_EXAMPLES=$(if $(SHORT),OFF,ON) $(if $(SHORT),-DCUOTA_SANITIZE_LESS=null$(comma)alignment) $(by_clang)
 left_out = $(if $(SHORT),echo 'SKIPPED: in the short form of make $@: $(1)')
 configure_tsan = $(by_lld) $(call for_sanitizers) $(if $(SHORT),-DCUOTA_TEST_THREADS_ONLY=ON -DCUOTA_BUILD_EXAMPLES=OFF,-DCUOTA_TEST_THREADS_ONLY=OFF -DCUOTA_BUILD_EXAMPLES=ON)
 configure = cmake --preset $(1) $(configure_$(1)) > build/$(1).log 2>&1 || { cat build/$(1).log; exit 1; }; grep -a '^-- cuota:' build/$(1).log
@@ -80,7 +80,7 @@ integration: ## build and run the other tests: interop, examples, whole programs
 .PHONY: lint
 lint: ## the project's own rules
 	@$(SETUP)
-	@$(call left_out,each header of a folder detail alone$(comma) other headers with definitions; examples by another compiler)
+	@$(call left_out,each header of a folder detail alone$(comma) other headers with definitions; examples by another compiler; the program of docs/ten_minutes.md by CMake)
 	@$(call build,dev)
 	@$(if $(SHORT),env CUOTA_LINT_SHORT=1) $(call ctest,dev,--label-regex '^lint$$',$(JOBS))
 
@@ -128,7 +128,7 @@ modes: ## the same tests on stricter devices: memory closed to the host; what CU
 .PHONY: sanitize
 sanitize: ## the same tests under AddressSanitizer and UndefinedBehaviorSanitizer, then under ThreadSanitizer
 	@$(SETUP)
-	@$(call left_out,examples; tests/ $(less)$(comma) and by AddressSanitizer $(less_by_asan)$(comma) which make targets runs in the same modes; 15 of 16 rounds of long tests$(comma) and of failing CUDA calls after the 20th of an operation; AddressSanitizer without modes; ThreadSanitizer for tests that start no threads)
+	@$(call left_out,examples; tests/ $(less)$(comma) and by AddressSanitizer $(less_by_asan)$(comma) which make targets runs in the same modes; 15 of 16 rounds of long tests$(comma) and of failing CUDA calls after the 20th of an operation; AddressSanitizer without modes; whether pointers are null or misaligned; ThreadSanitizer for tests that start no threads)
 	@$(if $(by_clang),,echo 'SKIPPED: AddressSanitizer by clang (no clang++ that has it): g++ takes its place')
 	@$(call build,dev,--target cuota-simulator)
 	@$(call build,asan)
@@ -304,15 +304,18 @@ instructions: ## a gate without noise: callgrind counts the hot paths, and what 
 	@bench/instructions.py --build=build/release $(if $(UPDATE),--update); \
 	    status=$$?; [ $$status = 77 ] && exit 0; exit $$status
 
-# What takes long and is no step of CI by itself. In full: the targets that this one calls.
+# What is no step of CI by itself. In full: the targets that this one calls.
 .PHONY: targets
-targets: ## one row of make bench, two of make matrix, one rule of make mutate, the modes for the layers that make sanitize leaves out in its short form, make loaded for one layer, moments of make stress and make fuzz, and make single and make docs: whether they work
-	@$(MAKE) bench ONLY='budget: charge and refund' TURNS=1
-	@$(MAKE) --jobs=2 --output-sync=recurse target-of-matrix targets-of-builds
+targets: ## make instructions, one row of make bench, two of make matrix, one rule of make mutate, the modes for the layers that make sanitize leaves out in its short form, make loaded for one layer, moments of make stress and make fuzz, and make single and make docs: whether they work
+	@$(SETUP) bench
+	@$(MAKE) --jobs=2 --output-sync=recurse targets-of-releases targets-of-builds
 
-# The rows of make matrix are compiled one after the other, in a folder of their own, while the other targets use build/dev.
-.PHONY: target-of-matrix targets-of-builds
-target-of-matrix:
+# Callgrind counts in one process, and the rows of make matrix are compiled one after the other. They have folders of their own, so the targets
+# that use build/dev run at the same time.
+.PHONY: targets-of-releases targets-of-builds
+targets-of-releases:
+	@$(MAKE) instructions
+	@$(MAKE) bench ONLY='budget: charge and refund' TURNS=1
 	@$(MAKE) matrix SHORT=1
 targets-of-builds:
 	@$(MAKE) mutate RULE='sizes have a sum'
