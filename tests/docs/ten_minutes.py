@@ -5,8 +5,8 @@
 
 ten_minutes.py SOURCE SCRATCH CMAKE GENERATOR CXX CUDA_INCLUDE SIMULATOR CUDA_TOOLKIT_ROOT [NVCC]
 
-With CUOTA_LINT_SHORT in the environment its project is configured and not built: the library would be compiled for a minute, and
-tests/packaging/verify builds such projects.
+With CUOTA_LINT_SHORT in the environment its project is configured and not built, and its line for nvcc is not run: the library would be compiled
+for a minute, and for half of one. tests/packaging/verify builds such projects, and make cuda compiles such a program.
 
 In place of the page's own words stand this machine's compiler, generator and toolkit, and nothing is optimised or has debug
 information. The simulated runtime takes a minute to compile: SIMULATOR, which the project's own build has compiled from the same sources, takes
@@ -85,8 +85,10 @@ page_project = (work / "CMakeLists.txt").read_text()
 run(configure.replace("-B build", "-B build_with_installed") + here_not_there)
 
 nvcc = [one for one in nvcc if not one.endswith("NOTFOUND")]
-if nvcc:  # compiled for this machine's GPU there; here for any
+if not nvcc:
+    print("SKIPPED: nvcc's line (no nvcc on this machine)")
+elif os.environ.get("CUOTA_LINT_SHORT"):
+    print("SKIPPED: nvcc's line (not in the short form of make lint)")
+else:  # compiled for this machine's GPU there; here for any
     line = by_nvcc[0].replace("nvcc", shlex.quote(nvcc[0]), 1).replace("-arch=native", "-arch=sm_80")
     run(line.replace("-o mean", "-o mean_on_gpu"))
-else:
-    print("SKIPPED: nvcc's line (no nvcc on this machine)")

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-FileCopyrightText: 2026 The cuota authors
 # SPDX-License-Identifier: Apache-2.0
-"""The sources are as clang-format 14 with .clang-format leaves them. --list prints the files instead."""
+"""The sources are as clang-format 14 with .clang-format leaves them. --list prints the files instead; --only=FILE looks at one."""
 import collections
 import re
 import shutil
@@ -11,7 +11,8 @@ import sys
 import _lint
 
 root = _lint.root()
-sources = [str(p) for p in _lint.files(root) if p.suffix in (".hpp", ".cpp", ".cu", ".cuh")]
+only = _lint.option("only")
+sources = [str(p) for p in ([root / only] if only else _lint.files(root)) if p.suffix in (".hpp", ".cpp", ".cu", ".cuh")]
 if "--list" in sys.argv:
     print(*sources, sep="\n")
     sys.exit(0)

@@ -4,17 +4,11 @@
 """A virtual function that is declared in a class and defined below is CUOTA_INLINE_IN_PLACE in both places, not CUOTA_INLINE.
 Compilers emit the virtual table of a class where its first such function is defined, if the declaration is not inline. With a definition
 that is inline, the file with the definitions may lack the table, and other files expect it there. With a declaration that is not inline,
-every file that includes headers with definitions emits the table and all functions that it reaches: so a file that only includes all.hpp
-must compile to an object file without a symbol.
+every file that includes headers with definitions emits the table and all functions that it reaches, as in_place.py looks for.
 
-virtual_functions.py [--commands=FILE [--only=HEADER]] [ROOT]
-
---only: that header is compiled in place of all.hpp.
+virtual_functions.py [ROOT]
 """
-import pathlib
 import re
-import subprocess
-import tempfile
 
 import _lint
 
@@ -34,20 +28,7 @@ def declared(text):
             yield last, found["overrides"] or found["virtual"], found.start("overrides" if found["overrides"] else "virtual")
 
 
-def emitted():
-    """The symbols of a file that includes the header, every definition with it, and uses nothing."""
-    with tempfile.TemporaryDirectory() as folder:
-        source = pathlib.Path(folder) / "all.cpp"
-        source.write_text(f"#include <cuota/{header}>\n")
-        subprocess.run([*_lint.compile_line(), f"-I{root}/include", "-O1", "-g0", "-c", source, "-o", source.with_suffix(".o")],
-                       check=True)
-        told = subprocess.run(["nm", "--demangle", "--defined-only", source.with_suffix(".o")], capture_output=True, text=True,
-                              check=True).stdout
-    return told.splitlines()
-
-
 root = _lint.root()
-header = _lint.option("only") or "all.hpp"
 findings = []
 for name in _lint.headers(root):
     text = _lint.code((root / "include" / "cuota" / name).read_text())
@@ -59,8 +40,4 @@ for name in _lint.headers(root):
         for defined in re.finditer(rf"\bCUOTA_INLINE\s[^;{{}}]*?\b{of}::{re.escape(function)}\s*\(", text):
             line = text.count("\n", 0, defined.start()) + 1
             findings.append(f"include/cuota/{name}:{line}: {of}::{function} is virtual: CUOTA_INLINE_IN_PLACE")
-if findings:
-    _lint.finish(findings)
-if _lint.option("commands") and (symbols := emitted()):
-    findings.append(f"a file that includes {header} and uses nothing emits {len(symbols)} symbols, as {symbols[0]}")
 _lint.finish(findings)

@@ -38,6 +38,11 @@ namespace {
 
 constexpr std::size_t much = 3_MiB;
 
+/// Returns the size of the part of a block that tests write: all of it, but in the short forms of make targets.
+std::size_t written(std::size_t bytes) {
+    return support::rounds(bytes / sizeof(unsigned)) * sizeof(unsigned);
+}
+
 struct scene {
     explicit scene(cuota::pool_growth growth = cuota::pool_growth::automatic, std::size_t limit = 64_MiB)
         : account{"test", limit}, pool{account, {.growth = growth}} {}
@@ -50,7 +55,7 @@ struct scene {
 
 void use(cuota::scoped_pool& pool, cuota::stream_ref s, std::size_t bytes) {
     void* const p = pool.allocate(s, bytes);
-    support::write_words(s, p, bytes, 1);
+    support::write_words(s, p, written(bytes), 1);
     pool.deallocate(s, p, bytes);
 }
 
@@ -78,17 +83,18 @@ TEST_CASE("a pool serves a stream in a foreign capture of any mode, and the grap
     on_a_thread(is_another, [&] {
         for (int i = 0; i != 5; ++i) taken.push_back(on.pool.allocate(on.captured.ref(), much));
     });
-    for (void* const p : taken) support::write_words(on.captured.ref(), p, much, 7);
+    for (void* const p : taken) support::write_words(on.captured.ref(), p, written(much), 7);
     CHECK(capture.is_intact());
     simulator::set_capture_checks(simulator::capture_checks::named);
     {
         auto const graph = capture.end();
         void* const other = on.pool.allocate(on.owned, much);
         CHECK(std::ranges::find(taken, other) == taken.end());
-        support::write_words(on.owned, other, much, 9);
+        support::write_words(on.owned, other, written(much), 9);
         graph.launch(on.native);
-        for (void* const p : taken) CHECK(support::all_are(support::words(on.native.ref(), p, much), 7));
-        CHECK(support::all_are(support::words(on.owned, other, much), 9));
+        for (void* const p : taken)
+            CHECK(support::all_are(support::words(on.native.ref(), p, written(much)), 7));
+        CHECK(support::all_are(support::words(on.owned, other, written(much)), 9));
         on.pool.deallocate(on.owned, other, much);
     }
     for (void* const p : taken) on.pool.deallocate(on.captured.ref(), p, much);
@@ -107,7 +113,7 @@ TEST_CASE("the host waits for the earlier use of a block that is allocated in a 
     use(on.pool, before, much);
     foreign_capture capture{on.captured};
     void* const p = on.pool.allocate(on.captured.ref(), much);
-    support::write_words(on.captured.ref(), p, much, 2);
+    support::write_words(on.captured.ref(), p, written(much), 2);
     {
         auto const graph = capture.end();
         graph.launch(on.native);  // ordered after the earlier use by the host only
@@ -126,11 +132,11 @@ TEST_CASE("a block that is freed in a foreign capture serves only that capture u
     void* const before = on.pool.allocate(s, 2 * much);
     foreign_capture capture{on.captured};
     void* const p = on.pool.allocate(s, much);
-    support::write_words(s, p, much, 7);
+    support::write_words(s, p, written(much), 7);
     on.pool.deallocate(s, p, much);
     CHECK(on.pool.allocate(s, much) == p);
     on.pool.deallocate(s, p, much);
-    support::write_words(s, before, 2 * much, 8);
+    support::write_words(s, before, written(2 * much), 8);
     on.pool.deallocate(s, before, 2 * much);
     std::optional<support::native_graph> graph{std::in_place, capture.end_captured()};
     CHECK(on.pool.stats().live_blocks == 2);
@@ -184,7 +190,7 @@ TEST_CASE("blocks freed on an owned stream in a foreign capture wait for its end
     support::machine machine;
     scene on{cuota::pool_growth::segments};
     void* const p = on.pool.allocate(on.owned, much);
-    support::write_words(on.owned, p, much, 1);
+    support::write_words(on.owned, p, written(much), 1);
     on.pool.deallocate(on.owned, p, much);  // makes no CUDA call, so no event marks the end of the kernel
     cuota::stream const other;
     foreign_capture capture{on.owned.get()};
@@ -199,7 +205,7 @@ TEST_CASE("blocks freed on an owned stream in a foreign capture wait for its end
     (void)capture.end();
     void* const again = on.pool.allocate(other, much);
     CHECK(again == p);
-    support::write_words(other, again, much, 2);
+    support::write_words(other, again, written(much), 2);
     on.pool.deallocate(other, q, much);
     on.pool.persistent().deallocate(other, kept, much);
     on.pool.deallocate(other, again, much);
@@ -216,7 +222,7 @@ TEST_CASE("an owned stream in a foreign capture reuses blocks of other streams a
     foreign_capture capture{on.owned.get()};
     void* const p = on.pool.allocate(on.owned, much);
     CHECK(capture.is_intact());
-    support::write_words(on.owned, p, much, 2);
+    support::write_words(on.owned, p, written(much), 2);
     capture.end().launch(on.owned.get());
     on.pool.deallocate(on.owned, p, much);
     on.owned.synchronize();
