@@ -82,5 +82,5 @@ MUTATIONS.append(Mutation("the memory that graphs are known to have is the drive
     (GRAPHS, "    if (reported >= settled_) return 0;", "    if (reported >= 0) return 0;"),
     (GRAPHS, "                (void)trim();\n                continue;", "                (void)0;"),
     (USE, "account_->trims() == steady_since_ ? record_.stream_before : 0", "record_.stream_before"),
-    (GRAPHS, "!(is_known && g.may_have_run)", "!g.may_have_run"),
+    (GRAPHS, "graphs_.forget_memory(is_known);", "graphs_.forget_memory(true);"),
     (USE, "missing = make_room();", "")], [ONE], 2000))

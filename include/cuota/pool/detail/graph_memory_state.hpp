@@ -8,7 +8,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <list>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -18,22 +17,12 @@
 #include <cuota/core/label.hpp>
 #include <cuota/guard/budget.hpp>
 #include <cuota/guard/detail/reclaimable_holder.hpp>
+#include <cuota/pool/detail/graph_records.hpp>
 #include <cuota/resource/detail/idle_memory.hpp>
 #include <cuota/resource/resource.hpp>
 #include <cuota/runtime/stream.hpp>
 
 namespace cuota::inline v0::detail {
-
-/// A graph in the account, which writes it under its lock.
-struct graph_record {
-    std::size_t needed = 0;           ///< bytes of a launch
-    std::uint64_t stream = 0;         ///< that its memory belongs to; 0: it has none since a trim
-    std::uint64_t stream_before = 0;  ///< `stream` before the present launch
-    bool is_launching = false;
-    bool is_destroyed = false;            ///< its last launch may still run
-    bool may_have_run = false;            ///< when the driver last released memory of idle graphs
-    std::optional<shared_stream> last{};  ///< of the last launch
-};
 
 /// Graphs share it, so it lives as long as the last of them.
 ///
@@ -94,10 +83,6 @@ public:
 private:
     CUOTA_PROCESS_STATE [[nodiscard]] static std::atomic<bool>& is_taken(device on) noexcept;
 
-    // The sum, over streams, of the most bytes that a graph on it needs; stream_of(graph) returns its id, or 0. Graphs of one stream share
-    // memory, those of different streams do not. Under the lock.
-    template <class StreamOf>
-    [[nodiscard]] std::size_t needed_by(StreamOf stream_of) const;
     // Returns the bytes that the driver lacks for all graphs that have memory and for one on the stream `on`. Under the lock.
     [[nodiscard]] std::size_t missing_with(graph_record const& graph, std::uint64_t on,
                                            std::size_t pending) const;
@@ -110,10 +95,6 @@ private:
     [[nodiscard]] bool is_enough_for_graphs() const;
     // Bytes of running graphs. Under the lock.
     [[nodiscard]] std::size_t in_use() const;
-    // Notes which graphs may run, before memory of the others is released. Under the lock.
-    void note_running() noexcept;
-    // Moves records of destroyed graphs that do not run, to be destroyed outside of the lock. Under the lock.
-    void take_ended(std::list<graph_record>& into) noexcept;
     void charge_allocated(std::size_t bytes) noexcept;
     void refund(std::size_t bytes) noexcept;
     // Refunds at the end of a scope: declared before the lock, after its release.
@@ -128,7 +109,7 @@ private:
     device const on_;
     label const who_;
     mutable object_lock guard_;
-    std::list<graph_record> graphs_{};
+    graph_records graphs_;
     std::size_t settled_ = 0;
     std::size_t pending_ = 0;
     std::size_t lost_ = 0, unknown_ = 0;
@@ -182,7 +163,7 @@ CUOTA_INLINE_IN_PLACE graph_memory_state::~graph_memory_state() {
     idle_registry::leave(*this);
     node_->leave(*this);
     if (guard_.is_of_parent()) return;
-    for (graph_record const& g : graphs_)  // destroyed ones that may run
+    for (graph_record const& g : graphs_.all())  // destroyed ones that may run
         (void)report_failure_of([&] { (void)wait_outside_captures(*g.last); });
     (void)report_failure_of([&] { rt::trim_memory_of_graphs(on_); });
     refund(settled_);  // the rest belongs to graphs that were captured elsewhere
@@ -194,33 +175,21 @@ CUOTA_INLINE_STATE std::atomic<bool>& graph_memory_state::is_taken(device on) no
     return taken[static_cast<std::size_t>(on.ordinal()) % taken.size()];
 }
 
-// Also true on a stream that cannot be queried now.
-[[nodiscard]] CUOTA_INLINE bool may_run(graph_record const& graph) noexcept {
-    return graph.last && !rt::is_known_idle(*graph.last);
-}
-
 CUOTA_INLINE graph_record& graph_memory_state::enter() {
     region_lock const lock{guard_};
-    return graphs_.emplace_back();
+    return graphs_.enter();
 }
 
 CUOTA_INLINE void graph_memory_state::leave(graph_record& graph) noexcept {
     if (guard_.is_of_parent()) return;
     bool const may_lose_stream = graph.last && !graph.last->is_owned();
-    if (may_lose_stream && may_run(graph))
+    if (may_lose_stream && graph.may_run())
         (void)report_failure_of([&] { (void)wait_outside_captures(*graph.last); });
     std::list<graph_record> ended;
     region_lock const lock{guard_};
     graph.is_destroyed = true;
     if (may_lose_stream) graph.last.reset();
-    take_ended(ended);
-}
-
-CUOTA_INLINE void graph_memory_state::take_ended(std::list<graph_record>& into) noexcept {
-    for (auto g = graphs_.begin(); g != graphs_.end();) {
-        auto const it = g++;
-        if (it->is_destroyed && !may_run(*it)) into.splice(into.end(), graphs_, it);
-    }
+    graphs_.take_ended(ended);
 }
 
 CUOTA_INLINE void graph_memory_state::set_needed(graph_record& graph, std::size_t bytes) {
@@ -228,24 +197,9 @@ CUOTA_INLINE void graph_memory_state::set_needed(graph_record& graph, std::size_
     graph.needed = bytes;
 }
 
-template <class StreamOf>
-std::size_t graph_memory_state::needed_by(StreamOf stream_of) const {
-    std::vector<std::pair<std::uint64_t, std::size_t>> most;  // of each stream
-    for (graph_record const& g : graphs_) {
-        std::uint64_t const stream = stream_of(g);
-        if (stream == 0) continue;
-        auto const of = std::ranges::find(most, stream, &std::pair<std::uint64_t, std::size_t>::first);
-        if (of == most.end()) most.emplace_back(stream, g.needed);
-        else of->second = std::max(of->second, g.needed);
-    }
-    std::size_t sum = 0;
-    for (auto const& [stream, bytes] : most) sum = saturating_add(sum, bytes);
-    return sum;
-}
-
 CUOTA_INLINE std::size_t graph_memory_state::missing_with(graph_record const& graph, std::uint64_t on,
                                                           std::size_t pending) const {
-    std::size_t const all = needed_by([&](graph_record const& g) { return &g == &graph ? on : g.stream; });
+    std::size_t const all = graphs_.needed_with(graph, on);
     std::size_t const there = settled_ - std::min(settled_, lost_ + unknown_) + pending;
     return all > there ? all - there : 0;
 }
@@ -268,13 +222,11 @@ CUOTA_INLINE void graph_memory_state::note_refusal(graph_record& graph, std::uin
         // With several launches in progress, the account does not know which one took memory: it is charged when they end.
         if (launching_.load(std::memory_order_seq_cst) != 1) return;
         trims_.fetch_add(1, std::memory_order_seq_cst);
-        note_running();
+        graphs_.note_running();
         rt::trim_memory_of_graphs(on_);
         std::size_t const kept = rt::memory_of_graphs(on_);
         forget_released(kept);
-        std::size_t const used =
-            needed_by([](graph_record const& g) { return g.is_launching ? std::uint64_t{0} : g.stream; });
-        lost_ = kept - std::min(kept, used);
+        lost_ = kept - std::min(kept, graphs_.needed_by_launched());
         unknown_ = 0;
         kept_more = kept - std::min(kept, settled_);
         freed = settled_ - std::min(settled_, kept);
@@ -285,38 +237,27 @@ CUOTA_INLINE void graph_memory_state::note_refusal(graph_record& graph, std::uin
 }
 
 CUOTA_INLINE std::size_t graph_memory_state::in_use() const {
-    std::size_t const running =
-        needed_by([](graph_record const& g) { return may_run(g) ? g.stream : std::uint64_t{0}; });
-    return std::min(running, settled_);
-}
-
-CUOTA_INLINE void graph_memory_state::note_running() noexcept {
-    for (graph_record& g : graphs_) g.may_have_run = may_run(g);
+    return std::min(graphs_.needed_by_running(), settled_);
 }
 
 CUOTA_INLINE void graph_memory_state::forget_released(std::size_t kept) {
     lost_ = std::min(lost_, kept);
-    std::size_t const of_graphs = needed_by([](graph_record const& g) {
-        return !g.may_have_run ? std::uint64_t{0} : g.is_launching ? g.stream_before : g.stream;
-    });
+    std::size_t const of_graphs = graphs_.needed_by_noted();
     // A stream that is busy may run only the smaller ones of its graphs, or other work.
     bool const is_known = of_graphs <= kept - lost_;
     unknown_ = kept - lost_ - (is_known ? of_graphs : 0);
-    for (graph_record& g : graphs_)
-        if (!g.is_launching && !(is_known && g.may_have_run)) g.stream = 0;
+    graphs_.forget_memory(is_known);
 }
 
 CUOTA_INLINE bool graph_memory_state::is_enough_for_graphs() const {
-    return needed_by([](graph_record const& g) { return g.is_launching ? g.stream_before : g.stream; }) <=
-           settled_ - std::min(settled_, lost_ + unknown_);
+    return graphs_.needed_before_launches() <= settled_ - std::min(settled_, lost_ + unknown_);
 }
 
 CUOTA_INLINE bool graph_memory_state::wait_for_graphs() {
     std::vector<shared_stream> busy;
     {
         region_lock const lock{guard_};
-        for (graph_record const& g : graphs_)
-            if (may_run(g)) busy.push_back(*g.last);
+        busy = graphs_.busy_streams();
     }
     bool were_any = false;
     for (stream_ref const s : busy)
@@ -328,7 +269,7 @@ CUOTA_INLINE std::size_t graph_memory_state::find_taken_back() {
     std::size_t const reported = rt::memory_of_graphs(on_);
     if (reported >= settled_) return 0;
     trims_.fetch_add(1, std::memory_order_seq_cst);
-    note_running();
+    graphs_.note_running();
     forget_released(reported);
     return std::exchange(settled_, reported) - reported;
 }
@@ -351,7 +292,7 @@ CUOTA_INLINE std::size_t graph_memory_state::begin_charged(graph_record& graph, 
             later_refund taken_back{*this};
             std::list<graph_record> ended;
             region_lock const lock{guard_};
-            take_ended(ended);
+            graphs_.take_ended(ended);
             taken_back.bytes = find_taken_back();
             missing = missing_with(graph, on, pending_);
             if (missing <= charged.bytes) {
@@ -402,7 +343,7 @@ CUOTA_INLINE void graph_memory_state::settle(graph_record& graph, std::size_t pe
         if (surplus != 0) trims_.fetch_add(1, std::memory_order_seq_cst);
         (void)report_failure_of([&] {
             if (surplus == 0 || is_enough_for_graphs()) return;
-            note_running();
+            graphs_.note_running();
             forget_released(settled_);
         });
     }
@@ -419,7 +360,7 @@ CUOTA_INLINE std::size_t graph_memory_state::trim(graph_record const* launching)
         region_lock const lock{guard_};
         trims_.fetch_add(1, std::memory_order_seq_cst);
         if (launching_.load(std::memory_order_seq_cst) != own) return 0;
-        note_running();
+        graphs_.note_running();
         rt::trim_memory_of_graphs(on_);
         std::size_t const kept = rt::memory_of_graphs(on_);
         forget_released(kept);

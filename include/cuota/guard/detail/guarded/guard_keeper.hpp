@@ -7,43 +7,26 @@
 #include <cstddef>
 #include <optional>
 #include <span>
-#include <string>
 #include <utility>
 #include <vector>
 
 #include <cuota/core/bytes.hpp>
 #include <cuota/core/config.hpp>
-#include <cuota/core/detail/smart_pointers.hpp>
 #include <cuota/core/detail/std_minimal.hpp>
 #include <cuota/core/detail/threads/locked_region.hpp>
 #include <cuota/core/error.hpp>
 #include <cuota/core/error_sink.hpp>
+#include <cuota/guard/detail/guarded/guard_bytes_store.hpp>
 #include <cuota/guard/detail/guarded/guard_copy.hpp>
 #include <cuota/guard/detail/resource_adaptor_base.hpp>
 #include <cuota/guard/detail/tracker.hpp>
 #include <cuota/guard/guard_options.hpp>
 #include <cuota/guard/guard_violation.hpp>
-#include <cuota/resource/pinned_memory.hpp>
 #include <cuota/runtime/event.hpp>
 #include <cuota/runtime/rt/copy.hpp>
 #include <cuota/runtime/rt/memory.hpp>
 
 namespace cuota::inline v0::detail {
-
-/// Guard bytes of a block and the resources of their check: a deallocation allocates nothing.
-struct guard_bytes {
-    unsigned char* at = nullptr;  // the block
-    std::size_t bytes = 0;
-    std::size_t alignment = 0;
-    std::size_t front = 0;  // offset of the block in upstream's block
-    std::size_t total = 0;  // size of upstream's block
-    tag name{};
-    source_location where{};
-    device home{0};                 // of the event
-    std::optional<event> done;      // live: guard bytes written; pending: copied to `seen`
-    unsigned char* seen = nullptr;  // pinned: front, rear
-    guard_bytes* next = nullptr;
-};
 
 /// The guard bytes of a resource. Host and CUDA resources for a block are allocated before upstream is called.
 ///
@@ -108,8 +91,8 @@ private:
         live_check(live_check const&) = delete;
         live_check& operator=(live_check const&) = delete;
         ~live_check() {
-            for (guard_bytes* const f : records_) of_.recycle(*f);
-            for (guard_bytes* const f : reserved_) of_.recycle(*f);
+            for (guard_bytes* const f : records_) of_.store_.put_back(*f);
+            for (guard_bytes* const f : reserved_) of_.store_.put_back(*f);
         }
         // Allocates for `count` blocks; add() requires this, since it runs under a lock.
         void reserve(std::size_t count);
@@ -139,26 +122,12 @@ private:
     void add_violation(guard_bytes const& f, bool found_on_free, std::vector<guard_violation>& to) const;
     void throw_if_any(std::vector<guard_violation> found, source_location where) const;
 
-    // Records and their pinned memory.
-    struct page {
-        light_unique_array<guard_bytes> records;
-        void* pinned = nullptr;
-        page* next = nullptr;
-    };
-    [[nodiscard]] std::size_t per_page() const noexcept;
-    [[nodiscard]] std::size_t page_bytes() const;
-    [[nodiscard]] guard_bytes* try_take_free() noexcept;
-    [[nodiscard]] guard_bytes& take_free();
-    void add_page();
-    void recycle(guard_bytes& f) noexcept;
-
     guard_options const wanted_;
     bool const is_for_host_;
-    object_lock guard_;
-    guard_bytes* free_ = nullptr;
+    guard_bytes_store store_;
+    object_lock guard_;  // guards the list of freed blocks
     guard_bytes* first_pending_ = nullptr;
     guard_bytes* last_pending_ = nullptr;
-    page* pages_ = nullptr;
     tracker live_;
 };
 
@@ -212,25 +181,24 @@ void on_stream_of(call_order const& order, void const* at, F f) {
 }
 
 CUOTA_INLINE guard_keeper::guard_keeper(guard_options wanted, bool is_for_host, source_location where)
-    : wanted_{wanted}, is_for_host_{is_for_host}, live_{"guarded memory", wanted.name} {
+    : wanted_{wanted},
+      is_for_host_{is_for_host},
+      store_{wanted.redzone_bytes, wanted.name},
+      live_{"guarded memory", wanted.name} {
     if (wanted.redzone_bytes == 0)
         throw_usage_error(where, "{}: redzone_bytes must be at least 1", {live_.title()});
 }
 
 CUOTA_INLINE guard_keeper::~guard_keeper() {
     report_failure_of([this] { throw_if_any(collect(true), {}); });
-    while (pages_) {
-        light_unique_ptr<page> const last{std::exchange(pages_, pages_->next)};
-        pinned_memory{}.deallocate_sync(last->pinned, page_bytes());
-    }
 }
 
 CUOTA_INLINE guard_keeper::lease::~lease() {
-    if (guard_bytes_) of_.recycle(*guard_bytes_);
+    if (guard_bytes_) of_.store_.put_back(*guard_bytes_);
 }
 
 CUOTA_INLINE auto guard_keeper::acquire(std::size_t bytes, std::size_t alignment, label const& who) -> lease {
-    guard_bytes& f = take_free();
+    guard_bytes& f = store_.take();
     f.bytes = bytes;
     f.alignment = alignment;
     f.name = who.name;
@@ -281,7 +249,7 @@ CUOTA_INLINE void guard_keeper::take_down(guard_bytes& f, call_order const& orde
         });
     });
     if (is_seen) put_pending(f);
-    else recycle(f);
+    else store_.put_back(f);
 }
 
 CUOTA_INLINE void guard_keeper::report_known() noexcept {
@@ -292,7 +260,7 @@ CUOTA_INLINE void guard_keeper::live_check::reserve(std::size_t count) {
     reserved_.reserve(count);
     records_.reserve(count);
     here_.reserve(count);
-    while (reserved_.size() < count) reserved_.push_back(&of_.take_free());
+    while (reserved_.size() < count) reserved_.push_back(&of_.store_.take());
 }
 
 CUOTA_INLINE void guard_keeper::live_check::add(guard_bytes& f, stream_ref s, device on) {
@@ -396,7 +364,7 @@ CUOTA_INLINE std::vector<guard_violation> guard_keeper::collect(bool waits) {
                 put_pending(*f);
                 throw;
             }
-            recycle(*f);
+            store_.put_back(*f);
         }
     } catch (...) {  // a failure will recur, but damage is returned only once
         if (found.empty()) throw;
@@ -442,45 +410,6 @@ CUOTA_INLINE void guard_keeper::add_violation(guard_bytes const& f, bool found_o
 CUOTA_INLINE void guard_keeper::throw_if_any(std::vector<guard_violation> found,
                                              source_location where) const {
     if (!found.empty()) throw guard_bytes_error{live_.title(), std::move(found), where};
-}
-
-CUOTA_INLINE std::size_t guard_keeper::per_page() const noexcept {
-    return std::clamp<std::size_t>((std::size_t{64} << 10) / wanted_.redzone_bytes, 1, 64);
-}
-
-CUOTA_INLINE std::size_t guard_keeper::page_bytes() const {
-    return bytes_of(2 * per_page(), {wanted_.name, {}, "bytes", wanted_.redzone_bytes});
-}
-
-CUOTA_INLINE guard_bytes* guard_keeper::try_take_free() noexcept {
-    region_lock const lock{guard_};
-    return free_ ? std::exchange(free_, free_->next) : nullptr;
-}
-
-CUOTA_INLINE guard_bytes& guard_keeper::take_free() {
-    for (;; add_page())
-        if (guard_bytes* const f = try_take_free()) return *f;
-}
-
-// Allocates without the lock: if the driver refuses, holders are called. The pinned memory comes last, so that nothing must be undone.
-CUOTA_INLINE void guard_keeper::add_page() {
-    std::size_t const count = per_page();
-    auto more = light_unique_ptr<page>::make();
-    more->records = light_unique_array<guard_bytes>::make(count);
-    more->pinned = pinned_memory{}.allocate_sync(page_bytes(), 256, {"redzones", {}});
-    region_lock const lock{guard_};
-    for (std::size_t i = 0; i != count; ++i) {
-        guard_bytes& one = more->records[i];
-        one.seen = static_cast<unsigned char*>(more->pinned) + 2 * wanted_.redzone_bytes * i;
-        one.next = std::exchange(free_, &one);
-    }
-    more->next = pages_;
-    pages_ = more.detach();
-}
-
-CUOTA_INLINE void guard_keeper::recycle(guard_bytes& f) noexcept {
-    region_lock const lock{guard_};
-    f.next = std::exchange(free_, &f);
 }
 
 }  // namespace cuota::inline v0::detail

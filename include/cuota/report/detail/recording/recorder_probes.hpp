@@ -9,7 +9,6 @@
 #include <cstdint>
 #include <mutex>
 #include <optional>
-#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -19,6 +18,7 @@
 #include <cuota/guard/budget.hpp>
 #include <cuota/pool/detail/pool_observer.hpp>
 #include <cuota/pool/detail/pool_state.hpp>
+#include <cuota/report/detail/recording/held_pieces.hpp>
 #include <cuota/report/detail/recording/recorder_state.hpp>
 #include <cuota/report/snapshot/snapshot.hpp>
 
@@ -74,7 +74,7 @@ private:
 /// Threads: any.
 class recorder_taps final : public ref_counted {
 public:
-    explicit recorder_taps(intrusive_ptr<recorder_state> to) noexcept : to_{std::move(to)} {}
+    explicit recorder_taps(intrusive_ptr<recorder_state> to) noexcept : to_{std::move(to)}, held_{*to_} {}
 
     /// Does the work of recorder::watch, also for descendants observed before.
     void look_on(budget const& which);
@@ -102,21 +102,6 @@ private:
         pool_state* pool;
         std::uint16_t id;
     };
-    struct piece {
-        held_piece what;
-        std::uint16_t source;
-    };
-    [[nodiscard]] std::vector<piece> pieces_now() const;
-    // Adds allocations at the first event's time for pieces with overwritten events, because snapshots do not contain them.
-    static void add_older(recording& r, std::vector<piece> const& pieces);
-    [[nodiscard]] static std::uint32_t site_of(recording const& r, piece const& p);
-    void put(event_kind kind, piece const& p) noexcept;
-    struct holder_source {
-        tag name;
-        memory_kind memory;
-        std::uint16_t budget;
-        std::uint16_t id;
-    };
     struct budget_source {
         std::uint64_t node;
         std::uint16_t id;
@@ -125,8 +110,6 @@ private:
     void enter(ledger_node const& of, pool_state& pool);
     [[nodiscard]] std::optional<std::uint16_t> find(pool_state const& pool) const noexcept;
     [[nodiscard]] std::uint16_t source_of_locked(ledger_node const& node);
-    // Holders with the same tag, memory kind and budget are one source.
-    [[nodiscard]] std::uint16_t source_of_locked(ledger_node const& of, held_piece const& what);
     [[nodiscard]] std::vector<budget> roots() const;
     intrusive_ptr<recorder_state> const to_;
     object_lock joining_;        // serializes additions
@@ -135,8 +118,7 @@ private:
     std::vector<root_entry> roots_;
     std::vector<pool_entry> pools_;
     std::vector<budget_source> budgets_;
-    std::vector<piece> pieces_;  // of holders other than pools
-    std::vector<holder_source> holders_;
+    held_pieces held_;
 };
 
 inline pool_tap::~pool_tap() = default;
@@ -200,15 +182,8 @@ CUOTA_INLINE void recorder_taps::look_on(ledger_node const& of, pool_state& pool
 
 CUOTA_INLINE void recorder_taps::held(ledger_node const& of, held_piece const& what) {
     region_lock const lock{guard_};
-    auto const at = std::ranges::find(pieces_, what.which, [](piece const& p) { return p.what.which; });
-    if (at != pieces_.end()) {
-        put(event_kind::free_requested, *at);
-        put(event_kind::free_completed, *at);
-        pieces_.erase(at);
-    }
-    if (what.bytes == 0) return;
-    pieces_.push_back({what, source_of_locked(of, what)});
-    put(event_kind::allocated, pieces_.back());
+    held_.remove(what.which);
+    if (what.bytes != 0) held_.add(what, source_of_locked(of));
 }
 
 CUOTA_INLINE std::uint16_t recorder_taps::source_of(ledger_node const& node) {
@@ -259,51 +234,18 @@ CUOTA_INLINE recording recorder_taps::read() {
                 cuts[*id] = to_->next();
                 pools.emplace_back(*id, index);
             });
-    std::vector<piece> const pieces = pieces_now();
+    auto const pieces = [this] {
+        region_lock const lock{guard_};
+        return held_.all();
+    }();
     recording r = to_->read(cuts);
-    add_older(r, pieces);
+    held_pieces::add_older(r, pieces);
     for (auto const& [id, node] : budgets)
         if (auto const index = taker.index_of(node))
             r.sources[id].limit = taker.seen().budgets[*index].facts.limit;
     r.final_snapshot = std::move(taker).take();
     for (auto const& [id, index] : pools) r.sources[id].pool = index;
     return r;
-}
-
-CUOTA_INLINE auto recorder_taps::pieces_now() const -> std::vector<piece> {
-    region_lock const lock{guard_};
-    return pieces_;
-}
-
-CUOTA_INLINE void recorder_taps::add_older(recording& r, std::vector<piece> const& pieces) {
-    for (piece const& p : pieces) {
-        std::uint64_t const address = reinterpret_cast<std::uintptr_t>(p.what.which);
-        auto const is_told = [&](memory_event const& e) {
-            return e.address == address && e.source == p.source;
-        };
-        if (std::ranges::any_of(r.events, is_told)) continue;
-        memory_event e;
-        e.kind = event_kind::allocated;
-        e.source = p.source;
-        e.site = site_of(r, p);
-        e.at = r.events.empty() ? 0 : r.events.front().at;
-        e.address = address;
-        e.bytes = e.size = p.what.bytes;
-        r.events.insert(r.events.begin(), e);
-    }
-}
-
-CUOTA_INLINE std::uint32_t recorder_taps::site_of(recording const& r, piece const& p) {
-    for (std::size_t i = 0; i != r.sites.size(); ++i)
-        if (r.sites[i].name == p.what.name && r.sites[i].where.line == p.what.where.line &&
-            std::string_view{r.sites[i].where.file} == p.what.where.file)
-            return static_cast<std::uint32_t>(i);
-    return 0;
-}
-
-CUOTA_INLINE void recorder_taps::put(event_kind kind, piece const& p) noexcept {
-    to_->put(kind, p.source, p.what.name, p.what.where, reinterpret_cast<std::uintptr_t>(p.what.which),
-             p.what.bytes, p.what.bytes, memory_event::no_stream);
 }
 
 CUOTA_INLINE void recorder_taps::enter(ledger_node const& of, pool_state& pool) {
@@ -345,22 +287,6 @@ CUOTA_INLINE std::uint16_t recorder_taps::source_of_locked(ledger_node const& no
     budgets_.reserve(budgets_.size() + 1);
     std::uint16_t const id = to_->add_source(std::move(facts));
     budgets_.push_back({node.id(), id});
-    return id;
-}
-
-CUOTA_INLINE std::uint16_t recorder_taps::source_of_locked(ledger_node const& of, held_piece const& what) {
-    std::uint16_t const budget = source_of_locked(of);
-    for (holder_source const& h : holders_)
-        if (h.name == what.name && h.memory == what.memory && h.budget == budget) return h.id;
-    event_source facts;
-    facts.kind = source_kind::resource;
-    facts.name = what.name.text();
-    facts.device = what.device;
-    facts.memory = what.memory;
-    facts.budget = budget;
-    holders_.reserve(holders_.size() + 1);
-    std::uint16_t const id = to_->add_source(std::move(facts));
-    holders_.push_back({what.name, what.memory, budget, id});
     return id;
 }
 
