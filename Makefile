@@ -20,7 +20,7 @@ SHORT ?=
 optional = $(wildcard $(CURDIR)/build/optional)
 # lld links the test programs in a quarter of the time of binutils' ld.
 by_lld = $(shell command -v ld.lld > /dev/null && echo -DCMAKE_EXE_LINKER_FLAGS=-fuse-ld=lld)
-configure_dev = $(by_lld) -DCUOTA_TEST_BROWSER=$(if $(filter browser,$(MAKECMDGOALS)),ON,OFF) $(if $(optional),-DCUOTA_PYARROW_ROOT=$(optional)/pyarrow \
+configure_dev = $(by_lld) -DCUOTA_TEST_LESS=$(if $(SHORT),fuzz) -DCUOTA_TEST_BROWSER=$(if $(filter browser,$(MAKECMDGOALS)),ON,OFF) $(if $(optional),-DCUOTA_PYARROW_ROOT=$(optional)/pyarrow \
     -DCUOTA_KVIKIO_ROOT=$(optional) -DCUOTA_CCCL_MORE=$(optional)/nvidia/cu13/include/cccl)
 configure_cuda = -DCMAKE_CUDA_ARCHITECTURES='80-real;90-real;90-virtual'
 # More test files that are compiled together take less of the compiler's time, but an edit compiles all of them.
@@ -74,7 +74,7 @@ test: ## build and run the tests of each layer but interop
 .PHONY: integration
 integration: ## build and run the other tests: interop, examples, whole programs, the simulated runtime, pages, parsers, the model, scripts
 	@$(SETUP)
-	@$(call left_out,three of four rounds of long tests; half of the models of pools; sources that nvcc for the host refuses)
+	@$(call left_out,three of four rounds of long tests; parsers on inputs of tests/fuzz$(comma) which make sanitize tries; half of the models of pools$(comma) and the plain mode of small examples; sources that nvcc for the host refuses)
 	@$(call build,dev)
 	@$(if $(SHORT),env CUOTA_TEST_DIVISOR=4) $(call ctest,dev,--label-exclude '$(of_layers)|^lint$$')
 	@$(call told,dev)

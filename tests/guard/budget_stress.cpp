@@ -4,6 +4,7 @@
 // Many threads on one tree of budgets, for a chosen time: CUOTA_STRESS=<operations of each of four lanes>.
 #include <cuota/guard/budget.hpp>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstddef>
@@ -19,6 +20,7 @@
 #include <cuota/core/detail/threads/thread_slot.hpp>
 
 #include "support/catch.hpp"
+#include "support/rounds.hpp"
 #include "support/sink.hpp"
 
 using cuota::budget;
@@ -312,7 +314,8 @@ private:
 
 std::uint64_t operations() {
     char const* const told = std::getenv("CUOTA_STRESS");
-    return told ? std::strtoull(told, nullptr, 10) : 200'000;
+    return told ? std::strtoull(told, nullptr, 10)
+                : std::max<std::uint64_t>(20'000, support::rounds<std::uint64_t>(200'000));
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Checks that the figures of a snapshot are consistent while threads allocate and free. CUOTA_SNAPSHOTS=<number of snapshots>.
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdlib>
@@ -18,6 +19,7 @@
 #include <cuota/report/snapshot/snapshot.hpp>
 
 #include "support/catch.hpp"
+#include "support/rounds.hpp"
 
 using namespace cuota::literals;
 
@@ -63,7 +65,7 @@ void churn(unsigned seed, cuota::budget const& budget, cuota::scoped_pool& share
 
 int snapshots() {
     char const* const told = std::getenv("CUOTA_SNAPSHOTS");
-    return told ? std::atoi(told) : 500;
+    return told ? std::atoi(told) : std::max(50, support::rounds(500));
 }
 
 }  // namespace

@@ -25,7 +25,7 @@ struct graph_record {
     bool may_have_run = false;            ///< when the driver last released memory of idle graphs
     std::optional<shared_stream> last{};  ///< of the last launch
 
-    /// Also true on a stream that cannot be queried now.
+    /// Returns whether the last launch may still run; also true on a stream that cannot be queried now.
     [[nodiscard]] bool may_run() const noexcept;
 };
 

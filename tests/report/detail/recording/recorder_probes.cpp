@@ -21,6 +21,7 @@
 #include <cuota/report/recording/recorder.hpp>
 
 #include "support/catch.hpp"
+#include "support/rounds.hpp"
 #include "support/sink.hpp"
 #include "support/thrown.hpp"
 
@@ -292,7 +293,7 @@ TEST_CASE("recorder: events and the final snapshot agree while threads allocate"
                 if (random() % 200 == 0) (void)pool.trim(16_MiB);
             }
         });
-    for (int i = 0; i != 40; ++i) check_ends(recorder.read());
+    for (int i = 0; i != support::rounds(40); ++i) check_ends(recorder.read());
     is_over = true;
     for (std::thread& t : threads) t.join();
     check_ends(recorder.read());
@@ -311,7 +312,7 @@ TEST_CASE("recorder: recorders may be created and destroyed while pools are",
                 take_and_give(pool, stream);
             }
         });
-    for (int i = 0; i != 100; ++i) {
+    for (int i = 0; i != support::rounds(100); ++i) {
         cuota::recorder const recorder{budget, {.capacity = 64}};
         check_ends(recorder.read());
     }
