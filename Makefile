@@ -74,7 +74,7 @@ test: ## build and run the tests of each layer but interop
 .PHONY: integration
 integration: ## build and run the other tests: interop, examples, whole programs, the simulated runtime, pages, parsers, the model, scripts
 	@$(SETUP)
-	@$(call left_out,three of four rounds of long tests; parsers on inputs of tests/fuzz$(comma) which make sanitize tries; half of the models of pools$(comma) and the plain mode of small examples; sources that nvcc for the host refuses)
+	@$(call left_out,three of four rounds of long tests; parsers on inputs of tests/fuzz$(comma) which make sanitize tries; three of four failing CUDA calls of examples/train after the 40th; half of the models of pools$(comma) and the plain mode of small examples; sources that nvcc for the host refuses)
 	@$(call build,dev)
 	@$(if $(SHORT),env CUOTA_TEST_DIVISOR=4) $(call ctest,dev,--label-exclude '$(of_layers)|^lint$$')
 	@$(call told,dev)
@@ -82,9 +82,9 @@ integration: ## build and run the other tests: interop, examples, whole programs
 .PHONY: lint
 lint: ## the project's own rules
 	@$(SETUP)
-	@$(call left_out,each header of a folder detail alone$(comma) other headers with definitions; examples by another compiler$(if $(by_clang),$(comma) and the library$(comma) which make sanitize compiles by clang); the program of docs/ten_minutes.md by CMake and by nvcc)
+	@$(call left_out,each header of a folder detail alone$(comma) other headers with definitions; examples by another compiler; the program of docs/ten_minutes.md by CMake and by nvcc)
 	@$(call build,dev)
-	@$(if $(SHORT),env CUOTA_LINT_SHORT=1) $(call ctest,dev,--label-regex '^lint$$'$(if $(SHORT),$(if $(by_clang), --exclude-regex '^lint.other_compiler$$')),$(JOBS))
+	@$(if $(SHORT),env CUOTA_LINT_SHORT=1) $(call ctest,dev,--label-regex '^lint$$',$(JOBS))
 
 .PHONY: alone
 alone: ## every test file compiled with what it includes itself, every header with all definitions in place: five minutes

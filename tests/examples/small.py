@@ -19,6 +19,7 @@ examples = pathlib.Path(__file__).parents[2] / "examples"
 modes = ({}, {"CUOTA_SIM_CHECKS": "strict", "CUOTA_SIM_SCHEDULE": "late:1"})
 if int(os.environ.get("CUOTA_TEST_DIVISOR", "1")) > 1:
     modes = modes[1:]
+    print("left out: the plain mode (not in the short form of make integration)")
 
 
 def comment_of(source):

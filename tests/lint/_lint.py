@@ -5,6 +5,8 @@ import json
 import pathlib
 import re
 import shlex
+import shutil
+import subprocess
 import sys
 
 FOLDERS = ["core", "runtime", "resource", "guard", "pool", "buffer", "data", "training", "report", "interop"]
@@ -67,6 +69,13 @@ def compile_line():
 def by_clang(line):
     """The same for clang++: without what only g++ knows, how it uses its memory."""
     return ["clang++", *[word for word in line[1:] if not word.startswith("--param=")]]
+
+
+def clang_tidy():
+    """The path of clang-tidy 14, or None, and the words for what is here instead."""
+    tool = shutil.which("clang-tidy-14") or shutil.which("clang-tidy")
+    version = subprocess.run([tool, "--version"], capture_output=True, text=True).stdout if tool else "none"
+    return (tool, "") if re.search(r"version 14\.", version) else (None, " ".join(version.split()[:5]))
 
 
 def finish(findings):

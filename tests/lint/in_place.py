@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-FileCopyrightText: 2026 The cuota authors
 # SPDX-License-Identifier: Apache-2.0
-"""What the compiler finds in a file that includes all.hpp, with all definitions in place, and uses nothing: the object file has no symbol
-(virtual_functions.py tells how one comes about), and by g++'s -Wabi-tag no class outside of CUOTA_VIEWS has a view as a member, in a build with
-checked views (checked_views.py looks for what this means for symbols). One lint for both, because the compiler reads these headers for 15 s.
+"""A file that includes all.hpp, with all definitions in place, and uses nothing has no symbol in its object file, and no class outside of
+CUOTA_VIEWS has a view as a member, by g++'s -Wabi-tag in a build with checked views. virtual_functions.py and checked_views.py have the reasons.
+One lint checks both, because the compiler takes 15 s to read these headers.
 
 in_place.py --commands=FILE [--only=HEADER] [ROOT]
 
@@ -20,7 +20,7 @@ import _lint
 root = _lint.root()
 header = _lint.option("only") or "all.hpp"
 line = [word for word in _lint.compile_line() if not word.startswith("-W")]
-is_gnu = "g++" in line[0] and "clang" not in line[0] or "/c++" in line[0]
+is_gnu = "Free Software Foundation" in subprocess.run([line[0], "--version"], capture_output=True, text=True).stdout
 with tempfile.TemporaryDirectory() as folder:
     source = pathlib.Path(folder) / "all.cpp"
     source.write_text(f"#include <cuota/{header}>\n")

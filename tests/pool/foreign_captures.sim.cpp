@@ -38,7 +38,7 @@ namespace {
 
 constexpr std::size_t much = 3_MiB;
 
-/// Returns the size of the part of a block that tests write: all of it, but in the short forms of make targets.
+/// Returns the size of the part of a block that tests write: all of it, or less where long tests take fewer rounds.
 std::size_t written(std::size_t bytes) {
     return support::rounds(bytes / sizeof(unsigned)) * sizeof(unsigned);
 }

@@ -95,7 +95,8 @@ TEST_CASE("holders with the same tag, memory kind and budget are one resource", 
     CHECK(last.budget == on.budgets[0]);
 }
 
-TEST_CASE("a piece whose events were overwritten is added to a recording, once", "[report][held_pieces]") {
+TEST_CASE("add_older adds an allocation for each piece that has no event in the recording",
+          "[report][held_pieces]") {
     two_budgets on;
     on.pieces.add(piece_at(0x1000, "ring", 7), on.budgets[0]);
     for (int i = 0; i != 20; ++i) {
